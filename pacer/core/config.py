@@ -1,0 +1,395 @@
+"""The typed form of ``params.yaml``: every key, its type, its range, and the checks across keys.
+
+All values are validated before any work starts. An unknown key, a wrong type or a forbidden value is one
+:class:`ConfigError` that names the key, the value and what is allowed. Keys are explained in ``params.yaml``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from ruamel.yaml import YAML, YAMLError
+
+from pacer.core.contexts import Context
+from pacer.core.errors import ConfigError
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0.0)]
+NaturalFloat = Annotated[float, Field(ge=0.0)]
+
+
+class Strict(BaseModel):
+    """Base of all groups: frozen, no unknown keys, no silent conversions."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Phantom(Strict):
+    patients: Positive
+    studies_per_patient: PositiveFloat
+    lateral_fraction: Fraction
+    image_size: Annotated[int, Field(ge=56)]
+    val_fraction: Fraction
+    test_fraction: Fraction
+
+    @model_validator(mode="after")
+    def _some_train(self) -> Phantom:
+        if self.val_fraction + self.test_fraction >= 1:
+            raise ValueError("val_fraction + test_fraction must leave patients for training (sum below 1)")
+        return self
+
+
+class Annotations(Strict):
+    """One annotation file per context, relative to ``corpus.root``."""
+
+    sn: str | None = None
+    sw: str | None = None
+    mn: str | None = None
+    mw: str | None = None
+
+
+class Corpus(Strict):
+    source: Literal["phantom", "files"]
+    format: Literal["rg4"]
+    root: str | None
+    annotations: Annotations
+    images: str
+    contexts: Annotated[list[Context], Field(min_length=1)]
+    target: Literal["findings_and_impression", "findings"]
+    seed: Natural
+    limit: Positive | None
+    max_bad_rows: Natural
+    check_images: Literal["headers", "full"]
+    cleaner: Literal["upstream"]
+    phantom: Phantom
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Corpus:
+        if len(set(self.contexts)) != len(self.contexts):
+            raise ValueError("contexts holds a context twice")
+        if self.source == "files":
+            if self.root is None:
+                raise ValueError("source: files needs corpus.root, the folder that the annotation files lie in")
+            missing = [c for c in self.contexts if getattr(self.annotations, c) is None]
+            if missing:
+                raise ValueError(f"annotations names no file for {', '.join(missing)}, listed in corpus.contexts")
+        return self
+
+
+class Backbone(Strict):
+    """Where one frozen model comes from."""
+
+    provider: Literal["standin", "hub", "local", "gguf"]
+    id: str | None = None
+    revision: str | None = None
+    path: str | None = None
+    file: str | None = None
+
+    @model_validator(mode="after")
+    def _located(self) -> Backbone:
+        needed = {"standin": (), "hub": ("id", "revision"), "local": ("path",), "gguf": ("path", "file")}
+        missing = [key for key in needed[self.provider] if getattr(self, key) is None]
+        if missing:
+            raise ValueError(f"provider: {self.provider} needs {' and '.join(missing)}")
+        return self
+
+
+class VisionStandin(Strict):
+    width: Positive
+    image_size: Positive
+    patch_size: Positive
+    heads: Positive
+    images: Positive
+    steps: Positive
+    batch_size: Positive
+    learning_rate: PositiveFloat
+
+
+class LanguageStandin(Strict):
+    width: Positive
+    layers: Positive
+    heads: Positive
+    vocabulary: Annotated[int, Field(ge=300)]
+    slots: Positive
+    texts: Positive
+    steps: Positive
+    batch_size: Positive
+    learning_rate: PositiveFloat
+
+
+class TextStandin(Strict):
+    width: Positive
+    layers: Positive
+    heads: Positive
+    vocabulary: Annotated[int, Field(ge=300)]
+    texts: Positive
+    steps: Positive
+    batch_size: Positive
+    learning_rate: PositiveFloat
+
+
+class Backbones(Strict):
+    seed: Natural
+    train_on: Literal["phantom", "corpus"]
+    vision: Backbone
+    language: Backbone
+    text: Backbone
+    chexbert: Backbone
+    vision_standin: VisionStandin
+    language_standin: LanguageStandin
+    text_standin: TextStandin
+    chexbert_standin: TextStandin
+
+    @model_validator(mode="after")
+    def _providers(self) -> Backbones:
+        for name in ("vision", "text", "chexbert"):
+            if getattr(self, name).provider == "gguf":
+                raise ValueError(f"{name}: provider gguf is for the language model only")
+        if self.chexbert.provider == "hub":
+            raise ValueError("chexbert: its weights lie on no hub; use provider local with path, or standin")
+        return self
+
+
+class Features(Strict):
+    mode: Literal["states"]
+    depths: Annotated[list[Positive], Field(min_length=1)]
+    dtype: Literal["float32", "float16", "bfloat16"]
+    batch_size: Positive
+    shard_size: Positive
+    workers: Natural
+    prior_tokens: Annotated[int, Field(ge=2)]
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Features:
+        if self.depths != sorted(set(self.depths)):
+            raise ValueError("depths must ascend without repeats; depths are counted in blocks, 1 is the first")
+        return self
+
+
+class Labelling(Strict):
+    provider: Literal["none", "recorded", "openai"]
+    recorded: str | None
+    model: str
+    base_url: str | None
+    temperature: NaturalFloat
+    max_tokens: Positive
+    concurrency: Positive
+    send_reports_to: str | None
+    prompt_file: str | None
+
+    @model_validator(mode="after")
+    def _needs(self) -> Labelling:
+        if self.provider == "recorded" and self.recorded is None:
+            raise ValueError("provider: recorded needs anchors.llm.recorded, the file of answers by record id")
+        return self
+
+
+class Anchors(Strict):
+    seed: Natural
+    rules: Literal["paper"]
+    sample_per_context: Natural
+    llm: Labelling
+
+
+class Prompt(Strict):
+    before_tokens: Annotated[int, Field(ge=8)]
+    unknown_view: Literal["upstream", "by_sections"]
+
+
+class Trajectory(Strict):
+    report_tokens: Annotated[int, Field(ge=8)]
+
+
+class Commit(Strict):
+    route: Literal["stochastic", "always", "direct"]
+
+
+class Refine(Strict):
+    variant: Literal["patchwise", "global", "endpoint"]
+    d_routing: Positive | None
+    max_scale: PositiveFloat
+    init_scale: PositiveFloat
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Refine:
+        if self.init_scale >= self.max_scale:
+            raise ValueError("init_scale must be below max_scale, its bound")
+        return self
+
+
+class Interface(Strict):
+    num_queries: Positive
+    num_heads: Positive
+    d_hidden: Positive
+    dropout: Fraction
+    query_std: PositiveFloat
+    fusion_init: Literal["random", "identity"]
+    mask_prior_padding: bool
+
+
+class Lora(Strict):
+    rank: Positive
+    alpha: Positive
+    dropout: Fraction
+    targets: Annotated[list[str], Field(min_length=1)]
+
+
+class Train(Strict):
+    seed: Natural
+    lambda_tlw: NaturalFloat
+    weight_decay: NaturalFloat
+    max_grad_norm: PositiveFloat | None
+    precision: Literal["auto", "float32", "bfloat16"]
+    checkpoint: Literal["last", "best"]
+    log_interval: Positive
+    validation_interval: Positive
+    validation_records: Positive | None
+    state_interval: Positive
+
+
+class Batches(Strict):
+    mix: bool
+    window: Positive
+
+
+class Warmup(Strict):
+    learning_rate: PositiveFloat
+    batch_size: Positive
+    accumulation: Positive
+    updates: Positive
+    warmup_updates: Natural
+
+
+class Parent(Warmup):
+    rho_start: Fraction
+    rho_end: Fraction
+    rho_updates: Natural
+    lambda_q: NaturalFloat
+
+
+class Calibrate(Warmup):
+    rho: Fraction
+    lambda_q: NaturalFloat
+    lambda_cons: NaturalFloat
+    lambda_drift: NaturalFloat
+    gate_inputs: Literal["none", "h", "he", "hz", "hze"]
+    rank: Positive
+    d_availability: Positive | None
+    d_gate: Positive | None
+    dropout: Fraction
+    gate_bias: float
+
+
+class Decode(Strict):
+    split: Literal["test", "val"]
+    limit: Positive | None
+    num_beams: Positive
+    min_new_tokens: Natural
+    max_new_tokens: Positive
+    repetition_penalty: PositiveFloat
+    length_penalty: float
+    batch_size: Positive
+    controls: list[Literal["another_patient", "no_lateral"]]
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Decode:
+        if self.min_new_tokens > self.max_new_tokens:
+            raise ValueError("min_new_tokens is above max_new_tokens")
+        return self
+
+
+class Score(Strict):
+    convention: Literal["llm-rg4"]
+    batch_size: Positive
+
+
+class Report(Strict):
+    examples: Natural
+
+
+class Params(Strict):
+    """The whole of ``params.yaml``."""
+
+    corpus: Corpus
+    backbones: Backbones
+    features: Features
+    anchors: Anchors
+    prompt: Prompt
+    trajectory: Trajectory
+    commit: Commit
+    refine: Refine
+    interface: Interface
+    lora: Lora
+    train: Train
+    batches: Batches
+    warmup: Warmup
+    parent: Parent
+    calibrate: Calibrate
+    decode: Decode
+    score: Score
+    report: Report
+
+    @model_validator(mode="after")
+    def _across(self) -> Params:
+        width = self.backbones.vision_standin.width
+        if self.backbones.vision.provider == "standin" and width % self.interface.num_heads:
+            raise ValueError(
+                f"interface.num_heads ({self.interface.num_heads}) must divide the vision width ({width})"
+            )
+        if "sn" not in self.corpus.contexts:
+            raise ValueError("corpus.contexts must hold sn: the warm-up trains on it")
+        return self
+
+
+def load_params(path: str | Path = "params.yaml") -> Params:
+    """Read and validate a parameter file.
+
+    Raises:
+        ConfigError: the file is missing, is not YAML, or any value is refused; all problems are listed.
+    """
+    try:
+        raw = YAML(typ="safe").load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist; `pacer use NAME` makes it from a profile in configs/") from None
+    except YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path} must be a mapping of groups ({', '.join(Params.model_fields)})")
+    return parse_params(raw, str(path))
+
+
+def parse_params(raw: dict[str, Any], origin: str = "params") -> Params:
+    """Validate a plain dictionary; see :func:`load_params`."""
+    try:
+        return Params.model_validate(raw)
+    except ValidationError as error:
+        problems = "; ".join(_explain(problem) for problem in error.errors())
+        raise ConfigError(f"{origin}: {problems}") from None
+
+
+def _explain(problem: Any) -> str:
+    """One problem in words: the key, the value that arrived, what is allowed."""
+    key = ".".join(str(part) for part in problem["loc"]) or "params"
+    value = problem["input"]
+    if problem["type"] == "extra_forbidden":
+        siblings = _fields_at(problem["loc"][:-1])
+        close = difflib.get_close_matches(str(problem["loc"][-1]), siblings, n=1, cutoff=0.0)
+        return f"unknown key {key}; the closest known key is {close[0] if close else '-'}"
+    if problem["type"] == "missing":
+        return f"{key} is missing"
+    shown = "" if isinstance(value, dict) else f" = {value!r}"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{key}{shown}: {message[0].lower()}{message[1:]}"
+
+
+def _fields_at(location: tuple) -> list[str]:
+    model: Any = Params
+    for part in location:
+        field = getattr(model, "model_fields", {}).get(part)
+        model = field.annotation if field is not None else None
+    return list(getattr(model, "model_fields", {}))

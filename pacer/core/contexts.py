@@ -1,0 +1,22 @@
+"""The four contexts: which of the two optional sources a record has (paper, section "Problem Formulation")."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Context = Literal["sn", "sw", "mn", "mw"]
+
+#: In the order of the paper's training rounds. S/M: frontal only / with lateral. N/W: without / with prior report.
+CONTEXTS: tuple[Context, ...] = ("sn", "sw", "mn", "mw")
+
+
+def availability(context: str) -> tuple[bool, bool]:
+    """``a = (a_l, a_p)``: is the lateral view there, is the previous report there."""
+    if context not in CONTEXTS:
+        raise ValueError(f"context {context!r} is not one of {', '.join(CONTEXTS)}")
+    return context[0] == "m", context[1] == "w"
+
+
+def context_of(lateral: bool, prior: bool) -> Context:
+    """The context of an availability pair; the inverse of :func:`availability`."""
+    return CONTEXTS[2 * lateral + prior]

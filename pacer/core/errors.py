@@ -1,0 +1,48 @@
+"""Errors that a user can act on.
+
+Every error says what arrived, what was expected and what to do, and names the record where there is one.
+No message may hold report text: patient text stays out of terminals and logs.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+
+
+class PacerError(Exception):
+    """Base of all errors caused by input, configuration or the machine; shown as one line."""
+
+
+class ConfigError(PacerError):
+    """A parameter is unknown, of the wrong type, or outside what is allowed."""
+
+
+class DataError(PacerError):
+    """A corpus, annotation file, image or intermediate artifact is missing or malformed."""
+
+
+class BackboneError(PacerError):
+    """Weights of a frozen model are missing or are not what they should be."""
+
+
+class CheckpointError(PacerError):
+    """A trained checkpoint does not fit the model, the phase or the frozen parts it was trained on."""
+
+
+def run_cleanly(main: Callable[[], None]) -> None:
+    """Run a stage's ``main``; a PacerError becomes one line on stderr and exit code 1.
+
+    ``--traceback`` on the command line shows where it was raised as well.
+    """
+    show_traceback = "--traceback" in sys.argv
+    if show_traceback:
+        sys.argv.remove("--traceback")
+    try:
+        main()
+    except PacerError as error:
+        if show_traceback:
+            traceback.print_exc()
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)

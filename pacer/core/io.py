@@ -1,0 +1,154 @@
+"""Atomic writes, content hashes and scratch directories.
+
+Nothing is ever half-written under its final name: content goes to a temporary name beside the target,
+is flushed to disk, and is renamed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pacer.core.errors import DataError, PacerError
+
+
+def hash_bytes(content: bytes) -> str:
+    """SHA-256 of ``content``, in hex."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def hash_file(path: str | Path) -> str:
+    """SHA-256 of a file's content, in hex."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_json(value: Any) -> str:
+    """SHA-256 of a JSON-serialisable value, independent of key order."""
+    return hash_bytes(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
+
+
+def hash_directory(directory: str | Path) -> dict[str, str]:
+    """``{relative path: SHA-256}`` of every file below ``directory``, sorted by path."""
+    root = Path(directory)
+    return {str(p.relative_to(root)): hash_file(p) for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+@contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """Give a temporary path beside ``path``; on success it is synced and renamed to ``path``, else removed."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write ``text`` atomically as UTF-8."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write ``value`` atomically as indented JSON (NaN and infinities are refused)."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: str | Path) -> Any:
+    """Read a JSON file; a missing or malformed file is a :class:`DataError` naming the file."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is not valid JSON: {error}") from None
+
+
+def write_jsonl(path: str | Path, rows: list[dict]) -> None:
+    """Write one JSON object per line, atomically."""
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def read_jsonl(path: str | Path) -> list[dict]:
+    """Read one JSON object per line; a malformed line is a :class:`DataError` naming file and line."""
+    rows = []
+    try:
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    rows.append(json.loads(line))
+                except json.JSONDecodeError as error:
+                    raise DataError(f"{path}, line {number} is not valid JSON: {error}") from None
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist") from None
+    return rows
+
+
+@contextmanager
+def scratch_directory(out: str | Path, fingerprint: str) -> Iterator[Path]:
+    """The resumable working directory of ``out``: ``<out>.scratch/<fingerprint>/``, locked while in use.
+
+    The fingerprint covers parameters and the inputs' manifests, so a changed setting never meets stale state;
+    directories of other fingerprints are removed. The caller renames what is whole into ``out``
+    (:func:`publish`), after which the scratch directory is gone.
+
+    Raises:
+        PacerError: another process holds the directory.
+    """
+    parent = Path(f"{out}.scratch")
+    directory = parent / fingerprint[:16]
+    directory.mkdir(parents=True, exist_ok=True)
+    lock_path = parent / "lock"
+    with open(lock_path, "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise PacerError(
+                f"{parent} is in use by another process that makes {out}; wait for it or stop it first"
+            ) from None
+        for other in parent.iterdir():
+            if other.is_dir() and other != directory:
+                shutil.rmtree(other)
+        yield directory
+
+
+def publish(directory: str | Path, out: str | Path) -> None:
+    """Rename a finished directory to ``out`` (replacing it) and remove the emptied scratch parent."""
+    directory, out = Path(directory), Path(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    for file in directory.rglob("*"):
+        if file.is_file():
+            with open(file, "rb") as handle:
+                os.fsync(handle.fileno())
+    if out.exists():
+        shutil.rmtree(out)
+    os.replace(directory, out)
+    scratch = Path(f"{out}.scratch")
+    if scratch.exists():
+        shutil.rmtree(scratch)
+
+
+@contextmanager
+def whole_directory(out: str | Path, fingerprint: str = "new") -> Iterator[Path]:
+    """A directory that appears under ``out`` only when the block ends without an error.
+
+    Content left by an interrupted run is discarded; use :func:`scratch_directory` for resumable work.
+    """
+    with scratch_directory(out, fingerprint) as directory:
+        shutil.rmtree(directory)
+        directory.mkdir()
+        yield directory
+        publish(directory, out)

@@ -1,0 +1,75 @@
+"""Progress of long work: a live bar with rate and ETA on a terminal, plain lines in a log file."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+#: Seconds between two lines when the output is not a terminal.
+LOG_INTERVAL = 10.0
+
+
+class _Rate(ProgressColumn):
+    def render(self, task) -> Text:
+        return Text(f"{task.speed:.1f}/s" if task.speed else "-/s", style="progress.data.speed")
+
+
+class Ticker:
+    """Counts finished items; ``advance(n, note)`` after each. Use as a context manager.
+
+    Args:
+        what: name of the work, shown first.
+        total: number of items.
+        done: items finished by an earlier run (they do not count towards the rate).
+    """
+
+    def __init__(self, what: str, total: int, done: int = 0):
+        self.what, self.total, self.done, self.skipped = what, total, done, done
+        self.started = self.last_line = time.monotonic()
+        self.bar: Progress | None = None
+
+    def __enter__(self) -> Ticker:
+        if sys.stderr.isatty():
+            columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate()
+            self.bar = Progress(*columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
+                                console=Console(stderr=True))
+            self.bar.start()
+            self.task = self.bar.add_task(self.what, total=self.total, completed=self.done, note="")
+        return self
+
+    def advance(self, count: int = 1, note: str = "") -> None:
+        """Report ``count`` more finished items, with an optional short note (such as the current loss)."""
+        self.done += count
+        now = time.monotonic()
+        if self.bar is not None:
+            self.bar.update(self.task, advance=count, note=note)
+        elif now - self.last_line >= LOG_INTERVAL:
+            self.last_line = now
+            self._line(note)
+
+    def _line(self, note: str = "") -> None:
+        elapsed = max(time.monotonic() - self.started, 1e-9)
+        rate = (self.done - self.skipped) / elapsed
+        remaining = (self.total - self.done) / rate if rate else float("nan")
+        print(f"{self.what}: {self.done}/{self.total}, {rate:.1f}/s, {remaining:.0f} s left {note}".rstrip(),
+              file=sys.stderr, flush=True)
+
+    def __exit__(self, *error) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+        elif error[0] is None:
+            elapsed = time.monotonic() - self.started
+            print(f"{self.what}: {self.done}/{self.total} in {elapsed:.1f} s", file=sys.stderr, flush=True)
+
+
+def track(items: Iterable, what: str, total: int) -> Iterator:
+    """Iterate over ``items`` while showing progress."""
+    with Ticker(what, total) as ticker:
+        for item in items:
+            yield item
+            ticker.advance()
