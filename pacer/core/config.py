@@ -294,6 +294,7 @@ class Decode(Strict):
     repetition_penalty: PositiveFloat
     length_penalty: float
     batch_size: Positive
+    examples: Natural
     controls: list[Literal["another_patient", "no_lateral"]]
 
     @model_validator(mode="after")
@@ -306,10 +307,6 @@ class Decode(Strict):
 class Score(Strict):
     convention: Literal["llm-rg4"]
     batch_size: Positive
-
-
-class Report(Strict):
-    examples: Natural
 
 
 class Params(Strict):
@@ -332,7 +329,6 @@ class Params(Strict):
     calibrate: Calibrate
     decode: Decode
     score: Score
-    report: Report
 
     @model_validator(mode="after")
     def _across(self) -> Params:

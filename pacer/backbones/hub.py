@@ -1,0 +1,106 @@
+"""Published models: nothing is copied, a pointer with content hashes says where they lie.
+
+Provider ``hub``: a snapshot in the local Hugging Face cache, by id and revision, never downloaded here.
+Provider ``local``: any directory in Hugging Face format.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+from pacer.core.config import Backbone
+from pacer.core.errors import BackboneError
+from pacer.core.io import write_json
+from pacer.core.pointers import PROVENANCE, provenance, resolve, write_pointer
+
+__all__ = ["point_to_hub", "provenance", "resolve"]
+
+_TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.txt")
+
+#: What the directory of each role must hold: one name of every group.
+REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
+    "vision": (("config.json",), ("preprocessor_config.json", "processor_config.json")),
+    "language": (("config.json",), _TOKENIZER),
+    "text": (("config.json",), _TOKENIZER),
+    "chexbert": (("config.json",), ("chexbert.pth",), _TOKENIZER),
+}
+
+_WEIGHTS = (".safetensors", ".bin", ".pth")
+
+
+def point_to_hub(backbone: Backbone, out: str | Path, role: str | None = None) -> Path:
+    """Write ``out/pointer.json`` and ``out/provenance.json`` for a model that stays where it is.
+
+    Args:
+        backbone: provider ``hub`` (``id``, ``revision``) or ``local`` (``path``).
+        out: directory of the frozen model, made if need be.
+        role: vision, language, text or chexbert: its tokenizer or processor is looked for as well.
+
+    Returns:
+        The directory pointed to.
+
+    Raises:
+        BackboneError: the model is not there or not whole; the message says how to get it.
+    """
+    if backbone.provider == "hub":
+        target, remedy = _snapshot(backbone)
+    elif backbone.provider == "local":
+        target, remedy = Path(backbone.path or ""), "complete the directory or correct its path"
+        if not target.is_dir():
+            raise BackboneError(f"{target} is not a directory; path must be a model's directory in Hugging Face format")
+        target = target.resolve()
+    else:
+        raise BackboneError(f"provider {backbone.provider} makes a model, it does not point to one")
+    names = [file.name for file in target.iterdir() if file.is_file() and not file.name.startswith(".")]
+    _check_whole(target, names, role, remedy)
+    out = Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    files = write_pointer(target, names, out)
+    source: dict = {"provider": backbone.provider, "path": str(target.absolute()), "files": files}
+    if backbone.provider == "hub":
+        source |= {"id": backbone.id, "revision": backbone.revision, "commit": target.name}
+    origin = provenance(target)
+    if origin:
+        source["origin"] = origin
+    write_json(out / PROVENANCE, source)
+    return target
+
+
+def _snapshot(backbone: Backbone) -> tuple[Path, str]:
+    """The cached snapshot and the command that fetches it."""
+    remedy = f"fetch it with `hf download {backbone.id} --revision {backbone.revision}`"
+    try:
+        folder = snapshot_download(str(backbone.id), revision=backbone.revision, local_files_only=True)
+    except HFValidationError:
+        raise BackboneError(f"{backbone.id} is not a hub id; expected OWNER/NAME") from None
+    except LocalEntryNotFoundError:
+        raise BackboneError(f"{backbone.id} at revision {backbone.revision} is not in the local hub cache; "
+                            f"{remedy} on a machine with network access") from None
+    return Path(folder), remedy
+
+
+def _check_whole(target: Path, names: list[str], role: str | None, remedy: str) -> None:
+    required = REQUIRED[role] if role is not None else (("config.json",),)
+    missing = [" or ".join(group) for group in required if not any(name in names for name in group)]
+    if not any(name.endswith(_WEIGHTS) for name in names):
+        missing.append("weights (.safetensors, .bin or .pth)")
+    for index in (name for name in names if name.endswith((".safetensors.index.json", ".bin.index.json"))):
+        try:
+            shards = set(json.loads((target / index).read_text(encoding="utf-8"))["weight_map"].values())
+        except (ValueError, KeyError, AttributeError):
+            raise BackboneError(f"{target / index} is not a valid index of weights; {remedy}") from None
+        missing += _absent_shards(index, shards, names)
+    if missing:
+        raise BackboneError(f"{target} is not whole, it lacks {', '.join(missing)}; {remedy}")
+
+
+def _absent_shards(index: str, shards: set[str], names: list[str]) -> list[str]:
+    """Shards that an index names and the directory lacks; none matter when the other format is there in full."""
+    kind = ".bin" if index.endswith(".bin.index.json") else ".safetensors"
+    other = [name for name in names if name.endswith(_WEIGHTS) and not name.endswith(kind)]
+    absent = sorted(shards - set(names))
+    return [] if absent and len(absent) == len(shards) and other else absent

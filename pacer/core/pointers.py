@@ -1,0 +1,107 @@
+"""Frozen models that stay where they are: ``pointer.json`` names a directory and what its files must hash to.
+
+``pointer.json`` is ``{"path": absolute directory, "files": {name: SHA-256}, "bytes": {name: size}}``.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pacer.core.errors import BackboneError, DataError
+from pacer.core.io import hash_file, hash_json, read_json, write_json
+
+POINTER = "pointer.json"
+PROVENANCE = "provenance.json"
+
+
+def resolve(directory: str | Path) -> Path:
+    """The directory that holds the model's files: ``directory`` itself, or what its ``pointer.json`` names.
+
+    The files that a pointer lists are checked by size, then by content hash (once per process for an unchanged
+    file).
+
+    Raises:
+        BackboneError: the directory or a listed file is missing, or a listed file has changed.
+    """
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise BackboneError(f"{directory} is not a directory; the stage `backbones` makes it")
+    if not (directory / POINTER).is_file():
+        return directory
+    target, files, sizes = _read(directory / POINTER)
+    if not target.is_dir():
+        raise BackboneError(f"{directory / POINTER} points to {target}, which is not there; put it back or repeat "
+                            "the stage `backbones`")
+    for name, expected in files.items():
+        _check(directory / POINTER, target / name, expected, sizes.get(name))
+    return target
+
+
+def fingerprint(directory: str | Path) -> str:
+    """One hash for the content of a frozen model: all files at the top of its directory, or all that its pointer lists.
+
+    ``provenance.json`` does not count: it tells of the making, not of the model.
+
+    Raises:
+        BackboneError: as :func:`resolve`.
+    """
+    directory = Path(directory)
+    target = resolve(directory)
+    if target != directory or (directory / POINTER).is_file():
+        return hash_json(_read(directory / POINTER)[1])
+    files = [file for file in sorted(target.iterdir()) if file.is_file() and file.name != PROVENANCE]
+    return hash_json({file.name: _file_hash(file) for file in files})
+
+
+def provenance(directory: str | Path) -> dict[str, Any]:
+    """The ``provenance.json`` of a frozen model: where it comes from, or how it was made; empty when it has none."""
+    path = Path(directory) / PROVENANCE
+    content = read_json(path) if path.is_file() else {}
+    if not isinstance(content, dict):
+        raise BackboneError(f"{path} must hold an object; repeat the stage `backbones`")
+    return content
+
+
+def is_standin(provenance: dict[str, Any]) -> bool:
+    """Was the model trained as a stand-in, or is it a copy of one that was (its ``origin``)?"""
+    origin = provenance.get("origin")
+    return provenance.get("provider") == "standin" or (isinstance(origin, dict) and is_standin(origin))
+
+
+def write_pointer(target: str | Path, names: list[str], out: str | Path) -> dict[str, str]:
+    """Write ``out/pointer.json`` for the files ``names`` of ``target``; returns their hashes ``{name: SHA-256}``."""
+    target = Path(target).absolute()
+    files = {name: hash_file(target / name) for name in sorted(names)}
+    sizes = {name: (target / name).stat().st_size for name in files}
+    write_json(Path(out) / POINTER, {"path": str(target), "files": files, "bytes": sizes})
+    return files
+
+
+def _read(pointer: Path) -> tuple[Path, dict[str, str], dict[str, int]]:
+    try:
+        content = read_json(pointer)
+        return Path(content["path"]), dict(content["files"]), dict(content.get("bytes", {}))
+    except (DataError, KeyError, TypeError, ValueError):
+        raise BackboneError(f"{pointer} is malformed: expected path and files; repeat the stage `backbones`") from None
+
+
+def _check(pointer: Path, file: Path, expected: str, size: int | None) -> None:
+    if not file.is_file():
+        raise BackboneError(f"{file}, listed in {pointer}, is missing; put it back or repeat the stage `backbones`")
+    changed = size is not None and file.stat().st_size != size
+    if changed or _file_hash(file) != expected:
+        raise BackboneError(f"{file} is not the file that {pointer} was made for (its content has changed); put the "
+                            "old file back, or repeat the stage `backbones` to accept the new one")
+
+
+def _file_hash(file: Path) -> str:
+    state = file.stat()
+    return _hash(file, state.st_size, state.st_mtime_ns, state.st_ino)
+
+
+@lru_cache(maxsize=1024)
+def _hash(file: Path, size: int, modified: int, inode: int) -> str:
+    """Content hash; computed again only when size, time or inode differ."""
+    return hash_file(file)

@@ -1,0 +1,20 @@
+"""The fixed vocabulary of 13 clinical findings (paper, appendix "Preserved Commitment-Labeling Prompt")."""
+
+from __future__ import annotations
+
+#: In the order in which commitments list them.
+FINDINGS: tuple[str, ...] = (
+    "atelectasis",
+    "cardiomegaly",
+    "consolidation",
+    "edema",
+    "enlarged mediastinum",
+    "fracture",
+    "lung lesion",
+    "lung opacity",
+    "pleural effusion",
+    "pleural abnormality",
+    "pneumonia",
+    "pneumothorax",
+    "support devices",
+)

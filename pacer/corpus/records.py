@@ -1,0 +1,112 @@
+"""The one record schema that everything after the reader sees, and strict reading of its tables.
+
+A row is one scenario record: one examination in one context. The same examination has one row in every context
+that its sources allow.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pacer.core.errors import DataError
+from pacer.core.io import atomic_path
+from pacer.corpus.findings import FINDINGS
+
+RECORD_SCHEMA: dict[str, pl.DataType] = {
+    "record_id": pl.String(),  # "{context}-{id}", unique
+    "context": pl.String(),  # sn | sw | mn | mw
+    "split": pl.String(),  # train | val | test
+    "study_id": pl.String(),
+    "subject_id": pl.String(),
+    "view": pl.String(),  # AP | PA | other
+    "frontal": pl.String(),  # image id
+    "lateral": pl.String(),  # image id; null without a lateral view
+    "report": pl.String(),  # cleaned target
+    "report_raw": pl.String(),  # the target sections before cleaning
+    "findings_original": pl.String(),  # untouched MIMIC-CXR findings; null unless supplied
+    "sections": pl.String(),  # findings+impression | findings | impression
+    "prior_report": pl.String(),  # cleaned; null without a previous report
+    "indication": pl.String(),  # null when absent
+    "history": pl.String(),  # null when absent
+    "emphasis": pl.List(pl.Float32()),  # as released, the entry of BOS first; null when not supplied
+}
+
+IMAGE_SCHEMA: dict[str, pl.DataType] = {
+    "image_id": pl.String(),  # the path as the annotation file writes it
+    "path": pl.String(),  # a path that can be opened
+    "bytes": pl.Int64(),
+    "width": pl.Int32(),  # pixels
+    "height": pl.Int32(),  # pixels
+}
+
+TRUTH_SCHEMA: dict[str, pl.DataType] = {
+    "study_id": pl.String(),
+    "subject_id": pl.String(),
+    "split": pl.String(),
+    **{finding: pl.Boolean() for finding in FINDINGS},
+    "lateral_only": pl.List(pl.String()),  # findings that only the lateral view shows
+}
+
+
+def record_frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """Rows as a table of :data:`RECORD_SCHEMA`; fields that a row leaves out are null."""
+    return pl.DataFrame(rows, schema=RECORD_SCHEMA)
+
+
+def read_records(path: str | Path) -> pl.DataFrame:
+    """Read ``records.parquet``.
+
+    Raises:
+        DataError: the file is missing or unreadable, a column is missing, unknown or of another type, or a record id
+            occurs twice.
+    """
+    records = read_table(path, RECORD_SCHEMA)
+    if records["record_id"].n_unique() != records.height:
+        twice = records.filter(pl.col("record_id").is_duplicated())["record_id"][0]
+        raise DataError(f"{path} holds record {twice} twice; make the corpus again")
+    return records
+
+
+def read_images(path: str | Path) -> pl.DataFrame:
+    """Read ``images.parquet``; see :func:`read_records` for what is refused."""
+    return read_table(path, IMAGE_SCHEMA)
+
+
+def read_truth(path: str | Path) -> pl.DataFrame:
+    """Read ``truth.parquet``: ids, split, one Boolean column per finding, and the findings seen only laterally.
+
+    Raises:
+        DataError: the file is missing or unreadable, or its columns differ.
+    """
+    return read_table(path, TRUTH_SCHEMA)
+
+
+def read_table(path: str | Path, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    """Read a Parquet table whose columns and types must be exactly ``schema``, in its order.
+
+    Raises:
+        DataError: the file is missing or unreadable, or the columns differ; the first difference is named.
+    """
+    if not Path(path).is_file():
+        raise DataError(f"{path} does not exist; run the stage that makes it")
+    try:
+        table = pl.read_parquet(path)
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"{path} is not a readable Parquet file: {error}") from None
+    missing = [name for name in schema if name not in table.columns]
+    unknown = [name for name in table.columns if name not in schema]
+    if missing or unknown:
+        raise DataError(f"{path}: missing columns {missing or 'none'}, unknown columns {unknown or 'none'}")
+    for name, kind in schema.items():
+        if table.schema[name] != kind:
+            raise DataError(f"{path}: column {name} is {table.schema[name]}, expected {kind}; make it again")
+    return table.select(list(schema))
+
+
+def write_table(path: str | Path, table: pl.DataFrame, schema: dict[str, pl.DataType]) -> None:
+    """Write a table of exactly ``schema`` atomically as Parquet."""
+    with atomic_path(path) as temporary:
+        table.select(list(schema)).cast(pl.Schema(schema)).write_parquet(temporary)

@@ -1,0 +1,32 @@
+"""Commitment and report out of generated text (paper, appendix "Trajectory routing and report extraction")."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pacer.anchors.render import parse_anchor
+from pacer.anchors.rules import Anchor
+
+OPEN, CLOSE, ANCHOR = "<REPORT>", "</REPORT>", "<ANCHOR>"
+
+
+class Extraction(NamedTuple):
+    """``report`` to be scored, the parsed ``anchor`` (None: none was generated), and whether the raw text had to
+    serve as the report."""
+
+    report: str
+    anchor: Anchor | None
+    fallback: bool
+
+
+def extract_report(generated: str) -> Extraction:
+    """The text after the last ``<REPORT>``, up to ``</REPORT>`` when present.
+
+    Without an opening marker, or when nothing stands after it, the raw text is kept and ``fallback`` is true.
+    """
+    anchor = parse_anchor(generated) if ANCHOR in generated else None
+    _, marker, rest = generated.rpartition(OPEN)
+    report = rest.split(CLOSE, 1)[0].strip()
+    if not marker or not report:
+        return Extraction(generated.strip(), anchor, True)
+    return Extraction(report, anchor, False)

@@ -1,0 +1,146 @@
+"""Decode a set of records into prediction files; resumable at the record, split over processes."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+from accelerate import PartialState
+from safetensors.torch import save_file
+
+from pacer.core.config import Decode
+from pacer.core.errors import DataError
+from pacer.core.frozen import provenance
+from pacer.core.io import hash_json, publish, scratch_directory, write_json, write_jsonl
+from pacer.core.progress import Ticker
+from pacer.decoding.controls import CONTROLS
+from pacer.decoding.extract import extract_report
+from pacer.decoding.generate import Generated, Generator
+from pacer.features.store import FeatureStore
+from pacer.model.assemble import load_model, load_tokenizer
+from pacer.model.checkpoint import RECORD
+
+
+def decode_records(
+    checkpoint: Path, backbones: Path, records: pl.DataFrame, features: Path, config: Decode, out: Path
+) -> dict:
+    """Decode ``records`` of the configured split, and its control inputs, into ``out``.
+
+    Writes ``{context}.jsonl``, ``controls/{control}/{context}.jsonl``, ``routing.safetensors`` and ``manifest.json``
+    (which is returned). A stopped run continues with the records that have no prediction yet.
+
+    Raises:
+        DataError: the split has no record.
+    """
+    state = PartialState()
+    cases = records.filter(pl.col("split") == config.split)
+    if config.limit is not None:
+        cases = cases.group_by("context", maintain_order=True).head(config.limit)
+    if cases.is_empty():
+        raise DataError(f"no record is in split {config.split}; choose another decode.split")
+    examples = _example_studies(cases, config.examples)
+    runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
+    runs = {name: part for name, part in runs.items() if len(part)}
+
+    dtype = torch.bfloat16 if state.device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    model, record = load_model(checkpoint, backbones, dtype)
+    generator = Generator(model, load_tokenizer(backbones), FeatureStore(features), record.model, config, state.device)
+    fingerprint = hash_json([(checkpoint / RECORD).read_text(), config.model_dump(), cases["record_id"].to_list()])
+    main = state.is_main_process
+    scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
+    with scratch as directory:
+        state.wait_for_everyone()
+        parts, final = directory / "parts", directory / "out"
+        parts.mkdir(exist_ok=True)
+        done = _finished(parts)
+        todo = [(name, row) for name, part in runs.items() for row in part.iter_rows(named=True)
+                if (name, row["record_id"]) not in done]
+        # similar lengths share a batch: less padding
+        todo.sort(key=lambda item: (item[0], item[1]["context"], len(item[1]["indication"] or "")))
+        batches = [todo[i : i + config.batch_size] for i in range(0, len(todo), config.batch_size)]
+        total = sum(len(part) for part in runs.values())
+        with (
+            Ticker("decode", total, done=len(done)) as ticker,
+            open(parts / f"{state.process_index}.jsonl", "a", encoding="utf-8") as file,
+        ):
+            for batch in batches[state.process_index :: state.num_processes]:
+                for (name, row), result in zip(batch, generator([row for _, row in batch]), strict=True):
+                    routing = _routing(result) if name == "" and row["study_id"] in examples else None
+                    file.write(json.dumps({"run": name, "routing": routing, **_line(row, result, generator.commit)},
+                                          ensure_ascii=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+                ticker.advance(len(batch))
+        state.wait_for_everyone()
+        manifest = {"split": config.split, "checkpoint": record.phase, "step": record.step, "commit": generator.commit,
+                    "stand_ins": _standins(backbones), "examples": examples, "settings": config.model_dump(),
+                    "records": {name or "main": len(part) for name, part in runs.items()}}
+        if main:
+            _collect(_finished(parts), runs, final)
+            write_json(final / "manifest.json", manifest)
+            publish(final, out)
+        state.wait_for_everyone()
+    return manifest
+
+
+def _line(row: dict[str, Any], result: Generated, commit: bool) -> dict[str, Any]:
+    report, anchor, fallback = result.text.strip(), None, False
+    if commit:
+        report, anchor, fallback = extract_report(result.text)
+    return {
+        "record_id": row["record_id"], "generated": result.text,
+        "anchor": None if anchor is None else {k: list(getattr(anchor, k)) for k in ("positive", "negative", "uncertain")},
+        "report": report, "fallback": fallback, "gate": result.gate, "tokens": result.tokens,
+    }
+
+
+def _routing(result: Generated) -> dict[str, list]:
+    views = {"frontal": result.frontal_weights, "lateral": result.lateral_weights}
+    return {view: weights.float().tolist() for view, weights in views.items() if weights is not None}
+
+
+def _finished(parts: Path) -> dict[tuple[str, str], dict]:
+    """Predictions of all processes so far; a line that a kill cut short does not count."""
+    finished = {}
+    for path in sorted(parts.glob("*.jsonl")):
+        content = path.read_text(encoding="utf-8")
+        if content and not content.endswith("\n"):
+            content = content[: content.rfind("\n") + 1]
+            path.write_text(content, encoding="utf-8")
+        for line in content.split("\n")[:-1]:
+            prediction = json.loads(line)
+            finished[prediction.pop("run"), prediction["record_id"]] = prediction
+    return finished
+
+
+def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame], out: Path) -> None:
+    """Prediction files in the records' order, and the routing of the example cases."""
+    routing = {}
+    for name, part in runs.items():
+        # a control keeps the file of the context that its record ids carry
+        by_context: dict[str, list[dict]] = {}
+        for record_id in part["record_id"]:
+            line = dict(finished[name, record_id])
+            weights = line.pop("routing")
+            for view, values in (weights or {}).items():
+                routing[f"{record_id}/{view}"] = torch.tensor(values)
+            by_context.setdefault(record_id.split("-", 1)[0], []).append(line)
+        for context, lines in by_context.items():
+            write_jsonl(out / name / f"{context}.jsonl", lines)
+    save_file(routing, out / "routing.safetensors")
+
+
+def _example_studies(cases: pl.DataFrame, count: int) -> list[str]:
+    """Studies shown in the report: those with the most contexts, then by id."""
+    per_study = cases.group_by("study_id").agg(pl.col("context").n_unique().alias("contexts"))
+    return per_study.sort(["contexts", "study_id"], descending=[True, False])["study_id"].head(count).to_list()
+
+
+def _standins(backbones: Path) -> list[str]:
+    """Names of the frozen models that are stand-ins."""
+    return [n for n in ("vision", "language", "text") if provenance(backbones / n).get("provider") == "standin"]

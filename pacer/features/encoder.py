@@ -1,0 +1,72 @@
+"""The frozen encoders: images to hidden states at the tapped depths, previous reports to text states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from PIL import Image
+from torch import Tensor
+from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
+
+from pacer.core.errors import ConfigError, DataError
+
+
+class ImageEncoder:
+    """Patch states of a frozen Dinov2 encoder at selected depths.
+
+    Depths are counted in blocks: depth k is the output of block k, before the final LayerNorm (``hidden_states[k]``
+    of transformers, whose entry 0 is the embedding). CLS is dropped; patches keep their row-major order.
+
+    Args:
+        directory: Hugging Face directory of the encoder and its image processor.
+        depths: ascending, ending with the last block: the endpoint is made from it and never stored.
+
+    Raises:
+        ConfigError: depths do not end with the last block.
+    """
+
+    def __init__(self, directory: Path, depths: Sequence[int], device: torch.device | str = "cpu"):
+        self.processor = AutoImageProcessor.from_pretrained(directory, backend="pil")
+        self.model = AutoModel.from_pretrained(directory, dtype=torch.float32).eval().requires_grad_(False).to(device)
+        blocks = self.model.config.num_hidden_layers
+        if depths[-1] != blocks or depths[0] < 1:
+            raise ConfigError(f"features.depths = {list(depths)} must end with the encoder's last block, {blocks}")
+        self.depths, self.device = list(depths), device
+
+    def prepare(self, path: str | Path) -> Tensor:
+        """Decode one image and process it as the encoder expects: [3, H, W] float32.
+
+        Raises:
+            DataError: the file cannot be decoded.
+        """
+        try:
+            with Image.open(path) as image:
+                rgb = image.convert("RGB")
+        except (OSError, ValueError, Image.DecompressionBombError) as error:
+            raise DataError(f"image {path} cannot be decoded: {type(error).__name__}") from None
+        return self.processor(images=rgb, return_tensors="pt")["pixel_values"][0]
+
+    @torch.no_grad()
+    def encode(self, pixels: Tensor) -> Tensor:
+        """[B, 3, H, W] -> [B, K, N, d_v] float32 on the CPU."""
+        states = self.model(pixel_values=pixels.to(self.device), output_hidden_states=True).hidden_states
+        return torch.stack([states[depth][:, 1:] for depth in self.depths], dim=1).cpu()
+
+
+class TextEncoder:
+    """All ``tokens`` positions of a frozen BERT, padded ones included (upstream attends to them), and the mask."""
+
+    def __init__(self, directory: Path, tokens: int, device: torch.device | str = "cpu"):
+        self.tokenizer = AutoTokenizer.from_pretrained(directory)
+        self.model = AutoModel.from_pretrained(directory, dtype=torch.float32).eval().requires_grad_(False).to(device)
+        self.tokens, self.device = tokens, device
+
+    @torch.no_grad()
+    def encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """B texts -> [B, L, d_text] float32 and mask [B, L] bool, on the CPU."""
+        inputs = self.tokenizer(
+            list(texts), padding="max_length", truncation=True, max_length=self.tokens, return_tensors="pt"
+        ).to(self.device)
+        return self.model(**inputs).last_hidden_state.cpu(), inputs["attention_mask"].bool().cpu()

@@ -1,0 +1,1 @@
+"""Scores: what they are computed from, how, and what they mean."""

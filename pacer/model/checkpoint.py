@@ -1,0 +1,140 @@
+"""Checkpoints: trainable weights alone, with a record of what they are and of the frozen parts they belong to."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from pacer.core.errors import CheckpointError
+from pacer.core.io import hash_file, publish, read_json, scratch_directory, write_json
+
+WEIGHTS, RECORD = "model.safetensors", "config.json"
+PACKAGES = ("torch", "transformers", "peft", "safetensors")
+
+
+@dataclass(frozen=True)
+class CheckpointRecord:
+    """What a checkpoint is.
+
+    Attributes:
+        phase: warmup | parent | calibrate. step: optimiser updates done.
+        model: the parameters that the model is built from (groups of ``params.yaml``).
+        frozen: fingerprint of each frozen model. parent: relative path and hash of the checkpoint this one builds
+            on and needs for use, or None. versions: package versions at training time.
+    """
+
+    phase: str
+    step: int
+    model: dict[str, Any]
+    frozen: dict[str, str]
+    parent: dict[str, str] | None
+    versions: dict[str, str]
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of the packages that weights depend on."""
+    return {name: version(name) for name in PACKAGES}
+
+
+def save_checkpoint(directory: str | Path, weights: dict[str, Tensor], record: CheckpointRecord) -> None:
+    """Write weights and record into ``directory`` (an empty or new folder)."""
+    target = Path(directory)
+    target.mkdir(parents=True, exist_ok=True)
+    contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
+    safetensors.torch.save_file(contiguous, target / WEIGHTS, metadata={"format": "pt"})
+    write_json(target / RECORD, asdict(record))
+
+
+def checkpoint_hash(directory: str | Path) -> str:
+    """SHA-256 of the weights."""
+    return hash_file(Path(directory) / WEIGHTS)
+
+
+def refer_to_parent(out: str | Path, record: CheckpointRecord) -> None:
+    """Publish a checkpoint directory that has no weights of its own: it is its parent (no Calibrate)."""
+    with scratch_directory(out, "reference") as scratch:
+        write_json(scratch / RECORD, asdict(record))
+        publish(scratch, out)
+
+
+def parent_reference(out: str | Path, parent: str | Path) -> dict[str, str]:
+    """The ``parent`` entry of a record that lies in ``out``."""
+    return {"path": os.path.relpath(parent, out), "sha256": checkpoint_hash(parent)}
+
+
+def read_record(directory: str | Path) -> CheckpointRecord:
+    """Read what a checkpoint is.
+
+    Raises:
+        CheckpointError: the folder is no checkpoint of this software.
+    """
+    path = Path(directory) / RECORD
+    if not path.exists():
+        raise CheckpointError(f"{directory} is not a PACER checkpoint: it has no {RECORD}")
+    try:
+        return CheckpointRecord(**read_json(path))
+    except TypeError as error:
+        raise CheckpointError(f"{path} is not the record of a PACER checkpoint: {error}") from None
+
+
+def load_weights(directory: str | Path) -> tuple[CheckpointRecord, dict[str, Tensor]]:
+    """Record and all trainable weights of a checkpoint, its parent's included.
+
+    Raises:
+        CheckpointError: a file is missing, or the parent is not the one that this checkpoint was trained on.
+    """
+    directory = Path(directory)
+    record = read_record(directory)
+    weights: dict[str, Tensor] = {}
+    if record.parent is not None:
+        parent = directory / record.parent["path"]
+        if not (parent / WEIGHTS).exists():
+            raise CheckpointError(f"{directory} builds on {parent}, which has no {WEIGHTS}")
+        if checkpoint_hash(parent) != record.parent["sha256"]:
+            raise CheckpointError(f"{parent} has changed since {directory} was trained on it; train {directory} again")
+        weights |= load_weights(parent)[1]
+    if (directory / WEIGHTS).exists():
+        weights |= safetensors.torch.load_file(directory / WEIGHTS)
+    if not weights:
+        raise CheckpointError(f"{directory} has neither {WEIGHTS} nor a parent")
+    return record, weights
+
+
+def check_frozen(record: CheckpointRecord, frozen: dict[str, str], origin: str | Path) -> None:
+    """Compare the frozen models at hand with those the checkpoint was trained on.
+
+    Raises:
+        CheckpointError: one differs; it is named.
+    """
+    for name, expected in record.frozen.items():
+        if frozen.get(name) != expected:
+            raise CheckpointError(
+                f"{origin} was trained on another {name} backbone (fingerprint {expected[:12]}, here "
+                f"{str(frozen.get(name))[:12]}); restore that backbone or train again"
+            )
+
+
+def load_strictly(module: torch.nn.Module, weights: dict[str, Tensor], origin: str | Path) -> None:
+    """Copy ``weights`` into ``module``: each must have its place and shape; frozen parts may stay.
+
+    Raises:
+        CheckpointError: names or shapes differ; they are listed.
+    """
+    own = dict(module.named_parameters())
+    unknown = sorted(set(weights) - set(own))
+    missing = sorted(name for name, p in own.items() if p.requires_grad and name not in weights)
+    shapes = [n for n in weights if n in own and own[n].shape != weights[n].shape]
+    problems = [f"{title}: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}" for title, names in (
+        ("unknown weights", unknown), ("missing weights", missing), ("other shapes", shapes)) if names]
+    if problems:
+        raise CheckpointError(f"{origin} does not fit this model: {'; '.join(problems)}")
+    with torch.no_grad():
+        for name, tensor in weights.items():
+            own[name].copy_(tensor)

@@ -1,0 +1,139 @@
+"""The source interface: each source compressed to Q tokens, and the three slots fused (after LLM-RG4)."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class SourceTokens(NamedTuple):
+    """What the interface gives: ``tokens`` [B, 3, Q, d] (frontal, lateral, prior; zeros where absent) and
+    ``fused`` [B, Q, d]."""
+
+    tokens: Tensor
+    fused: Tensor
+
+
+class SourceCompressor(nn.Module):
+    """Compress one source to the query positions and project it to the language model's width.
+
+        x = LN1(Attention(queries, source, source));  c = x + LN2(W1 x);  z = LN3(W3 GELU(W2 c))
+
+    The attention has bias key/values and a zero key, as upstream. ``c`` [B, Q, d_v] is the compressed source, ``z``
+    [B, Q, d] its projection.
+    """
+
+    def __init__(
+        self, d_query: int, d_source: int, d_model: int, *, num_heads: int, d_hidden: int, dropout: float
+    ):
+        super().__init__()
+        different = None if d_source == d_query else d_source
+        self.attention = nn.MultiheadAttention(
+            d_query, num_heads, dropout=dropout, add_bias_kv=True, add_zero_attn=True, batch_first=True,
+            kdim=different, vdim=different,
+        )
+        self.attention_norm = nn.LayerNorm(d_query)
+        self.mix = nn.Linear(d_query, d_query)
+        self.mix_norm = nn.LayerNorm(d_query)
+        self.up = nn.Linear(d_query, d_hidden)
+        self.project = nn.Linear(d_hidden, d_model)
+        self.project_norm = nn.LayerNorm(d_model)
+
+    def forward(self, queries: Tensor, source: Tensor, padding: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """queries [B, Q, d_v], source [B, L, d_source], padding [B, L] bool (True: hidden) -> (c, z)."""
+        attended, _ = self.attention(queries, source, source, key_padding_mask=padding, need_weights=False)
+        attended = self.attention_norm(attended)
+        compressed = attended + self.mix_norm(self.mix(attended))
+        return compressed, self.project_norm(self.project(F.gelu(self.up(compressed))))
+
+
+class SourceInterface(nn.Module):
+    r"""Bring frontal, lateral and previous report to ``Z_s`` [B, Q, d] and fuse them.
+
+        c_f, Z_f = frontal(queries, V_f);  _, Z_l = lateral(c_f, V_l);  _, Z_p = prior(c_f, T_p)
+        fused    = LN(W [Z_f; Z_l; Z_p] + b)       absent slots are zeros
+
+    The compressed frontal result ``c_f`` is the query of the other two (paper, appendix "Interface and visual
+    routing"). Rows whose source is absent are never computed and their content, NaN included, reaches no output.
+
+    Initialisation: queries N(0, query_std), everything else torch's default. ``fusion_init="identity"`` sets W to
+    [I 0 0] (it starts as LN of the frontal slot); ``"random"`` is upstream's.
+
+    Args:
+        d_vision, d_text, d_model: widths of the image states, the previous-report states and the language model.
+        num_queries: Q. num_heads, dropout: of the attention. d_hidden: width inside the projectors.
+        query_std: initial standard deviation of the queries.
+        mask_prior_padding: hide padded previous-report positions (upstream attends to them).
+    """
+
+    def __init__(
+        self,
+        d_vision: int,
+        d_text: int,
+        d_model: int,
+        *,
+        num_queries: int = 128,
+        num_heads: int = 12,
+        d_hidden: int = 2048,
+        dropout: float = 0.1,
+        query_std: float = 0.02,
+        fusion_init: Literal["random", "identity"] = "random",
+        mask_prior_padding: bool = False,
+    ):
+        super().__init__()
+        self.mask_prior_padding = mask_prior_padding
+        self.queries = nn.Parameter(torch.randn(num_queries, d_vision) * query_std)
+        sizes = {"num_heads": num_heads, "d_hidden": d_hidden, "dropout": dropout}
+        self.frontal = SourceCompressor(d_vision, d_vision, d_model, **sizes)
+        self.lateral = SourceCompressor(d_vision, d_vision, d_model, **sizes)
+        self.prior = SourceCompressor(d_vision, d_text, d_model, **sizes)
+        self.fusion = nn.Linear(3 * d_model, d_model)
+        self.fusion_norm = nn.LayerNorm(d_model)
+        if fusion_init == "identity":
+            nn.init.eye_(self.fusion.weight)
+            nn.init.zeros_(self.fusion.bias)
+
+    def compress_frontal(self, frontal: Tensor) -> tuple[Tensor, Tensor]:
+        """frontal [B, N, d_v] -> compressed [B, Q, d_v] and Z_f [B, Q, d] (all that the warm-up trains)."""
+        queries = self.queries.to(frontal.dtype).expand(len(frontal), -1, -1)
+        return self.frontal(queries, frontal)
+
+    def forward(
+        self,
+        frontal: Tensor,
+        lateral: Tensor | None,
+        prior: Tensor | None,
+        availability: Tensor,
+        prior_mask: Tensor | None = None,
+    ) -> SourceTokens:
+        """Compress and fuse a batch.
+
+        Args:
+            frontal: [B, N, d_v]. lateral: [B, N, d_v], or None when no row has one. prior: [B, L, d_text] or None.
+            availability: [B, 2] bool, (lateral, prior) of each row. prior_mask: [B, L] bool, real positions.
+
+        Raises:
+            ValueError: a row is said to have a source, but none was passed.
+        """
+        compressed, z_frontal = self.compress_frontal(frontal)
+        absent = torch.zeros_like(z_frontal)
+        slots = [z_frontal]
+        for column, (name, source) in enumerate((("lateral", lateral), ("prior", prior))):
+            rows = availability[:, column].nonzero().squeeze(1)
+            if len(rows) == 0:
+                slots.append(absent)
+                continue
+            if source is None:
+                raise ValueError(f"{len(rows)} rows have a {name} source, but no {name} states were passed")
+            padding = None
+            if name == "prior" and self.mask_prior_padding and prior_mask is not None:
+                padding = ~prior_mask[rows]
+            module = self.lateral if name == "lateral" else self.prior
+            _, projected = module(compressed[rows], source[rows], padding)
+            slots.append(absent.index_copy(0, rows, projected.to(absent.dtype)))
+        tokens = torch.stack(slots, dim=1)
+        fused = self.fusion_norm(self.fusion(torch.cat(slots, dim=-1)))
+        return SourceTokens(tokens, fused)

@@ -1,0 +1,95 @@
+"""Prompt assembly: the instruction around the image tokens, piece by piece, as token ids.
+
+``[BOS] before-image text | Q visual tokens | after-image text || [BOS] target``. Task strings are LLM-RG4's. The
+commitment-first suffix belongs to the instruction and stands before ``Assistant:``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from transformers import PreTrainedTokenizerBase
+
+BEFORE_START, BEFORE_END = "Human: ", " <Img>"
+AFTER_START, AFTER_END = "</Img> ", ". \nAssistant:"
+COMMIT_SUFFIX = (
+    " First output <ANCHOR> positive, negative and uncertain findings, then output the final report in <REPORT>."
+)
+_VIEWS = {"AP": "anterior posterior ", "PA": "posterior anterior "}
+
+
+class PromptIds(NamedTuple):
+    """Token ids left and right of the visual tokens, without BOS."""
+
+    before: list[int]
+    after: list[int]
+
+
+def clinical_context(indication: str | None, history: str | None) -> str:
+    """``INDICATION: … HISTORY: …``, whichever exist, as upstream writes them."""
+    parts = [f"{name}: {text}" for name, text in (("INDICATION", indication), ("HISTORY", history)) if text]
+    return " ".join(parts)
+
+
+def task(view: str, sections: str, unknown_view: Literal["upstream", "by_sections"] = "upstream") -> str:
+    """The task sentence for a view (AP | PA | other) and the sections that the target has.
+
+    With an unknown view upstream always asks for the findings, on a line of its own; ``by_sections`` asks for the
+    sections that exist.
+    """
+    if view not in _VIEWS:
+        asked = "findings" if unknown_view == "upstream" else sections
+        if asked == "findings+impression":
+            return "\nWrite radiological finding and impression for this chest X-ray examination"
+        return f"\nWrite radiological {asked.removesuffix('s')} section of report for chest X-ray examination"
+    if sections == "findings+impression":
+        return f"Write radiological finding and impression for this {_VIEWS[view]}chest X-ray visual feature"
+    return (
+        f"Write radiological {sections.removesuffix('s')} section of report for {_VIEWS[view]}chest X-ray visual feature"
+    )
+
+
+def instruction(
+    *,
+    view: str,
+    sections: str,
+    indication: str | None,
+    history: str | None,
+    commit: bool,
+    unknown_view: Literal["upstream", "by_sections"] = "upstream",
+) -> tuple[str, str]:
+    """The instruction's text left and right of the visual tokens."""
+    before = f"{BEFORE_START}{clinical_context(indication, history)}{BEFORE_END}"
+    suffix = f".{COMMIT_SUFFIX}{AFTER_END.removeprefix('.')}" if commit else AFTER_END
+    return before, f"{AFTER_START}{task(view, sections, unknown_view)}{suffix}"
+
+
+def build_prompt(tokenizer: PreTrainedTokenizerBase, *, before_tokens: int = 50, **record: Any) -> PromptIds:
+    """Token ids of the :func:`instruction` for one record.
+
+    A long clinical context is cut so that the text before the image keeps within ``before_tokens``; its closing
+    ``<Img>`` marker always stays (upstream cuts it off).
+    """
+    before_text, after_text = instruction(**record)
+    before = _encode(tokenizer, before_text)
+    if len(before) > before_tokens:
+        marker = continuation_ids(tokenizer, BEFORE_END)
+        before = before[: before_tokens - len(marker)] + marker
+    return PromptIds(before, _encode(tokenizer, after_text))
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def continuation_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Token ids of ``text`` as it continues earlier text: without the tokenizer's dummy prefix.
+
+    Raises:
+        ValueError: the tokenizer merges ``text`` with what stands before it, so it has no ids of its own.
+    """
+    lead = _encode(tokenizer, "a.")
+    whole = _encode(tokenizer, "a." + text)
+    if whole[: len(lead)] != lead:
+        raise ValueError(f"the tokenizer merges {text!r} with the text before it")
+    return whole[len(lead) :]

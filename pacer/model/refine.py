@@ -1,0 +1,111 @@
+"""Refine: endpoint-preserving patchwise depth routing (paper, section "Refine")."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+Variant = Literal["patchwise", "global", "endpoint"]
+
+
+class DepthRouter(nn.Module):
+    r"""Add to each patch of the encoder's endpoint a bounded correction mixed from earlier depths.
+
+    Paper, equations (depth-alignment), (depth-router) and (depth-residual)::
+
+        u[b,k,n]  = P_k LN_k(v[b,k,n]) + b_k                          alignment to the routing space
+        pi[b,n,k] = softmax_k(w . u[b,k,n] + beta_k)                  depth weights of a patch
+        delta[b,n]= W_o LN_delta(sum_k pi[b,n,k] u[b,k,n]) + b_o      correction
+        out[b,n]  = v_end[b,n] + alpha_D delta[b,n]                   alpha_D = max_scale sigmoid(eta)
+
+    Symbols and parameters: LN_k ``norms[k]``, (P_k, b_k) ``align[k]``, w ``route_vector`` [d_r], beta
+    ``depth_bias`` [K], LN_delta ``mix_norm``, (W_o, b_o) ``out``, eta ``eta`` (scalar).
+
+    Initialisation: P_k is the identity (its upper-left part when d_r != d_v), all biases, w, beta, W_o and b_o
+    are zero, norms are (1, 0), eta = logit(init_scale / max_scale). So ``refined == endpoint`` exactly at start.
+
+    Variants: ``patchwise`` as above; ``global`` learns one softmax over depths shared by all patches and samples
+    (w is not used and not created); ``endpoint`` returns the endpoint and holds no parameter.
+
+    Args:
+        num_depths: K, number of tapped depths.
+        d_vision: d_v, encoder width.
+        d_routing: d_r, routing width; ``None``: d_v.
+        variant: see above.
+        max_scale: upper bound of alpha_D.
+        init_scale: alpha_D at the start, in (0, max_scale).
+
+    Raises:
+        ValueError: init_scale is not inside (0, max_scale), or the variant is unknown.
+    """
+
+    def __init__(
+        self,
+        num_depths: int,
+        d_vision: int,
+        d_routing: int | None = None,
+        *,
+        variant: Variant = "patchwise",
+        max_scale: float = 0.5,
+        init_scale: float = 0.1,
+    ):
+        super().__init__()
+        if variant not in ("patchwise", "global", "endpoint"):
+            raise ValueError(f"variant {variant!r} is not patchwise, global or endpoint")
+        if not 0 < init_scale < max_scale:
+            raise ValueError(f"init_scale {init_scale} must lie between 0 and max_scale {max_scale}")
+        self.variant, self.max_scale, self.num_depths = variant, max_scale, num_depths
+        if variant == "endpoint":
+            return
+        d_routing = d_routing or d_vision
+        self.norms = nn.ModuleList(nn.LayerNorm(d_vision) for _ in range(num_depths))
+        self.align = nn.ModuleList(nn.Linear(d_vision, d_routing) for _ in range(num_depths))
+        if variant == "patchwise":
+            self.route_vector = nn.Parameter(torch.zeros(d_routing))
+        self.depth_bias = nn.Parameter(torch.zeros(num_depths))
+        self.mix_norm = nn.LayerNorm(d_routing)
+        self.out = nn.Linear(d_routing, d_vision)
+        ratio = init_scale / max_scale
+        self.eta = nn.Parameter(torch.tensor(math.log(ratio / (1 - ratio))))
+        for linear in self.align:
+            nn.init.eye_(linear.weight)
+            nn.init.zeros_(linear.bias)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    @property
+    def scale(self) -> Tensor:
+        """alpha_D, the scalar residual weight, in (0, max_scale)."""
+        return self.max_scale * torch.sigmoid(self.eta)
+
+    def forward(self, depths: Tensor, endpoint: Tensor) -> tuple[Tensor, Tensor]:
+        """Refine one batch of images.
+
+        Args:
+            depths: [B, K, N, d_v] patch states at the tapped depths (before the final LayerNorm).
+            endpoint: [B, N, d_v] the encoder's final, normalised patch states.
+
+        Returns:
+            refined [B, N, d_v] and depth weights [B, N, K] (rows sum to one; for ``endpoint`` the last depth has
+            all the weight).
+        """
+        batch, num_depths, num_patches, _ = depths.shape
+        if num_depths != self.num_depths:
+            raise ValueError(f"{num_depths} depths arrived, {self.num_depths} expected (features.depths)")
+        if self.variant == "endpoint":
+            weights = endpoint.new_zeros(batch, num_patches, num_depths)
+            weights[..., -1] = 1
+            return endpoint, weights
+        aligned = torch.stack(
+            [align(norm(depths[:, k])) for k, (norm, align) in enumerate(zip(self.norms, self.align, strict=True))],
+            dim=2,
+        )  # [B, N, K, d_r]
+        scores = self.depth_bias.expand(batch, num_patches, num_depths)
+        if self.variant == "patchwise":
+            scores = scores + aligned @ self.route_vector
+        weights = scores.softmax(dim=-1)
+        mixed = torch.einsum("bnk,bnkd->bnd", weights, aligned)
+        return endpoint + self.scale * self.out(self.mix_norm(mixed)), weights

@@ -1,0 +1,63 @@
+"""Profiles: complete parameter files in ``configs/``, one of which is in use as ``params.yaml``."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from pacer.core.config import load_params
+from pacer.core.errors import ConfigError
+from pacer.core.io import write_text
+
+
+def profile_names(configs: Path) -> list[str]:
+    """The profiles below ``configs``, sorted.
+
+    Raises:
+        ConfigError: there are none, as when the command runs outside the repository.
+    """
+    names = sorted(path.stem for path in configs.glob("*.yaml"))
+    if not names:
+        raise ConfigError(f"{configs.resolve()} holds no profiles; run this from the root of the repository")
+    return names
+
+
+def profile_in_use(params: Path, configs: Path) -> str | None:
+    """The profile whose values ``params`` has, None when it has been edited.
+
+    Raises:
+        ConfigError: ``params`` does not load.
+    """
+    values = load_params(params)
+    return next((name for name in profile_names(configs) if load_params(configs / f"{name}.yaml") == values), None)
+
+
+def use_profile(name: str, params: Path, configs: Path, *, force: bool = False) -> None:
+    """Copy ``configs/{name}.yaml`` over ``params``, atomically and only if it is valid.
+
+    Args:
+        force: overwrite values that no profile holds.
+
+    Raises:
+        ConfigError: there is no such profile, it is not valid, or ``params`` was edited by hand.
+    """
+    names = profile_names(configs)
+    if name not in names:
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ConfigError(f"there is no profile {name!r} in {configs}; there are {', '.join(names)}{hint}")
+    chosen = configs / f"{name}.yaml"
+    load_params(chosen)
+    if params.exists() and not force and not _is_a_profile(params, configs):
+        raise ConfigError(
+            f"{params} was edited and equals no profile in {configs}; keep it with `cp {params} {configs}/mine.yaml`, "
+            "or overwrite it with --force"
+        )
+    write_text(params, chosen.read_text(encoding="utf-8"))
+
+
+def _is_a_profile(params: Path, configs: Path) -> bool:
+    try:
+        return profile_in_use(params, configs) is not None
+    except ConfigError:
+        return False

@@ -1,0 +1,185 @@
+"""What the audits and the scores' signature say, in a form that the page can show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pacer.anchors.vocabulary import POLARITIES
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import DataError
+from pacer.reporting.tables import Table, number
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of an audit: what was looked at, what was found, and whether a reader should worry."""
+
+    name: str
+    found: str
+    good: bool
+
+
+def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
+    """The lines of ``data/corpus/audit.json`` that decide whether a corpus can be trusted.
+
+    Raises:
+        DataError: the audit lacks a part.
+    """
+    try:
+        checks = []
+        for kind, word in (("study", "Studies"), ("subject", "Patients")):
+            shared = {pair: found["count"] for pair, found in audit["overlap"][kind].items() if found["count"]}
+            found = ", ".join(f"{number(count)} in {pair.replace('-', ' and ')}" for pair, count in shared.items())
+            checks.append(Check(f"{word} in two splits", found or "none", not shared))
+        excluded = audit["excluded"]["count"]
+        reasons = "; ".join(f"{number(count)} × {reason}" for reason, count in audit["excluded"]["reasons"].items())
+        checks.append(Check("Rows left out", f"{number(excluded)}: {reasons}" if excluded else "none", not excluded))
+        images = audit["images"]
+        lost = images["missing"] + images["unreadable"]
+        checks.append(Check("Images missing or unreadable", number(lost) if lost else "none", not lost))
+        checks.append(Check("Images", f"{number(images['count'])}, {_size(images['bytes'])}", True))
+        emphasis = audit["emphasis"]
+        checks.append(Check("Records with emphasised tokens", number(emphasis["records_with_list"]), True))
+        checks.append(Check("Cleaner", str(audit["cleaner"]), True))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"the corpus audit lacks {error}; make the corpus again") from None
+    return checks
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+@dataclass(frozen=True)
+class AnchorSummary:
+    """The commitment targets: who wrote them, how often each finding has each polarity, how two extractors agree.
+
+    ``polarities`` is finding -> polarity -> number of targets; ``agreement`` is None without labelling answers.
+    """
+
+    origins: Table
+    polarities: dict[str, dict[str, int]]
+    agreement: Table | None
+    checks: list[Check]
+
+
+def anchor_summary(audit: Mapping[str, Any]) -> AnchorSummary:
+    """What ``data/anchors/audit.json`` says.
+
+    Raises:
+        DataError: the audit lacks a part.
+    """
+    try:
+        rows = tuple(
+            (context.upper(), number(audit["origins"][context]["llm"]), number(audit["origins"][context]["rules"]))
+            for context in CONTEXTS
+            if context in audit["origins"]
+        )
+        by_origin = audit["polarities"].values()
+        findings = dict.fromkeys(finding for counts in by_origin for finding in counts)
+        polarities = {
+            finding: {name: sum(counts[finding][name] for counts in by_origin) for name in POLARITIES}
+            for finding in findings
+        }
+        checks = _anchor_checks(audit)
+        agreement = None
+        if audit["agreement"]["records"]:
+            found = audit["agreement"]["findings"].items()
+            agreement = Table(
+                ("Finding", "Same polarity", "Cohen's kappa"),
+                tuple((name, number(row["agreement"]), number(row["kappa"])) for name, row in found),
+            )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"the audit of the anchors lacks {error}; make the anchors again") from None
+    return AnchorSummary(Table(("Context", "labelled", "by rules"), rows), polarities, agreement, checks)
+
+
+def _anchor_checks(audit: Mapping[str, Any]) -> list[Check]:
+    answers = audit["answers"]
+    counts = {name.replace("_", " "): count for name, count in answers["statuses"].items() if count}
+    statuses = ", ".join(f"{number(count)} {name}" for name, count in counts.items())
+    unread = answers["read"] - answers["statuses"].get("ok", 0)
+    checks = [
+        Check("Targets", number(audit["records"]), True),
+        Check("Empty targets", number(audit["empty_anchors"]), True),
+        Check("Labelling answers", statuses or "none: all targets are by the rules", not unread),
+    ]
+    identical = audit["agreement"]["identical"]
+    if identical is not None:
+        shown = f"{100 * identical:.1f} % of {number(audit['agreement']['records'])} targets identical"
+        checks.append(Check("Labels against rules", shown, True))
+    return checks
+
+
+def signature_line(signature: Mapping[str, Any]) -> str:
+    """What decides the numbers, in one line: ``name:value`` joined by bars.
+
+    Raises:
+        DataError: a part that every signature has is missing.
+    """
+    try:
+        clinical, language = signature["clinical"], signature["language"]
+        classes = "+".join(str(value) for value in clinical["present_classes"])
+        labeller = {True: "stand-in", False: "published", None: "unknown"}[signature["standin_labeller"]]
+        checkpoint = next(iter(clinical["labeller"]["files"].values()), "")[:8]
+        parts = {
+            "ce": clinical["convention"],
+            "obs": len(clinical["observations"]),
+            "present": classes,
+            "avg": "micro",
+            "labeller": f"{labeller}-{checkpoint}",
+            "clean": language["cleaner"],
+            "tok": "blank",
+            "bleu": "corpus",
+            "meteor": "1.5",
+            "mean": "contexts",
+            "n": "+".join(str(context["n"]) for context in signature["counts"].values()),
+            "data": signature["data"]["records"][:8],
+            "version": signature["versions"]["pacer"],
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"the signature of the scores lacks {error}; score again") from None
+    return " | ".join(f"{name}:{value}" for name, value in parts.items())
+
+
+def signature_entries(signature: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The whole signature as (dotted name, value) pairs."""
+    return [(name, _words(value)) for name, value in _flat(signature)]
+
+
+def standin_note(signature: Mapping[str, Any]) -> str | None:
+    """A warning where models are stand-ins or of unknown origin, else None."""
+    notes = []
+    labeller = signature["standin_labeller"]
+    if labeller is None:
+        notes.append("It is not recorded where the labeller of the findings comes from.")
+    elif labeller:
+        notes.append(
+            "The findings were labelled by a stand-in for CheXbert, made by this pipeline: precision, recall and F1 "
+            "compare runs that share it, and no published numbers."
+        )
+    frozen = (signature.get("predictions") or {}).get("stand_ins") or []
+    if frozen:
+        names = ", ".join(frozen[:-1]) + (" and " if len(frozen) > 1 else "") + frozen[-1]
+        model = "model is a stand-in" if len(frozen) == 1 else "models are stand-ins"
+        notes.append(f"The frozen {names} {model}, made by this pipeline.")
+    return " ".join(notes) or None
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_words(part) for part in value) or "none"
+    return "none" if value is None else str(value)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found = []
+    for name, value in values.items():
+        found += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else [(prefix + name, value)]
+    return found

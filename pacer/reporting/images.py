@@ -1,0 +1,85 @@
+"""Radiographs for the page: reduced, embedded as data URIs, with depth-routing maps drawn over them."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from PIL import Image
+
+from pacer.core.errors import DataError
+
+#: Longest edge of an embedded radiograph, in pixels.
+LONGEST_EDGE = 384
+#: Longest edge of a routing overlay, in pixels.
+OVERLAY_EDGE = 192
+
+
+def read_grey(path: Path, edge: int = LONGEST_EDGE) -> Image.Image:
+    """The image at ``path`` as 8-bit grey, no edge longer than ``edge``.
+
+    Raises:
+        DataError: the file is missing or is not an image.
+    """
+    try:
+        with Image.open(path) as image:
+            grey = image.convert("L")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be opened as an image: {type(error).__name__}") from None
+    if max(grey.size) > edge:
+        grey.thumbnail((edge, edge), Image.Resampling.LANCZOS)
+    return grey
+
+
+def data_uri(image: Image.Image) -> str:
+    """The image as a JPEG ``data:`` address."""
+    buffer = io.BytesIO()
+    image.convert("RGB" if image.mode != "L" else "L").save(buffer, format="JPEG", quality=85)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def weight_range(weights: np.ndarray) -> float:
+    """The largest distance of a depth weight from the even mixture, over patches and depths; at least 0.001.
+
+    Args:
+        weights: ``[N, K]``, rows sum to 1.
+    """
+    return max(float(np.abs(weights - 1 / weights.shape[1]).max()), 1e-3)
+
+
+def overlays(grey: Image.Image, weights: np.ndarray) -> list[Image.Image]:
+    """One map per depth over a radiograph: warm where the patch takes more of it than the even share, cool where less.
+
+    The encoder sees the image squared, so the patch grid spans the whole of it.
+
+    Args:
+        grey: the radiograph.
+        weights: ``[N, K]`` depth weights of the patches, N a square grid in row-major order.
+
+    Raises:
+        DataError: N is not a square.
+    """
+    patches, depths = weights.shape
+    side = math.isqrt(patches)
+    if side * side != patches:
+        raise DataError(f"depth weights of {patches} patches do not form a square grid")
+    base = grey.copy()
+    base.thumbnail((OVERLAY_EDGE, OVERLAY_EDGE), Image.Resampling.LANCZOS)
+    scale = OVERLAY_EDGE / max(base.size)
+    base = base.resize((round(base.width * scale), round(base.height * scale)), Image.Resampling.BILINEAR)
+    background = np.asarray(base, dtype=np.float32)[..., None].repeat(3, axis=-1)
+    colours = matplotlib.colormaps["RdBu_r"]
+    limit = weight_range(weights)
+    maps = []
+    for depth in range(depths):
+        relative = (weights[:, depth].reshape(side, side) - 1 / depths) / limit
+        patch_map = Image.fromarray(relative.astype(np.float32), mode=None)
+        smooth = np.asarray(patch_map.resize(base.size, Image.Resampling.BICUBIC)).clip(-1, 1)
+        tint = np.asarray(colours((smooth + 1) / 2))[..., :3] * 255
+        strength = 0.25 + 0.45 * np.abs(smooth)[..., None]
+        maps.append(Image.fromarray((background * (1 - strength) + tint * strength).round().astype(np.uint8)))
+    return maps

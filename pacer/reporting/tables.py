@@ -1,0 +1,226 @@
+"""Result tables: one form that renders as HTML (through the page's template), Markdown and LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import DataError
+
+#: Key in ``scores.json``, column heading.
+SCORE_COLUMNS = (
+    ("precision", "P"), ("recall", "R"), ("f1", "F1"),
+    ("bleu1", "BLEU-1"), ("bleu2", "BLEU-2"), ("bleu3", "BLEU-3"), ("bleu4", "BLEU-4"),
+    ("rougeL", "ROUGE-L"), ("meteor", "METEOR"), ("cider", "CIDEr"), ("n", "n"),
+)  # fmt: skip
+
+#: The same for what the scores say about commitments, gate and extraction.
+COMMITMENT_COLUMNS = (
+    ("anchor_agreement", "Agreement"), ("anchor_stated_agreement", "Stated"), ("anchor_positive_f1", "Positive F1"),
+    ("anchor_negative_f1", "Negative F1"), ("anchor_uncertain_f1", "Uncertain F1"),
+    ("report_follows_anchor", "Report follows"), ("gate", "Gate"), ("fallback_rate", "Fallback"), ("empty_rate", "Empty"),
+)  # fmt: skip
+
+#: What each context gives the model.
+CONTEXT_SOURCES = {
+    "sn": "frontal",
+    "sw": "frontal + previous report",
+    "mn": "frontal + lateral",
+    "mw": "frontal + lateral + previous report",
+}
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of already formatted cells under ``columns``.
+
+    ``summary`` is the index of a row set apart (the mean), or None; ``rules`` are the rows that open a new group;
+    ``numeric`` says which columns align right.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str = ""
+    numeric: tuple[bool, ...] = ()
+    summary: int | None = None
+    rules: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not self.numeric:
+            object.__setattr__(self, "numeric", (False,) + (True,) * (len(self.columns) - 1))
+
+    def markdown(self) -> str:
+        """A GitHub-flavoured Markdown table, the caption above it."""
+        rule = ["---:" if right else ":---" for right in self.numeric]
+        lines = [self.columns, rule, *self.rows]
+        body = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+        return (f"{self.caption}\n\n" if self.caption else "") + body + "\n"
+
+    def latex(self) -> str:
+        """A ``booktabs`` tabular in a ``table`` environment."""
+        align = "".join("r" if right else "l" for right in self.numeric)
+        lines = []
+        for index, row in enumerate(self.rows):
+            if index == self.summary or index in self.rules:
+                lines.append("\\midrule")
+            lines.append(" & ".join(latex_text(cell) for cell in row) + " \\\\")
+        caption = [f"\\caption{{{latex_text(self.caption)}}}"] if self.caption else []
+        head = " & ".join(latex_text(column) for column in self.columns) + " \\\\"
+        return "\n".join([
+            "% needs \\usepackage{booktabs}", "\\begin{table}", "\\centering", *caption,
+            f"\\begin{{tabular}}{{@{{}}{align}@{{}}}}", "\\toprule", head, "\\midrule", *lines, "\\bottomrule",
+            "\\end{tabular}", "\\end{table}",
+        ]) + "\n"  # fmt: skip
+
+
+def latex_text(text: str) -> str:
+    """``text`` with the characters that LaTeX gives a meaning escaped."""
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "–": "--"}
+    special |= {character: "\\" + character for character in "&%$#_{}"}
+    return "".join(special.get(character, character) for character in text)
+
+
+def number(value: float | int | None, digits: int = 3) -> str:
+    """A score as ``0.123``, a count as ``1,234``, and an undefined value as an en dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return f"{value:.{digits}f}"
+
+
+def percent(part: float, whole: float) -> str:
+    """``part`` of ``whole`` as a percentage, a dash when ``whole`` is 0."""
+    return f"{100 * part / whole:.1f} %" if whole else "–"
+
+
+def contexts_in(scores: Mapping) -> Sequence[str]:
+    """The contexts that ``scores`` holds, in the paper's order.
+
+    Raises:
+        DataError: it holds none.
+    """
+    present = [context for context in CONTEXTS if context in scores]
+    if not present:
+        raise DataError(f"the scores hold no context; expected {', '.join(CONTEXTS)}, found {', '.join(scores)}")
+    return present
+
+
+def score_table(scores: Mapping, caption: str = "") -> Table:
+    """The contexts' scores and their plain mean; columns that no context has are left out."""
+    return _context_table(scores, SCORE_COLUMNS, caption)
+
+
+def commitment_table(scores: Mapping) -> Table:
+    """How the generated commitments compare with the reference ones, and what the reports make of them."""
+    return _context_table(scores, COMMITMENT_COLUMNS)
+
+
+def _context_table(scores: Mapping, columns: Sequence[tuple[str, str]], caption: str = "") -> Table:
+    contexts = contexts_in(scores)
+    shown = [(key, label) for key, label in columns if any(key in scores[context] for context in contexts)]
+    names = [*contexts, "mean"] if "mean" in scores else contexts
+    rows = []
+    for name in names:
+        absent = "" if name == "mean" else "–"
+        cells = [number(scores[name][key]) if key in scores[name] else absent for key, _ in shown]
+        rows.append((name.upper() if name != "mean" else "Mean", *cells))
+    return Table(
+        columns=("Context", *(label for _, label in shown)),
+        rows=tuple(rows),
+        caption=caption,
+        summary=len(contexts) if "mean" in scores else None,
+    )
+
+
+def control_table(scores: Mapping) -> Table | None:
+    """F1 against the references with the case's own sources and with each control's; None when no control was run."""
+    controls = scores.get("controls") or {}
+    if not controls:
+        return None
+    titles = {"another_patient": "Another patient's sources", "no_lateral": "Without the lateral view"}
+    rows = []
+    for context in contexts_in(scores):
+        found = [controls[control].get(context, {}).get("f1") for control in controls]
+        rows.append((context.upper(), number(scores[context].get("f1")), *(number(value) for value in found)))
+    return Table(
+        ("Context", "Own sources", *(titles.get(name, name.replace("_", " ")) for name in controls)), tuple(rows)
+    )
+
+
+def truth_groups(truth: Mapping[str, float]) -> list[tuple[str, list[tuple[str, float]]]]:
+    """What ``scores.json["truth"]`` compares, as (question, [(who, F1 or recall against the latent state)]).
+
+    Groups whose numbers are missing are left out; the first entry of a group is what the others are compared with.
+    """
+    questions = (
+        ("Does the model use its sources?", (
+            ("PACER with the case's own sources", "mean_f1"),
+            ("PACER with another patient's sources", "another_patient_f1"),
+            ("One constant report for every case", "constant_f1"),
+        )),
+        ("Does it use the lateral view? (MN cases)", (
+            ("PACER with the lateral view", "mn_with_lateral_f1"),
+            ("PACER without the lateral view", "mn_without_lateral_f1"),
+        )),
+        ("Recall of what only the lateral view shows (MN cases)", (
+            ("Recall with the lateral view", "lateral_only_recall"),
+            ("Recall without the lateral view", "lateral_only_recall_without_lateral"),
+        )),
+        ("By context", tuple((f"{context.upper()}: {CONTEXT_SOURCES[context]}", f"{context}_f1") for context in CONTEXTS)),
+    )  # fmt: skip
+    groups = []
+    for question, entries in questions:
+        found = [(who, float(truth[key])) for who, key in entries if truth.get(key) is not None]
+        if found:
+            groups.append((question, found))
+    return groups
+
+
+def truth_table(truth: Mapping[str, float], caption: str = "") -> Table:
+    """Findings in a report against the latent state of the generated world: micro-F1, or recall where it says so."""
+    rows: list[tuple[str, ...]] = []
+    rules = set()
+    for question, entries in truth_groups(truth):
+        reference = entries[0][1]
+        rules.add(len(rows))
+        for index, (who, value) in enumerate(entries):
+            compared = "" if index == 0 or question == "By context" else f"{value - reference:+.3f}".replace("-", "−")
+            rows.append((who, number(value), compared))
+    return Table(("What writes the report", "Score", "Difference"), tuple(rows), caption, rules=frozenset(rules - {0}))
+
+
+def corpus_table(records: pl.DataFrame) -> Table:
+    """Records, studies and patients per context and split.
+
+    Args:
+        records: columns ``context``, ``split``, ``study_id``, ``subject_id``.
+    """
+    splits = [split for split in SPLITS if split in set(records["split"])]
+    rows = []
+    for context in CONTEXTS:
+        part = records.filter(pl.col("context") == context)
+        if part.height:
+            counts = [number(part.filter(pl.col("split") == split).height) for split in splits]
+            rows.append(
+                (
+                    context.upper(),
+                    CONTEXT_SOURCES[context],
+                    *counts,
+                    number(part["study_id"].n_unique()),
+                    number(part["subject_id"].n_unique()),
+                )
+            )
+    totals = [number(records.filter(pl.col("split") == split).height) for split in splits]
+    total = ("All", "", *totals, number(records["study_id"].n_unique()), number(records["subject_id"].n_unique()))
+    return Table(
+        columns=("Context", "Sources", *splits, "studies", "patients"),
+        rows=(*rows, total),
+        numeric=(False, False, *(True for _ in splits), True, True),
+        summary=len(rows),
+    )

@@ -1,0 +1,107 @@
+"""Reads the training curves that DVCLive wrote: ``plots/metrics/<name>.tsv``, names nested in folders."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import DataError
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One logged quantity of one phase: ``values[i]`` at update ``steps[i]``."""
+
+    name: str
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves that share an axis."""
+
+    title: str
+    curves: tuple[tuple[str, Curve], ...]  # (label, curve)
+
+
+def read_curves(directory: Path) -> dict[str, Curve]:
+    """All curves below a DVCLive directory, by name (``train/loss``).
+
+    Raises:
+        DataError: the directory is missing or a file is malformed.
+    """
+    root = Path(directory) / "plots" / "metrics"
+    if not Path(directory).is_dir():
+        raise DataError(f"{directory} does not exist; it should hold the training log of a phase")
+    curves = {}
+    for path in sorted(root.rglob("*.tsv")):
+        name = str(path.relative_to(root).with_suffix(""))
+        curves[name] = _read(path, name)
+    return curves
+
+
+def _read(path: Path, name: str) -> Curve:
+    with open(path, encoding="utf-8", newline="") as file:
+        header, *lines = list(csv.reader(file, delimiter="\t"))
+    try:
+        step = header.index("step")
+        value = next(index for index, column in enumerate(header) if column not in ("step", "timestamp"))
+        steps = tuple(int(line[step]) for line in lines)
+        values = tuple(float(line[value]) for line in lines)
+    except (ValueError, StopIteration, IndexError):
+        raise DataError(f"{path} is not a DVCLive curve: expected the columns step and {name}") from None
+    return Curve(name, steps, values)
+
+
+#: Title of a panel, pattern of the names that it takes. The first pattern that matches wins.
+PANELS = (
+    ("Validation loss", r"^validation/"),
+    ("Loss and its parts", r"^loss(_|$)"),
+    ("Learning rate", r"^learning_rate$"),
+    ("Probability ρ of the direct route", r"^rho$"),
+    ("Gate of Calibrate, mean over records", r"^gate(/|$)"),
+    ("Depth weights, mean over patches", r"^depth_weight/"),
+    ("Residual weight α of the depth mixture", r"^alpha$"),
+)
+
+
+def panels(curves: dict[str, Curve], depths: Sequence[int] | None = None) -> list[Panel]:
+    """Sort curves into panels: the known quantities first, then one panel for each other name.
+
+    Args:
+        depths: the encoder blocks that ``depth_weight/0``, ``depth_weight/1``, ... belong to, where known.
+    """
+    taken: dict[str, list[Curve]] = {title: [] for title, _ in PANELS}
+    others = []
+    for name, curve in curves.items():
+        if curve.values:
+            title = next((title for title, pattern in PANELS if re.search(pattern, name)), None)
+            (taken[title] if title else others).append(curve)
+    known = [
+        Panel(title, tuple((_label(curve.name, depths), curve) for curve in sorted(found, key=_rank)))
+        for title, found in taken.items()
+        if found
+    ]
+    return known + [Panel(curve.name.replace("_", " ").capitalize(), ((curve.name, curve),)) for curve in others]
+
+
+def _label(name: str, depths: Sequence[int] | None) -> str:
+    head, _, tail = name.partition("/")
+    if head == "depth_weight" and tail.isdigit():
+        known = depths is not None and int(tail) < len(depths)
+        return f"block {depths[int(tail)]}" if known and depths else f"depth {int(tail) + 1}"
+    if head.startswith("loss"):
+        return head.removeprefix("loss").strip("_").replace("_", " ") or "total"
+    return tail.upper() if tail in CONTEXTS else (tail or head).replace("_", " ")
+
+
+def _rank(curve: Curve) -> tuple:
+    """Totals and means first, contexts in the paper's order, the rest by name."""
+    tail = curve.name.rpartition("/")[2]
+    order = CONTEXTS.index(tail) if tail in CONTEXTS else len(CONTEXTS)
+    return (tail not in ("loss", "mean"), order, curve.name)

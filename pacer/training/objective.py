@@ -1,0 +1,63 @@
+"""The phase's loss on one micro-batch, with denominators taken over all processes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+from torch.nn import functional as F
+
+from pacer.model.pacer import Batch, Pacer
+from pacer.training.losses import EPSILON, consistency_loss, drift_loss, emphasis_loss, trajectory_loss
+
+
+class Objective(NamedTuple):
+    """``total`` is what is differentiated; ``parts`` are this process's shares of the named losses (their sum over
+    processes is the loss of the whole micro-batch); ``gate`` [B] or None; ``depth_weights`` [K] mean over patches."""
+
+    total: Tensor
+    parts: dict[str, Tensor]
+    gate: Tensor | None
+    depth_weights: Tensor
+
+
+def objective(
+    model: Pacer,
+    batch: Batch,
+    accelerator: Accelerator,
+    *,
+    warmup: bool,
+    regularised: bool,
+    lambda_tlw: float,
+    lambda_cons: float = 0.0,
+    lambda_drift: float = 0.0,
+) -> Objective:
+    """Equation (complete-objective) where ``regularised``, else equation (trajectory-objective)."""
+    assert batch.weight is not None and batch.emphasis is not None
+    assert batch.kappa is not None and batch.consistency is not None
+    embedded = model.embed(batch, warmup=warmup)
+    inputs, gate, residual = model.calibrate(embedded, batch)
+    logits = model.target_logits(model.hidden(inputs), batch)
+    predicted = batch.predicted
+    nll = F.cross_entropy(logits.float(), batch.ids[predicted], reduction="none")
+    weight, emphasis = batch.weight[predicted], batch.emphasis[predicted]
+    mask = batch.consistency[predicted]
+
+    counts = torch.stack([weight.sum() + batch.kappa.sum() + EPSILON, emphasis.sum() + EPSILON,
+                          mask.sum().clamp(min=1), batch.prefix_mask.sum()])
+    # each mean becomes this process's share of the mean over all processes
+    shares = counts / accelerator.reduce(counts, reduction="sum")
+    parts = {
+        "trajectory": trajectory_loss(nll, weight, batch.kappa) * shares[0],
+        "emphasis": emphasis_loss(nll, emphasis) * shares[1],
+    }
+    total = parts["trajectory"] + lambda_tlw * parts["emphasis"]
+    if regularised and residual is not None:
+        with torch.no_grad():
+            teacher = model.target_logits(model.hidden(embedded.inputs), batch)
+        parts["consistency"] = consistency_loss(teacher, logits, mask) * shares[2]
+        parts["drift"] = drift_loss(residual, batch.prefix_mask[:, : residual.shape[1]]) * shares[3]
+        total = total + lambda_cons * parts["consistency"] + lambda_drift * parts["drift"]
+    return Objective(total, parts, gate, embedded.depth_weights.detach().mean((0, 1)))

@@ -1,0 +1,116 @@
+"""Supervised trajectories: token ids, spans and weights of the two routes (paper, section "Commit").
+
+A trajectory is built from pieces that are tokenised apart and joined as ids, so the spans are exact and the report
+ids are those of the cleaned report alone, whatever stands before it:
+
+    commitment first:  [BOS] <ANCHOR> … </ANCHOR> · \\n<REPORT>\\n · report · \\n</REPORT> · EOS
+    direct:            [BOS] report · EOS
+
+``Span`` marks what each position predicts into: ANCHOR and OPENING form Omega_Q, REPORT, CLOSING and END form
+Omega_Y; Omega_cons is everything after ``</ANCHOR>``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from pacer.model.prompt import continuation_ids
+
+OPENING_TEXT, CLOSING_TEXT = "\n<REPORT>\n", "\n</REPORT>"
+
+
+class Span(IntEnum):
+    """Which piece of the trajectory a target token belongs to."""
+
+    BOS = 0
+    ANCHOR = 1
+    OPENING = 2
+    REPORT = 3
+    CLOSING = 4
+    END = 5
+
+
+class Trajectory(NamedTuple):
+    """One target sequence. Arrays have one entry per token, BOS first.
+
+    ``ids`` int64, ``spans`` int8 (:class:`Span`), ``emphasis`` float32 (s, zero outside the report), ``commit`` whether
+    it is commitment-first, ``cut`` whether the report was cut at the token limit.
+    """
+
+    ids: np.ndarray
+    spans: np.ndarray
+    emphasis: np.ndarray
+    commit: bool
+    cut: bool
+
+    def weights(self, lambda_q: float) -> np.ndarray:
+        """omega: lambda_q on Omega_Q, 1 on Omega_Y, 0 on BOS (ignored by cross-entropy)."""
+        return np.select(
+            [self.spans == Span.BOS, self.spans <= Span.OPENING], [0.0, lambda_q], default=1.0
+        ).astype(np.float32)
+
+    def kappa(self, lambda_q: float) -> float:
+        """The weight that the ignored BOS keeps in the denominator."""
+        return lambda_q if self.commit else 1.0
+
+    def consistency(self) -> np.ndarray:
+        """Omega_cons as booleans: all that is predicted after ``</ANCHOR>``."""
+        return self.spans >= Span.OPENING
+
+
+class TrajectoryBuilder:
+    """Builds trajectories with one tokenizer.
+
+    Args:
+        tokenizer: of the language model; BOS and EOS must be set.
+        report_tokens: report tokens at most, BOS counted (the length upstream cuts at). A cut report gets neither
+            the closing delimiter nor EOS; the commitment is never cut.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, report_tokens: int):
+        self.tokenizer, self.report_tokens = tokenizer, report_tokens
+        self.opening = continuation_ids(tokenizer, OPENING_TEXT)
+        self.closing = continuation_ids(tokenizer, CLOSING_TEXT)
+
+    def build(self, report: str, anchor: str | None, emphasis: list[float] | None) -> Trajectory:
+        """One trajectory: commitment-first when ``anchor`` (its rendered text) is given, else direct.
+
+        Args:
+            report: the cleaned report. emphasis: the released ``new_scores``, entry 0 is BOS; ``None``: all zeros.
+        """
+        report_ids = self.tokenizer(report, add_special_tokens=False)["input_ids"]
+        # upstream tokenises BOS + report + EOS and cuts the whole at the limit
+        cut = len(report_ids) + 2 > self.report_tokens
+        report_ids = report_ids[: self.report_tokens - 1]
+        scores = (np.asarray([] if emphasis is None else emphasis[1:], dtype=np.float32) > 0).astype(np.float32)
+
+        pieces: list[tuple[Span, list[int]]] = [(Span.BOS, [self.tokenizer.bos_token_id])]
+        if anchor is not None:
+            anchor_ids = self.tokenizer(anchor, add_special_tokens=False)["input_ids"]
+            pieces += [(Span.ANCHOR, anchor_ids), (Span.OPENING, self.opening)]
+        pieces.append((Span.REPORT, report_ids))
+        if not cut:
+            if anchor is not None:
+                pieces.append((Span.CLOSING, self.closing))
+            pieces.append((Span.END, [self.tokenizer.eos_token_id]))
+
+        ids = np.concatenate([np.asarray(piece, dtype=np.int64) for _, piece in pieces])
+        spans = np.concatenate([np.full(len(piece), span, dtype=np.int8) for span, piece in pieces])
+        aligned = np.zeros(len(ids), dtype=np.float32)
+        scored = np.flatnonzero((spans == Span.REPORT) | (spans == Span.END))[: len(scores)]
+        aligned[scored] = scores[: len(scored)]
+        return Trajectory(ids, spans, aligned, anchor is not None, cut)
+
+
+def draw(seed: int, phase: str, visit: int, record_id: str) -> float:
+    """A uniform number in [0, 1) that depends on nothing but its arguments: the route is direct iff it is below rho.
+
+    ``visit`` counts how often the phase has met the record before.
+    """
+    digest = hashlib.blake2b(f"{seed}|{phase}|{visit}|{record_id}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64

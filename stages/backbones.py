@@ -1,0 +1,29 @@
+"""Stage `backbones`: the frozen models, each in Hugging Face format or as a pointer with hashes."""
+
+from pathlib import Path
+
+import polars as pl
+
+from pacer.backbones.build import locate_backbones, make_standins
+from pacer.core.config import load_params
+from pacer.core.errors import run_cleanly
+from pacer.core.io import whole_directory
+from pacer.corpus.records import read_records
+from pacer.model.prompt import instruction
+
+
+def main() -> None:
+    params = load_params()
+    records, images = read_records(Path("data/corpus/records.parquet")), pl.read_parquet("data/corpus/images.parquet")
+
+    def instruct(view: str, sections: str, indication: str | None, history: str | None, commit: bool):
+        return instruction(view=view, sections=sections, indication=indication, history=history, commit=commit,
+                           unknown_view=params.prompt.unknown_view)
+
+    with whole_directory(Path("models/backbones")) as out:
+        locate_backbones(params.backbones, out)
+        make_standins(params.backbones, records, images, instruct, out)
+
+
+if __name__ == "__main__":
+    run_cleanly(main)

@@ -1,0 +1,25 @@
+"""Stage `features`: frozen image states and previous-report states, encoded once."""
+
+import os
+from pathlib import Path
+
+import polars as pl
+
+from pacer.core.config import load_params
+from pacer.core.errors import run_cleanly
+from pacer.core.threads import share_cores
+from pacer.corpus.records import read_records
+from pacer.features.build import build_store
+
+
+def main() -> None:
+    config = load_params().features
+    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    records = read_records(Path("data/corpus/records.parquet"))
+    images = pl.read_parquet("data/corpus/images.parquet")
+    priors = records["prior_report"].drop_nulls().unique(maintain_order=True).to_list()
+    build_store(config, images, priors, Path("models/backbones"), Path("data/features"))
+
+
+if __name__ == "__main__":
+    run_cleanly(main)

@@ -1,0 +1,22 @@
+"""Stage `source`: the raw corpus in MIMIC-RG4's layout, generated, or a pointer to files that stay where they are."""
+
+from pathlib import Path
+
+from pacer.core.config import load_params
+from pacer.core.errors import run_cleanly
+from pacer.core.io import whole_directory
+from pacer.corpus.phantom.generate import generate_phantom
+from pacer.corpus.source import point_to_files
+
+
+def main() -> None:
+    corpus = load_params().corpus
+    with whole_directory(Path("data/source")) as out:
+        if corpus.source == "phantom":
+            generate_phantom(corpus.phantom, corpus.seed, out)
+        else:
+            point_to_files(corpus, out)
+
+
+if __name__ == "__main__":
+    run_cleanly(main)

@@ -1,0 +1,225 @@
+"""From annotation files to tables: field rules, bad rows, limits, targets and the audit."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+from PIL import Image
+
+from pacer.core.errors import DataError
+from pacer.corpus.findings import FINDINGS
+from pacer.corpus.records import RECORD_SCHEMA, TRUTH_SCHEMA, read_images, read_records, read_truth
+
+
+def records_of(tiny) -> pl.DataFrame:
+    return read_records(tiny.out / "corpus" / "records.parquet")
+
+
+def test_rows_of_the_four_contexts(tiny) -> None:
+    audit = tiny.build()
+    records = records_of(tiny)
+    assert audit["records"] == records.height == 16
+    row = records.row(by_predicate=pl.col("record_id") == "mw-50000001", named=True)
+    assert row == {
+        "record_id": "mw-50000001", "context": "mw", "split": "train", "study_id": "50000001",
+        "subject_id": "10000001", "view": "PA", "frontal": "p10/p10000001/s50000001/frontal.jpg",
+        "lateral": "p10/p10000001/s50000001/lateral.jpg", "report": "no effusion . heart : normal . no acute process .",
+        "report_raw": "No effusion. 2. Heart: normal. No acute process.", "findings_original": None,
+        "sections": "findings+impression", "prior_report": "small effusion .", "indication": "Cough.", "history": None,
+        "emphasis": [0.0, 1.0, 0.0],
+    }  # fmt: skip
+    plain = records.row(by_predicate=pl.col("record_id") == "sn-50000001", named=True)
+    assert plain["lateral"] is None
+    assert plain["prior_report"] is None
+    images = read_images(tiny.out / "corpus" / "images.parquet")
+    assert images.height == 8
+    assert set(images["width"]) == {20}
+    assert set(images["height"]) == {30}
+    assert json.loads((tiny.out / "corpus" / "audit.json").read_text()) == audit
+    assert audit["contexts"]["sn"]["train"] == {"records": 2, "studies": 2, "subjects": 1, "paper": 172608}
+
+
+def test_explicit_ids_views_and_absent_parts(tiny) -> None:
+    row = tiny.files["sn"]["train"][0]
+    row |= {"study_id": "s7", "subject_id": "CXR7", "APPA_flag": "lordotic", "impression": "s", "extra": 1}
+    del row["new_scores"]
+    audit = tiny.build()
+    record = records_of(tiny).row(0, named=True)
+    assert (record["study_id"], record["subject_id"], record["view"]) == ("7", "CXR7", "other")
+    assert record["sections"] == "findings"
+    assert record["emphasis"] is None
+    assert audit["unknown_fields"]["sn"] == {"extra": 1}
+    assert audit["other_views"]["sn"] == {"lordotic": 1}
+    assert audit["emphasis"]["records_without_list"] == 1
+
+
+@pytest.mark.parametrize(
+    ("context", "change", "field", "reason"),
+    [
+        ("sn", {"APPA_flag": 3}, "APPA_flag", "expected AP, PA or another text"),
+        ("sn", {"finding": None}, "finding", "expected text, or 's' for none, got None"),
+        ("sn", {"finding": "s", "impression": "s"}, "finding", "neither finding nor impression"),
+        ("sn", {"finding": "...", "impression": "s"}, "finding", "empty after cleaning"),
+        ("sn", {"history": 1}, "history", "expected text, or 0 for none, got 1"),
+        ("sn", {"indication": False}, "indication", "expected text, or 0 for none, got False"),
+        ("sn", {"new_scores": "1"}, "new_scores", "expected a list of numbers"),
+        ("sn", {"new_scores": ["x"]}, "new_scores", "an entry is none"),
+        ("sn", {"new_scores": ["nan"]}, "new_scores", "finite"),
+        ("sn", {"APPA_imagepath": "image.jpg"}, "APPA_imagepath", "no subject and study in 'image.jpg'"),
+        ("sn", {"APPA_imagepath": "p1/p9/s9/gone.jpg"}, "APPA_imagepath", "the file does not exist"),
+        ("mn", {"lateral_imagepath": "s"}, "lateral_imagepath", "expected the path of an image"),
+        ("sw", {"last_finding": "s", "last_impression": "s"}, "last_finding", "needs last_finding or last_impression"),
+        ("sn", {"id": ""}, "id", "expected a name or a number"),
+    ],
+)
+def test_bad_rows_are_named_or_excluded(tiny, context, change, field, reason) -> None:
+    tiny.files[context]["train"][1] |= change
+    with pytest.raises(DataError) as error:
+        tiny.build()
+    message = str(error.value)
+    assert f"{context}.json train[1] {field}: " in message
+    assert reason in message
+    assert "1 unusable rows, corpus.max_bad_rows allows 0" in message
+    assert not (tiny.out / "corpus").exists()
+
+    tiny.settings["max_bad_rows"] = 1
+    audit = tiny.build()
+    assert audit["records"] == 15
+    assert audit["excluded"]["count"] == 1
+    assert audit["excluded"]["rows"][0]["index"] == 1
+    assert audit["excluded"]["rows"][0]["field"] == field
+
+
+@pytest.mark.parametrize("name", ["id", "finding", "APPA_flag", "APPA_imagepath", "history"])
+def test_missing_field(tiny, name) -> None:
+    del tiny.files["sn"]["val"][0][name]
+    with pytest.raises(DataError, match=rf"sn\.json val\[0\] {name}: the field is missing"):
+        tiny.build()
+
+
+def test_bad_rows_never_quote_reports(tiny) -> None:
+    tiny.files["sn"]["train"][0] |= {"new_scores": "secret words", "finding": "secret"}
+    tiny.files["sn"]["train"][1]["history"] = ["secret"]
+    tiny.files["sw"]["train"][0] = "secret"
+    with pytest.raises(DataError) as error:
+        tiny.build()
+    assert "3 unusable rows" in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+def test_many_bad_rows_are_shortened(tiny) -> None:
+    tiny.files["sn"]["train"] = [{"id": str(n)} for n in range(25)]
+    with pytest.raises(DataError, match=r"25 unusable rows(.|\n)*\.\.\. and 15 more"):
+        tiny.build()
+
+
+def test_unreadable_image(tiny) -> None:
+    path = tiny.root / "files" / tiny.files["sn"]["test"][0]["APPA_imagepath"]
+    path.write_text("not an image")
+    with pytest.raises(DataError, match=r"4 unusable rows(.|\n)*the file is not an image"):
+        tiny.build()
+    Image.effect_noise((200, 200), 50).save(path)
+    path.write_bytes(path.read_bytes()[:5000])
+    tiny.settings["check_images"] = "full"
+    with pytest.raises(DataError, match="the file cannot be decoded"):
+        tiny.build()
+    tiny.settings["check_images"] = "headers"
+    assert tiny.build()["images"]["unreadable"] == 0
+
+
+def test_duplicate_ids_are_an_error(tiny) -> None:
+    tiny.files["sn"]["test"].append(tiny.files["sn"]["train"][0])
+    with pytest.raises(DataError, match=r"1 record ids occur more than once .*: sn-50000001"):
+        tiny.build()
+
+
+def test_overlap_between_splits_is_audited(tiny) -> None:
+    moved = dict(tiny.files["sn"]["train"][1], id="other")
+    tiny.files["sn"]["test"].append(moved)
+    overlap = tiny.build()["overlap"]
+    assert overlap["study"]["train-test"] == {"count": 1, "examples": ["50000002"]}
+    assert overlap["subject"]["train-test"] == {"count": 1, "examples": ["10000001"]}
+    assert overlap["subject"]["train-val"]["count"] == 0
+
+
+def test_limit_takes_the_first_studies_of_each_context_and_split(tiny) -> None:
+    tiny.files["sn"]["train"].append(dict(tiny.files["sn"]["train"][0], id="again"))
+    tiny.settings["limit"] = 1
+    tiny.build()
+    sn_train = records_of(tiny).filter(context="sn", split="train")
+    assert sn_train["record_id"].to_list() == ["sn-50000001", "sn-again"]
+    assert records_of(tiny).filter(split="test").height == 4
+
+
+def test_findings_target_leaves_records_without_findings_out(tiny) -> None:
+    tiny.files["sn"]["train"][0]["finding"] = "s"
+    tiny.settings["target"] = "findings"
+    audit = tiny.build()
+    records = records_of(tiny)
+    assert set(records["sections"]) == {"findings"}
+    assert set(records["report"]) == {"no effusion . heart : normal ."}
+    assert audit["without_target_section"]["counts"]["sn"] == {"train": 1}
+    assert audit["without_target_section"]["records"] == ["sn-50000001"]
+    assert audit["excluded"]["count"] == 0
+
+
+def test_context_that_the_source_lacks(tiny) -> None:
+    tiny.build()
+    tiny.settings["contexts"] = ["sn"]
+    config = tiny.config()
+    full = tiny.files
+    tiny.files = {"sn": full["sn"]}
+    tiny.build()
+    tiny.files, tiny.settings = full, {}
+    from pacer.corpus.build import build_corpus
+
+    assert config.contexts == ["sn"]
+    with pytest.raises(DataError, match=r"corpus\.contexts lists sw, but the source has annotation files for sn only"):
+        build_corpus(tiny.config(), tiny.out / "source", tiny.out / "corpus")
+
+
+def test_truth_travels_with_the_studies_in_use(tiny) -> None:
+    tiny.write()
+    from pacer.corpus.build import build_corpus
+    from pacer.corpus.source import describe_source
+
+    described = describe_source(tiny.root, ".", "files", {c: f"{c}.json" for c in tiny.files})
+    (tiny.root / "source.json").write_text(json.dumps(described))
+    studies = [f"5000000{n}" for n in range(1, 6)]
+    truth = pl.DataFrame(
+        [{"study_id": s, "subject_id": "1", "split": "train", "lateral_only": ["edema"]} | dict.fromkeys(FINDINGS, True)
+         for s in studies], schema=TRUTH_SCHEMA,
+    )  # fmt: skip
+    truth.write_parquet(tiny.root / "truth.parquet")
+    build_corpus(tiny.config(), tiny.root, tiny.out / "corpus")
+    kept = read_truth(tiny.out / "corpus" / "truth.parquet")
+    assert kept["study_id"].to_list() == studies[:4]
+    truth.head(2).write_parquet(tiny.root / "truth.parquet")
+    with pytest.raises(DataError, match="has no row for 2 studies"):
+        build_corpus(tiny.config(), tiny.root, tiny.out / "corpus")
+
+
+def test_records_are_read_strictly(tiny) -> None:
+    tiny.build()
+    path = tiny.out / "corpus" / "records.parquet"
+    table = read_records(path)
+    assert dict(table.schema) == RECORD_SCHEMA
+    table.drop("view").write_parquet(path)
+    with pytest.raises(DataError, match=r"missing columns \['view'\]"):
+        read_records(path)
+    table.with_columns(pl.lit(1).alias("more")).write_parquet(path)
+    with pytest.raises(DataError, match=r"unknown columns \['more'\]"):
+        read_records(path)
+    table.with_columns(pl.lit(1).alias("view")).write_parquet(path)
+    with pytest.raises(DataError, match="column view is Int32, expected String"):
+        read_records(path)
+    pl.concat([table, table.head(1)]).write_parquet(path)
+    with pytest.raises(DataError, match="holds record sn-50000001 twice"):
+        read_records(path)
+    path.write_text("no table")
+    with pytest.raises(DataError, match="not a readable Parquet file"):
+        read_records(path)
+    with pytest.raises(DataError, match="does not exist"):
+        read_records(tiny.out / "none.parquet")

@@ -1,0 +1,148 @@
+"""The radiographs: every finding shows, where its mask says, and nowhere else."""
+
+import time
+
+import numpy as np
+import pytest
+
+from pacer.corpus.findings import FINDINGS
+from pacer.corpus.phantom.gallery import draw_gallery, example_study
+from pacer.corpus.phantom.render import (
+    finding_masks,
+    render_frontal,
+    render_lateral,
+    render_with_masks,
+    visible_findings,
+)
+from pacer.corpus.phantom.training import training_images
+from pacer.corpus.phantom.world import LATERAL_CAPABLE, make_world
+
+GRID, SIZE = 8, 112
+#: Shapes of the anatomy itself, which move their surroundings a little.
+GLOBAL = {"cardiomegaly", "enlarged mediastinum", "edema"}
+
+
+def difference(finding, seed, view, lateral_only=False):
+    """Absolute change that the finding makes, per cell [8, 8], and its mask."""
+    with_it = example_study(finding, seed, lateral_only=lateral_only)
+    render = render_frontal if view == "frontal" else render_lateral
+    change = np.abs(render(with_it, SIZE).astype(float) - render(example_study(None, seed), SIZE).astype(float))
+    cells = change.reshape(GRID, SIZE // GRID, GRID, SIZE // GRID).mean(axis=(1, 3))
+    mask = finding_masks(with_it, SIZE, view, GRID)[FINDINGS.index(finding)]
+    return change, cells, mask
+
+
+@pytest.mark.parametrize("finding", FINDINGS)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_frontal_change_is_strong_and_lies_in_the_mask(finding, seed):
+    change, cells, mask = difference(finding, seed, "frontal")
+    assert np.sort(change, axis=None)[-60:].mean() > 20, "too faint to see"
+    inside = cells[mask > 0.02].sum() / cells.sum()
+    assert inside > (0.8 if finding in GLOBAL else 0.85)
+
+
+@pytest.mark.parametrize("finding", FINDINGS)
+def test_lateral_shows_what_it_claims(finding):
+    study = example_study(finding, 4)
+    change, cells, mask = difference(finding, 4, "lateral")
+    if finding in visible_findings(study, "lateral"):
+        assert np.sort(change, axis=None)[-60:].mean() > 20
+        assert cells[mask > 0.02].sum() / cells.sum() > 0.75
+    else:
+        assert finding in ("pneumothorax", "fracture")
+        assert change.max() == 0 and mask.max() == 0
+
+
+@pytest.mark.parametrize("finding", sorted(LATERAL_CAPABLE))
+def test_lateral_only_findings_leave_the_frontal_untouched(finding):
+    study = example_study(finding, 6, lateral_only=True)
+    assert visible_findings(study, "frontal") == frozenset()
+    assert visible_findings(study, "lateral") == {finding}
+    assert np.array_equal(render_frontal(study, SIZE), render_frontal(example_study(None, 6), SIZE))
+    assert finding_masks(study, SIZE, "frontal", GRID).max() == 0
+    change, cells, mask = difference(finding, 6, "lateral", lateral_only=True)
+    assert np.sort(change, axis=None)[-60:].mean() > 20
+    assert cells[mask > 0.02].sum() / cells.sum() > 0.8
+
+
+def test_side_is_visible():
+    def darker_half(finding_side):
+        sides = {seed: example_study("pneumothorax", seed).findings["pneumothorax"].side for seed in range(20)}
+        seed = next(seed for seed, side in sides.items() if side == finding_side)
+        change, _, _ = difference("pneumothorax", seed, "frontal")
+        return "right" if change[:, : SIZE // 2].sum() > change[:, SIZE // 2 :].sum() else "left"
+
+    assert darker_half("right") == "right" and darker_half("left") == "left"
+
+
+def test_severity_is_visible():
+    sizes = [
+        np.abs(render_frontal(example_study("pleural effusion", 3, severity), SIZE).astype(float)
+               - render_frontal(example_study(None, 3), SIZE)).sum()
+        for severity in (0.2, 0.5, 0.9)
+    ]  # fmt: skip
+    assert sizes[0] < sizes[1] < sizes[2]
+
+
+@pytest.mark.parametrize("view", ["frontal", "lateral"])
+def test_masks_are_shares_and_cover_exactly_the_visible_findings(view):
+    for patient in make_world(2, 40):
+        for study in patient.studies:
+            masks = finding_masks(study, SIZE, view, GRID)
+            assert masks.shape == (13, GRID, GRID) and masks.dtype == np.float32
+            assert masks.min() >= 0 and masks.max() <= 1
+            shown = {name for row, name in enumerate(FINDINGS) if masks[row].max() > 0}
+            assert shown == visible_findings(study, view)
+
+
+def test_rendering_is_deterministic_at_any_size():
+    study = make_world(11, 3)[0].studies[0]
+    for size, grid in ((56, 4), (112, 8), (160, 16)):
+        image, masks = render_with_masks(study, size, "frontal", grid)
+        assert image.shape == (size, size) and image.dtype == np.uint8 and masks.shape[1:] == (grid, grid)
+        assert np.array_equal(image, render_frontal(study, size))
+
+
+def test_bodies_and_exposures_vary():
+    images = np.stack([render_frontal(example_study(None, seed), SIZE) for seed in range(12)]).astype(float)
+    assert images.mean(axis=(1, 2)).std() > 3
+    assert images.std(axis=0).mean() > 10
+
+
+def test_refuses_a_grid_that_does_not_divide():
+    study = make_world(1, 1)[0].studies[0]
+    with pytest.raises(ValueError, match="does not divide"):
+        finding_masks(study, 112, "frontal", 9)
+    with pytest.raises(ValueError, match="neither frontal nor lateral"):
+        finding_masks(study, 112, "oblique", 8)
+
+
+def test_training_images_do_not_depend_on_the_processes():
+    one = training_images(3, 220, 56, 4, processes=1)
+    two = training_images(3, 220, 56, 4, processes=2)
+    for a, b in zip(one, two, strict=True):
+        assert np.array_equal(a, b)
+    images, labels, masks, is_lateral = one
+    assert images.shape == (220, 56, 56) and labels.shape == (220, 13) and masks.shape == (220, 13, 4, 4)
+    assert images.dtype == np.uint8 and labels.dtype == masks.dtype == np.float32 and is_lateral.dtype == bool
+    assert np.array_equal(labels > 0, masks.max(axis=(2, 3)) > 0)
+    assert 0.22 < is_lateral.mean() < 0.45
+    assert labels.mean(axis=0).min() > 0.1
+
+
+def test_gallery_is_a_picture_of_all_findings():
+    picture = draw_gallery(1, size=56, zoom=1.0)
+    assert picture.size == (4 * (2 * 56 + 6), 4 * (56 + 16))
+    with pytest.raises(ValueError, match="never shows"):
+        example_study("edema", 1, lateral_only=True)
+    with pytest.raises(ValueError, match="not one of"):
+        example_study("hernia", 1)
+
+
+def test_rendering_is_fast():
+    studies = [study for patient in make_world(1, 20) for study in patient.studies][:30]
+    render_frontal(studies[0], SIZE)
+    started = time.process_time()
+    for study in studies:
+        render_frontal(study, SIZE)
+    assert (time.process_time() - started) / len(studies) < 0.02

@@ -1,0 +1,142 @@
+"""The report page from a run's outputs, whole and with the parts that may be absent absent."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pacer.core.errors import DataError
+from pacer.reporting.build import build_report
+
+
+class Page(HTMLParser):
+    """Checks that tags nest, and collects ids, links, and addresses."""
+
+    VOID = frozenset({"meta", "img", "link", "br", "hr", "input"})
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.anchors: list[str] = []
+        self.addresses: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attributes: list) -> None:
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attributes:
+            if name == "id":
+                self.ids.append(value)
+            if name == "href" and tag == "a":
+                self.anchors.append(value)
+            if name in ("src", "href", "xlink:href") and not value.startswith("#"):
+                self.addresses.append(value)
+
+    def handle_startendtag(self, tag: str, attributes: list) -> None:
+        self.handle_starttag(tag, attributes)
+        if tag not in self.VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes nothing"
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def page_of(run, out: Path, **changes) -> Page:
+    build_report(**{**run.arguments, **changes}, out=out)
+    return Page((out / "index.html").read_text(encoding="utf-8"))
+
+
+def test_the_whole_page(full_run, tmp_path: Path):
+    out = tmp_path / "reports"
+    page = page_of(full_run, out)
+    for shown in ("0.599", "0.668", "Difference", "stand-in for CheXbert", "ce:llm-rg4", "Gate", "block 12",
+                  "Studies in two splits", "2: 2 × finding: both sections are absent",
+                  "raw text: no report found"):  # fmt: skip
+        assert shown in page.text, shown
+    assert {"scores", "sources", "cases", "findings", "training", "corpus", "commitments"} <= set(page.ids)
+    assert {link.removeprefix("#") for link in page.anchors} <= set(page.ids)
+    names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert {"tables/scores.md", "tables/scores.tex", "tables/truth.tex", "figures/scores.svg", "figures/truth.svg",
+            "figures/training-calibrate-1.svg"} <= names  # fmt: skip
+    assert "stand-in for CheXbert" in (out / "tables" / "scores.tex").read_text(encoding="utf-8")
+
+
+def test_the_page_needs_nothing_from_outside(full_run, tmp_path: Path):
+    page = page_of(full_run, tmp_path / "reports")
+    text = (tmp_path / "reports" / "index.html").read_text(encoding="utf-8")
+    assert page.addresses and all(address.startswith("data:image/jpeg;base64,") for address in page.addresses)
+    assert "<script" not in text and "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_text_is_escaped(full_run, tmp_path: Path):
+    path = full_run.root / "predictions" / "sn.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        row["report"] = "<script>alert(1)</script> & more"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = page_of(full_run, tmp_path / "reports", examples=99)
+    assert "<script>alert(1)</script> & more" in page.text
+    assert "<script" not in (tmp_path / "reports" / "index.html").read_text()
+
+
+def test_a_real_corpus_without_truth_gate_router_or_calibrate(make_run, tmp_path: Path):
+    run = make_run(tmp_path / "run", contexts=("sn", "mn"), truth=False, gate=False, routed=False, standin=False)
+    arguments = {"training": {"warmup": run.root / "metrics" / "warmup", "calibrate": tmp_path / "not-trained"}}
+    page = page_of(run, tmp_path / "reports", depths=None, **arguments)
+    assert "sources" in page.ids  # the controls
+    assert "latent state" not in page.text and "Gate " not in page.text.split("Example cases")[-1].split("Findings")[0]
+    assert "Read with care" not in page.text and "SW" not in page.text
+    assert "Warm-up" in page.text and "Calibrate on the frozen parent" not in page.text
+    assert not (tmp_path / "reports" / "tables" / "truth.md").exists()
+
+
+def test_direct_reports_have_no_commitment(full_run, tmp_path: Path):
+    for path in (full_run.root / "predictions").glob("*.jsonl"):
+        rows = [json.loads(line) | {"anchor": None, "fallback": False} for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "none: direct report" in page_of(full_run, tmp_path / "reports").text
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_as_many_examples_as_asked_for(full_run, tmp_path: Path, count: int):
+    page = page_of(full_run, tmp_path / "reports", examples=count)
+    assert len(re.findall(r"Study 5\d{7}", page.text)) == count
+    assert ("cases" in page.ids) == (count > 0)
+
+
+def test_predictions_of_another_corpus_are_refused(full_run, tmp_path: Path):
+    records = full_run.root / "corpus" / "records.parquet"
+    table = pl.read_parquet(records)
+    table.with_columns(pl.col("record_id") + "-other").write_parquet(records)
+    with pytest.raises(DataError, match="no prediction belongs to a record of the corpus"):
+        build_report(**full_run.arguments, out=tmp_path / "reports")
+
+
+def test_nothing_is_left_when_an_input_is_missing(full_run, tmp_path: Path):
+    (full_run.root / "metrics" / "scores.json").unlink()
+    with pytest.raises(DataError, match=r"scores\.json does not exist"):
+        build_report(**full_run.arguments, out=tmp_path / "reports")
+    assert not (tmp_path / "reports").exists()
+
+
+def test_the_same_inputs_give_the_same_page(full_run, tmp_path: Path):
+    page_of(full_run, tmp_path / "first")
+    page_of(full_run, tmp_path / "second")
+    assert (tmp_path / "first" / "index.html").read_bytes() == (tmp_path / "second" / "index.html").read_bytes()

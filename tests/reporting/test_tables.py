@@ -1,0 +1,97 @@
+"""Tables: the right cells, and Markdown and LaTeX that other programs read."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacer.core.errors import DataError
+from pacer.reporting.tables import (
+    Table,
+    control_table,
+    corpus_table,
+    latex_text,
+    number,
+    score_table,
+    truth_groups,
+    truth_table,
+)
+
+SCORES = {
+    "mw": {"f1": 0.5, "n": 1200},
+    "sn": {"f1": 0.25, "precision": 1.0, "n": 10},
+    "mean": {"f1": 0.375},
+}
+
+
+def test_score_table_orders_contexts_and_leaves_out_columns_that_no_context_has():
+    table = score_table(SCORES)
+    assert table.columns == ("Context", "P", "F1", "n")
+    assert table.rows == (("SN", "1.000", "0.250", "10"), ("MW", "–", "0.500", "1,200"), ("Mean", "", "0.375", ""))
+    assert table.summary == 2
+
+
+def test_scores_without_any_context_are_refused():
+    with pytest.raises(DataError, match="no context"):
+        score_table({"mean": {"f1": 1.0}})
+
+
+def test_markdown_has_one_cell_a_column_in_every_line():
+    lines = score_table(SCORES, "A | caption").markdown().strip().splitlines()
+    assert lines[0] == "A | caption" and lines[1] == ""
+    assert {line.count("|") for line in lines[2:]} == {5}
+    assert lines[3] == "| :--- | ---: | ---: | ---: |"
+
+
+def test_latex_sets_the_mean_apart():
+    latex = score_table(SCORES, "50 % of R_1").latex()
+    assert r"\caption{50 \% of R\_1}" in latex
+    assert latex.index(r"MW & --") < latex.rindex(r"\midrule") < latex.index("Mean &")
+
+
+@given(st.text(alphabet="ab&%$#_{}~^\\", max_size=20))
+def test_latex_text_leaves_no_bare_special_character(text: str):
+    bare = latex_text(text)
+    for command in (r"\textbackslash{}", r"\textasciitilde{}", r"\textasciicircum{}", *("\\" + c for c in "&%$#_{}")):
+        bare = bare.replace(command, "")
+    assert not set(bare) & set("&%$#_{}~^\\")
+
+
+def test_numbers():
+    assert [number(v) for v in (0.12345, 12345, None, 1.0)] == ["0.123", "12,345", "–", "1.000"]
+
+
+def test_truth_compares_with_the_first_entry_of_each_group():
+    truth = {"mean_f1": 0.6, "constant_f1": 0.4, "mn_with_lateral_f1": 0.5, "mn_without_lateral_f1": 0.55, "sn_f1": 0.6}
+    table = truth_table(truth)
+    assert [row[2] for row in table.rows] == ["", "−0.200", "", "+0.050", ""]
+    assert table.rules == {2, 4}
+
+
+def test_truth_groups_without_their_numbers_are_left_out():
+    assert [question for question, _ in truth_groups({"sn_f1": 0.6})] == ["By context"]
+
+
+def test_controls_leave_a_dash_where_a_context_has_none():
+    table = control_table({**SCORES, "controls": {"no_lateral": {"mw": {"f1": 0.4}}}})
+    assert table is not None
+    assert table.columns == ("Context", "Own sources", "Without the lateral view")
+    assert table.rows == (("SN", "0.250", "–"), ("MW", "0.500", "0.400"))
+    assert control_table(SCORES) is None
+
+
+def test_corpus_table_counts_records_studies_and_patients():
+    records = pl.DataFrame({
+        "context": ["sn", "sn", "mn"], "split": ["train", "test", "train"],
+        "study_id": ["a", "b", "a"], "subject_id": ["p", "p", "p"],
+    })  # fmt: skip
+    table = corpus_table(records)
+    assert table.columns == ("Context", "Sources", "train", "test", "studies", "patients")
+    assert [row[0] for row in table.rows] == ["SN", "MN", "All"]
+    assert table.rows[0][2:] == ("1", "1", "2", "1") and table.rows[2][2:] == ("2", "1", "2", "1")
+
+
+def test_a_plain_table_aligns_all_but_its_first_column():
+    assert Table(("a", "b"), ()).numeric == (False, True)
