@@ -15,6 +15,7 @@ from pacer.anchors.sampling import refuse_held_out
 from pacer.anchors.vocabulary import FINDINGS, MAX_PER_FIELD, POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl
+from pacer.corpus.records import read_table
 
 ANCHOR_SCHEMA: dict[str, pl.DataType] = {
     "record_id": pl.String(),
@@ -71,6 +72,18 @@ def build_anchors(records: pl.DataFrame, cache_path: Path) -> tuple[pl.DataFrame
         "agreement": agreement([rules[record_id] for record_id in labelled], list(labelled.values())),
     }
     return anchors, audit
+
+
+def read_anchors(path: str | Path) -> pl.DataFrame:
+    """Read ``anchors.parquet``.
+
+    Raises:
+        DataError: the file is missing or unreadable, its columns differ, or a record has two anchors.
+    """
+    anchors = read_table(path, ANCHOR_SCHEMA)
+    if anchors["record_id"].is_duplicated().any():
+        raise DataError(f"{path} has two anchors for one record; make the anchors again")
+    return anchors
 
 
 def agreement(first: list[Anchor], second: list[Anchor]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from pacer.backbones.gguf import unpack_gguf
+from pacer.backbones.gguf import convert_gguf
 from pacer.backbones.hub import point_to_hub
 from pacer.backbones.standins.chexbert import make_chexbert_standin
 from pacer.backbones.standins.data import Instruct, LabelledText, TrainingData, load_data, training_text
@@ -29,9 +29,9 @@ def locate_backbones(config: Backbones, out: Path) -> None:
     for name in MODELS:
         backbone = getattr(config, name)
         if backbone.provider == "gguf":
-            unpack_gguf(backbone, out / name)
+            convert_gguf(backbone, out / name)
         elif backbone.provider != "standin":
-            point_to_hub(backbone, out / name)
+            point_to_hub(backbone, out / name, name)
 
 
 def make_standins(

@@ -34,6 +34,7 @@ class Phantom(Strict):
     studies_per_patient: PositiveFloat
     lateral_fraction: Fraction
     image_size: Annotated[int, Field(ge=56)]
+    vocabulary: Annotated[int, Field(ge=300)]
     val_fraction: Fraction
     test_fraction: Fraction
 
@@ -336,6 +337,13 @@ class Params(Strict):
         if self.backbones.vision.provider == "standin" and width % self.interface.num_heads:
             raise ValueError(
                 f"interface.num_heads ({self.interface.num_heads}) must divide the vision width ({width})"
+            )
+        own, world = self.backbones.language_standin.vocabulary, self.corpus.phantom.vocabulary
+        made = self.backbones.language.provider == "standin" and self.backbones.train_on == "phantom"
+        if self.corpus.source == "phantom" and made and own != world:
+            raise ValueError(
+                f"backbones.language_standin.vocabulary ({own}) must equal corpus.phantom.vocabulary ({world}): "
+                "the corpus marks emphasised tokens with that tokenizer"
             )
         if "sn" not in self.corpus.contexts:
             raise ValueError("corpus.contexts must hold sn: the warm-up trains on it")

@@ -191,7 +191,7 @@ def finding_rates(scored: pl.DataFrame) -> dict[str, dict[str, float]]:
     rates = {}
     for index, name in enumerate(OBSERVATIONS):
         rates[name] = {
-            side: scored[f"{column}_labels"].list.get(index).is_in(PRESENT).sum() / max(scored.height, 1)
+            side: scored[f"{column}_labels"].list.get(index).is_in(PRESENT).to_numpy().mean().item()
             for side, column in (("reference", "reference"), ("generated", "hypothesis"))
         }
     return rates

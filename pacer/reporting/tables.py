@@ -21,7 +21,8 @@ SCORE_COLUMNS = (
 COMMITMENT_COLUMNS = (
     ("anchor_agreement", "Agreement"), ("anchor_stated_agreement", "Stated"), ("anchor_positive_f1", "Positive F1"),
     ("anchor_negative_f1", "Negative F1"), ("anchor_uncertain_f1", "Uncertain F1"),
-    ("report_follows_anchor", "Report follows"), ("gate", "Gate"), ("fallback_rate", "Fallback"), ("empty_rate", "Empty"),
+    ("report_follows_anchor", "Report follows"), ("gate", "Gate"), ("fallback_rate", "Fallback"),
+    ("empty_rate", "Empty"),
 )  # fmt: skip
 
 #: What each context gives the model.
@@ -172,7 +173,7 @@ def truth_groups(truth: Mapping[str, float]) -> list[tuple[str, list[tuple[str, 
             ("Recall with the lateral view", "lateral_only_recall"),
             ("Recall without the lateral view", "lateral_only_recall_without_lateral"),
         )),
-        ("By context", tuple((f"{context.upper()}: {CONTEXT_SOURCES[context]}", f"{context}_f1") for context in CONTEXTS)),
+        ("By context", tuple((f"{name.upper()}: {CONTEXT_SOURCES[name]}", f"{name}_f1") for name in CONTEXTS)),
     )  # fmt: skip
     groups = []
     for question, entries in questions:

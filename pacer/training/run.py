@@ -11,7 +11,6 @@ import polars as pl
 import torch
 from accelerate import Accelerator
 
-from pacer.anchors.build import read_anchors
 from pacer.core.config import Params
 from pacer.core.errors import CheckpointError
 from pacer.core.io import hash_file, hash_json, publish, scratch_directory
@@ -93,7 +92,7 @@ def run_phase(
     tokenizer = load_tokenizer(backbones)
     records = read_records(corpus / "records.parquet").filter(pl.col("context").is_in(phase.contexts))
     examples = Examples(
-        records, None if anchors is None else read_anchors(anchors), tokenizer, FeatureStore(features),
+        records, None if anchors is None else pl.read_parquet(anchors), tokenizer, FeatureStore(features),
         params.interface.num_queries, params.trajectory.report_tokens, model_params.get("prompt"),
     )
     own_params = params.model_dump(include={name, "train", "batches", *model_params})

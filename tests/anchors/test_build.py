@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from pacer.anchors.anchor import Anchor
-from pacer.anchors.build import ANCHOR_SCHEMA, agreement, build_anchors
+from pacer.anchors.build import ANCHOR_SCHEMA, agreement, build_anchors, read_anchors
 from pacer.anchors.vocabulary import FINDINGS
 from pacer.core.errors import DataError
 
@@ -92,3 +92,13 @@ def test_kappa_equals_scikit_learn() -> None:
     assert result["edema"]["kappa"] == pytest.approx(expected)
     assert result["fracture"] == {"kappa": None, "agreement": 1.0}
     assert list(result) == list(FINDINGS)
+
+
+def test_reading_back(records: pl.DataFrame, tmp_path: Path) -> None:
+    anchors, _ = build_anchors(records, write(tmp_path / "cache.jsonl", []))
+    path = tmp_path / "anchors.parquet"
+    anchors.write_parquet(path)
+    assert read_anchors(path).equals(anchors)
+    pl.concat([anchors, anchors.head(1)]).write_parquet(path)
+    with pytest.raises(DataError, match="two anchors for one record"):
+        read_anchors(path)

@@ -274,7 +274,7 @@ def test_statuses(content: str, status: str) -> None:
 
 
 def test_answer_in_a_code_fence() -> None:
-    content = '```json\n{"positive": ["Lung Opacities"], "negative": ["mass"], "uncertain": ["lung opacity"]}\n```\nDone {'
-    read = read_answer(content, "a")
+    content = '{"positive": ["Lung Opacities"], "negative": ["mass"], "uncertain": ["lung opacity"]}'
+    read = read_answer(f"```json\n{content}\n```\nDone {{", "a")
     assert read.anchor == Anchor(("lung opacity",))
     assert (read.off_vocabulary, read.repeated) == (["mass"], 1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.render import contains_anchor, parse_anchor, render_anchor
-from pacer.anchors.vocabulary import FINDINGS, MAX_PER_FIELD, normalize_finding
+from pacer.anchors.vocabulary import FINDINGS, MAX_PER_FIELD, POLARITIES, normalize_finding
 
 _FIELDS = st.lists(st.sampled_from(("positive", "negative", "uncertain", None)), min_size=13, max_size=13)
 
@@ -16,9 +16,7 @@ _FIELDS = st.lists(st.sampled_from(("positive", "negative", "uncertain", None)),
 @st.composite
 def anchors(draw) -> Anchor:
     states = draw(_FIELDS)
-    return Anchor(*(
-        tuple(f for f, state in zip(FINDINGS, states) if state == name) for name in ("positive", "negative", "uncertain")
-    ))  # fmt: skip
+    return Anchor(*(tuple(f for f, state in zip(FINDINGS, states) if state == name) for name in POLARITIES))
 
 
 def cut(anchor: Anchor) -> Anchor:
@@ -66,7 +64,7 @@ def test_imperfect_text(text: str) -> None:
     assert parse_anchor(text) == Anchor(("edema",), ("fracture",))
 
 
-@pytest.mark.parametrize("text", ["", "the lungs are clear .", "positive: edema", "<ANCHOR> edema </ANCHOR>", "<ANCHOR>"])
+@pytest.mark.parametrize("text", ["", "lungs are clear .", "positive: edema", "<ANCHOR> edema </ANCHOR>", "<ANCHOR>"])
 def test_text_without_a_commitment(text: str) -> None:
     assert not contains_anchor(text)
     assert parse_anchor(text) == Anchor()
@@ -105,8 +103,8 @@ def test_unknown_finding_in_of() -> None:
 
 @pytest.mark.parametrize(
     ("name", "finding"),
-    [("Pleural_Effusions", "pleural effusion"), (" LUNG-OPACITIES. ", "lung opacity"), ("support device", "support devices"),
-     ("atelectases", "atelectasis"), ("none", None), ("mass", None), ("", None)],
+    [("Pleural_Effusions", "pleural effusion"), (" LUNG-OPACITIES. ", "lung opacity"), ("none", None), ("", None),
+     ("support device", "support devices"), ("atelectases", "atelectasis"), ("mass", None)],
 )  # fmt: skip
 def test_normalize_finding(name: str, finding: str | None) -> None:
     assert normalize_finding(name) == finding

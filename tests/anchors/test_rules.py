@@ -116,13 +116,13 @@ def test_case_and_blanks_do_not_matter(sentences: list[str]) -> None:
 
 @given(st.sampled_from(FINDINGS))
 def test_every_finding_is_found_by_its_own_name(finding: str) -> None:
-    assert extract_anchor(f"{finding} is present.").positive == (finding,) or finding == "enlarged mediastinum"
+    assert extract_anchor(f"{finding} is present.").positive == (finding,)
     assert extract_anchor(f"No {finding}.").negative == (finding,)
     assert extract_anchor(f"Probable {finding}.").uncertain == (finding,)
 
 
 def test_speed() -> None:
-    """At least 3,000 reports a second where no sentence repeats (a wide margin below what was measured)."""
+    """Reports without a repeated sentence, so that nothing is remembered; about a third of what was measured."""
     reports = [
         f"Compared with study {n}, the right effusion has increased by {n} mm. No pneumothorax in zone {n}. Possible "
         f"atelectasis in segment {n}. Heart size {n} is normal. Tube tip is {n} cm above the carina."

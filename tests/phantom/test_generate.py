@@ -19,7 +19,13 @@ from pacer.corpus.source import read_source
 from pacer.corpus.text import clean_report
 
 CONFIG = Phantom(
-    patients=40, studies_per_patient=2.4, lateral_fraction=0.6, image_size=56, val_fraction=0.1, test_fraction=0.2
+    patients=40,
+    studies_per_patient=2.4,
+    lateral_fraction=0.6,
+    image_size=56,
+    vocabulary=900,
+    val_fraction=0.1,
+    test_fraction=0.2,
 )
 FIELDS = {"id", "finding", "impression", "APPA_flag", "APPA_imagepath", "history", "indication", "new_scores"}
 

@@ -8,7 +8,7 @@ import pytest
 from pacer.anchors.rules import extract_anchor
 from pacer.core.contexts import availability
 from pacer.corpus.findings import FINDINGS
-from pacer.corpus.phantom.language import contexts_of, prior_report_of, report_of, sample_texts, write_report
+from pacer.corpus.phantom.language import contexts_of, fullest_report_of, report_of, sample_texts, write_report
 from pacer.corpus.phantom.phrases import COMPARISON_WORDS
 from pacer.corpus.phantom.world import make_world
 from pacer.corpus.text import clean_report
@@ -116,8 +116,8 @@ def test_contexts_share_the_wording(cases):
 
 def test_previous_report_uses_all_that_the_previous_study_had(cases):
     study = next(s for s, _, _ in cases if s.prior and s.prior.has_lateral and s.prior.prior)
-    assert prior_report_of(study).context == "mw"
-    assert prior_report_of(study) == report_of(study.prior, "mw")
+    assert fullest_report_of(study.prior).context == "mw"
+    assert fullest_report_of(study.prior) == report_of(study.prior, "mw")
 
 
 def test_a_context_without_its_source_is_refused():

@@ -167,7 +167,8 @@ def _write_scores(folder: Path, contexts: tuple[str, ...], truth: bool, standin:
     if truth:
         scores["truth"] = {
             "mean_f1": 0.668, "another_patient_f1": 0.241, "constant_f1": 0.383, "mn_with_lateral_f1": 0.713,
-            "mn_without_lateral_f1": 0.671, "lateral_only_recall": 0.5, **{f"{c}_f1": 0.64 + 0.01 * i for i, c in enumerate(contexts)},
+            "mn_without_lateral_f1": 0.671, "lateral_only_recall": 0.5,
+            **{f"{c}_f1": 0.64 + 0.01 * i for i, c in enumerate(contexts)},
         }  # fmt: skip
     _write(folder / "scores.json", scores)
     _write_signature(folder / "signature.json", standin)
@@ -198,8 +199,10 @@ def _write_curves(folder: Path, contexts: tuple[str, ...]) -> None:
     for phase in ("warmup", "parent", "calibrate"):
         steps = range(10, 451, 10)
         curves = {
-            "loss": [1.2 + 3 * math.exp(-s / 90) for s in steps], "loss_trajectory": [1 + 2 * math.exp(-s / 90) for s in steps],
-            "loss_tlw": [0.4 + math.exp(-s / 70) for s in steps], "learning_rate": [3e-3 * (1 - s / 460) for s in steps],
+            "loss": [1.2 + 3 * math.exp(-s / 90) for s in steps],
+            "loss_trajectory": [1 + 2 * math.exp(-s / 90) for s in steps],
+            "loss_tlw": [0.4 + math.exp(-s / 70) for s in steps],
+            "learning_rate": [3e-3 * (1 - s / 460) for s in steps],
             "rho": [min(0.5, 0.1 + s / 400) for s in steps], "alpha": [0.1 + s / 9000 for s in steps],
             "gradient_norm": [1 + 1 / s for s in steps], "validation/mean": [2 + math.exp(-s / 90) for s in steps],
             **{f"depth_weight/{k}": [1 / 3 + (k - 1) * s / 9000 for s in steps] for k in range(3)},

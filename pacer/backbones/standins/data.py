@@ -18,9 +18,10 @@ from pacer.backbones.standins.language import TrainingText
 from pacer.backbones.standins.vision import TrainingImages
 from pacer.core.config import Backbones
 from pacer.core.errors import DataError
-from pacer.corpus.phantom.language import Report, sample_texts
+from pacer.corpus.phantom.language import contexts_of, write_report
 from pacer.corpus.phantom.tokenizer import phantom_tokenizer, train_tokenizer
 from pacer.corpus.phantom.training import training_images
+from pacer.corpus.phantom.world import make_world
 from pacer.corpus.text import clean_report
 
 #: (view, sections, indication, history, commit) -> instruction text left and right of the visual tokens.
@@ -62,7 +63,7 @@ def phantom_data(seed: int) -> TrainingData:
     world = 1_000_003 + seed
 
     def texts(count: int) -> list[LabelledText]:
-        return [_of_phantom(report) for report in sample_texts(world, count)]
+        return _phantom_texts(world, count)
 
     def images(count: int, size: int, grid: int) -> TrainingImages:
         pixels, labels, masks, _ = training_images(world, count, size, grid)
@@ -71,13 +72,20 @@ def phantom_data(seed: int) -> TrainingData:
     return TrainingData(f"phantom world {world}", phantom_tokenizer, texts, images)
 
 
-def _of_phantom(number: int, report: Report, indication: str, history: str) -> LabelledText:
-    sections = "findings+impression" if report.findings and report.impression else \
-        "findings" if report.findings else "impression"
-    anchor = Anchor(report.listed("positive"), report.listed("negative"), report.listed("uncertain"))
-    stated = tuple(text for text, mentioned in report.sentences if mentioned)
-    return LabelledText(report.text, clean_report(report.text), anchor, stated, ("AP", "PA")[number % 2], sections,
-                        indication or None, history or None)
+def _phantom_texts(world: int, count: int) -> list[LabelledText]:
+    """One text for each study of a world, in a context drawn from those that the study has."""
+    texts: list[LabelledText] = []
+    rng = np.random.default_rng(world)
+    for patient in make_world(world, count):
+        for study in patient.studies:
+            contexts = contexts_of(study)
+            report = write_report(study, contexts[rng.integers(len(contexts))], rng)
+            sections = [name for name in ("findings", "impression") if getattr(report, name)]
+            anchor = Anchor(report.listed("positive"), report.listed("negative"), report.listed("uncertain"))
+            stated = tuple(sentence for sentence, mentioned in report.sentences if mentioned)
+            texts.append(LabelledText(report.text, clean_report(report.text), anchor, stated, study.view,
+                                      "+".join(sections), study.indication, study.history))
+    return texts[:count]
 
 
 def corpus_data(records: pl.DataFrame, images: pl.DataFrame, seed: int) -> TrainingData:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BitImageProcessor, Dinov2Config, Dinov2Model
+from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
 
 from pacer.backbones.standins.schedule import peak_schedule
 from pacer.core.config import VisionStandin
@@ -103,8 +103,8 @@ def _scale_initialisation(model: nn.Module) -> None:
             nn.init.normal_(module.weight, std=module.in_features**-0.5)
 
 
-def _processor(config: VisionStandin) -> BitImageProcessor:
-    return BitImageProcessor(
+def _processor(config: VisionStandin) -> BitImageProcessorPil:
+    return BitImageProcessorPil(
         size={"shortest_edge": config.image_size}, crop_size={"height": config.image_size, "width": config.image_size},
         image_mean=[MEAN] * 3, image_std=[STD] * 3,
     )

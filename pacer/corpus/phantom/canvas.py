@@ -86,8 +86,8 @@ class Canvas:
 
     def stroke(self, lines: Sequence[Sequence[Point]], width: float) -> Array:
         """Coverage (0 to 1) of poly-lines of the given width; float32 [size, size]."""
-        scale = self.size * OVERSAMPLING / 2.0
-        image = Image.new("L", (self.size * OVERSAMPLING,) * 2)
+        side = self.size * OVERSAMPLING
+        scale, image = side / 2.0, Image.new("L", (side, side))
         draw = ImageDraw.Draw(image)
         pixels = max(1, round(width * scale))
         for line in lines:
@@ -97,8 +97,8 @@ class Canvas:
 
     def polygon(self, corners: Sequence[Point]) -> Array:
         """Coverage (0 to 1) of a polygon; float32 [size, size]."""
-        scale = self.size * OVERSAMPLING / 2.0
-        image = Image.new("L", (self.size * OVERSAMPLING,) * 2)
+        side = self.size * OVERSAMPLING
+        scale, image = side / 2.0, Image.new("L", (side, side))
         ImageDraw.Draw(image).polygon([self._place(point, scale) for point in corners], fill=255)
         return np.asarray(image.reduce(OVERSAMPLING), dtype=np.float32) * np.float32(1 / 255)
 

@@ -201,8 +201,8 @@ def _fracture(view: Frontal, state: FindingState) -> None:
         bright.append([(sign * (middle + 0.02), far), (sign * (middle + 0.14), far + 0.065)])
         gaps.append([(sign * (middle + 0.012), y - 0.085), (sign * (middle - 0.012), y + 0.085)])
         around.append([(sign * (middle - 0.14), y - 0.05), (sign * (middle + 0.14), y + 0.06)])
-    bone = canvas.stroke(bright, 0.062)
-    canvas.added += 0.30 * bone - 0.24 * canvas.stroke(gaps, 0.034) * (1.0 - bone)
+    bone = canvas.stroke(bright, 0.070)
+    canvas.added += 0.34 * bone - 0.26 * canvas.stroke(gaps, 0.034) * (1.0 - bone)
     canvas.claim(state.finding, canvas.stroke(around, 0.18))
 
 
@@ -210,7 +210,7 @@ def _lung_lesion(view: Frontal, state: FindingState) -> None:
     """One or two round, sharply bordered spots."""
     u, v, w = state.position
     canvas, sign = view.canvas, view.sides(state)[0]
-    radius = 0.075 + 0.075 * state.severity
+    radius = 0.085 + 0.075 * state.severity
     centres = [(0.33 + 0.22 * u, ZONE_HEIGHT[state.zone] + 0.16 * (v - 0.5))]
     if w > 0.7:
         centres.append((0.58 - 0.26 * u, centres[0][1] + (0.30 if state.zone != "lower" else -0.30)))
@@ -239,11 +239,11 @@ def _pneumonia(view: Frontal, state: FindingState) -> None:
     u, v, w = state.position
     canvas, sign = view.canvas, view.sides(state)[0]
     across, y = 0.43 + 0.08 * (u - 0.5), ZONE_HEIGHT[state.zone] + 0.14 * (v - 0.5)
-    reach = 0.30 + 0.08 * state.severity
+    reach = 0.34 + 0.08 * state.severity
     squared = np.square(canvas.x - np.float32(sign * across)) + np.square(canvas.y - np.float32(y))
     window = np.sqrt(bump(squared / np.float32(reach**2))) * view.half(sign)
     clumps = np.clip(smooth_noise(canvas.size, 17, int(w * PATTERNS)) * 1.6 + 0.4, 0.0, 1.0)
-    canvas.fill((0.75 + 0.15 * state.severity) * window * clumps)
+    canvas.fill((0.86 + 0.10 * state.severity) * window * clumps)
     branches = [
         [(sign * (across - 0.20), y - 0.02), (sign * across, y), (sign * (across + 0.15), y - 0.11)],
         [(sign * across, y), (sign * (across + 0.16), y + 0.10)],

@@ -18,13 +18,13 @@ from PIL import Image
 from tokenizers import Tokenizer
 
 from pacer.core.config import Phantom
-from pacer.core.contexts import CONTEXTS, availability
+from pacer.core.contexts import CONTEXTS, Context, availability
 from pacer.core.io import atomic_path, hash_bytes, hash_json, write_json, write_jsonl
 from pacer.core.progress import Ticker
 from pacer.corpus.findings import FINDINGS
 from pacer.corpus.phantom.answers import recorded_answer
 from pacer.corpus.phantom.emphasis import emphasis_scores
-from pacer.corpus.phantom.language import contexts_of, prior_report_of, report_of
+from pacer.corpus.phantom.language import contexts_of, fullest_report_of, report_of
 from pacer.corpus.phantom.parallel import map_chunks
 from pacer.corpus.phantom.render import View, render_frontal, render_lateral
 from pacer.corpus.phantom.tokenizer import phantom_tokenizer
@@ -38,14 +38,16 @@ _CHUNK = 40
 _CREATED = 1_735_689_600
 
 
-def generate_phantom(config: Phantom, seed: int, directory: Path, vocabulary: int = 900, processes: int = 2) -> dict:
+def generate_phantom(
+    config: Phantom, seed: int, directory: Path, vocabulary: int | None = None, processes: int = 2
+) -> dict[str, Any]:
     """Generate the world of ``seed`` and write it below ``directory``.
 
     Args:
         config: size of the world and of its images.
-        seed: the corpus is a function of ``config``, ``seed`` and ``vocabulary``.
+        seed: the corpus is a function of ``config``, ``seed`` and ``vocabulary`` alone.
         directory: made when it does not exist; existing files of the same names are replaced.
-        vocabulary: size of the phantom tokenizer that ``new_scores`` are aligned to.
+        vocabulary: size of the phantom tokenizer that ``new_scores`` are aligned to; None: ``config.vocabulary``.
         processes: worker processes for rendering at most.
 
     Returns:
@@ -62,11 +64,12 @@ def generate_phantom(config: Phantom, seed: int, directory: Path, vocabulary: in
     studies = [study for patient in world for study in patient.studies]
     directory.mkdir(parents=True, exist_ok=True)
     images = _write_images(studies, config.image_size, directory / "images", processes)
+    vocabulary = config.vocabulary if vocabulary is None else vocabulary
     tokenizer = phantom_tokenizer(vocabulary)
     counts = _write_annotations(studies, tokenizer, directory)
     with atomic_path(directory / "truth.parquet") as path:
         truth_table(studies).write_parquet(path)
-    annotations = {context: f"{context}.json" for context in CONTEXTS}
+    annotations: dict[str, str] = {context: f"{context}.json" for context in CONTEXTS}
     write_json(directory / "source.json", describe_source(directory, ".", "images", annotations))
     manifest = {
         "kind": "phantom",
@@ -148,9 +151,9 @@ def _write_annotations(studies: list[Study], tokenizer: Tokenizer, directory: Pa
     return {context: {split: len(rows) for split, rows in splits.items()} for context, splits in files.items()}
 
 
-def _record(study: Study, context: Any, tokenizer: Tokenizer) -> dict[str, Any]:
+def _record(study: Study, context: Context, tokenizer: Tokenizer) -> dict[str, Any]:
     """One record with the fields that its context has in MIMIC-RG4."""
-    lateral, prior = availability(context)
+    lateral, _ = availability(context)
     report = report_of(study, context)
     record: dict[str, Any] = {
         "id": study.study_id,
@@ -161,8 +164,8 @@ def _record(study: Study, context: Any, tokenizer: Tokenizer) -> dict[str, Any]:
     }
     if lateral:
         record["lateral_imagepath"] = image_path(study, "lateral")
-    if prior:
-        previous = prior_report_of(study)
+    if study.prior is not None and availability(context)[1]:
+        previous = fullest_report_of(study.prior)
         record["last_finding"] = previous.findings or ABSENT_TEXT
         record["last_impression"] = previous.impression or ABSENT_TEXT
         record["last_APPA_imagepath"] = image_path(study.prior, "frontal")

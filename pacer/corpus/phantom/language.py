@@ -249,9 +249,9 @@ def report_of(study: Study, context: Context) -> Report:
     return write_report(study, context, study.rng(_PURPOSE))
 
 
-def prior_report_of(study: Study) -> Report | None:
-    """The report that a reader has of the previous study: the one written with all that study's sources."""
-    return None if study.prior is None else report_of(study.prior, contexts_of(study.prior)[-1])
+def fullest_report_of(study: Study) -> Report:
+    """The report written with all the sources that the study has: what later studies know of it."""
+    return report_of(study, contexts_of(study)[-1])
 
 
 def sample_texts(seed: int, count: int) -> list[Report]:

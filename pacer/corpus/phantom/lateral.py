@@ -159,7 +159,7 @@ def _fracture(view: Lateral, state: FindingState) -> None:
 
 def _lung_lesion(view: Lateral, state: FindingState) -> None:
     x, y = view.place(state)
-    radius = 0.08 + 0.08 * state.severity
+    radius = 0.09 + 0.08 * state.severity
     distance = np.sqrt(np.square(view.canvas.x - np.float32(x)) + np.square(view.canvas.y - np.float32(y)))
     spot = ramp(radius - distance, 0.022)
     view.canvas.fill(0.9 * spot)
@@ -179,10 +179,10 @@ def _lung_opacity(view: Lateral, state: FindingState) -> None:
 def _pneumonia(view: Lateral, state: FindingState) -> None:
     canvas = view.canvas
     x, y = view.place(state)
-    reach = 0.30 + 0.08 * state.severity
+    reach = 0.34 + 0.08 * state.severity
     window = np.sqrt(bump((np.square(canvas.x - np.float32(x)) + np.square(canvas.y - np.float32(y))) / reach**2))
     clumps = np.clip(smooth_noise(canvas.size, 17, int(state.position[2] * PATTERNS)) * 1.6 + 0.4, 0.0, 1.0)
-    canvas.fill((0.75 + 0.15 * state.severity) * window * clumps)
+    canvas.fill((0.86 + 0.10 * state.severity) * window * clumps)
     branches = [[(x - 0.20, y - 0.02), (x, y), (x + 0.15, y - 0.11)], [(x, y), (x + 0.16, y + 0.10)]]
     canvas.added -= 0.15 * canvas.stroke(branches, 0.028) * view.lung
     canvas.claim(state.finding, ramp(window - 0.25, 0.15) * view.lung)

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from pacer.corpus.findings import FINDINGS
+from pacer.corpus.phantom.clinical import HISTORIES, INDICATIONS, clinical_text
 
 Side = Literal["left", "right", "bilateral", "central"]
 Zone = Literal["upper", "mid", "lower"]
@@ -31,7 +32,7 @@ HEDGING = (0.16, 0.08, 0.18, 0.16, 0.18, 0.14, 0.16, 0.14, 0.14, 0.14, 0.40, 0.1
 #: Findings that may show on the lateral view alone.
 LATERAL_CAPABLE = frozenset({"consolidation", "fracture", "lung lesion", "lung opacity", "pleural effusion"})
 #: Probability that such a finding, when it appears in a study with a lateral view, shows there alone.
-LATERAL_ONLY = 0.20
+LATERAL_ONLY = 0.26
 
 DEVICES = ("picc", "central line", "endotracheal tube", "nasogastric tube", "pacemaker", "chest tube")
 
@@ -59,25 +60,6 @@ _ORDER = (
 )  # fmt: skip
 #: Shift of all log-odds that makes up for the traits and couplings, so that a study has about 2.6 findings.
 _LEVEL = -0.30
-
-_INDICATIONS = {
-    "heart failure": ("Shortness of breath", "Dyspnea on exertion", "Evaluate for fluid overload"),
-    "infection": ("Fever and cough", "Productive cough", "Evaluate for infection"),
-    "intensive care": ("Intubated patient", "Line placement", "Hypoxia"),
-    "trauma": ("Fall", "Motor vehicle accident", "Chest wall pain"),
-    "tumour": ("Weight loss", "Hemoptysis", "Staging"),
-    "asbestos": ("Chronic cough", "Occupational exposure", "Chest discomfort"),
-    "": ("Chest pain", "Preoperative evaluation", "Cough", "Weakness"),
-}
-_HISTORIES = {
-    "heart failure": ("congestive heart failure", "coronary artery disease"),
-    "infection": ("immunosuppression", "asthma"),
-    "intensive care": ("respiratory failure", "sepsis"),
-    "trauma": ("osteoporosis", "recent trauma"),
-    "tumour": ("lung cancer", "smoking"),
-    "asbestos": ("asbestos exposure", "smoking"),
-    "": ("hypertension", "diabetes", "no relevant history"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +235,8 @@ def _make_studies(
                 has_lateral=has_lateral,
                 findings=findings,
                 resolved=resolved,
-                indication=_clinical_text(rng, traits, _INDICATIONS, 0.75),
-                history=_clinical_text(rng, traits, _HISTORIES, 0.5),
+                indication=clinical_text(rng, traits, INDICATIONS, 0.75),
+                history=clinical_text(rng, traits, HISTORIES, 0.5),
                 anatomy=_anatomy(rng, body, portable),
                 prior=prior,
                 key=(*key, number),
@@ -369,17 +351,6 @@ def _continue(before: FindingState, draw: np.ndarray, index: int) -> FindingStat
         devices=before.devices,
         position=before.position,
     )
-
-
-def _clinical_text(
-    rng: np.random.Generator, traits: list[str], phrases: dict[str, tuple[str, ...]], share: float
-) -> str | None:
-    """An indication or history that fits a trait of the patient, or None."""
-    known, general, trait, choice = rng.random(4)
-    if known > share:
-        return None
-    source = "" if not traits or general < 0.4 else traits[int(trait * len(traits))]
-    return phrases[source][int(choice * len(phrases[source]))]
 
 
 def _anatomy(rng: np.random.Generator, body: np.ndarray, portable: bool) -> Anatomy:

@@ -1,0 +1,20 @@
+"""Stage `reference_labels`: CheXbert labels of the val and test references, independent of any model."""
+
+from pathlib import Path
+
+import polars as pl
+
+from pacer.core.config import load_params
+from pacer.core.errors import run_cleanly
+from pacer.corpus.records import read_records
+from pacer.metrics.labels import label_references
+
+
+def main() -> None:
+    batch_size = load_params().score.batch_size
+    references = read_records(Path("data/corpus/records.parquet")).filter(pl.col("split") != "train")
+    label_references(references, Path("models/backbones/chexbert"), Path("data/labels/references.parquet"), batch_size)
+
+
+if __name__ == "__main__":
+    run_cleanly(main)

@@ -1,0 +1,48 @@
+"""The command line as a user meets it: arguments in, exit code and words out."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pacer.cli import main
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    error: str
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder like the repository's root, with its profiles and its params.yaml, as working directory."""
+    shutil.copytree(REPOSITORY / "configs", tmp_path / "configs")
+    shutil.copy(REPOSITORY / "configs" / "phantom.yaml", tmp_path / "params.yaml")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path
+
+
+@pytest.fixture
+def pacer(workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Callable[..., Outcome]:
+    """``pacer("use", "micro")`` -> :class:`Outcome`."""
+
+    def run(*arguments: str) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["pacer", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return Outcome(ended.value.code or 0, printed.out, printed.err)
+
+    return run

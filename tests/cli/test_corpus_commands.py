@@ -1,0 +1,84 @@
+"""`pacer audit`, `pacer decode` and `pacer score` outside the pipeline."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pacer.cli import _decoded
+from pacer.core.config import load_params
+from pacer.corpus.phantom.generate import generate_phantom
+from pacer.corpus.records import read_images, read_records
+
+
+@pytest.fixture
+def corpus(workplace: Path) -> Path:
+    """A small corpus in MIMIC-RG4's layout, and a profile that names its files."""
+    world = load_params("configs/micro.yaml").corpus.phantom.model_copy(update={"patients": 10})
+    generate_phantom(world, 3, workplace / "mine")
+    profile = (workplace / "configs" / "phantom.yaml").read_text()
+    profile = profile.replace("source: phantom ", "source: files ").replace("root: null ", "root: mine ")
+    names = "{sn: sn.json, sw: sw.json, mn: mn.json, mw: mw.json}"
+    profile = profile.replace("{sn: null, sw: null, mn: null, mw: null}", names).replace(
+        "images: . ", "images: images "
+    )
+    (workplace / "mine.yaml").write_text(profile)
+    return workplace / "mine"
+
+
+def test_audit_reports_a_corpus_and_keeps_it(pacer, corpus: Path, workplace: Path):
+    outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
+    assert outcome.code == 0, outcome.error
+    words = " ".join(outcome.out.split())
+    assert "Patients in two splits none" in words and "Rows left out none" in words
+    records, images = read_records(workplace / "read" / "records.parquet"), read_images("read/images.parquet")
+    assert f"All {records.filter(split='train').height}" in words
+    assert set(records["frontal"]) <= set(images["image_id"])
+
+
+def test_audit_without_out_leaves_nothing_behind(pacer, corpus: Path, workplace: Path):
+    before = sorted(path for path in workplace.rglob("*"))
+    assert pacer("audit", "--params", "mine.yaml").code == 0
+    assert sorted(path for path in workplace.rglob("*")) == before
+
+
+def test_audit_names_what_is_wrong_without_report_text(pacer, corpus: Path):
+    rows = json.loads((corpus / "sn.json").read_text())
+    secret = rows["train"][0]["finding"]
+    rows["train"][0] |= {"APPA_imagepath": "absent.jpg"}
+    (corpus / "sn.json").write_text(json.dumps(rows))
+    outcome = pacer("audit", "--params", "mine.yaml")
+    assert outcome.code == 1
+    assert "sn.json train[0] APPA_imagepath" in outcome.error and "absent.jpg" in outcome.error
+    assert secret not in outcome.out + outcome.error
+
+
+def test_predictions_that_do_not_exist_are_one_clear_line(pacer, corpus: Path):
+    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
+    outcome = pacer("score", "--records", "read/records.parquet", "--predictions", "nowhere", "--out", "metrics")
+    assert outcome.code == 1 and "nowhere" in outcome.error and "Traceback" not in outcome.error
+
+
+def test_a_model_that_does_not_exist_is_one_clear_line(pacer, corpus: Path):
+    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
+    outcome = pacer("decode", "--records", "read/records.parquet", "--out", "predictions", "--model", "nowhere")
+    assert outcome.code == 1 and "nowhere" in outcome.error and "Traceback" not in outcome.error
+
+
+def test_a_split_that_is_never_decoded_is_refused(pacer, workplace: Path):
+    outcome = pacer("decode", "--records", "r.parquet", "--out", "predictions", "--split", "train")
+    assert outcome.code == 1 and "decode.split = 'train'" in outcome.error
+
+
+def test_scored_records_are_those_that_were_decoded(tmp_path: Path):
+    records = pl.DataFrame({
+        "record_id": ["sn-1", "sn-2", "mn-1", "mn-2", "sn-3"], "context": ["sn", "sn", "mn", "mn", "sn"],
+        "split": ["val", "val", "val", "val", "test"],
+    })  # fmt: skip
+    assert _decoded(records, tmp_path, None)["record_id"].to_list() == ["sn-3"]
+    assert _decoded(records, tmp_path, "val").height == 4
+    (tmp_path / "manifest.json").write_text(json.dumps({"settings": {"split": "val", "limit": 1}}))
+    assert _decoded(records, tmp_path, None)["record_id"].to_list() == ["sn-1", "mn-1"]

@@ -1,0 +1,108 @@
+"""Profiles load strictly, params.yaml is the default one, and `pacer use` never loses an edit."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pacer.core.config import load_params
+
+REPOSITORY = Path(__file__).parents[2]
+PROFILES = sorted((REPOSITORY / "configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
+def test_every_profile_loads(path: Path):
+    load_params(path)
+
+
+def test_the_committed_parameters_are_the_phantom_profile():
+    committed = subprocess.run(["git", "show", "HEAD:params.yaml"], cwd=REPOSITORY, capture_output=True, text=True)
+    if committed.returncode:
+        pytest.skip("not a git checkout")
+    assert committed.stdout == (REPOSITORY / "configs" / "phantom.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
+def test_every_profile_has_the_same_keys_in_the_same_order(path: Path):
+    def keys(text: str) -> list[str]:
+        found = re.findall(r"^((?:  )*[a-z_0-9]+):", text, flags=re.MULTILINE)
+        return [key for key in found if key.strip() not in ("sn", "sw", "mn", "mw")]
+
+    assert keys(path.read_text()) == keys((REPOSITORY / "configs" / "phantom.yaml").read_text())
+
+
+def test_the_published_profile_holds_the_papers_numbers():
+    params = load_params(REPOSITORY / "configs" / "mimic_rg4.yaml")
+    assert (params.warmup.updates, params.parent.updates, params.calibrate.updates) == (14384, 43152, 21576)
+    assert (params.warmup.batch_size, params.warmup.accumulation) == (24, 2)
+    assert (params.parent.rho_start, params.parent.rho_end, params.parent.rho_updates) == (0.1, 0.5, 16000)
+    assert (params.lora.rank, params.lora.alpha, params.lora.dropout) == (32, 64, 0.1)
+    assert (params.decode.num_beams, params.decode.min_new_tokens, params.decode.max_new_tokens) == (3, 80, 260)
+    assert (params.calibrate.lambda_cons, params.calibrate.lambda_drift, params.train.lambda_tlw) == (0.05, 0.01, 0.75)
+    single = load_params(REPOSITORY / "configs" / "mimic_rg4_sn.yaml")
+    assert single.corpus.contexts == ["sn"] and single.corpus.target == "findings"
+    assert (single.decode.num_beams, single.decode.length_penalty) == (5, 2.15)
+    assert single.calibrate.gate_inputs == "none"
+
+
+def test_use_copies_a_profile(pacer, workplace: Path):
+    outcome = pacer("use", "micro")
+    assert outcome.code == 0
+    assert (workplace / "params.yaml").read_bytes() == (workplace / "configs" / "micro.yaml").read_bytes()
+
+
+def test_use_without_a_name_marks_the_one_in_use(pacer):
+    lines = pacer("use").out.splitlines()
+    assert "* phantom" in lines and "  micro" in lines
+
+
+def test_an_unknown_profile_is_one_line_that_lists_the_known_ones(pacer):
+    outcome = pacer("use", "mimic_rg5")
+    assert outcome.code == 1 and len(outcome.error.splitlines()) == 1
+    assert "there are micro, mimic_rg4, mimic_rg4_sn, openi, phantom; did you mean mimic_rg4?" in outcome.error
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [lambda text: text.replace("lambda_cons: 0.05", "lambda_cons: 0.1"), lambda text: text + "\nnot yaml: ["],
+    ids=["another value", "no longer valid"],
+)
+def test_an_edited_file_is_kept_unless_forced(pacer, workplace: Path, edit):
+    params = workplace / "params.yaml"
+    edited = edit(params.read_text())
+    params.write_text(edited)
+    outcome = pacer("use", "micro")
+    assert outcome.code == 1 and "--force" in outcome.error
+    assert params.read_text() == edited
+    assert pacer("use", "micro", "--force").code == 0
+    assert params.read_text() != edited
+
+
+def test_a_comment_is_no_edit(pacer, workplace: Path):
+    with open(workplace / "params.yaml", "a") as file:
+        file.write("# a remark\n")
+    assert pacer("use", "openi").code == 0
+
+
+def test_a_profile_that_does_not_load_is_not_put_in_use(pacer, workplace: Path):
+    (workplace / "configs" / "mine.yaml").write_text("corpus: {}\n")
+    before = (workplace / "params.yaml").read_text()
+    outcome = pacer("use", "mine")
+    assert outcome.code == 1 and "configs/mine.yaml" in outcome.error
+    assert (workplace / "params.yaml").read_text() == before
+
+
+def test_a_traceback_is_shown_on_demand(pacer):
+    outcome = pacer("use", "nothing", "--traceback")
+    assert outcome.code == 1 and "Traceback" in outcome.error and "error: there is no profile" in outcome.error
+
+
+def test_outside_the_repository_the_command_says_so(pacer, workplace: Path, monkeypatch: pytest.MonkeyPatch):
+    (workplace / "empty").mkdir()
+    monkeypatch.chdir(workplace / "empty")
+    outcome = pacer("use", "micro")
+    assert outcome.code == 1 and "run this from the root of the repository" in outcome.error
