@@ -15,7 +15,7 @@ from pacer.core.errors import DataError
 
 #: Longest edge of an embedded radiograph, in pixels.
 LONGEST_EDGE = 384
-#: Longest edge of a routing overlay, in pixels.
+#: Edge of a routing overlay, in pixels.
 OVERLAY_EDGE = 192
 
 
@@ -54,7 +54,7 @@ def weight_range(weights: np.ndarray) -> float:
 def overlays(grey: Image.Image, weights: np.ndarray) -> list[Image.Image]:
     """One map per depth over a radiograph: warm where the patch takes more of it than the even share, cool where less.
 
-    The encoder sees the image squared, so the patch grid spans the whole of it.
+    Image processors of this family scale the shorter edge and keep the middle square; the patch grid spans that square.
 
     Args:
         grey: the radiograph.
@@ -67,10 +67,11 @@ def overlays(grey: Image.Image, weights: np.ndarray) -> list[Image.Image]:
     side = math.isqrt(patches)
     if side * side != patches:
         raise DataError(f"depth weights of {patches} patches do not form a square grid")
-    base = grey.copy()
-    base.thumbnail((OVERLAY_EDGE, OVERLAY_EDGE), Image.Resampling.LANCZOS)
-    scale = OVERLAY_EDGE / max(base.size)
-    base = base.resize((round(base.width * scale), round(base.height * scale)), Image.Resampling.BILINEAR)
+    edge = min(grey.size)
+    left, top = (grey.width - edge) // 2, (grey.height - edge) // 2
+    base = grey.crop((left, top, left + edge, top + edge)).resize(
+        (OVERLAY_EDGE, OVERLAY_EDGE), Image.Resampling.BICUBIC
+    )
     background = np.asarray(base, dtype=np.float32)[..., None].repeat(3, axis=-1)
     colours = matplotlib.colormaps["RdBu_r"]
     limit = weight_range(weights)

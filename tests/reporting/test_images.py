@@ -40,6 +40,13 @@ def test_a_patch_that_prefers_a_depth_is_warm_there_and_cool_elsewhere():
     assert weight_range(weights) == pytest.approx(0.4)
 
 
+def test_maps_cover_the_middle_square():
+    wide = Image.new("L", (300, 100), 0)
+    wide.paste(255, (100, 0, 200, 100))
+    maps = overlays(wide, np.full((4, 2), 0.5, dtype=np.float32))
+    assert all(image.width == image.height and np.asarray(image).min() > 200 for image in maps)
+
+
 def test_patches_must_form_a_square():
     with pytest.raises(DataError, match="5 patches do not form a square"):
         overlays(Image.new("L", (8, 8)), np.full((5, 3), 1 / 3, dtype=np.float32))

@@ -1,0 +1,111 @@
+"""A small BERT that learns quickly what a report says of each finding, and its tokenizer.
+
+The hard part is not to see that a finding is named but to bind it to its "no", "possible" or "resolved" some words
+away. Two things make that quick: the first block's heads start by looking a few places back (in the original these
+habits take millions of steps), and during training every finding has a query of its own that reads single places.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from tokenizers import BertWordPieceTokenizer
+from torch import Tensor, nn
+from transformers import BertConfig, BertModel, BertTokenizer
+
+from pacer.core.errors import ConfigError, DataError
+from pacer.corpus.findings import FINDINGS
+
+_SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+_POSITIONS = 512
+#: Initial standard deviation of weights: the original's 0.02 is made for widths of 768.
+_STD = 0.08
+#: Where the first block's heads look at the start: places back, and the share of high frequencies left out (the
+#: more, the wider the view). Further heads start at random.
+_LOOK_BACK = ((1, 0.0), (3, 3 / 16), (6, 6 / 16))
+_WAVELENGTHS = (6.0, 200.0)
+
+
+def train_wordpiece(texts: Sequence[str], vocabulary: int) -> BertTokenizer:
+    """A lower-casing BERT tokenizer of at most ``vocabulary`` pieces, learnt from ``texts``.
+
+    Raises:
+        DataError: there is no text.
+    """
+    if not any(text.strip() for text in texts):
+        raise DataError("a tokenizer cannot be learnt without text; the corpus gives no report")
+    learner = BertWordPieceTokenizer(lowercase=True)
+    learner.train_from_iterator(iter(texts), vocab_size=vocabulary, min_frequency=2, show_progress=False,
+                                special_tokens=_SPECIAL_TOKENS)
+    return BertTokenizer(vocab=learner.get_vocab(), do_lower_case=True, model_max_length=_POSITIONS)
+
+
+def small_bert(tokenizer: BertTokenizer, width: int, layers: int, heads: int) -> BertModel:
+    """A BERT with the proportions of the original (inner width 4 x width, 512 positions) and local first heads.
+
+    Weights are drawn from torch's global generator.
+
+    Raises:
+        ConfigError: ``heads`` does not divide ``width``.
+    """
+    if width % heads or width // heads < 4:
+        raise ConfigError(f"width {width} and heads {heads}: heads must divide width and leave each head 4 at least")
+    bert = BertModel(BertConfig(
+        vocab_size=len(tokenizer), hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
+        intermediate_size=4 * width, max_position_embeddings=_POSITIONS, pad_token_id=tokenizer.pad_token_id,
+        initializer_range=_STD, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    ))
+    _look_back(bert, heads)
+    return bert
+
+
+@torch.no_grad()
+def _look_back(bert: BertModel, heads: int) -> None:
+    """Sinusoidal positions in the last quarter of the width, and first-block heads that follow them."""
+    width = bert.config.hidden_size
+    size = width // heads
+    pairs = min(width // 8, size // 2)
+    first = width - 2 * pairs
+    shortest, longest = _WAVELENGTHS
+    steps = torch.arange(pairs) / max(pairs - 1, 1)
+    frequency = 2 * math.pi / (shortest * (longest / shortest) ** steps)
+    angle = torch.arange(float(_POSITIONS))[:, None] * frequency
+    table = bert.embeddings
+    table.word_embeddings.weight[:, first:] = 0
+    table.token_type_embeddings.weight.zero_()
+    table.position_embeddings.weight.zero_()
+    table.position_embeddings.weight[:, first:] = torch.cat([angle.sin(), angle.cos()], 1) * _STD * math.sqrt(2)
+    attention = bert.encoder.layer[0].attention.self
+    for head, (back, left_out) in enumerate(_LOOK_BACK[: max(heads - 1, 1)]):
+        query, key = torch.zeros(size, width), torch.zeros(size, width)
+        for pair in range(pairs):
+            chosen = max(pair, round(left_out * pairs))
+            sine, cosine = first + chosen, first + pairs + chosen
+            turn = frequency[chosen] * back
+            query[2 * pair, sine], query[2 * pair + 1, cosine] = 1, 1
+            key[2 * pair, sine], key[2 * pair, cosine] = turn.cos(), turn.sin()
+            key[2 * pair + 1, sine], key[2 * pair + 1, cosine] = -turn.sin(), turn.cos()
+        rows = slice(head * size, (head + 1) * size)
+        attention.query.weight[rows] = 0.5 * attention.query.weight[rows] + query
+        attention.key.weight[rows] = 0.5 * attention.key.weight[rows] + key
+
+
+class FindingReader(nn.Module):
+    """Reads each finding's state from token states: one attention query and one linear map a finding.
+
+    Used in training alone, so that single tokens come to hold a finding together with its polarity.
+    """
+
+    def __init__(self, width: int, classes: int):
+        super().__init__()
+        self.classes = classes
+        self.query = nn.Linear(width, len(FINDINGS))
+        self.value = nn.Linear(width, len(FINDINGS) * classes)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        """States ``[n, T, width]`` and mask ``[n, T]`` to scores ``[n, 13, classes]``."""
+        weights = self.query(states).masked_fill(mask[:, :, None] == 0, float("-inf")).softmax(1)
+        values = self.value(states).unflatten(2, (len(FINDINGS), self.classes))
+        return (weights[..., None] * values).sum(1)
