@@ -7,6 +7,7 @@ that any machine with pip can have.
 from __future__ import annotations
 
 import importlib.util
+import struct
 import time
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def convert_gguf(backbone: Backbone, out: str | Path, dtype: torch.dtype = torch
         model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=dtype)
     except ImportError:
         raise BackboneError("reading GGUF needs the package gguf: `pip install gguf`") from None
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, IndexError, RuntimeError, struct.error) as error:
         raise BackboneError(f"{source} cannot be read as a model: {' '.join(str(error).split())[:200]}") from None
     _settle_special_tokens(model, tokenizer, source)
     out = Path(out)

@@ -85,8 +85,10 @@ class CheXbert:
         self.batch_size = batch_size
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         missing = [name for name in (CHECKPOINT, "config.json") if not (folder / name).is_file()]
+        if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
+            missing.append("vocab.txt or tokenizer.json")  # without either, transformers makes an empty tokenizer
         if missing:
-            raise BackboneError(f"{folder} lacks {' and '.join(missing)}; expected {CHECKPOINT} and the config.json "
+            raise BackboneError(f"{folder} lacks {', '.join(missing)}; expected {CHECKPOINT} and the config.json "
                                 "and tokenizer files of its BERT (bert-base-uncased for the published weights)")
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)

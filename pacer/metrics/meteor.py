@@ -6,6 +6,7 @@ every answer has a time limit, and the process is killed when the scorer is clos
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import tempfile
@@ -42,7 +43,7 @@ class Meteor:
         jar = _jar()
         self.patience = patience
         self._lock = threading.RLock()
-        self._messages = tempfile.TemporaryFile()
+        self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         command = [str(java or _java()), f"-Xmx{HEAP}", *_LANGUAGE, "-jar", jar.name, "-", "-", "-stdio", "-l", "en",
                    "-norm"]
         try:
@@ -126,10 +127,8 @@ def _end(process: subprocess.Popen, messages) -> None:
     process.kill()
     process.wait()
     for stream in (process.stdin, process.stdout, messages):
-        try:
+        with contextlib.suppress(OSError):  # unsent bytes of a dead process
             stream.close()
-        except OSError:  # unsent bytes of a dead process
-            pass
 
 
 def _java() -> Path:
@@ -145,7 +144,7 @@ def _jar() -> Path:
         import pycocoevalcap
     except ImportError:
         raise MeteorError("the METEOR program is missing: `pip install pycocoevalcap`") from None
-    jar = Path(list(pycocoevalcap.__path__)[0]) / "meteor" / "meteor-1.5.jar"
+    jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
     for needed in (jar, jar.parent / "data" / "paraphrase-en.gz"):
         if not needed.is_file():
             raise MeteorError(f"{needed} is missing: `pip install --force-reinstall pycocoevalcap`")

@@ -8,10 +8,14 @@ habits take millions of steps), and during training every finding has a query of
 from __future__ import annotations
 
 import math
+import string
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
-from tokenizers import BertWordPieceTokenizer
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, BertTokenizer
 
@@ -19,6 +23,9 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.corpus.findings import FINDINGS
 
 _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+#: Always known, so that no word of plain English becomes [UNK].
+_LETTERS = string.ascii_lowercase + string.digits
+_ALPHABET = (*string.punctuation, *_LETTERS, *(f"##{letter}" for letter in _LETTERS))
 _POSITIONS = 512
 #: Initial standard deviation of weights: the original's 0.02 is made for widths of 768.
 _STD = 0.08
@@ -31,15 +38,59 @@ _WAVELENGTHS = (6.0, 200.0)
 def train_wordpiece(texts: Sequence[str], vocabulary: int) -> BertTokenizer:
     """A lower-casing BERT tokenizer of at most ``vocabulary`` pieces, learnt from ``texts``.
 
+    Pieces are joined by pair frequency, ties in alphabetical order: the same texts always give the same tokenizer
+    (the trainer of the package ``tokenizers`` depends on the order of a hash table).
+
     Raises:
         DataError: there is no text.
     """
-    if not any(text.strip() for text in texts):
+    normalizer, splitter = BertNormalizer(lowercase=True), BertPreTokenizer()
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
+    if not any(character.isalnum() for word in counts for character in word):
         raise DataError("a tokenizer cannot be learnt without text; the corpus gives no report")
-    learner = BertWordPieceTokenizer(lowercase=True)
-    learner.train_from_iterator(iter(texts), vocab_size=vocabulary, min_frequency=2, show_progress=False,
-                                special_tokens=_SPECIAL_TOKENS)
-    return BertTokenizer(vocab=learner.get_vocab(), do_lower_case=True, model_max_length=_POSITIONS)
+    pieces = [*_SPECIAL_TOKENS, *_learn_pieces(counts, vocabulary - len(_SPECIAL_TOKENS))]
+    return BertTokenizer(vocab={piece: index for index, piece in enumerate(pieces)}, do_lower_case=True,
+                         model_max_length=_POSITIONS)
+
+
+def _learn_pieces(counts: dict[str, int], size: int) -> list[str]:
+    """The alphabet, then joined pieces by falling frequency of their two parts, until ``size`` or no pair repeats."""
+    words = {word: [word[0], *(f"##{character}" for character in word[1:])] for word in sorted(counts)}
+    pieces = sorted({*_ALPHABET, *(piece for parts in words.values() for piece in parts)})
+    pairs: Counter[tuple[str, str]] = Counter()
+    homes: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+
+    def count(word: str, sign: int) -> None:
+        for pair in pairwise(words[word]):
+            pairs[pair] += sign * counts[word]
+            homes[pair].add(word)
+
+    for word in words:
+        count(word, 1)
+    while len(pieces) < size and pairs:
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
+        if pairs[best] < 2:
+            break
+        joined = best[0] + best[1].removeprefix("##")
+        pieces.append(joined)
+        for word in homes.pop(best):
+            count(word, -1)
+            words[word] = _join(words[word], best, joined)
+            count(word, 1)
+        del pairs[best]
+    return pieces
+
+
+def _join(parts: list[str], pair: tuple[str, str], joined: str) -> list[str]:
+    result: list[str] = []
+    for part in parts:
+        if result and (result[-1], part) == pair:
+            result[-1] = joined
+        else:
+            result.append(part)
+    return result
 
 
 def small_bert(tokenizer: BertTokenizer, width: int, layers: int, heads: int) -> BertModel:

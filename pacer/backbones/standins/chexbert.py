@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pacer.backbones.standins.bert import FindingReader, small_bert, train_wordpiece
-from pacer.backbones.standins.training import Descent, held_out_tenth, pad, training_batches
+from pacer.backbones.standins.training import Descent, held_out_tenth, pad, reproducible, training_batches
 from pacer.core.config import TextStandin
 from pacer.core.errors import DataError
 from pacer.core.io import write_json
@@ -70,19 +70,18 @@ def make_chexbert_standin(
     tokenizer = train_wordpiece([texts[row] for row in rows], config.vocabulary)
     pieces = tokenizer(texts, truncation=True)["input_ids"]
     targets = torch.from_numpy(np.tile(head_targets(statuses), (2, 1)))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with reproducible(seed):
         network = _Network(small_bert(tokenizer, config.width, config.layers, config.heads))
         reader = FindingReader(config.width, len(_CLASS_WEIGHTS))
         _train(network, reader, pieces, targets, rows, config, rng)
+        accuracy = {form: _accuracy(network, [pieces[row] for row in held_out + shift], targets[held_out])
+                    for form, shift in (("raw", 0), ("cleaned", count))}
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     state = {f"module.{name}": value for name, value in network.state_dict().items()}
     torch.save({"model_state_dict": state}, out / "chexbert.pth")
     network.bert.config.save_pretrained(out)
     tokenizer.save_pretrained(out)
-    accuracy = {form: _accuracy(network, [pieces[row] for row in held_out + shift], targets[held_out])
-                for form, shift in (("raw", 0), ("cleaned", count))}
     provenance = {
         "provider": "standin", "model": f"BERT, {config.layers} blocks, width {config.width}, 14 linear heads",
         "data": origin, "objective": "blank, positive, negative or uncertain for each finding; no-finding",

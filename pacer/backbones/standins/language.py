@@ -26,6 +26,10 @@ from pacer.core.io import write_json
 from pacer.core.progress import Ticker
 
 BOS, EOS = 1, 2
+#: Share of a sentence's words left out of its slots, and bounds of the noise relative to the words.
+DROPPED, NOISE = 0.1, (0.1, 0.6)
+#: Share of examples in the warm-up layout, and share of the steps that see nothing else.
+BARE, BARE_STEPS = 0.25, 0.5
 
 
 class TrainingText(NamedTuple):
@@ -61,10 +65,12 @@ def make_language_standin(
     model.train()
     with Ticker("train language stand-in", config.steps) as ticker:
         for step in range(config.steps):
-            rows = rng.integers(held_out, len(encoded), size=config.batch_size)
+            # binding is learnt on short sequences first, the instruction and the commitment afterwards
+            bare, size = (1.0, 2 * config.batch_size) if step < BARE_STEPS * config.steps else (BARE, config.batch_size)
+            rows = rng.integers(held_out, len(encoded), size=size)
             for group in optimizer.param_groups:
                 group["lr"] = config.learning_rate * peak_schedule(step, config.steps)
-            loss = _loss(model, [encoded[r] for r in rows], config.slots, rng)
+            loss = _loss(model, [encoded[r] for r in rows], config.slots, bare, rng)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -73,7 +79,7 @@ def make_language_standin(
     model.eval()
     with torch.no_grad():
         parts = [encoded[i : min(i + 16, held_out)] for i in range(0, held_out, 16)]
-        held_out_loss = float(np.mean([_loss(model, part, config.slots, rng).item() for part in parts]))
+        held_out_loss = float(np.mean([_loss(model, part, config.slots, BARE, rng).item() for part in parts]))
     model.save_pretrained(out)
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
@@ -115,12 +121,12 @@ def _encode(tokenizer: Tokenizer, text: TrainingText) -> _Encoded:
     )
 
 
-def _loss(model: LlamaForCausalLM, texts: Sequence[_Encoded], slots: int, rng: np.random.Generator) -> Tensor:
+def _loss(model: LlamaForCausalLM, texts: Sequence[_Encoded], slots: int, bare_share: float, rng: np.random.Generator) -> Tensor:
     """Cross-entropy of the targets (EOS included) in a right-padded batch."""
     embedding = model.get_input_embeddings()
     rows, starts, labels = [], [], []
     for text in texts:
-        commit, bare = bool(rng.random() < 0.5), rng.random() < 0.25
+        commit, bare = bool(rng.random() < 0.5), rng.random() < bare_share
         commit = commit and not bare
         before, after = ([], []) if bare else (text.before, text.after[commit])
         prefix = [BOS, *before, *([0] * slots), *after, BOS]
@@ -139,13 +145,16 @@ def _loss(model: LlamaForCausalLM, texts: Sequence[_Encoded], slots: int, rng: n
 
 
 def _condition(embedding: Tensor, stated: list[list[int]], slots: int, rng: np.random.Generator) -> Tensor:
-    """Prefix slots [Q, d] at unit scale: each stated sentence's words, some dropped, in a few random slots."""
+    """Prefix slots [Q, d] at unit scale: each stated sentence's words, some dropped, in slots of its own."""
     noise = torch.from_numpy(rng.standard_normal((slots, embedding.shape[1]), dtype=np.float32))
-    total = torch.zeros_like(noise)
-    for sentence in stated:
-        kept = [token for token in sentence if rng.random() > 0.2]
-        if kept:
+    signal = torch.zeros_like(noise)
+    free = rng.permutation(slots)
+    share = max(1, slots // max(len(stated), 4))
+    for i, sentence in enumerate(stated):
+        kept = [token for token in sentence if rng.random() > DROPPED]
+        own = free[i * share : (i + 1) * share][: int(rng.integers(1, share + 1))]
+        if kept and len(own):
             words = F.layer_norm(embedding[torch.tensor(kept)].sum(0), (embedding.shape[1],))
-            for slot in rng.choice(slots, size=min(slots, int(rng.integers(1, 5))), replace=False):
-                total[slot] = total[slot] + words
-    return F.layer_norm(total + noise * float(rng.uniform(0.2, 0.8)), (embedding.shape[1],))
+            signal[torch.from_numpy(own)] = words
+    level = float(rng.uniform(*NOISE))
+    return F.layer_norm(torch.where(signal.any(1, keepdim=True), signal + level * noise, noise), (len(noise[0]),))

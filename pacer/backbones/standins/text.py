@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from transformers import BertModel, BertTokenizer
 
 from pacer.backbones.standins.bert import FindingReader, small_bert, train_wordpiece
-from pacer.backbones.standins.training import Descent, held_out_tenth, pad, training_batches
+from pacer.backbones.standins.training import Descent, held_out_tenth, pad, reproducible, training_batches
 from pacer.core.config import TextStandin
 from pacer.core.errors import DataError
 from pacer.core.io import write_json
@@ -57,8 +57,7 @@ def make_text_standin(
     tokenizer = train_wordpiece([reports[row] for row in learnt], config.vocabulary)
     pieces = tokenizer(reports, truncation=True)["input_ids"]
     targets = torch.tensor(labels, dtype=torch.float32)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with reproducible(seed):
         network = _Network(tokenizer, config)
         batches = training_batches(np.array([len(row) for row in pieces]), learnt, config.batch_size, config.steps, rng)
         with Descent("train text stand-in", list(network.parameters()), config.learning_rate, config.steps) as descend:
@@ -69,11 +68,11 @@ def make_text_standin(
                 filled = F.cross_entropy(network.fill(states[hidden]), ids[hidden]) if hidden.any() else 0.0
                 told = F.binary_cross_entropy_with_logits(network.reader(states, mask).squeeze(2), targets[rows])
                 descend(filled + 2.0 * told)
+        accuracy = _accuracy(network.eval(), [pieces[row] for row in held_out], targets[held_out].bool())
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    network.bert.eval().save_pretrained(out)
+    network.bert.save_pretrained(out)
     tokenizer.save_pretrained(out)
-    accuracy = _accuracy(network, [pieces[row] for row in held_out], targets[held_out].bool())
     provenance = {
         "provider": "standin", "model": f"BERT, {config.layers} blocks, width {config.width}", "data": origin,
         "objective": "masked words, and the findings that a report names as present or possible",

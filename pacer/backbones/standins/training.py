@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -64,12 +65,29 @@ def pad(pieces: Sequence[Sequence[int]], padding: int) -> tuple[Tensor, Tensor]:
     return ids, (torch.arange(ids.shape[1]) < lengths[:, None]).long()
 
 
+@contextmanager
+def reproducible(seed: int) -> Iterator[None]:
+    """Seed torch and use one thread inside the block; generator and threads are as before afterwards.
+
+    At these sizes more threads gain little, wait for each other on a busy machine, and would make the weights depend
+    on the number of cores.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 class Descent:
     """AdamW along :func:`peak_schedule` with the gradient norm clipped at 1, and a progress line."""
 
     def __init__(self, what: str, parameters: list[nn.Parameter], peak: float, steps: int):
         self.parameters, self.peak, self.steps, self.step = parameters, peak, steps, 0
-        self.optimizer = torch.optim.AdamW(parameters, lr=peak, weight_decay=0.01)
+        self.optimizer = torch.optim.AdamW(parameters, lr=peak, weight_decay=0.01, fused=True)
         self.ticker = Ticker(what, steps)
 
     def __enter__(self) -> Descent:

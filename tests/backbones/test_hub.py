@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from pacer.backbones.hub import point_to_hub, provenance, resolve
+from pacer.core.config import Backbone
+from pacer.core.errors import BackboneError
+from pacer.core.io import hash_bytes
+from pacer.core.pointers import fingerprint, is_standin
+
+COMMIT = "c" * 40
+HUB = Backbone(provider="hub", id="owner/model", revision="main")
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty hub cache; gives a function that puts a snapshot of owner/model there, with links to blobs."""
+    root = tmp_path / "hub"
+    root.mkdir()
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(root))
+
+    def put(**files: bytes) -> None:
+        repository = root / "models--owner--model"
+        snapshot = repository / "snapshots" / COMMIT
+        for folder in (snapshot, repository / "blobs", repository / "refs"):
+            folder.mkdir(parents=True, exist_ok=True)
+        (repository / "refs" / "main").write_text(COMMIT)
+        for name, content in files.items():
+            blob = repository / "blobs" / hash_bytes(content)
+            blob.write_bytes(content)
+            os.symlink(blob, snapshot / name)
+
+    return put
+
+
+@pytest.fixture
+def local(tmp_path):
+    """A model's directory."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    for name, content in {"config.json": "{}", "model.safetensors": "weights", "vocab.txt": "[PAD]"}.items():
+        (folder / name).write_text(content)
+    return folder
+
+
+def backbone(folder) -> Backbone:
+    return Backbone(provider="local", path=str(folder))
+
+
+def test_a_cached_snapshot_is_pointed_to(cache, tmp_path):
+    cache(**{"config.json": b"{}", "model.safetensors": b"weights", "tokenizer.json": b"{}"})
+    target = point_to_hub(HUB, tmp_path / "out", "language")
+    assert resolve(tmp_path / "out") == target and target.name == COMMIT
+    assert provenance(tmp_path / "out") == {
+        "provider": "hub", "id": "owner/model", "revision": "main", "commit": COMMIT, "path": str(target),
+        "files": {"config.json": hash_bytes(b"{}"), "model.safetensors": hash_bytes(b"weights"),
+                  "tokenizer.json": hash_bytes(b"{}")}}
+
+
+def test_a_model_that_is_not_cached_names_the_command(cache, tmp_path):
+    with pytest.raises(BackboneError, match="hf download owner/model --revision main"):
+        point_to_hub(HUB, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_snapshot_without_weights_names_the_command(cache, tmp_path):
+    cache(**{"config.json": b"{}", "tokenizer.json": b"{}"})
+    with pytest.raises(BackboneError, match=r"lacks weights .*hf download owner/model"):
+        point_to_hub(HUB, tmp_path / "out", "language")
+
+
+def test_a_missing_shard_is_named(cache, tmp_path):
+    index = json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}).encode()
+    cache(**{"config.json": b"{}", "model.safetensors.index.json": index, "model-1.safetensors": b"one"})
+    with pytest.raises(BackboneError, match=r"lacks model-2\.safetensors"):
+        point_to_hub(HUB, tmp_path / "out")
+
+
+def test_an_index_of_the_other_format_needs_no_shards(cache, tmp_path):
+    index = json.dumps({"weight_map": {"a": "pytorch_model-1.bin"}}).encode()
+    cache(**{"config.json": b"{}", "pytorch_model.bin.index.json": index, "model.safetensors": b"all"})
+    assert point_to_hub(HUB, tmp_path / "out").name == COMMIT
+
+
+def test_not_an_id(cache, tmp_path):
+    with pytest.raises(BackboneError, match="not a hub id"):
+        point_to_hub(Backbone(provider="hub", id="a/b/c", revision="main"), tmp_path / "out")
+
+
+@pytest.mark.parametrize("role, named", [("vision", "preprocessor_config.json"), ("chexbert", r"chexbert\.pth")])
+def test_each_role_needs_its_files(local, tmp_path, role, named):
+    with pytest.raises(BackboneError, match=named):
+        point_to_hub(backbone(local), tmp_path / "out", role)
+    assert point_to_hub(backbone(local), tmp_path / "out", "text") == local
+
+
+def test_a_local_directory_must_exist(tmp_path):
+    with pytest.raises(BackboneError, match="nowhere is not a directory"):
+        point_to_hub(backbone(tmp_path / "nowhere"), tmp_path / "out")
+
+
+def test_a_stand_in_stays_one_when_it_is_pointed_to(local, tmp_path):
+    (local / "provenance.json").write_text('{"provider": "standin"}')
+    point_to_hub(backbone(local), tmp_path / "out")
+    assert provenance(tmp_path / "out")["provider"] == "local" and is_standin(provenance(tmp_path / "out"))
+    assert not is_standin({"provider": "hub"}) and provenance(tmp_path) == {}
+
+
+@pytest.mark.parametrize("change", [
+    lambda folder: (folder / "model.safetensors").write_text("weighty"),
+    lambda folder: (folder / "model.safetensors").write_text("longer weights"),
+    lambda folder: (folder / "model.safetensors").unlink(),
+])
+def test_resolve_notices_a_changed_file(local, tmp_path, change):
+    point_to_hub(backbone(local), tmp_path / "out")
+    assert resolve(tmp_path / "out") == local
+    before = fingerprint(tmp_path / "out")
+    (local / "notes.txt").write_text("a new file does not matter")
+    assert resolve(tmp_path / "out") == local and fingerprint(tmp_path / "out") == before
+    change(local)
+    with pytest.raises(BackboneError, match=r"model\.safetensors"):
+        resolve(tmp_path / "out")
+
+
+def test_a_directory_without_pointer_is_itself(local):
+    assert resolve(local) == local
+    before = fingerprint(local)
+    (local / "provenance.json").write_text('{"seconds": 3}')
+    assert fingerprint(local) == before
+    (local / "model.safetensors").write_text("others!")
+    assert fingerprint(local) != before
+
+
+def test_broken_pointers_are_errors(local, tmp_path):
+    point_to_hub(backbone(local), tmp_path / "out")
+    local.rename(tmp_path / "gone")
+    with pytest.raises(BackboneError, match="which is not there"):
+        resolve(tmp_path / "out")
+    (tmp_path / "out" / "pointer.json").write_text('{"file": 1}')
+    with pytest.raises(BackboneError, match="malformed"):
+        resolve(tmp_path / "out")
+    with pytest.raises(BackboneError, match="is not a directory"):
+        resolve(tmp_path / "nothing")
+
+
+def test_a_provider_that_makes_a_model_is_refused(tmp_path):
+    with pytest.raises(BackboneError, match="standin"):
+        point_to_hub(Backbone(provider="standin"), tmp_path / "out")

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from pacer.core.errors import BackboneError, DataError
+from pacer.core.pointers import write_pointer
+from pacer.corpus.findings import FINDINGS
+from pacer.metrics.chexbert import OBSERVATION_OF, OBSERVATIONS, CheXbert
+
+
+def test_observations_cover_the_findings():
+    assert len(OBSERVATIONS) == 14 and OBSERVATIONS[-1] == "No Finding"
+    assert tuple(OBSERVATION_OF) == FINDINGS
+    assert set(OBSERVATION_OF.values()) == set(OBSERVATIONS[:-1])
+
+
+def test_shape_type_and_range(chexbert_directory, reports):
+    labels = CheXbert(chexbert_directory())(reports)
+    assert labels.shape == (40, 14) and labels.dtype == torch.int32
+    assert labels.min() >= 0 and labels[:, :13].max() <= 3 and labels[:, 13].max() <= 1
+    assert len(labels.unique(dim=0)) > 3, "random weights that label everything alike test nothing"
+    assert CheXbert(chexbert_directory())([]).shape == (0, 14)
+
+
+def test_batches_give_the_labels_of_single_reports(chexbert_directory, reports):
+    texts, original = reports, list(reports)
+    batched = CheXbert(chexbert_directory(), batch_size=16)(texts)
+    single = CheXbert(chexbert_directory(), batch_size=1)
+    assert torch.equal(batched, torch.cat([single([text]) for text in texts]))
+    assert texts == original
+
+
+def test_white_space_and_case_do_not_matter(chexbert_directory):
+    label = CheXbert(chexbert_directory())
+    assert torch.equal(label(["No effusion .\n\n  heart   is\tnormal"]), label(["no effusion . heart is normal"]))
+
+
+def test_cut_at_512_pieces_keeps_the_closing_piece(chexbert_directory, words):
+    label = CheXbert(chexbert_directory())
+    text = (words * 60)[:700]
+    ids = [2, *(5 + words.index(word) for word in text[:510]), 3]
+    with torch.inference_mode():
+        expected = [scores.argmax().item() for scores in label.network(torch.tensor([ids]), torch.ones(1, 512))]
+    assert label([" ".join(text)])[0].tolist() == expected
+
+
+def test_dropout_is_never_active(chexbert_directory):
+    label = CheXbert(chexbert_directory())
+    label.network.train()
+    assert not any(module.training for module in label.network.modules())
+
+
+def test_accepts_both_generations_of_checkpoints(chexbert_directory, reports, checkpoint_state):
+    state = checkpoint_state
+    positions = {"bert.embeddings.position_ids": torch.arange(512).expand(1, -1)}
+    expected = CheXbert(chexbert_directory())(reports)
+    for variant in (state, state | positions):
+        prefixed = {f"module.{key}": value for key, value in variant.items()}
+        for content in (variant, prefixed):
+            directory = chexbert_directory({"model_state_dict": content, "epoch": 7})
+            assert torch.equal(CheXbert(directory)(reports), expected)
+
+
+def broken(kind: str, state: dict) -> object:
+    key = "linear_heads.3.weight"
+    if kind == "missing":
+        del state[key]
+    elif kind == "unknown":
+        state["linear_heads.14.weight"] = torch.zeros(4, 16)
+    elif kind == "shape":
+        state[key] = torch.zeros(2, 16)
+    elif kind == "some prefixes":
+        state[f"module.{key}"] = state.pop(key)
+    elif kind == "positions":
+        state["bert.embeddings.position_ids"] = torch.arange(512).flip(0)[None]
+    elif kind == "no key":
+        return {"state_dict": state}
+    elif kind == "no dictionary":
+        return [1, 2]
+    return {"model_state_dict": state}
+
+
+@pytest.mark.parametrize("kind, named", [
+    ("missing", "missing linear_heads.3.weight"), ("unknown", "unknown linear_heads.14.weight"),
+    ("shape", r"linear_heads.3.weight is \[2, 16\], expected \[4, 16\]"), ("some prefixes", "linear_heads.3.weight"),
+    ("positions", "position_ids"), ("no key", "model_state_dict"), ("no dictionary", "model_state_dict"),
+])
+def test_refuses_everything_else(chexbert_directory, checkpoint_state, kind, named):
+    with pytest.raises(BackboneError, match=named):
+        CheXbert(chexbert_directory(broken(kind, checkpoint_state)))
+
+
+class Payload:
+    def __reduce__(self):
+        return os.mkdir, ("/tmp/pacer-payload-must-not-run",)
+
+
+def test_a_checkpoint_cannot_run_code(chexbert_directory, checkpoint_state):
+    with pytest.raises(BackboneError, match="cannot be read as weights"):
+        CheXbert(chexbert_directory({"model_state_dict": checkpoint_state, "extra": Payload()}))
+    assert not os.path.exists("/tmp/pacer-payload-must-not-run")
+
+
+@pytest.mark.parametrize("content", [b"", b"not weights", b"PK\x03\x04 cut off"])
+def test_a_damaged_file_is_named(chexbert_directory, content):
+    directory = chexbert_directory()
+    (directory / "chexbert.pth").write_bytes(content)
+    with pytest.raises(BackboneError, match=r"chexbert\.pth cannot be read"):
+        CheXbert(directory)
+
+
+@pytest.mark.parametrize("name", ["chexbert.pth", "config.json", "vocab.txt"])
+def test_a_missing_file_is_named(chexbert_directory, name):
+    directory = chexbert_directory()
+    (directory / name).unlink()
+    with pytest.raises(BackboneError, match=name):
+        CheXbert(directory)
+
+
+def test_a_foreign_tokenizer_is_refused(chexbert_directory):
+    directory = chexbert_directory()
+    with open(directory / "vocab.txt", "a") as file:
+        file.write("carina\nhilum\n")
+    with pytest.raises(BackboneError, match="do not belong together"):
+        CheXbert(directory)
+
+
+def test_follows_a_pointer(chexbert_directory, tmp_path, reports):
+    directory = chexbert_directory()
+    write_pointer(directory, ["chexbert.pth", "config.json", "vocab.txt"], tmp_path / "pointing")
+    assert torch.equal(CheXbert(tmp_path / "pointing")(reports), CheXbert(directory)(reports))
+
+
+def test_only_text_is_labelled(chexbert_directory):
+    with pytest.raises(DataError, match="report 1 is NoneType"):
+        CheXbert(chexbert_directory())(["no effusion", None])

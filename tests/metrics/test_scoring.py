@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pacer.anchors.rules import extract_anchor
+from pacer.core.errors import DataError
+from pacer.core.io import write_json, write_jsonl
+from pacer.corpus.findings import FINDINGS
+from pacer.metrics.chexbert import CheXbert
+from pacer.metrics.clinical import clinical_efficacy
+from pacer.metrics.labels import label_references, read_labels
+from pacer.metrics.scoring import score_predictions
+from pacer.metrics.truth import findings_present, truth_f1
+
+REPORTS = ["the heart is normal . no effusion .", "small left effusion . no pneumothorax .", "possible edema .",
+           "the lungs are clear ."]
+NUMBERS = ("precision", "recall", "f1", "bleu1", "bleu4", "rougeL", "meteor", "fallback_rate")
+
+
+def records_of(contexts: tuple[str, ...], split: str = "test") -> pl.DataFrame:
+    rows = [{"record_id": f"{context}-{split}{i}", "context": context, "study_id": f"{split}{i}", "split": split,
+             "report": text, "report_raw": text.replace(" .", "."), "findings_original": None}
+            for context in contexts for i, text in enumerate(REPORTS)]
+    return pl.DataFrame(rows, schema_overrides={"findings_original": pl.String})
+
+
+def line(record_id: str, report: str, anchor: bool = True) -> dict:
+    lists = {k: list(v) for k, v in extract_anchor(report).as_dict().items()}
+    return {"record_id": record_id, "generated": f"<REPORT> {report}", "anchor": lists if anchor else None,
+            "report": report, "fallback": not anchor, "gate": 0.25 if anchor else None, "tokens": 7}
+
+
+class Case:
+    """Records of two contexts with predictions, a control, and all that can be scored against."""
+
+    def __init__(self, folder: Path, chexbert: Path):
+        self.folder, self.chexbert, self.predictions = folder, chexbert, folder / "predictions"
+        self.records, self.train = records_of(("sn", "mn")), records_of(("sn", "mn"), "train")
+        self.generated = {c: [REPORTS[(i + 1) % 4] for i in range(4)] for c in ("sn", "mn")}
+        for context, texts in self.generated.items():
+            ids = self.records.filter(pl.col("context") == context)["record_id"].to_list()
+            lines = [line(key, text, anchor=i > 0) for i, (key, text) in enumerate(zip(ids, texts, strict=True))]
+            write_jsonl(self.predictions / f"{context}.jsonl", lines[::-1])
+            shuffled = [line(key, REPORTS[0]) for key in ids]
+            write_jsonl(self.predictions / f"controls/another_patient/{context}.jsonl", shuffled)
+        write_jsonl(self.predictions / "controls/no_lateral/mn.jsonl", shuffled)
+        write_json(self.predictions / "manifest.json", {"step": 3})
+        draw = np.random.default_rng(0)
+        self.latent = draw.random((8, 13)) < 0.4
+        studies = [f"{split}{i}" for split in ("test", "train") for i in range(4)]
+        pl.DataFrame({"study_id": studies, **dict(zip(FINDINGS, self.latent.T, strict=True)),
+                      "lateral_only": [["edema"] if row[3] else [] for row in self.latent]},
+                     schema_overrides={"lateral_only": pl.List(pl.String)}).write_parquet(folder / "truth.parquet")
+
+    def score(self, **changes) -> dict:
+        arguments = {"records": self.records, "predictions_dir": self.predictions, "labels_path": None,
+                     "anchors_path": None, "chexbert_dir": self.chexbert, "truth_path": None,
+                     "out_dir": self.folder / "metrics"}
+        return score_predictions(**(arguments | changes))
+
+    def read(self, name: str) -> dict:
+        return json.loads((self.folder / "metrics" / name).read_text())
+
+
+@pytest.fixture
+def case(tmp_path, chexbert_directory, meteor, monkeypatch) -> Case:
+    class Running:
+        def __enter__(self):
+            return meteor
+
+        def __exit__(self, *error):
+            return None
+
+    monkeypatch.setattr("pacer.metrics.scoring.Meteor", Running)
+    return Case(tmp_path, chexbert_directory())
+
+
+def test_scores_of_every_context_and_their_mean(case):
+    scores = case.score()
+    assert list(scores) == ["sn", "mn", "mean", "controls"]
+    assert case.read("scores.json") == scores
+    labels = CheXbert(case.chexbert)
+    expected = clinical_efficacy(labels(REPORTS), labels(case.generated["sn"]))
+    for name in ("precision", "recall", "f1"):
+        assert scores["sn"][name] == expected[name]
+    assert scores["sn"]["n"] == 4 and "n" not in scores["mean"]
+    assert scores["sn"]["fallback_rate"] == 0.25 and scores["sn"]["gate"] == 0.25
+    for name in NUMBERS:
+        assert scores["mean"][name] == pytest.approx((scores["sn"][name] + scores["mn"][name]) / 2)
+    assert scores["sn"]["report_follows_anchor"] == 1.0
+    assert 0 <= scores["sn"]["anchor_agreement"] < 1
+    assert {name: list(runs) for name, runs in scores["controls"].items()} == {
+        "another_patient": ["sn", "mn"], "no_lateral": ["mn"]}
+
+
+def test_given_labels_and_anchors_equal_those_made_on_the_spot(case):
+    expected = case.score()
+    label_references(case.records, case.chexbert, case.folder / "references.parquet")
+    anchors = [extract_anchor(text).as_dict() for text in case.records["report_raw"]]
+    pl.DataFrame({"record_id": case.records["record_id"], **{
+        name: [anchor[name] for anchor in anchors] for name in ("positive", "negative", "uncertain")}},
+        schema_overrides=dict.fromkeys(("positive", "negative", "uncertain"), pl.List(pl.String)),
+    ).write_parquet(case.folder / "anchors.parquet")
+    assert case.score(labels_path=case.folder / "references.parquet",
+                      anchors_path=case.folder / "anchors.parquet") == expected
+
+
+def test_truth_and_its_yardsticks(case):
+    truth = case.score(truth_path=case.folder / "truth.parquet", train_records=case.train)["truth"]
+    label = CheXbert(case.chexbert)
+    test, train = case.latent[:4], case.latent[4:]
+
+    def f1(texts: list[str], latent: np.ndarray) -> float:
+        return truth_f1(latent, findings_present(label(texts)))
+
+    assert truth["sn_f1"] == truth["mn_f1"] == truth["mean_f1"] == f1(case.generated["sn"], test)
+    assert truth["another_patient_f1"] == pytest.approx(f1([REPORTS[0]] * 4, test))
+    best = max(REPORTS, key=lambda text: f1([text] * 4, train))
+    assert truth["constant_f1"] == pytest.approx(f1([best] * 4, test))
+    assert truth["mn_with_lateral_f1"] == truth["mn_f1"]
+    assert truth["mn_without_lateral_f1"] == pytest.approx(f1([REPORTS[0]] * 4, test))
+    assert {"lateral_only_recall", "lateral_only_recall_without_lateral"} <= set(truth)
+    assert "no_lateral_f1" not in truth
+    cases = pl.read_parquet(case.folder / "metrics/cases.parquet")
+    assert cases["truth"].list.len().to_list() == test.sum(axis=1).tolist() * 2
+
+
+def test_cases_hold_one_row_a_record(case):
+    case.score()
+    cases = pl.read_parquet(case.folder / "metrics/cases.parquet")
+    assert cases["record_id"].to_list() == case.records["record_id"].to_list()
+    assert cases["hypothesis"].to_list() == case.generated["sn"] + case.generated["mn"]
+    assert cases["hypothesis_labels"].list.len().unique().to_list() == [14]
+    assert cases["anchor_positive"].null_count() == 2 and cases["reference_positive"].null_count() == 0
+    assert cases.filter(pl.col("record_id") == "sn-test1")["reference_negative"].item().to_list() == ["pneumothorax"]
+    assert "truth" not in cases.columns
+
+
+def test_the_signature_says_what_was_scored_with(case):
+    case.score()
+    signature = case.read("signature.json")
+    assert signature["standin_labeller"] is None and signature["predictions"] == {"step": 3}
+    assert signature["counts"]["sn"] == {"n": 4, "empty_references": 0, "empty_hypotheses": 0, "without_anchor": 1,
+                                         "fallbacks": 1}
+    assert len(signature["clinical"]["labeller"]["files"]["chexbert.pth"]) == 64
+    assert len(signature["data"]["predictions/sn"]) == 64 and signature["data"]["truth"] is None
+    write_json(case.chexbert / "provenance.json", {"provider": "local", "origin": {"provider": "standin"}})
+    case.score()
+    assert case.read("signature.json")["standin_labeller"] is True
+    assert "heart" not in (case.folder / "metrics/signature.json").read_text()
+
+
+def test_original_findings_are_scored_where_all_are_there(case):
+    originals = case.records.with_columns(findings_original=pl.col("report_raw"))
+    scores = case.score(records=originals)
+    assert 0 < scores["sn"]["original_bleu1"] < scores["sn"]["bleu1"]
+
+
+def test_without_commitments_their_scores_are_left_out(case):
+    for context in ("sn", "mn"):
+        path = case.predictions / f"{context}.jsonl"
+        rows = [json.loads(row) | {"anchor": None, "gate": None} for row in path.read_text().splitlines()]
+        write_jsonl(path, rows)
+    scores = case.score()
+    assert not [name for name in scores["sn"] if name.startswith(("anchor", "report_follows", "gate"))]
+
+
+def test_contexts_without_records_are_skipped(case):
+    (case.predictions / "mn.jsonl").unlink()
+    scores = case.score(records=case.records.filter(pl.col("context") == "sn"))
+    assert "mn" not in scores and "sn" in scores
+
+
+@pytest.mark.parametrize("edit, problem", [
+    (lambda rows: rows[1:], "missing in .*: sn-test3"),
+    (lambda rows: [*rows, rows[0]], "more than once in .*: sn-test3"),
+    (lambda rows: [*rows, rows[0] | {"record_id": "sn-other"}], "not in the records: sn-other"),
+    (lambda rows: [rows[0] | {"report": None}, *rows[1:]], "sn-test3.*report must be text"),
+    (lambda rows: [{"report": "x"}, *rows[1:]], "line 1: expected an object with a record_id"),
+    (lambda rows: [rows[0] | {"anchor": {"positive": []}}, *rows[1:]], "sn-test3.*anchor must hold"),
+])
+def test_ids_must_pair_one_to_one(case, edit, problem):
+    path = case.predictions / "sn.jsonl"
+    write_jsonl(path, edit([json.loads(row) for row in path.read_text().splitlines()]))
+    with pytest.raises(DataError, match=problem):
+        case.score()
+    assert not (case.folder / "metrics").exists()
+
+
+def test_inputs_that_lack_a_record_are_refused(case):
+    label_references(case.records[1:], case.chexbert, case.folder / "references.parquet")
+    with pytest.raises(DataError, match="no labels for record sn-test0"):
+        case.score(labels_path=case.folder / "references.parquet")
+    (case.predictions / "mn.jsonl").unlink()
+    with pytest.raises(DataError, match=r"mn\.jsonl does not exist"):
+        case.score()
+    with pytest.raises(DataError, match="no records"):
+        case.score(records=case.records[:0])
+    with pytest.raises(DataError, match="more than once in the records: sn-test0"):
+        case.score(records=pl.concat([case.records, case.records[:1]]))
+
+
+def test_reference_labels_are_read_back(case):
+    path = case.folder / "labels" / "references.parquet"
+    label_references(case.records, case.chexbert, path)
+    labels = read_labels(path)
+    assert list(labels) == case.records["record_id"].to_list()
+    assert list(labels.values())[:4] == CheXbert(case.chexbert)(REPORTS).tolist()
+    with pytest.raises(DataError, match="occurs more than once"):
+        label_references(pl.concat([case.records, case.records[:1]]), case.chexbert, path)
+    with pytest.raises(DataError, match="no table of reference labels"):
+        read_labels(case.folder / "nothing.parquet")

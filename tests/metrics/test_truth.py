@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacer.core.errors import DataError
+from pacer.corpus.findings import FINDINGS
+from pacer.metrics.chexbert import OBSERVATION_OF, OBSERVATIONS
+from pacer.metrics.truth import Truth, best_constant, findings_present, truth_f1
+
+
+def table(**present: list[str]) -> pl.DataFrame:
+    return pl.DataFrame({"study_id": list(present), **{f: [f in names for names in present.values()] for f in FINDINGS},
+                         "lateral_only": [names[:1] for names in present.values()]},
+                        schema_overrides={"lateral_only": pl.List(pl.String)})
+
+
+def test_labels_become_findings_by_name():
+    labels = np.zeros((2, 14), int)
+    labels[0, OBSERVATIONS.index(OBSERVATION_OF["lung lesion"])] = 1
+    labels[0, OBSERVATIONS.index(OBSERVATION_OF["edema"])] = 2
+    labels[1, OBSERVATIONS.index(OBSERVATION_OF["enlarged mediastinum"])] = 3
+    labels[1, OBSERVATIONS.index("No Finding")] = 1
+    found = [[f for f, there in zip(FINDINGS, row, strict=True) if there] for row in findings_present(labels)]
+    assert found == [["lung lesion"], ["enlarged mediastinum"]]
+
+
+def test_truth_is_read_by_study(tmp_path):
+    table(s1=["edema", "fracture"], s2=[]).write_parquet(tmp_path / "truth.parquet")
+    truth = Truth(tmp_path / "truth.parquet")
+    assert truth(["s2", "s1", "s1"]).sum(axis=1).tolist() == [0, 2, 2]
+    assert truth.lateral_only(["s1", "s2"]).sum() == 1
+    with pytest.raises(DataError, match="study s3 and 1 more"):
+        truth(["s1", "s3", "s4"])
+
+
+def test_malformed_truth_is_refused(tmp_path):
+    path = tmp_path / "truth.parquet"
+    with pytest.raises(DataError, match="no table of latent findings"):
+        Truth(path)
+    table(s1=[]).drop("edema").write_parquet(path)
+    with pytest.raises(DataError, match="no table of latent findings"):
+        Truth(path)
+    pl.concat([table(s1=[]), table(s1=["edema"])]).write_parquet(path)
+    with pytest.raises(DataError, match="more than once"):
+        Truth(path)
+
+
+def test_undefined_without_any_finding():
+    nothing = np.zeros((4, 13), bool)
+    assert truth_f1(nothing, nothing) is None
+    assert truth_f1(nothing, ~nothing) == 0.0
+
+
+@given(st.integers(0, 2**31), st.integers(1, 12), st.integers(1, 30))
+def test_best_constant_is_the_best(seed, candidates, studies):
+    draw = np.random.default_rng(seed)
+    present, truth = draw.random((candidates, 13)) < 0.3, draw.random((studies, 13)) < 0.2
+    scores = [truth_f1(truth, np.broadcast_to(row, truth.shape)) or 0.0 for row in present]
+    assert scores[best_constant(present, truth)] == pytest.approx(max(scores))
