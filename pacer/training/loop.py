@@ -157,7 +157,7 @@ class _Run:
         """Dropout where this phase trains; a frozen parent stays in eval mode."""
         self.model.eval()
         for name, module in self.model.named_children():
-            if any(prefix.startswith(name) for prefix in self.phase.trains):
+            if any(prefix.split(".")[0] == name for prefix in self.phase.trains):
                 module.train()
 
     def _own(self, values: np.ndarray) -> np.ndarray:

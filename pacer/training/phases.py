@@ -18,7 +18,7 @@ class Phase:
     Attributes:
         name, start: this phase and the one whose weights it starts from.
         contexts: contexts it trains on. bare: no instruction around the visual tokens. regularised: KL to the frozen parent and drift.
-        trains: prefixes of the trainable parameters' names.
+        trains: prefixes of the trainable parameters' names; of the language model only LoRA is ever trained.
         learning_rate, batch_size, accumulation, updates, warmup_updates, lambda_q: as in ``params.yaml``.
         rho: probability of the direct route at an update.
     """
@@ -39,7 +39,7 @@ class Phase:
 
     def trainable(self, name: str) -> bool:
         """Is the parameter of this name trained in this phase."""
-        return name.startswith(self.trains) or ("language" in self.trains and "lora_" in name)
+        return name.startswith(self.trains) and (not name.startswith("language.") or "lora_" in name)
 
 
 def phase_of(name: str, params: Params) -> Phase:
@@ -53,7 +53,7 @@ def phase_of(name: str, params: Params) -> Phase:
         rho = (lambda u: direct_probability(u, own.rho_start, own.rho_end, own.rho_updates)) if fixed is None \
             else (lambda u: fixed)
         return _phase("parent", "warmup", own, CONTEXTS, False, False,
-                      ("router.", "interface.", "language"), own.lambda_q, rho)
+                      ("router.", "interface.", "language."), own.lambda_q, rho)
     if name == "calibrate":
         own_rho = params.calibrate.rho if fixed is None else fixed
         return _phase("calibrate", "parent", params.calibrate, CONTEXTS, False, True,

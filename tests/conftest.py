@@ -1,0 +1,120 @@
+"""Tiny frozen models with the real architectures, untrained: what the model, training and decoding rooms stand on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from transformers import (
+    BertConfig,
+    BertModel,
+    BertTokenizerFast,
+    BitImageProcessorPil,
+    Dinov2Config,
+    Dinov2Model,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+from pacer.core.io import write_json
+from pacer.corpus.phantom.tokenizer import phantom_tokenizer
+
+WIDTH, GRID, QUERIES = 16, 4, 3
+DEPTHS = (1, 2, 3)
+MODEL = {
+    "features": {"depths": list(DEPTHS)},
+    "refine": {"variant": "patchwise", "d_routing": None, "max_scale": 0.5, "init_scale": 0.1},
+    "interface": {"num_queries": QUERIES, "num_heads": 2, "d_hidden": 24, "dropout": 0.1, "query_std": 1.0,
+                  "fusion_init": "random", "mask_prior_padding": False},
+    "lora": {"rank": 2, "alpha": 4, "dropout": 0.1, "targets": ["q_proj", "v_proj"]},
+    "prompt": {"before_tokens": 50, "unknown_view": "upstream"},
+    "trajectory": {"report_tokens": 100},
+    "commit": {"route": "stochastic"},
+    "calibrate": {"rank": 4, "d_availability": None, "d_gate": None, "dropout": 0.05, "gate_inputs": "hze",
+                  "gate_bias": -2.2},
+}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Small tensors gain nothing from threads, and results do not depend on their number."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def backbones(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """vision (3 blocks, 4 x 4 patches), language (2 blocks) and text (1 block), each in Hugging Face format."""
+    root = tmp_path_factory.mktemp("backbones")
+    torch.manual_seed(0)
+    vision = Dinov2Model(Dinov2Config(hidden_size=WIDTH, num_hidden_layers=3, num_attention_heads=2, image_size=56,
+                                      patch_size=14))
+    torch.nn.init.normal_(vision.layernorm.weight, 1.0, 0.3)
+    vision.save_pretrained(root / "vision")
+    BitImageProcessorPil(size={"shortest_edge": 56}, crop_size={"height": 56, "width": 56}).save_pretrained(
+        root / "vision")
+    tokenizer = phantom_tokenizer(600)
+    LlamaForCausalLM(LlamaConfig(
+        vocab_size=tokenizer.get_vocab_size(), hidden_size=24, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=2, bos_token_id=1, eos_token_id=2, initializer_range=0.3,
+    )).save_pretrained(root / "language")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+                            ).save_pretrained(root / "language")
+    BertModel(BertConfig(hidden_size=20, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+                         vocab_size=64)).save_pretrained(root / "text")
+    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    (root / "text" / "vocab.txt").write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *letters, *(f"##{c}" for c in letters)]))
+    BertTokenizerFast(vocab=str(root / "text" / "vocab.txt")).save_pretrained(root / "text")
+    for name in ("vision", "language", "text"):
+        write_json(root / name / "provenance.json", {"provider": "standin"})
+    return root
+
+
+class RandomFeatures:
+    """A feature store whose states follow from the id alone."""
+
+    def depth_states(self, image_ids):  # noqa: ANN001, ANN201
+        return torch.stack([self._draw(i, len(DEPTHS), GRID * GRID, WIDTH) for i in image_ids])
+
+    def prior_states(self, texts):  # noqa: ANN001, ANN201
+        return torch.stack([self._draw(t, 7, 20) for t in texts]), torch.ones(len(texts), 7, dtype=torch.bool)
+
+    def _draw(self, key: str, *shape: int) -> torch.Tensor:
+        seed = sum(ord(c) * 31**i for i, c in enumerate(key)) % 2**31
+        return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def features() -> RandomFeatures:
+    return RandomFeatures()
+
+
+@pytest.fixture
+def records() -> pl.DataFrame:
+    """Six train and two val records for each context, of eight patients."""
+    reports = ["the heart is normal .", "no pleural effusion or pneumothorax .", "mild cardiomegaly . no edema .",
+               "large right pleural effusion . possible pneumonia ."]
+    rows = [
+        {"record_id": f"{context}-{i}", "context": context, "split": "train" if i < 6 else "val",
+         "study_id": f"s{i}", "subject_id": f"p{i}", "view": ("AP", "PA", "other")[i % 3], "frontal": f"f{i}.jpg",
+         "lateral": f"l{i}.jpg" if context[0] == "m" else None, "report": reports[i % 4],
+         "report_raw": reports[i % 4], "findings_original": None, "sections": "findings+impression",
+         "prior_report": reports[(i + 1) % 4] if context[1] == "w" else None,
+         "indication": "cough" if i % 2 else None, "history": None, "emphasis": [0.0, 1.0, 1.0, 0.0]}
+        for context in ("sn", "sw", "mn", "mw") for i in range(8)
+    ]
+    return pl.DataFrame(rows, schema_overrides={"lateral": pl.String, "prior_report": pl.String,
+                                                "findings_original": pl.String, "history": pl.String})
+
+
+@pytest.fixture
+def anchors(records: pl.DataFrame) -> pl.DataFrame:
+    from pacer.anchors.rules import extract_anchor
+
+    found = [extract_anchor(report) for report in records["report_raw"]]
+    return pl.DataFrame({"record_id": records["record_id"], **{
+        key: [list(getattr(anchor, key)) for anchor in found] for key in ("positive", "negative", "uncertain")}},
+        schema_overrides=dict.fromkeys(("positive", "negative", "uncertain"), pl.List(pl.String)))

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import polars as pl
+import pytest
+import torch
+
+from pacer.core.config import Decode
+from pacer.core.errors import DataError
+from pacer.decoding.controls import another_patient, no_lateral
+from pacer.decoding.extract import extract_report
+from pacer.decoding.generate import Generator, left_padded
+from pacer.model.assemble import build_model, load_tokenizer
+from tests.conftest import MODEL
+
+
+def settings(**changes) -> Decode:  # noqa: ANN003
+    return Decode(**{"split": "test", "limit": None, "num_beams": 3, "min_new_tokens": 4, "max_new_tokens": 12,
+                     "repetition_penalty": 2.0, "length_penalty": 2.0, "batch_size": 8, "examples": 1, "controls": [],
+                     **changes})
+
+
+@pytest.fixture
+def generator(backbones, features):  # noqa: ANN001, ANN201
+    torch.manual_seed(3)
+    model = build_model(backbones, MODEL, lora=True, calibrate=True).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "calibrator" in name or "router" in name or "lora_B" in name:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    return Generator(model, load_tokenizer(backbones), features, MODEL, settings())
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("penalty", [1.0, 2.0])
+def test_outputs_do_not_depend_on_the_batch(generator, records: pl.DataFrame, beams: int, penalty: float) -> None:  # noqa: ANN001
+    """With transformers' own option, rows that are padded on the left escaped the repetition penalty at first."""
+    generator.decode = settings(num_beams=beams, repetition_penalty=penalty)
+    rows = [r for r in records.iter_rows(named=True) if r["split"] == "train"][::3]
+    together = generator(rows)
+    for row, result in zip(rows, together, strict=True):
+        alone = generator([row])[0]
+        assert alone.text == result.text and alone.tokens == result.tokens
+
+
+def test_greedy_generation_equals_teacher_forcing(generator, records: pl.DataFrame) -> None:  # noqa: ANN001
+    """Re-scored in one pass with Calibrate on, each generated token is the arg-max of its step."""
+    generator.decode = settings(num_beams=1, repetition_penalty=1.0, min_new_tokens=0, length_penalty=1.0)
+    row = records.filter(pl.col("context") == "mw").row(0, named=True)
+    result, model = generator([row])[0], generator.model
+    batch = generator.batch([row])
+    with torch.no_grad():
+        inputs, gate, _ = model.calibrate(model.embed(batch), batch)
+        ids: list[int] = []
+        for _ in range(result.tokens):
+            step = model.language.lm_head(model.hidden(inputs))[0, -1]
+            ids.append(int(step.argmax()))
+            token = model.language.get_input_embeddings()(torch.tensor([[ids[-1]]]))
+            inputs = torch.cat([inputs, token], dim=1)
+    assert generator.tokenizer.decode(ids, skip_special_tokens=True) == result.text
+    assert gate.item() == pytest.approx(result.gate)
+
+
+def test_left_padding_moves_rows_unchanged() -> None:
+    inputs, length = torch.arange(12.0).reshape(2, 3, 2), torch.tensor([2, 3])
+    moved, mask = left_padded(inputs, length)
+    assert mask.tolist() == [[0, 1, 1], [1, 1, 1]]
+    assert torch.equal(moved[0, 1:], inputs[0, :2]) and torch.equal(moved[1], inputs[1])
+    assert moved[0, 0].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("generated", "report", "fallback"), [
+    ("<ANCHOR> positive: edema; negative: none; uncertain: none </ANCHOR>\n<REPORT>\n edema .\n</REPORT>", "edema .",
+     False),
+    ("<REPORT> a <REPORT> b", "b", False),
+    ("x <REPORT> b </REPORT> c </REPORT>", "b", False),
+    ("no marker at all .", "no marker at all .", True),
+    ("<ANCHOR> cut <REPORT>\n</REPORT>", "<ANCHOR> cut <REPORT>\n</REPORT>", True),
+    ("", "", True),
+])
+def test_extraction_as_published(generated: str, report: str, fallback: bool) -> None:
+    extraction = extract_report(generated)
+    assert (extraction.report, extraction.fallback) == (report, fallback)
+    assert (extraction.anchor is not None) == ("<ANCHOR>" in generated)
+
+
+def test_the_commitment_is_parsed() -> None:
+    anchor = extract_report("<ANCHOR> positive: edema; negative: fracture; uncertain: none </ANCHOR> <REPORT> x").anchor
+    assert anchor is not None and anchor.positive == ("edema",) and anchor.negative == ("fracture",)
+
+
+def test_another_patient_gives_every_record_all_inputs_of_someone_else(records: pl.DataFrame) -> None:
+    records = records.with_columns(subject_id=pl.concat_str(pl.lit("p"), pl.int_range(pl.len()) // 2 % 4))
+    swapped = another_patient(records).sort("record_id")
+    own = records.sort("record_id")
+    assert swapped["record_id"].to_list() == own["record_id"].to_list()
+    assert (swapped["subject_id"] != own["subject_id"]).all() and (swapped["frontal"] != own["frontal"]).all()
+    for context in ("mn", "mw"):
+        part = swapped.filter(pl.col("context") == context)
+        assert part["lateral"].str.slice(1).to_list() == part["frontal"].str.slice(1).to_list()
+
+
+def test_one_patient_alone_cannot_be_exchanged(records: pl.DataFrame) -> None:
+    with pytest.raises(DataError, match="context sn: one patient has 8 of 8 records"):
+        another_patient(records.with_columns(subject_id=pl.lit("p")))
+
+
+def test_without_the_lateral_mn_is_decoded_as_sn(records: pl.DataFrame) -> None:
+    control = no_lateral(records)
+    assert set(control["context"]) == {"sn"} and control["lateral"].is_null().all()
+    assert control["record_id"].str.starts_with("mn-").all()

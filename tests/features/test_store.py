@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from PIL import Image
+from transformers import AutoModel
+
+from pacer.core.config import Features
+from pacer.core.errors import ConfigError, DataError
+from pacer.features import build
+from pacer.features.encoder import ImageEncoder, TextEncoder
+from pacer.features.store import FeatureStore
+from pacer.model.assemble import load_endpoint_norm
+
+CONFIG = Features(mode="states", depths=[1, 3], dtype="float32", batch_size=2, shard_size=3, workers=1, prior_tokens=12)
+TEXTS = ["no effusion .", "edema .", "no effusion ."]
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> pl.DataFrame:
+    rng = np.random.default_rng(0)
+    paths = []
+    for i in range(7):
+        paths.append(str(tmp_path / f"{i}.png"))
+        Image.fromarray(rng.integers(0, 255, (70, 64), dtype=np.uint8)).save(paths[-1])
+    return pl.DataFrame({"image_id": [f"img{i}" for i in range(7)], "path": paths})
+
+
+def test_depths_are_blocks_and_the_endpoint_is_bit_equal(backbones: Path, images: pl.DataFrame) -> None:
+    encoder = ImageEncoder(backbones / "vision", [1, 3])
+    pixels = torch.stack([encoder.prepare(p) for p in images["path"]])
+    states = encoder.encode(pixels)
+    model = AutoModel.from_pretrained(backbones / "vision", dtype=torch.float32).eval()
+    with torch.no_grad():
+        outputs = model(pixel_values=pixels, output_hidden_states=True)
+        block_one = model.encoder.layer[0](model.embeddings(pixels))
+        block_one = block_one[0] if isinstance(block_one, tuple) else block_one
+    assert torch.equal(states[:, 0], block_one[:, 1:])
+    endpoint = load_endpoint_norm(backbones / "vision")(states[:, 1])
+    assert torch.equal(endpoint, outputs.last_hidden_state[:, 1:])
+
+
+def test_depths_must_end_with_the_last_block(backbones: Path) -> None:
+    with pytest.raises(ConfigError, match="must end with the encoder's last block, 3"):
+        ImageEncoder(backbones / "vision", [1, 2])
+
+
+def test_every_image_and_distinct_text_comes_back(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    manifest = build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
+    assert (manifest["images"], manifest["priors"]) == (7, 2)
+    store, encoder = FeatureStore(tmp_path / "out"), ImageEncoder(backbones / "vision", [1, 3])
+    for image_id, path in images.iter_rows():
+        expected = encoder.encode(encoder.prepare(path)[None])[0]
+        torch.testing.assert_close(store[image_id], expected, rtol=0, atol=1e-5)
+    states, mask = store.prior_states(TEXTS)
+    expected_states, expected_mask = TextEncoder(backbones / "text", 12).encode(TEXTS)
+    torch.testing.assert_close(states, expected_states, rtol=0, atol=1e-5)
+    assert states.shape[1] == 12 and torch.equal(mask, expected_mask)
+    assert not Path(f"{tmp_path / 'out'}.scratch").exists()
+
+
+def test_only_what_changed_is_encoded_again(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
+    before = FeatureStore(out)["img0"].clone()
+    Image.fromarray(np.full((64, 64), 200, dtype=np.uint8)).save(images["path"][3])
+    encoded: list[int] = []
+    encode = ImageEncoder.encode
+    monkeypatch.setattr(ImageEncoder, "encode", lambda self, x: encoded.append(len(x)) or encode(self, x))
+    build.build_store(CONFIG, images, [*TEXTS, "new ."], backbones, out)
+    assert sum(encoded) == 1 + 1  # the changed image, and the one whose size plans the disk
+    store = FeatureStore(out)
+    assert torch.equal(store["img0"], before) and store["img3"].shape == before.shape
+    store.prior_states(["new ."])
+
+
+def test_a_stopped_run_repeats_no_whole_shard(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, calls = ImageEncoder.encode, iter(range(100))
+
+    def stopping(self, pixels):  # noqa: ANN001, ANN202
+        if next(calls) == 4:
+            raise KeyboardInterrupt
+        return encode(self, pixels)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ImageEncoder, "encode", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    encoded: list[int] = []
+    monkeypatch.setattr(ImageEncoder, "encode", lambda self, x: encoded.append(len(x)) or encode(self, x))
+    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
+    assert sum(encoded) - 1 <= 4  # the first shard of three was whole
+    assert len(FeatureStore(tmp_path / "out").depth_states(images["image_id"].to_list())) == 7
+
+
+def test_unreadable_images_are_named_together(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    for i in (2, 5):
+        Path(images["path"][i]).write_bytes(b"not an image")
+    with pytest.raises(DataError, match=r"2 images cannot be read: img2 .*; img5 "):
+        build.build_store(CONFIG, images, [], backbones, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_not_there_is_named(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
+    with pytest.raises(DataError, match="has no image nobody"):
+        FeatureStore(tmp_path / "out")["nobody"]
+    with pytest.raises(DataError, match="is not a feature store"):
+        FeatureStore(tmp_path)
+
+
+def test_a_plan_that_cannot_fit_is_refused(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pacer.core.errors import PacerError
+
+    monkeypatch.setattr(build.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10})())
+    with pytest.raises(PacerError, match="the features need"):
+        build.build_store(CONFIG, images, [], backbones, tmp_path / "out")

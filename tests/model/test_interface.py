@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pacer.model.interface import SourceInterface
+
+ALL = torch.tensor([[False, False], [False, True], [True, False], [True, True]])
+
+
+def interface(**options) -> SourceInterface:  # noqa: ANN003
+    torch.manual_seed(0)
+    return SourceInterface(8, 10, 12, num_queries=3, num_heads=2, d_hidden=16, **options).eval()
+
+
+def sources() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    return torch.randn(4, 5, 8), torch.randn(4, 5, 8), torch.randn(4, 6, 10)
+
+
+def test_absent_slots_are_zero_and_present_ones_are_not() -> None:
+    tokens, fused = interface()(*sources(), ALL)
+    assert tokens.shape == (4, 3, 3, 12) and fused.shape == (4, 3, 12)
+    present = tokens.abs().sum((2, 3)) > 0
+    expected = torch.tensor([[1, 0, 0], [1, 0, 1], [1, 1, 0], [1, 1, 1]], dtype=torch.bool)
+    assert torch.equal(present, expected)
+
+
+def test_content_of_absent_rows_never_surfaces() -> None:
+    model, (frontal, lateral, prior) = interface(), sources()
+    clean = model(frontal, lateral, prior, ALL)
+    lateral[~ALL[:, 0]], prior[~ALL[:, 1]] = float("nan"), float("nan")
+    spoilt = model(frontal, lateral, prior, ALL)
+    assert torch.equal(clean.tokens, spoilt.tokens) and torch.equal(clean.fused, spoilt.fused)
+
+
+def test_rows_do_not_depend_on_their_batch() -> None:
+    model, (frontal, lateral, prior) = interface(), sources()
+    whole = model(frontal, lateral, prior, ALL)
+    for i in range(4):
+        alone = model(frontal[i : i + 1], lateral[i : i + 1], prior[i : i + 1], ALL[i : i + 1])
+        torch.testing.assert_close(alone.fused[0], whole.fused[i], rtol=0, atol=1e-5)
+
+
+def test_it_computes_upstreams_layers() -> None:
+    """The frontal path and the fusion written out: attention, norm, mixed residual, projector, norm."""
+    model, (frontal, lateral, prior) = interface(), sources()
+    tokens, fused = model(frontal, lateral, prior, ALL)
+    part = model.frontal
+    queries = model.queries.expand(4, -1, -1)
+    attended = part.attention_norm(part.attention(queries, frontal, frontal)[0])
+    compressed = part.mix_norm(part.mix(attended)) + attended
+    expected = part.project_norm(part.project(torch.nn.functional.gelu(part.up(compressed))))
+    torch.testing.assert_close(tokens[:, 0], expected)
+    row = model.lateral(compressed[2:3], lateral[2:3])[1]
+    torch.testing.assert_close(tokens[2:3, 1], row)
+    joined = torch.cat([tokens[:, 0], tokens[:, 1], tokens[:, 2]], dim=-1)
+    torch.testing.assert_close(fused, model.fusion_norm(model.fusion(joined)))
+
+
+def test_identity_fusion_starts_as_the_normalised_frontal_slot() -> None:
+    model = interface(fusion_init="identity")
+    tokens, fused = model(*sources(), ALL)
+    torch.testing.assert_close(fused, model.fusion_norm(tokens[:, 0]))
+
+
+def test_prior_padding_takes_part_only_as_upstream_has_it() -> None:
+    frontal, lateral, prior = sources()
+    mask = torch.ones(4, 6, dtype=torch.bool)
+    mask[:, 3:] = False
+    other = prior.clone()
+    other[:, 3:] += 1.0
+    for masked in (False, True):
+        model = interface(mask_prior_padding=masked)
+        same = torch.equal(model(frontal, lateral, prior, ALL, mask).fused, model(frontal, lateral, other, ALL, mask).fused)
+        assert same is masked
+
+
+def test_a_promised_source_that_is_missing_is_an_error() -> None:
+    frontal, _, prior = sources()
+    with pytest.raises(ValueError, match="2 rows have a lateral source"):
+        interface()(frontal, None, prior, ALL)

@@ -1,0 +1,129 @@
+"""The assembled model: equivalences that must hold exactly or nearly so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+
+from pacer.core.errors import CheckpointError
+from pacer.model.assemble import build_model, frozen_fingerprints, load_model, load_tokenizer
+from pacer.model.checkpoint import CheckpointRecord, load_strictly, save_checkpoint
+from pacer.training.examples import Examples
+from tests.conftest import MODEL, QUERIES
+
+
+@pytest.fixture
+def examples(records, anchors, backbones, features) -> Examples:  # noqa: ANN001
+    return Examples(records, anchors, load_tokenizer(backbones), features, QUERIES, 100, MODEL["prompt"])
+
+
+def model(backbones: Path, calibrate: bool = True, trained: bool = True):  # noqa: ANN201
+    torch.manual_seed(3)
+    built = build_model(backbones, MODEL, lora=True, calibrate=calibrate).eval()
+    if trained:
+        with torch.no_grad():
+            for name, parameter in built.named_parameters():
+                if "calibrator" in name or "router" in name or "lora_B" in name:
+                    parameter.add_(torch.randn_like(parameter) * 0.2)
+    return built
+
+
+def logits(built, batch) -> torch.Tensor:  # noqa: ANN001
+    with torch.no_grad():
+        inputs, _, _ = built.calibrate(built.embed(batch), batch)
+        return built.language.lm_head(built.hidden(inputs))
+
+
+ROWS = [0, 9, 18, 27]  # one of each context
+
+
+def test_calibrate_and_refine_start_as_the_base_bit_for_bit(examples, backbones) -> None:  # noqa: ANN001
+    batch = examples.batch(ROWS, [True, False, True, True], 0.35)
+    with_calibrate = model(backbones, trained=False)
+    without = model(backbones, calibrate=False, trained=False)
+    without.router.variant = "endpoint"
+    assert torch.equal(logits(with_calibrate, batch), logits(without, batch))
+
+
+def test_rows_do_not_depend_on_their_batch(examples, backbones) -> None:  # noqa: ANN001
+    built = model(backbones)
+    whole = logits(built, examples.batch(ROWS, [True] * 4, 0.35))
+    for i, row in enumerate(ROWS):
+        alone = examples.batch([row], [True], 0.35)
+        length = int(alone.length[0])
+        torch.testing.assert_close(logits(built, alone)[0, :length], whole[i, :length], rtol=0, atol=1e-4)
+
+
+def test_the_calibrated_prefix_is_blind_to_the_target(examples, backbones) -> None:  # noqa: ANN001
+    built = model(backbones)
+    batch = examples.batch(ROWS, [True] * 4, 0.35)
+    embedded = built.embed(batch)
+    inputs = embedded.inputs.detach().requires_grad_()
+    calibrated, _, _ = built.calibrate(embedded._replace(inputs=inputs), batch)
+    calibrated[batch.prefix_mask].sum().backward()
+    assert torch.equal(inputs.grad[~batch.prefix_mask], torch.zeros_like(inputs.grad[~batch.prefix_mask]))
+    assert torch.equal(calibrated[~batch.prefix_mask], inputs[~batch.prefix_mask])
+
+
+def test_the_instruction_and_the_images_reach_the_target(examples, backbones) -> None:  # noqa: ANN001
+    built = model(backbones)
+    batch = examples.batch(ROWS, [True] * 4, 0.35)
+    before = logits(built, batch)
+    batch.frontal = batch.frontal.flip(1)  # other states; a mere shift would vanish in the norms
+    assert (logits(built, batch) - before).abs().amax((1, 2)).min() > 1e-4
+
+
+def test_prefix_layout(examples, backbones) -> None:  # noqa: ANN001
+    batch = examples.batch(ROWS, [False] * 4, 0.35)
+    tokenizer = load_tokenizer(backbones)
+    for i in range(4):
+        start, prefix, length = (int(x[i]) for x in (batch.visual_start, batch.prefix_length, batch.length))
+        row = batch.ids[i].tolist()
+        assert row[0] == row[prefix] == tokenizer.bos_token_id and row[length - 1] == tokenizer.eos_token_id
+        assert row[start : start + QUERIES] == [0] * QUERIES
+        assert tokenizer.decode(row[start + QUERIES : prefix]).endswith("\nAssistant:")
+
+
+def test_merged_lora_computes_the_same(examples, backbones) -> None:  # noqa: ANN001
+    built, batch = model(backbones), examples.batch(ROWS, [True] * 4, 0.35)
+    before = logits(built, batch)
+    built.merge_lora()
+    torch.testing.assert_close(logits(built, batch), before, rtol=0, atol=1e-4)
+
+
+def test_a_checkpoint_comes_back_and_strange_ones_are_named(backbones, tmp_path: Path, examples) -> None:  # noqa: ANN001
+    built = model(backbones)
+    trainable = {n: p for n, p in built.named_parameters() if p.requires_grad}
+    frozen = frozen_fingerprints(backbones)
+    save_checkpoint(tmp_path / "a", trainable, CheckpointRecord("calibrate", 1, MODEL, frozen, None, {}))
+    loaded, record = load_model(tmp_path / "a", backbones)
+    batch = examples.batch(ROWS, [True] * 4, 0.35)
+    torch.testing.assert_close(logits(loaded, batch), logits(built, batch), rtol=0, atol=1e-4)
+    assert record.model == MODEL
+
+    size = (tmp_path / "a" / "model.safetensors").stat().st_size
+    assert size <= 1.05 * sum(p.numel() * 4 for p in trainable.values()) + 8192
+
+    with pytest.raises(CheckpointError, match="unknown weights: nonsense"):
+        load_strictly(built, {**trainable, "nonsense": torch.zeros(1)}, "x")
+    less = dict(trainable)
+    less.pop("router.eta")
+    with pytest.raises(CheckpointError, match=r"missing weights: router\.eta"):
+        load_strictly(built, less, "x")
+    save_checkpoint(tmp_path / "b", trainable,
+                    CheckpointRecord("calibrate", 1, MODEL, frozen | {"language": "0" * 64}, None, {}))
+    with pytest.raises(CheckpointError, match="another language backbone"):
+        load_model(tmp_path / "b", backbones)
+    with pytest.raises(CheckpointError, match="is not a PACER checkpoint"):
+        load_model(tmp_path, backbones)
+
+
+def test_a_record_without_an_anchor_is_named(records: pl.DataFrame, anchors: pl.DataFrame, backbones, features) -> None:  # noqa: ANN001
+    from pacer.core.errors import DataError
+
+    with pytest.raises(DataError, match="1 records have no anchor, the first is sn-0"):
+        Examples(records, anchors.filter(pl.col("record_id") != "sn-0"), load_tokenizer(backbones), features, QUERIES,
+                 100, MODEL["prompt"])

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+from transformers import AutoTokenizer
+
+from pacer.model.prompt import build_prompt, continuation_ids, instruction, task
+
+RECORD = {"view": "PA", "sections": "findings+impression", "indication": None, "history": None, "commit": False}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(backbones):  # noqa: ANN001, ANN201
+    return AutoTokenizer.from_pretrained(backbones / "language")
+
+
+def test_the_direct_instruction_is_upstreams() -> None:
+    before, after = instruction(**{**RECORD, "indication": "Cough.", "history": "Smoker."})
+    assert before == "Human: INDICATION: Cough. HISTORY: Smoker. <Img>"
+    assert after == (
+        "</Img> Write radiological finding and impression for this posterior anterior chest X-ray visual feature. "
+        "\nAssistant:"
+    )
+
+
+def test_the_commitment_suffix_belongs_to_the_instruction() -> None:
+    _, after = instruction(**{**RECORD, "commit": True})
+    assert after.endswith(
+        "visual feature. First output <ANCHOR> positive, negative and uncertain findings, then output the final report "
+        "in <REPORT>. \nAssistant:"
+    )
+
+
+def test_nothing_known_leaves_upstreams_two_spaces() -> None:
+    assert instruction(**RECORD)[0] == "Human:  <Img>"
+
+
+@pytest.mark.parametrize(("view", "sections", "expected"), [
+    ("AP", "findings", "Write radiological finding section of report for anterior posterior chest X-ray visual feature"),
+    ("PA", "impression",
+     "Write radiological impression section of report for posterior anterior chest X-ray visual feature"),
+    ("other", "findings+impression",
+     "\nWrite radiological finding section of report for chest X-ray examination"),
+])
+def test_task_strings(view: str, sections: str, expected: str) -> None:
+    assert task(view, sections) == expected
+
+
+def test_by_sections_asks_for_what_exists() -> None:
+    assert "finding and impression" in task("other", "findings+impression", "by_sections")
+    assert "impression section" in task("other", "impression", "by_sections")
+
+
+def test_a_long_history_is_cut_and_the_image_marker_stays(tokenizer) -> None:  # noqa: ANN001
+    ids = build_prompt(tokenizer, before_tokens=20, **{**RECORD, "history": "pain " * 100}).before
+    assert len(ids) == 20
+    assert tokenizer.decode(ids).endswith("<Img>")
+
+
+def test_continuations_have_no_dummy_prefix(tokenizer) -> None:  # noqa: ANN001
+    ids = continuation_ids(tokenizer, "\n</REPORT>")
+    assert tokenizer.convert_ids_to_tokens(ids)[0] == "<0x0A>"
+    lead = tokenizer("x .", add_special_tokens=False)["input_ids"]
+    assert tokenizer.decode(lead + ids) == "x .\n</REPORT>"

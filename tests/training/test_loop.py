@@ -1,0 +1,144 @@
+"""The loop: what is trained, exact resume, and the errors of a run that goes wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from accelerate import Accelerator
+
+from pacer.core.config import Params, load_params
+from pacer.core.errors import PacerError
+from pacer.model.assemble import build_model, load_tokenizer
+from pacer.training import loop
+from pacer.training.examples import Examples
+from pacer.training.phases import phase_of
+from tests.conftest import MODEL, QUERIES
+
+ROOT = Path(__file__).parents[2]
+
+
+def parameters(**groups: dict) -> Params:
+    base = load_params(ROOT / "configs" / "micro.yaml").model_dump()
+    phase = {"updates": 6, "batch_size": 4, "warmup_updates": 2}
+    changes = {"warmup": phase, "parent": phase, "calibrate": phase,
+               "train": {"state_interval": 2, "validation_interval": 3, "log_interval": 1}, **groups}
+    for name, values in changes.items():
+        base[name] |= values
+    return Params.model_validate(base)
+
+
+@pytest.fixture
+def accelerator() -> Accelerator:
+    return Accelerator(cpu=True)
+
+
+@pytest.fixture
+def setting(records, anchors, backbones, features):  # noqa: ANN001, ANN201
+    def make(phase: str):  # noqa: ANN202
+        torch.manual_seed(5)
+        model = build_model(backbones, MODEL, lora=phase != "warmup", calibrate=phase == "calibrate")
+        own = records.filter(pl.col("context") == "sn") if phase == "warmup" else records
+        examples = Examples(own, None if phase == "warmup" else anchors, load_tokenizer(backbones), features, QUERIES,
+                            100, None if phase == "warmup" else MODEL["prompt"])
+        return model, examples
+
+    return make
+
+
+TRAINED = {
+    "warmup": ("router.", "interface.queries", "interface.frontal."),
+    "parent": ("router.", "interface.", "lora_"),
+    "calibrate": ("calibrator.",),
+}
+
+
+@pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
+def test_a_phase_trains_its_parameters_and_no_other(name: str, setting, accelerator, tmp_path: Path) -> None:  # noqa: ANN001
+    params = parameters()
+    model, examples = setting(name)
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    logged: list[dict] = []
+    loop.train(model, examples, phase_of(name, params), params, accelerator, tmp_path, lambda v, s: logged.append(v))
+    for parameter, value in model.named_parameters():
+        expected = any(part in parameter for part in TRAINED[name]) and (
+            parameter.startswith(TRAINED[name]) or "lora_" in parameter)
+        assert value.requires_grad is expected, parameter
+        if not expected:
+            assert torch.equal(value, before[parameter]), parameter
+    changed = [n for n, p in model.named_parameters() if not torch.equal(p, before[n])]
+    assert len(changed) >= 0.9 * sum(p.requires_grad for p in model.parameters())
+    parts = {"loss", "loss_trajectory", "loss_emphasis", "learning_rate", "rho", "gradient_norm", "alpha"}
+    if name == "calibrate":
+        parts |= {"loss_consistency", "loss_drift", "gate/sn", "gate/mw"}
+    assert parts <= set().union(*logged) and "validation/mean" in logged[-1]
+
+
+@pytest.mark.parametrize("name", ["parent", "calibrate"])
+def test_a_stopped_run_continues_as_if_nothing_had_happened(
+    name: str, setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: ANN001
+) -> None:
+    params = parameters(batches={"window": 2})
+    phase = phase_of(name, params)
+
+    def run(folder: Path) -> tuple[dict, list]:
+        folder.mkdir(exist_ok=True)
+        logged: list = []
+        model, examples = setting(name)
+        weights = loop.train(model, examples, phase, params, accelerator, folder,
+                             lambda v, s: logged.append((s, v["loss"])))
+        return weights, logged
+
+    whole, curve = run(tmp_path / "whole")
+    update, count = loop._Run.update, iter(range(100))
+
+    def stopping(self, *arguments):  # noqa: ANN001, ANN002, ANN202
+        if next(count) == 5:
+            raise KeyboardInterrupt
+        return update(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop._Run, "update", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "stopped")
+    resumed, resumed_curve = run(tmp_path / "stopped")
+    assert resumed_curve == curve
+    for parameter in whole:
+        assert torch.equal(whole[parameter], resumed[parameter]), parameter
+
+
+def test_a_loss_that_is_not_finite_names_the_records(setting, accelerator, tmp_path: Path) -> None:  # noqa: ANN001
+    params = parameters()
+    model, examples = setting("parent")
+    with torch.no_grad():
+        model.interface.fusion.bias.fill_(float("nan"))
+    with pytest.raises(PacerError, match=r"loss of update 0 is nan on records sn-\d"):
+        loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)
+
+
+def test_best_keeps_the_weights_of_the_lowest_validation_loss(
+    setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: ANN001
+) -> None:
+    params = parameters(train={"checkpoint": "best", "validation_interval": 2})
+    losses = iter([3.0, 1.0, 2.0])
+    seen: list[dict] = []
+
+    def validate(self) -> dict:  # noqa: ANN001
+        seen.append({n: p.detach().clone() for n, p in self.model.named_parameters() if p.requires_grad})
+        return {"validation/mean": next(losses)}
+
+    monkeypatch.setattr(loop._Run, "validate", validate)
+    model, examples = setting("parent")
+    best = loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)
+    assert all(torch.equal(best[n], seen[1][n]) for n in best)
+
+
+@pytest.mark.parametrize(("route", "expected"), [("direct", {False}), ("always", {True}), ("stochastic", {False, True})])
+def test_routes(route: str, expected: set, setting) -> None:  # noqa: ANN001
+    phase = phase_of("parent", parameters(commit={"route": route}))
+    _, examples = setting("parent")
+    rows = examples.rows("train", ("sn",))["sn"]
+    drawn = {c for visit in range(20) for c in examples.routes(rows, rows * 0 + visit, phase.rho(10**6), 1, "parent")}
+    assert drawn == expected

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacer.model.assemble import load_tokenizer
+from pacer.training.trajectory import Span, TrajectoryBuilder, draw
+
+ANCHOR = "<ANCHOR> positive: edema; negative: none; uncertain: none </ANCHOR>"
+REPORT = "there is edema . no effusion ."
+
+
+@pytest.fixture(scope="module")
+def builder(backbones) -> TrajectoryBuilder:  # noqa: ANN001
+    return TrajectoryBuilder(load_tokenizer(backbones), 100)
+
+
+def ids(builder: TrajectoryBuilder, text: str) -> list[int]:
+    return builder.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def test_commitment_first_text_and_spans(builder: TrajectoryBuilder) -> None:
+    trajectory = builder.build(REPORT, ANCHOR, None)
+    text = builder.tokenizer.decode(trajectory.ids, skip_special_tokens=True)
+    assert text == f"{ANCHOR}\n<REPORT>\n {REPORT}\n</REPORT>"
+    assert trajectory.ids[0] == 1 and trajectory.ids[-1] == 2
+    assert trajectory.ids[trajectory.spans == Span.REPORT].tolist() == ids(builder, REPORT)
+    assert trajectory.ids[trajectory.spans == Span.ANCHOR].tolist() == ids(builder, ANCHOR)
+    assert (np.diff(trajectory.spans) >= 0).all()
+
+
+def test_direct_has_neither_commitment_nor_delimiters(builder: TrajectoryBuilder) -> None:
+    trajectory = builder.build(REPORT, None, None)
+    assert trajectory.ids.tolist() == [1, *ids(builder, REPORT), 2]
+    assert trajectory.consistency()[1:].all()
+
+
+def test_weights_kappa_and_consistency(builder: TrajectoryBuilder) -> None:
+    trajectory = builder.build(REPORT, ANCHOR, None)
+    weights = trajectory.weights(0.35)
+    assert weights[0] == 0
+    assert set(weights[(trajectory.spans == Span.ANCHOR) | (trajectory.spans == Span.OPENING)]) == {np.float32(0.35)}
+    assert set(weights[trajectory.spans >= Span.REPORT]) == {1.0}
+    assert trajectory.kappa(0.35) == 0.35 and builder.build(REPORT, None, None).kappa(0.35) == 1.0
+    assert not trajectory.consistency()[trajectory.spans == Span.ANCHOR].any()
+    assert trajectory.consistency()[trajectory.spans >= Span.OPENING].all()
+
+
+def test_emphasis_moves_to_the_report_span(builder: TrajectoryBuilder) -> None:
+    count = len(ids(builder, REPORT))
+    scores = [1.0, *([1.0, 0.0] * count)[:count], 1.0]  # BOS, report, EOS
+    for anchor in (ANCHOR, None):
+        trajectory = builder.build(REPORT, anchor, scores)
+        assert trajectory.emphasis[trajectory.spans == Span.REPORT].tolist() == scores[1 : count + 1]
+        assert trajectory.emphasis[-1] == 1.0
+        assert trajectory.emphasis[trajectory.spans < Span.REPORT].sum() == 0
+        assert trajectory.emphasis[trajectory.spans == Span.CLOSING].sum() == 0
+
+
+@given(words=st.integers(1, 160), anchored=st.booleans())
+def test_cut_as_upstream_cuts(builder: TrajectoryBuilder, words: int, anchored: bool) -> None:
+    """Upstream tokenises BOS + report + EOS and keeps the first hundred."""
+    report = "heart " * words
+    upstream = [1, *ids(builder, report), 2][:100]
+    trajectory = builder.build(report, ANCHOR if anchored else None, None)
+    kept = [1, *trajectory.ids[trajectory.spans == Span.REPORT].tolist()]
+    if trajectory.cut:
+        assert kept == upstream and Span.END not in trajectory.spans and Span.CLOSING not in trajectory.spans
+    else:
+        assert [*kept, 2] == upstream and trajectory.ids[-1] == 2
+    assert (trajectory.spans == Span.ANCHOR).sum() == (len(ids(builder, ANCHOR)) if anchored else 0)
+
+
+def test_the_route_is_a_function_of_its_arguments() -> None:
+    draws = [draw(42, "parent", 0, f"sn-{i}") for i in range(2000)]
+    assert draws == [draw(42, "parent", 0, f"sn-{i}") for i in range(2000)]
+    assert all(0 <= d < 1 for d in draws)
+    assert abs(np.mean(np.array(draws) < 0.3) - 0.3) < 0.04
+    assert draw(42, "parent", 1, "sn-0") != draws[0] != draw(43, "parent", 0, "sn-0")
