@@ -8,7 +8,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup smollm repro test test-slow check bench figures clean
+.PHONY: help setup smollm repro test check bench figures clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,11 +27,8 @@ smollm: $(READY)  ## SmolLM2-135M for the openi profile (94 MiB), without the in
 repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and reports/index.html
 	dvc repro
 
-test: $(READY)  ## tests (no network, no GPU)
+test: $(READY)  ## all tests, the whole DAG on the micro profile included (no network, no GPU)
 	pytest -q
-
-test-slow: $(READY)  ## the slow tests as well: the whole pipeline on the micro profile
-	pytest -q -m "not gpu and not weights"
 
 check: $(READY)  ## lint and types
 	ruff check

@@ -1,0 +1,137 @@
+"""dvc.yaml against the code: every folder that a stage's imports reach is declared, and so is every parameter."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[2]
+STAGES = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
+#: Declared file by file; DVC tracks the parameters' values, so their code is in no deps.
+CONFIG = ROOT / "pacer" / "core" / "config.py"
+LEVEL = {**dict.fromkeys(("studies", "serving", "baselines"), 6), **dict.fromkeys(("training", "decoding", "reporting"), 5),
+         **dict.fromkeys(("model", "metrics", "features", "backbones"), 4), "anchors": 3, "corpus": 2, "core": 1}
+STAGE_OF_SCRIPT = re.compile(r"stages/(\w+)\.py(?: (\w+))?")
+
+
+def imports(path: Path) -> set[str]:
+    """Modules of the package that a file imports, wherever in the file."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pacer"):
+            found.add(node.module or "")
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith("pacer")}
+    return found
+
+
+def files_of(modules: set[str]) -> set[Path]:
+    files = set()
+    for module in modules:
+        path = ROOT / module.replace(".", "/")
+        files |= {p for p in (path.with_suffix(".py"), path / "__init__.py") if p.exists()}
+    return files
+
+
+def reached(script: Path) -> set[Path]:
+    """All files of the package that a script's imports reach."""
+    seen: set[Path] = set()
+    todo = {script}
+    while todo:
+        path = todo.pop()
+        seen.add(path)
+        todo |= files_of(imports(path)) - seen
+    return {p for p in seen if p.is_relative_to(ROOT / "pacer")}
+
+
+def script_of(stage: str) -> Path:
+    match = STAGE_OF_SCRIPT.search(STAGES[stage]["cmd"])
+    assert match is not None
+    return ROOT / "stages" / f"{match[1]}.py"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_folder_that_a_stage_uses_is_declared(stage: str) -> None:
+    declared = [ROOT / d for d in STAGES[stage]["deps"]]
+    assert script_of(stage) in declared
+    undeclared = {
+        str(path.relative_to(ROOT)) for path in reached(script_of(stage))
+        if path != CONFIG and path.name != "__init__.py" and not any(path.is_relative_to(d) for d in declared)
+    }
+    assert not undeclared, f"{stage} uses {sorted(undeclared)}, which dvc.yaml does not declare"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_no_declared_folder_is_unused(stage: str) -> None:
+    """A folder that is declared but not used would re-run the stage for nothing."""
+    used = reached(script_of(stage))
+    for dependency in STAGES[stage]["deps"]:
+        if dependency.startswith("pacer/"):
+            assert any(path.is_relative_to(ROOT / dependency) for path in used), f"{stage} does not use {dependency}"
+
+
+def parameters_read(script: Path) -> set[str]:
+    """``load_params().a.b`` and, through a name bound to it, ``params.a.b``: the longest chains."""
+    tree = ast.parse(script.read_text(encoding="utf-8"))
+
+    def is_load(node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "load_params"
+
+    chains: dict[str, str] = {}
+
+    def chain(node: ast.AST) -> str | None:
+        if is_load(node):
+            return ""
+        if isinstance(node, ast.Name):
+            return chains.get(node.id)
+        if isinstance(node, ast.Attribute):
+            inner = chain(node.value)
+            return None if inner is None else f"{inner}.{node.attr}".lstrip(".")
+        return None
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found = chain(node.value)
+            if found is not None:
+                chains[node.targets[0].id] = found
+    read = {found for node in ast.walk(tree) if isinstance(node, ast.Attribute) and (found := chain(node))}
+    read |= {found for found in chains.values() if found}
+    return {r for r in read if not any(other.startswith(f"{r}.") for other in read)}
+
+
+@pytest.mark.parametrize("stage", [s for s in STAGES if s not in ("warmup", "parent", "calibrate")])
+def test_every_parameter_that_a_stage_reads_is_declared(stage: str) -> None:
+    declared = STAGES[stage].get("params", [])
+    for read in parameters_read(script_of(stage)):
+        assert any(read == d or read.startswith(f"{d}.") for d in declared), f"{stage} reads {read}"
+
+
+def test_data_flows_one_way() -> None:
+    for path in (ROOT / "pacer").rglob("*.py"):
+        room = path.relative_to(ROOT / "pacer").parts[0]
+        if room not in LEVEL:
+            continue  # the command line calls every room
+        for module in imports(path):
+            other = module.split(".")[1] if "." in module else ""
+            if other in LEVEL and other != room:
+                assert LEVEL[other] < LEVEL[room], f"{path.relative_to(ROOT)} imports {module}"
+
+
+def test_nothing_in_the_library_imports_dvc_or_reads_the_environment() -> None:
+    for path in (ROOT / "pacer").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"^\s*(import|from) dvc", text, re.MULTILINE), path
+        assert "os.environ" not in text and "getenv" not in text, path
+
+
+def test_every_stage_says_what_it_is() -> None:
+    assert all(stage.get("desc") for stage in STAGES.values())
+
+
+def test_the_configuration_code_is_in_no_deps() -> None:
+    assert not any("pacer/core/config.py" in d or d == "pacer/core" for s in STAGES.values() for d in s["deps"])
