@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ STARTS = {"warmup": None, "parent": Path("models/warmup"), "calibrate": Path("mo
 
 
 @contextmanager
-def dvclive_log(scratch: Path, final: Path) -> Iterator:
+def dvclive_log(scratch: Path, final: Path) -> Generator:
     """Curves in the run's scratch directory; moved to ``final`` when the phase has ended."""
     live_directory = scratch / "live"
     shutil.rmtree(live_directory, ignore_errors=True)  # after a resume the earlier points are logged again

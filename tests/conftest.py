@@ -76,10 +76,10 @@ def backbones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class RandomFeatures:
     """A feature store whose states follow from the id alone."""
 
-    def depth_states(self, image_ids):  # noqa: ANN001, ANN201
+    def depth_states(self, image_ids):
         return torch.stack([self._draw(i, len(DEPTHS), GRID * GRID, WIDTH) for i in image_ids])
 
-    def prior_states(self, texts):  # noqa: ANN001, ANN201
+    def prior_states(self, texts):
         return torch.stack([self._draw(t, 7, 20) for t in texts]), torch.ones(len(texts), 7, dtype=torch.bool)
 
     def _draw(self, key: str, *shape: int) -> torch.Tensor:

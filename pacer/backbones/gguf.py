@@ -10,6 +10,7 @@ import importlib.util
 import struct
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
@@ -35,7 +36,7 @@ def convert_gguf(backbone: Backbone, out: str | Path, dtype: torch.dtype = torch
     source = locate_gguf(backbone)
     started = time.monotonic()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+        tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
         model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=dtype)
     except ImportError:
         raise BackboneError("reading GGUF needs the package gguf: `pip install gguf`") from None

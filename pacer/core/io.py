@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def hash_directory(directory: str | Path) -> dict[str, str]:
 
 
 @contextmanager
-def atomic_path(path: str | Path) -> Iterator[Path]:
+def atomic_path(path: str | Path) -> Generator[Path]:
     """Give a temporary path beside ``path``; on success it is synced and renamed to ``path``, else removed."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def read_jsonl(path: str | Path) -> list[dict]:
 
 
 @contextmanager
-def scratch_directory(out: str | Path, fingerprint: str) -> Iterator[Path]:
+def scratch_directory(out: str | Path, fingerprint: str) -> Generator[Path]:
     """The resumable working directory of ``out``: ``<out>.scratch/<fingerprint>/``, locked while in use.
 
     The fingerprint covers parameters and the inputs' manifests, so a changed setting never meets stale state;
@@ -142,7 +142,7 @@ def publish(directory: str | Path, out: str | Path) -> None:
 
 
 @contextmanager
-def whole_directory(out: str | Path, fingerprint: str = "new") -> Iterator[Path]:
+def whole_directory(out: str | Path, fingerprint: str = "new") -> Generator[Path]:
     """A directory that appears under ``out`` only when the block ends without an error.
 
     Content left by an interrupted run is discarded; use :func:`scratch_directory` for resumable work.

@@ -22,7 +22,7 @@ def another_patient(records: pl.DataFrame) -> pl.DataFrame:
     parts = []
     for (context,), part in records.group_by("context", maintain_order=True):
         ordered = part.sort("subject_id", "record_id")
-        shift = int(ordered["subject_id"].value_counts()["count"].max())  # type: ignore[arg-type]
+        shift = max(ordered["subject_id"].value_counts()["count"].to_list())
         donors = ordered.select(INPUTS)
         donors = pl.concat([donors[shift:], donors[:shift]])
         if (donors["subject_id"] == ordered["subject_id"]).any():

@@ -84,10 +84,11 @@ class Generator:
             max_new_tokens=self.decode.max_new_tokens, length_penalty=self.decode.length_penalty,
             eos_token_id=eos, pad_token_id=eos, bos_token_id=self.tokenizer.bos_token_id,
         )
-        results, laterals = [], iter(embedded.lateral_depth_weights if embedded.lateral_depth_weights is not None else ())
+        lateral_weights = embedded.lateral_depth_weights
+        results, laterals = [], iter(() if lateral_weights is None else lateral_weights)
         for row, (record, tokens) in enumerate(zip(records, ids.tolist(), strict=True)):
             tokens = tokens[: tokens.index(eos) + 1] if eos in tokens else tokens
-            text = self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+            text = str(self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
             lateral = next(laterals).cpu() if record["context"].startswith("m") else None
             results.append(Generated(text, len(tokens), None if gate is None else gate[row].item(),
                                      embedded.depth_weights[row].cpu(), lateral))

@@ -47,9 +47,10 @@ def decode_records(
     runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
     runs = {name: part for name, part in runs.items() if len(part)}
 
-    dtype = torch.bfloat16 if state.device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    device = torch.device(state.device or "cpu")
+    dtype = torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
     model, record = load_model(checkpoint, backbones, dtype)
-    generator = Generator(model, load_tokenizer(backbones), FeatureStore(features), record.model, config, state.device)
+    generator = Generator(model, load_tokenizer(backbones), FeatureStore(features), record.model, config, device)
     fingerprint = hash_json([(checkpoint / RECORD).read_text(), config.model_dump(), cases["record_id"].to_list()])
     main = state.is_main_process
     scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
@@ -94,7 +95,7 @@ def _line(row: dict[str, Any], result: Generated, commit: bool) -> dict[str, Any
         report, anchor, fallback = extract_report(result.text)
     return {
         "record_id": row["record_id"], "generated": result.text,
-        "anchor": None if anchor is None else {k: list(getattr(anchor, k)) for k in ("positive", "negative", "uncertain")},
+        "anchor": None if anchor is None else anchor.as_dict(),
         "report": report, "fallback": fallback, "gate": result.gate, "tokens": result.tokens,
     }
 

@@ -31,7 +31,9 @@ from pacer.features.store import IMAGES, MANIFEST, PRIORS, text_key
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
-def build_store(config: Features, images: pl.DataFrame, prior_reports: Sequence[str], backbones: Path, out: Path) -> dict:
+def build_store(
+    config: Features, images: pl.DataFrame, prior_reports: Sequence[str], backbones: Path, out: Path
+) -> dict:
     """Make or complete the store ``out`` and return its manifest.
 
     Args:
@@ -41,6 +43,7 @@ def build_store(config: Features, images: pl.DataFrame, prior_reports: Sequence[
         DataError: images cannot be read; all of them are named. PacerError: the disk cannot hold the store.
     """
     state = PartialState()
+    device = torch.device(state.device or "cpu")
     vision, text = backbones / "vision", backbones / "text"
     recipe = {"vision": fingerprint(vision), "text": fingerprint(text),
               **config.model_dump(include={"mode", "depths", "dtype", "prior_tokens"})}
@@ -58,11 +61,11 @@ def build_store(config: Features, images: pl.DataFrame, prior_reports: Sequence[
         new = [i for i in paths if i not in old_images]
         new_texts = [k for k in texts if k not in old_priors]
         if new:
-            encoder = ImageEncoder(resolve(vision), config.depths, state.device)
+            encoder = ImageEncoder(resolve(vision), config.depths, device)
             _check_disk(encoder, config, paths[new[0]], len(new), out)
             _encode_images(encoder, config, new, paths, directory, state)
         if new_texts:
-            _encode_texts(TextEncoder(resolve(text), config.prior_tokens, state.device), config, new_texts, texts,
+            _encode_texts(TextEncoder(resolve(text), config.prior_tokens, device), config, new_texts, texts,
                           directory, state)
         state.wait_for_everyone()
         manifest = {"recipe": recipe, "images": len(paths), "priors": len(texts)}

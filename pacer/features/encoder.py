@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from PIL import Image
@@ -59,7 +60,7 @@ class TextEncoder:
     """All ``tokens`` positions of a frozen BERT, padded ones included (upstream attends to them), and the mask."""
 
     def __init__(self, directory: Path, tokens: int, device: torch.device | str = "cpu"):
-        self.tokenizer = AutoTokenizer.from_pretrained(directory)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(directory)
         self.model = AutoModel.from_pretrained(directory, dtype=torch.float32).eval().requires_grad_(False).to(device)
         self.tokens, self.device = tokens, device
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -91,7 +92,7 @@ class CheXbert:
             raise BackboneError(f"{folder} lacks {', '.join(missing)}; expected {CHECKPOINT} and the config.json "
                                 "and tokenizer files of its BERT (bert-base-uncased for the published weights)")
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except (OSError, ValueError) as error:
             raise BackboneError(f"{folder} holds no usable tokenizer: {' '.join(str(error).split())[:200]}") from None
         self.network = CheXbertNetwork(BertConfig.from_pretrained(folder, local_files_only=True))

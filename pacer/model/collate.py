@@ -70,8 +70,9 @@ def collate(
         starts.append(1 + len(prompt.before))
         prefixes.append(len(left))
     available = [availability(s.context) for s in sources]
-    laterals = [_present(s.lateral, "lateral view") for s, (lateral, _) in zip(sources, available, strict=True) if lateral]
-    priors = [_present(s.prior, "previous report") for s, (_, prior) in zip(sources, available, strict=True) if prior]
+    pairs = list(zip(sources, available, strict=True))
+    laterals = [_present(source.lateral, "lateral view") for source, (lateral, _) in pairs if lateral]
+    priors = [_present(source.prior, "previous report") for source, (_, prior) in pairs if prior]
     prior, prior_mask = features.prior_states(priors) if priors else (None, None)
     return Batch(
         ids=torch.from_numpy(_pad(rows, np.int64)),

@@ -44,9 +44,8 @@ def task(view: str, sections: str, unknown_view: Literal["upstream", "by_section
         return f"\nWrite radiological {asked.removesuffix('s')} section of report for chest X-ray examination"
     if sections == "findings+impression":
         return f"Write radiological finding and impression for this {_VIEWS[view]}chest X-ray visual feature"
-    return (
-        f"Write radiological {sections.removesuffix('s')} section of report for {_VIEWS[view]}chest X-ray visual feature"
-    )
+    section = sections.removesuffix("s")
+    return f"Write radiological {section} section of report for {_VIEWS[view]}chest X-ray visual feature"
 
 
 def instruction(

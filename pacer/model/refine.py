@@ -62,7 +62,7 @@ class DepthRouter(nn.Module):
             return
         d_routing = d_routing or d_vision
         self.norms = nn.ModuleList(nn.LayerNorm(d_vision) for _ in range(num_depths))
-        self.align = nn.ModuleList(nn.Linear(d_vision, d_routing) for _ in range(num_depths))
+        self.align = nn.ModuleList(_identity(d_vision, d_routing) for _ in range(num_depths))
         if variant == "patchwise":
             self.route_vector = nn.Parameter(torch.zeros(d_routing))
         self.depth_bias = nn.Parameter(torch.zeros(num_depths))
@@ -70,9 +70,6 @@ class DepthRouter(nn.Module):
         self.out = nn.Linear(d_routing, d_vision)
         ratio = init_scale / max_scale
         self.eta = nn.Parameter(torch.tensor(math.log(ratio / (1 - ratio))))
-        for linear in self.align:
-            nn.init.eye_(linear.weight)
-            nn.init.zeros_(linear.bias)
         nn.init.zeros_(self.out.weight)
         nn.init.zeros_(self.out.bias)
 
@@ -109,3 +106,11 @@ class DepthRouter(nn.Module):
         weights = scores.softmax(dim=-1)
         mixed = torch.einsum("bnk,bnkd->bnd", weights, aligned)
         return endpoint + self.scale * self.out(self.mix_norm(mixed)), weights
+
+
+def _identity(d_in: int, d_out: int) -> nn.Linear:
+    """A linear map that starts as the identity (its upper-left part)."""
+    linear = nn.Linear(d_in, d_out)
+    nn.init.eye_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return linear

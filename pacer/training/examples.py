@@ -42,8 +42,8 @@ class Examples:
     def __post_init__(self) -> None:
         self.records = self.records.select(COLUMNS)
         if self.anchors is not None:
-            self.records = self.records.join(
-                self.anchors.select("record_id", "positive", "negative", "uncertain"), on="record_id", how="left", maintain_order="left")
+            anchors = self.anchors.select("record_id", "positive", "negative", "uncertain")
+            self.records = self.records.join(anchors, on="record_id", how="left", maintain_order="left")
             unlabelled = self.records.filter(pl.col("positive").is_null())
             if len(unlabelled):
                 raise DataError(

@@ -23,7 +23,7 @@ from pacer.core.progress import Ticker
 from pacer.model.pacer import Pacer
 from pacer.training.batches import MicroBatch, micro_batches
 from pacer.training.examples import Examples
-from pacer.training.objective import objective
+from pacer.training.objective import Alone, objective
 from pacer.training.phases import Phase
 from pacer.training.resume import load_state, save_state
 from pacer.training.schedule import learning_rate_factor
@@ -57,7 +57,8 @@ def train(
     optimizer = torch.optim.AdamW(trainable.values(), lr=phase.learning_rate, weight_decay=params.train.weight_decay)
     run = _Run(model, examples, phase, params, accelerator)
 
-    first, history, best = 0, [], None
+    first, history = 0, []
+    best: dict[str, Any] | None = None
     state = load_state(scratch)
     if state is not None:
         with torch.no_grad():
@@ -102,7 +103,7 @@ class _Run:
     def __init__(self, model: Pacer, examples: Examples, phase: Phase, params: Params, accelerator: Accelerator):
         self.model, self.examples, self.phase, self.params, self.accelerator = (
             model, examples, phase, params, accelerator)
-        self.loss_weights = {"warmup": phase.bare, "regularised": phase.regularised,
+        self.loss_weights: dict[str, Any] = {"warmup": phase.bare, "regularised": phase.regularised,
                              "lambda_tlw": params.train.lambda_tlw}
         if phase.regularised:
             self.loss_weights |= {"lambda_cons": params.calibrate.lambda_cons,
@@ -193,21 +194,13 @@ class _Run:
                 batch = self.examples.batch(own, [commit] * len(own), self.phase.lambda_q)
                 with self.accelerator.autocast():
                     weights = self.loss_weights | {"regularised": False}
-                    loss = objective(self.model, batch.to(self.accelerator.device), _Alone(), **weights).total
+                    loss = objective(self.model, batch.to(self.accelerator.device), Alone(), **weights).total
                 total, count = total + loss.item() * len(own), count + len(own)
             if count:
                 losses[f"validation/{context}"] = total / count
         if losses:
             losses["validation/mean"] = float(np.mean(list(losses.values())))
         return losses
-
-
-class _Alone:
-    """Stands in for the accelerator where every process computes the same whole batch."""
-
-    @staticmethod
-    def reduce(tensor: torch.Tensor, reduction: str) -> torch.Tensor:
-        return tensor
 
 
 def _copy(trainable: dict[str, torch.nn.Parameter]) -> dict[str, torch.Tensor]:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
-from accelerate import Accelerator
 from torch import Tensor
 from torch.nn import functional as F
 
 from pacer.model.pacer import Batch, Pacer
 from pacer.training.losses import EPSILON, consistency_loss, drift_loss, emphasis_loss, trajectory_loss
+
+
+class Reducer(Protocol):
+    """Adds a tensor up over all processes (``accelerate.Accelerator``, or :class:`Alone`)."""
+
+    def reduce(self, tensor: Tensor, reduction: str) -> Tensor: ...
+
+
+class Alone:
+    """The reducer of a process that has the whole batch."""
+
+    def reduce(self, tensor: Tensor, reduction: str) -> Tensor:
+        return tensor
 
 
 class Objective(NamedTuple):
@@ -26,7 +38,7 @@ class Objective(NamedTuple):
 def objective(
     model: Pacer,
     batch: Batch,
-    accelerator: Accelerator,
+    processes: Reducer,
     *,
     warmup: bool,
     regularised: bool,
@@ -48,7 +60,7 @@ def objective(
     counts = torch.stack([weight.sum() + batch.kappa.sum() + EPSILON, emphasis.sum() + EPSILON,
                           mask.sum().clamp(min=1), batch.prefix_mask.sum()])
     # each mean becomes this process's share of the mean over all processes
-    shares = counts / accelerator.reduce(counts, reduction="sum")
+    shares = counts / processes.reduce(counts, reduction="sum")
     parts = {
         "trajectory": trajectory_loss(nll, weight, batch.kappa) * shares[0],
         "emphasis": emphasis_loss(nll, emphasis) * shares[1],

@@ -17,7 +17,8 @@ class Phase:
 
     Attributes:
         name, start: this phase and the one whose weights it starts from.
-        contexts: contexts it trains on. bare: no instruction around the visual tokens. regularised: KL to the frozen parent and drift.
+        contexts: contexts it trains on. bare: no instruction around the visual tokens.
+        regularised: with the KL to the frozen parent and the drift of the prefix.
         trains: prefixes of the trainable parameters' names; of the language model only LoRA is ever trained.
         learning_rate, batch_size, accumulation, updates, warmup_updates, lambda_q: as in ``params.yaml``.
         rho: probability of the direct route at an update.

@@ -13,14 +13,14 @@ from pacer.model.assemble import build_model, load_tokenizer
 from tests.conftest import MODEL
 
 
-def settings(**changes) -> Decode:  # noqa: ANN003
+def settings(**changes) -> Decode:
     return Decode(**{"split": "test", "limit": None, "num_beams": 3, "min_new_tokens": 4, "max_new_tokens": 12,
                      "repetition_penalty": 2.0, "length_penalty": 2.0, "batch_size": 8, "examples": 1, "controls": [],
                      **changes})
 
 
 @pytest.fixture
-def generator(backbones, features):  # noqa: ANN001, ANN201
+def generator(backbones, features):
     torch.manual_seed(3)
     model = build_model(backbones, MODEL, lora=True, calibrate=True).eval()
     with torch.no_grad():
@@ -32,7 +32,7 @@ def generator(backbones, features):  # noqa: ANN001, ANN201
 
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("penalty", [1.0, 2.0])
-def test_outputs_do_not_depend_on_the_batch(generator, records: pl.DataFrame, beams: int, penalty: float) -> None:  # noqa: ANN001
+def test_outputs_do_not_depend_on_the_batch(generator, records: pl.DataFrame, beams: int, penalty: float) -> None:
     """With transformers' own option, rows that are padded on the left escaped the repetition penalty at first."""
     generator.decode = settings(num_beams=beams, repetition_penalty=penalty)
     rows = [r for r in records.iter_rows(named=True) if r["split"] == "train"][::3]
@@ -42,7 +42,7 @@ def test_outputs_do_not_depend_on_the_batch(generator, records: pl.DataFrame, be
         assert alone.text == result.text and alone.tokens == result.tokens
 
 
-def test_greedy_generation_equals_teacher_forcing(generator, records: pl.DataFrame) -> None:  # noqa: ANN001
+def test_greedy_generation_equals_teacher_forcing(generator, records: pl.DataFrame) -> None:
     """Re-scored in one pass with Calibrate on, each generated token is the arg-max of its step."""
     generator.decode = settings(num_beams=1, repetition_penalty=1.0, min_new_tokens=0, length_penalty=1.0)
     row = records.filter(pl.col("context") == "mw").row(0, named=True)

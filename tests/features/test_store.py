@@ -85,7 +85,7 @@ def test_a_stopped_run_repeats_no_whole_shard(
 ) -> None:
     encode, calls = ImageEncoder.encode, iter(range(100))
 
-    def stopping(self, pixels):  # noqa: ANN001, ANN202
+    def stopping(self, pixels):
         if next(calls) == 4:
             raise KeyboardInterrupt
         return encode(self, pixels)

@@ -32,6 +32,15 @@ def small_config() -> BertConfig:
                       intermediate_size=32, initializer_range=0.8)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """With several threads these tiny models mostly wait for other processes of a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture
 def checkpoint_state() -> dict[str, Tensor]:
     """A CheXbert state dictionary without prefixes, small and random, made of plain modules."""

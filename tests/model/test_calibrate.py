@@ -8,7 +8,7 @@ from pacer.model.calibrate import PrefixCalibrator
 AVAILABLE = torch.tensor([[False, False], [True, True]])
 
 
-def calibrator(trained: bool = True, **options) -> PrefixCalibrator:  # noqa: ANN003
+def calibrator(trained: bool = True, **options) -> PrefixCalibrator:
     torch.manual_seed(0)
     module = PrefixCalibrator(12, rank=4, **options).eval()
     if trained:

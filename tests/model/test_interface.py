@@ -8,7 +8,7 @@ from pacer.model.interface import SourceInterface
 ALL = torch.tensor([[False, False], [False, True], [True, False], [True, True]])
 
 
-def interface(**options) -> SourceInterface:  # noqa: ANN003
+def interface(**options) -> SourceInterface:
     torch.manual_seed(0)
     return SourceInterface(8, 10, 12, num_queries=3, num_heads=2, d_hidden=16, **options).eval()
 
@@ -72,8 +72,8 @@ def test_prior_padding_takes_part_only_as_upstream_has_it() -> None:
     other[:, 3:] += 1.0
     for masked in (False, True):
         model = interface(mask_prior_padding=masked)
-        same = torch.equal(model(frontal, lateral, prior, ALL, mask).fused, model(frontal, lateral, other, ALL, mask).fused)
-        assert same is masked
+        one, two = (model(frontal, lateral, states, ALL, mask).fused for states in (prior, other))
+        assert torch.equal(one, two) is masked
 
 
 def test_a_promised_source_that_is_missing_is_an_error() -> None:

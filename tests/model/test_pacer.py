@@ -16,11 +16,11 @@ from tests.conftest import MODEL, QUERIES
 
 
 @pytest.fixture
-def examples(records, anchors, backbones, features) -> Examples:  # noqa: ANN001
+def examples(records, anchors, backbones, features) -> Examples:
     return Examples(records, anchors, load_tokenizer(backbones), features, QUERIES, 100, MODEL["prompt"])
 
 
-def model(backbones: Path, calibrate: bool = True, trained: bool = True):  # noqa: ANN201
+def model(backbones: Path, calibrate: bool = True, trained: bool = True):
     torch.manual_seed(3)
     built = build_model(backbones, MODEL, lora=True, calibrate=calibrate).eval()
     if trained:
@@ -31,7 +31,7 @@ def model(backbones: Path, calibrate: bool = True, trained: bool = True):  # noq
     return built
 
 
-def logits(built, batch) -> torch.Tensor:  # noqa: ANN001
+def logits(built, batch) -> torch.Tensor:
     with torch.no_grad():
         inputs, _, _ = built.calibrate(built.embed(batch), batch)
         return built.language.lm_head(built.hidden(inputs))
@@ -40,7 +40,7 @@ def logits(built, batch) -> torch.Tensor:  # noqa: ANN001
 ROWS = [0, 9, 18, 27]  # one of each context
 
 
-def test_calibrate_and_refine_start_as_the_base_bit_for_bit(examples, backbones) -> None:  # noqa: ANN001
+def test_calibrate_and_refine_start_as_the_base_bit_for_bit(examples, backbones) -> None:
     batch = examples.batch(ROWS, [True, False, True, True], 0.35)
     with_calibrate = model(backbones, trained=False)
     without = model(backbones, calibrate=False, trained=False)
@@ -48,7 +48,7 @@ def test_calibrate_and_refine_start_as_the_base_bit_for_bit(examples, backbones)
     assert torch.equal(logits(with_calibrate, batch), logits(without, batch))
 
 
-def test_rows_do_not_depend_on_their_batch(examples, backbones) -> None:  # noqa: ANN001
+def test_rows_do_not_depend_on_their_batch(examples, backbones) -> None:
     built = model(backbones)
     whole = logits(built, examples.batch(ROWS, [True] * 4, 0.35))
     for i, row in enumerate(ROWS):
@@ -57,7 +57,7 @@ def test_rows_do_not_depend_on_their_batch(examples, backbones) -> None:  # noqa
         torch.testing.assert_close(logits(built, alone)[0, :length], whole[i, :length], rtol=0, atol=1e-4)
 
 
-def test_the_calibrated_prefix_is_blind_to_the_target(examples, backbones) -> None:  # noqa: ANN001
+def test_the_calibrated_prefix_is_blind_to_the_target(examples, backbones) -> None:
     built = model(backbones)
     batch = examples.batch(ROWS, [True] * 4, 0.35)
     embedded = built.embed(batch)
@@ -68,7 +68,7 @@ def test_the_calibrated_prefix_is_blind_to_the_target(examples, backbones) -> No
     assert torch.equal(calibrated[~batch.prefix_mask], inputs[~batch.prefix_mask])
 
 
-def test_the_instruction_and_the_images_reach_the_target(examples, backbones) -> None:  # noqa: ANN001
+def test_the_instruction_and_the_images_reach_the_target(examples, backbones) -> None:
     built = model(backbones)
     batch = examples.batch(ROWS, [True] * 4, 0.35)
     before = logits(built, batch)
@@ -76,7 +76,7 @@ def test_the_instruction_and_the_images_reach_the_target(examples, backbones) ->
     assert (logits(built, batch) - before).abs().amax((1, 2)).min() > 1e-4
 
 
-def test_prefix_layout(examples, backbones) -> None:  # noqa: ANN001
+def test_prefix_layout(examples, backbones) -> None:
     batch = examples.batch(ROWS, [False] * 4, 0.35)
     tokenizer = load_tokenizer(backbones)
     for i in range(4):
@@ -87,14 +87,14 @@ def test_prefix_layout(examples, backbones) -> None:  # noqa: ANN001
         assert tokenizer.decode(row[start + QUERIES : prefix]).endswith("\nAssistant:")
 
 
-def test_merged_lora_computes_the_same(examples, backbones) -> None:  # noqa: ANN001
+def test_merged_lora_computes_the_same(examples, backbones) -> None:
     built, batch = model(backbones), examples.batch(ROWS, [True] * 4, 0.35)
     before = logits(built, batch)
     built.merge_lora()
     torch.testing.assert_close(logits(built, batch), before, rtol=0, atol=1e-4)
 
 
-def test_a_checkpoint_comes_back_and_strange_ones_are_named(backbones, tmp_path: Path, examples) -> None:  # noqa: ANN001
+def test_a_checkpoint_comes_back_and_strange_ones_are_named(backbones, tmp_path: Path, examples) -> None:
     built = model(backbones)
     trainable = {n: p for n, p in built.named_parameters() if p.requires_grad}
     frozen = frozen_fingerprints(backbones)
@@ -121,7 +121,7 @@ def test_a_checkpoint_comes_back_and_strange_ones_are_named(backbones, tmp_path:
         load_model(tmp_path, backbones)
 
 
-def test_a_record_without_an_anchor_is_named(records: pl.DataFrame, anchors: pl.DataFrame, backbones, features) -> None:  # noqa: ANN001
+def test_a_record_without_an_anchor_is_named(records: pl.DataFrame, anchors: pl.DataFrame, backbones, features) -> None:
     from pacer.core.errors import DataError
 
     with pytest.raises(DataError, match="1 records have no anchor, the first is sn-0"):

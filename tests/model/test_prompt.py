@@ -9,7 +9,7 @@ RECORD = {"view": "PA", "sections": "findings+impression", "indication": None, "
 
 
 @pytest.fixture(scope="module")
-def tokenizer(backbones):  # noqa: ANN001, ANN201
+def tokenizer(backbones):
     return AutoTokenizer.from_pretrained(backbones / "language")
 
 
@@ -35,7 +35,8 @@ def test_nothing_known_leaves_upstreams_two_spaces() -> None:
 
 
 @pytest.mark.parametrize(("view", "sections", "expected"), [
-    ("AP", "findings", "Write radiological finding section of report for anterior posterior chest X-ray visual feature"),
+    ("AP", "findings",
+     "Write radiological finding section of report for anterior posterior chest X-ray visual feature"),
     ("PA", "impression",
      "Write radiological impression section of report for posterior anterior chest X-ray visual feature"),
     ("other", "findings+impression",
@@ -50,13 +51,13 @@ def test_by_sections_asks_for_what_exists() -> None:
     assert "impression section" in task("other", "impression", "by_sections")
 
 
-def test_a_long_history_is_cut_and_the_image_marker_stays(tokenizer) -> None:  # noqa: ANN001
+def test_a_long_history_is_cut_and_the_image_marker_stays(tokenizer) -> None:
     ids = build_prompt(tokenizer, before_tokens=20, **{**RECORD, "history": "pain " * 100}).before
     assert len(ids) == 20
     assert tokenizer.decode(ids).endswith("<Img>")
 
 
-def test_continuations_have_no_dummy_prefix(tokenizer) -> None:  # noqa: ANN001
+def test_continuations_have_no_dummy_prefix(tokenizer) -> None:
     ids = continuation_ids(tokenizer, "\n</REPORT>")
     assert tokenizer.convert_ids_to_tokens(ids)[0] == "<0x0A>"
     lead = tokenizer("x .", add_special_tokens=False)["input_ids"]

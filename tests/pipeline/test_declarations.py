@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 STAGES = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
 #: Declared file by file; DVC tracks the parameters' values, so their code is in no deps.
 CONFIG = ROOT / "pacer" / "core" / "config.py"
-LEVEL = {**dict.fromkeys(("studies", "serving", "baselines"), 6), **dict.fromkeys(("training", "decoding", "reporting"), 5),
+LEVEL = {**dict.fromkeys(("studies", "serving", "baselines"), 6),
+         **dict.fromkeys(("training", "decoding", "reporting"), 5),
          **dict.fromkeys(("model", "metrics", "features", "backbones"), 4), "anchors": 3, "corpus": 2, "core": 1}
 STAGE_OF_SCRIPT = re.compile(r"stages/(\w+)\.py(?: (\w+))?")
 

@@ -36,8 +36,8 @@ def accelerator() -> Accelerator:
 
 
 @pytest.fixture
-def setting(records, anchors, backbones, features):  # noqa: ANN001, ANN201
-    def make(phase: str):  # noqa: ANN202
+def setting(records, anchors, backbones, features):
+    def make(phase: str):
         torch.manual_seed(5)
         model = build_model(backbones, MODEL, lora=phase != "warmup", calibrate=phase == "calibrate")
         own = records.filter(pl.col("context") == "sn") if phase == "warmup" else records
@@ -56,7 +56,7 @@ TRAINED = {
 
 
 @pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
-def test_a_phase_trains_its_parameters_and_no_other(name: str, setting, accelerator, tmp_path: Path) -> None:  # noqa: ANN001
+def test_a_phase_trains_its_parameters_and_no_other(name: str, setting, accelerator, tmp_path: Path) -> None:
     params = parameters()
     model, examples = setting(name)
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
@@ -78,7 +78,7 @@ def test_a_phase_trains_its_parameters_and_no_other(name: str, setting, accelera
 
 @pytest.mark.parametrize("name", ["parent", "calibrate"])
 def test_a_stopped_run_continues_as_if_nothing_had_happened(
-    name: str, setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: ANN001
+    name: str, setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     params = parameters(batches={"window": 2})
     phase = phase_of(name, params)
@@ -94,7 +94,7 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
     whole, curve = run(tmp_path / "whole")
     update, count = loop._Run.update, iter(range(100))
 
-    def stopping(self, *arguments):  # noqa: ANN001, ANN002, ANN202
+    def stopping(self, *arguments):
         if next(count) == 5:
             raise KeyboardInterrupt
         return update(self, *arguments)
@@ -109,7 +109,7 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
         assert torch.equal(whole[parameter], resumed[parameter]), parameter
 
 
-def test_a_loss_that_is_not_finite_names_the_records(setting, accelerator, tmp_path: Path) -> None:  # noqa: ANN001
+def test_a_loss_that_is_not_finite_names_the_records(setting, accelerator, tmp_path: Path) -> None:
     params = parameters()
     model, examples = setting("parent")
     with torch.no_grad():
@@ -119,13 +119,13 @@ def test_a_loss_that_is_not_finite_names_the_records(setting, accelerator, tmp_p
 
 
 def test_best_keeps_the_weights_of_the_lowest_validation_loss(
-    setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: ANN001
+    setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     params = parameters(train={"checkpoint": "best", "validation_interval": 2})
     losses = iter([3.0, 1.0, 2.0])
     seen: list[dict] = []
 
-    def validate(self) -> dict:  # noqa: ANN001
+    def validate(self) -> dict:
         seen.append({n: p.detach().clone() for n, p in self.model.named_parameters() if p.requires_grad})
         return {"validation/mean": next(losses)}
 
@@ -135,8 +135,9 @@ def test_best_keeps_the_weights_of_the_lowest_validation_loss(
     assert all(torch.equal(best[n], seen[1][n]) for n in best)
 
 
-@pytest.mark.parametrize(("route", "expected"), [("direct", {False}), ("always", {True}), ("stochastic", {False, True})])
-def test_routes(route: str, expected: set, setting) -> None:  # noqa: ANN001
+@pytest.mark.parametrize(("route", "expected"),
+                         [("direct", {False}), ("always", {True}), ("stochastic", {False, True})])
+def test_routes(route: str, expected: set, setting) -> None:
     phase = phase_of("parent", parameters(commit={"route": route}))
     _, examples = setting("parent")
     rows = examples.rows("train", ("sn",))["sn"]

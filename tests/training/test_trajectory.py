@@ -13,7 +13,7 @@ REPORT = "there is edema . no effusion ."
 
 
 @pytest.fixture(scope="module")
-def builder(backbones) -> TrajectoryBuilder:  # noqa: ANN001
+def builder(backbones) -> TrajectoryBuilder:
     return TrajectoryBuilder(load_tokenizer(backbones), 100)
 
 

@@ -12,6 +12,7 @@ import string
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from tokenizers.normalizers import BertNormalizer
@@ -27,6 +28,8 @@ _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 _LETTERS = string.ascii_lowercase + string.digits
 _ALPHABET = (*string.punctuation, *_LETTERS, *(f"##{letter}" for letter in _LETTERS))
 _POSITIONS = 512
+#: Id of [PAD], the first special token.
+PADDING = 0
 #: Initial standard deviation of weights: the original's 0.02 is made for widths of 768.
 _STD = 0.08
 #: Where the first block's heads look at the start: places back, and the share of high frequencies left out (the
@@ -105,7 +108,7 @@ def small_bert(tokenizer: BertTokenizer, width: int, layers: int, heads: int) ->
         raise ConfigError(f"width {width} and heads {heads}: heads must divide width and leave each head 4 at least")
     bert = BertModel(BertConfig(
         vocab_size=len(tokenizer), hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
-        intermediate_size=4 * width, max_position_embeddings=_POSITIONS, pad_token_id=tokenizer.pad_token_id,
+        intermediate_size=4 * width, max_position_embeddings=_POSITIONS, pad_token_id=PADDING,
         initializer_range=_STD, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     ))
     _look_back(bert, heads)
@@ -128,7 +131,8 @@ def _look_back(bert: BertModel, heads: int) -> None:
     table.token_type_embeddings.weight.zero_()
     table.position_embeddings.weight.zero_()
     table.position_embeddings.weight[:, first:] = torch.cat([angle.sin(), angle.cos()], 1) * _STD * math.sqrt(2)
-    attention = bert.encoder.layer[0].attention.self
+    block: Any = bert.encoder.layer[0]
+    attention = block.attention.self
     for head, (back, left_out) in enumerate(_LOOK_BACK[: max(heads - 1, 1)]):
         query, key = torch.zeros(size, width), torch.zeros(size, width)
         for pair in range(pairs):

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import BertModel
 
-from pacer.backbones.standins.bert import FindingReader, small_bert, train_wordpiece
+from pacer.backbones.standins.bert import PADDING, FindingReader, small_bert, train_wordpiece
 from pacer.backbones.standins.training import Descent, held_out_tenth, pad, reproducible, training_batches
 from pacer.core.config import TextStandin
 from pacer.core.errors import DataError
@@ -103,9 +104,9 @@ def head_targets(statuses: np.ndarray) -> np.ndarray:
 class _Network(nn.Module):
     """The parts of a CheXbert checkpoint under their own names: ``bert`` and ``linear_heads``."""
 
-    def __init__(self, bert: nn.Module):
+    def __init__(self, bert: BertModel):
         super().__init__()
-        self.bert = bert
+        self.bert: BertModel = bert
         width = bert.config.hidden_size
         self.linear_heads = nn.ModuleList([*(nn.Linear(width, 4) for _ in HEADS), nn.Linear(width, 2)])
 
@@ -124,7 +125,7 @@ def _train(network: _Network, reader: FindingReader, pieces: list[list[int]], ta
     parameters = [*network.parameters(), *reader.parameters()]
     with Descent("train labeller stand-in", parameters, config.learning_rate, config.steps) as descend:
         for batch in training_batches(lengths, rows, config.batch_size, config.steps, rng):
-            ids, mask = pad([pieces[row] for row in batch], network.bert.config.pad_token_id)
+            ids, mask = pad([pieces[row] for row in batch], PADDING)
             states = network.bert(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
             findings, nothing = network.scores(states[-1])
             wanted = targets[batch]
@@ -140,7 +141,7 @@ def _accuracy(network: _Network, pieces: list[list[int]], targets: Tensor) -> di
     """Share of the texts that each head labels right."""
     found = []
     for start in range(0, len(pieces), _JUDGED_AT_ONCE):
-        ids, mask = pad(pieces[start : start + _JUDGED_AT_ONCE], network.bert.config.pad_token_id)
+        ids, mask = pad(pieces[start : start + _JUDGED_AT_ONCE], PADDING)
         findings, nothing = network.scores(network.bert(input_ids=ids, attention_mask=mask).last_hidden_state)
         found.append(torch.cat([findings.argmax(2), nothing.argmax(1, keepdim=True)], 1))
     right = (torch.cat(found) == targets).float().mean(0).tolist()

@@ -106,7 +106,7 @@ def corpus_data(records: pl.DataFrame, images: pl.DataFrame, seed: int) -> Train
         return [_of_record(*rows[i]) for i in chosen]
 
     def pictures(count: int, size: int, grid: int) -> TrainingImages:
-        by_image = {}
+        by_image: dict[str, str] = {}
         for frontal, lateral, raw in train.select("frontal", "lateral", "report_raw").iter_rows():
             for image_id in filter(None, (frontal, lateral)):
                 by_image.setdefault(image_id, raw)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -121,9 +121,11 @@ def _encode(tokenizer: Tokenizer, text: TrainingText) -> _Encoded:
     )
 
 
-def _loss(model: LlamaForCausalLM, texts: Sequence[_Encoded], slots: int, bare_share: float, rng: np.random.Generator) -> Tensor:
+def _loss(
+    model: LlamaForCausalLM, texts: Sequence[_Encoded], slots: int, bare_share: float, rng: np.random.Generator
+) -> Tensor:
     """Cross-entropy of the targets (EOS included) in a right-padded batch."""
-    embedding = model.get_input_embeddings()
+    embedding: Any = model.get_input_embeddings()
     rows, starts, labels = [], [], []
     for text in texts:
         commit, bare = bool(rng.random() < 0.5), rng.random() < bare_share

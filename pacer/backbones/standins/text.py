@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BertModel, BertTokenizer
 
-from pacer.backbones.standins.bert import FindingReader, small_bert, train_wordpiece
+from pacer.backbones.standins.bert import PADDING, FindingReader, small_bert, train_wordpiece
 from pacer.backbones.standins.training import Descent, held_out_tenth, pad, reproducible, training_batches
 from pacer.core.config import TextStandin
 from pacer.core.errors import DataError
@@ -62,7 +62,7 @@ def make_text_standin(
         batches = training_batches(np.array([len(row) for row in pieces]), learnt, config.batch_size, config.steps, rng)
         with Descent("train text stand-in", list(network.parameters()), config.learning_rate, config.steps) as descend:
             for rows in batches:
-                ids, mask = pad([pieces[row] for row in rows], tokenizer.pad_token_id)
+                ids, mask = pad([pieces[row] for row in rows], PADDING)
                 shown, hidden = _hide(ids, tokenizer)
                 states = network.bert(input_ids=shown, attention_mask=mask).last_hidden_state
                 filled = F.cross_entropy(network.fill(states[hidden]), ids[hidden]) if hidden.any() else 0.0
@@ -111,7 +111,7 @@ def _accuracy(network: _Network, pieces: list[list[int]], targets: Tensor) -> li
     """Share of the texts whose label is told right, for each finding."""
     told = []
     for start in range(0, len(pieces), _JUDGED_AT_ONCE):
-        ids, mask = pad(pieces[start : start + _JUDGED_AT_ONCE], network.bert.config.pad_token_id)
+        ids, mask = pad(pieces[start : start + _JUDGED_AT_ONCE], PADDING)
         states = network.bert(input_ids=ids, attention_mask=mask).last_hidden_state
         told.append(network.reader(states, mask).squeeze(2) > 0)
     return [round(value, 4) for value in (torch.cat(told) == targets).float().mean(0).tolist()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -66,7 +66,7 @@ def pad(pieces: Sequence[Sequence[int]], padding: int) -> tuple[Tensor, Tensor]:
 
 
 @contextmanager
-def reproducible(seed: int) -> Iterator[None]:
+def reproducible(seed: int) -> Generator[None]:
     """Seed torch and use one thread inside the block; generator and threads are as before afterwards.
 
     At these sizes more threads gain little, wait for each other on a busy machine, and would make the weights depend

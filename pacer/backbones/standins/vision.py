@@ -82,7 +82,7 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     provenance = {
         "provider": "standin", "model": f"Dinov2, {BLOCKS} blocks, width {config.width}", "data": origin, "seed": seed,
         "images": len(train), "steps": config.steps, "seconds": round(time.monotonic() - started, 1),
-        "objective": "findings from the endpoint's mean patch; findings per patch at blocks 4 and 8 where places are known",
+        "objective": "findings from the endpoint's mean patch; from patches at blocks 4 and 8 where places are known",
         "held_out_auroc": auroc,
     }
     write_json(out / "provenance.json", provenance)

@@ -1,0 +1,86 @@
+"""Rates of the heavy stages on this machine, with the models and the corpus of the last `dvc repro`.
+
+    python bench/stages.py
+
+Prints one line per measurement: what, rate, and its ratio to the bare computation inside it, measured in the same run
+and interleaved, so that a busy machine changes both sides alike. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import polars as pl
+import torch
+from accelerate import Accelerator
+
+from pacer.core.config import load_params
+from pacer.core.pointers import resolve
+from pacer.corpus.records import read_records
+from pacer.decoding.generate import Generator
+from pacer.features.encoder import ImageEncoder
+from pacer.features.store import FeatureStore
+from pacer.model.assemble import load_model, load_tokenizer
+from pacer.training.examples import Examples
+from pacer.training.objective import objective
+
+BACKBONES, REPEATS = Path("models/backbones"), 5
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Wall seconds of one call."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def compare(name: str, unit: str, count: int, whole: Callable[[], object], bare: Callable[[], object]) -> None:
+    """Time ``whole`` and the ``bare`` computation inside it in turn and print the medians."""
+    whole(), bare()
+    times = [(seconds(whole), seconds(bare)) for _ in range(REPEATS)]
+    total, inner = median(t for t, _ in times), median(t for _, t in times)
+    print(f"{name}: {count / total:.1f} {unit}/s, {inner / total:.2f} of the time is the bare computation")
+
+
+def main() -> None:
+    params = load_params()
+    if not Path("models/calibrate").exists():
+        raise SystemExit("error: bench/stages.py measures the models of the last run; run `make repro` first")
+    records = read_records(Path("data/corpus/records.parquet"))
+    images = pl.read_parquet("data/corpus/images.parquet")["path"].head(64).to_list()
+
+    encoder = ImageEncoder(resolve(BACKBONES / "vision"), params.features.depths)
+    pixels = torch.stack([encoder.prepare(path) for path in images])
+    compare("features: prepare and encode", "images", len(images),
+            lambda: encoder.encode(torch.stack([encoder.prepare(path) for path in images])),
+            lambda: encoder.encode(pixels))
+
+    model, record = load_model("models/calibrate", BACKBONES)
+    if model.calibrator is not None:
+        model.calibrator.requires_grad_(True)
+    tokenizer, store = load_tokenizer(BACKBONES), FeatureStore("data/features")
+    examples = Examples(records, pl.read_parquet("data/anchors/anchors.parquet"), tokenizer, store,
+                        params.interface.num_queries, params.trajectory.report_tokens, record.model["prompt"])
+    rows = examples.rows("train", ["sn"])["sn"][: params.calibrate.batch_size]
+    batch = examples.batch(rows, [True] * len(rows), params.calibrate.lambda_q)
+    accelerator = Accelerator(cpu=True)
+
+    def step(made) -> None:
+        objective(model, made, accelerator, warmup=False, regularised=True, lambda_tlw=params.train.lambda_tlw,
+                  lambda_cons=params.calibrate.lambda_cons, lambda_drift=params.calibrate.lambda_drift)
+
+    compare("calibrate: batch and losses", "records", len(rows),
+            lambda: step(examples.batch(rows, [True] * len(rows), params.calibrate.lambda_q)), lambda: step(batch))
+
+    generator = Generator(model, tokenizer, store, record.model, params.decode)
+    cases = records.filter(pl.col("split") == params.decode.split).head(params.decode.batch_size).to_dicts()
+    greedy = Generator(model, tokenizer, store, record.model, params.decode.model_copy(update={"num_beams": 1}))
+    compare(f"decode: {params.decode.num_beams} beams against greedy", "reports", len(cases),
+            lambda: generator(cases), lambda: greedy(cases))
+
+
+if __name__ == "__main__":
+    main()
