@@ -11,7 +11,7 @@ import polars as pl
 from pacer.backbones.gguf import convert_gguf
 from pacer.backbones.hub import point_to_hub
 from pacer.backbones.standins.chexbert import make_chexbert_standin
-from pacer.backbones.standins.data import Instruct, LabelledText, TrainingData, load_data, training_text
+from pacer.backbones.standins.data import Instruct, TrainingData, load_data, training_text
 from pacer.backbones.standins.language import make_language_standin
 from pacer.backbones.standins.text import make_text_standin
 from pacer.backbones.standins.vision import make_vision_standin
@@ -73,15 +73,10 @@ def _text(config: Backbones, data: TrainingData, out: Path) -> None:
     texts = data.texts(config.text_standin.texts)
     statuses = np.array([text.statuses for text in texts])
     labels = np.isin(statuses, (1, 3)).astype(np.int64)
-    make_text_standin(config.text_standin, [t.cleaned for t in texts], labels, config.seed, out)
+    make_text_standin(config.text_standin, [t.cleaned for t in texts], labels, config.seed, out, data.origin)
 
 
 def _chexbert(config: Backbones, data: TrainingData, out: Path) -> None:
     texts = data.texts(config.chexbert_standin.texts)
-    reports, statuses = zip(*(pair for text in texts for pair in _both_forms(text)), strict=True)
-    make_chexbert_standin(config.chexbert_standin, list(reports), np.array(statuses), config.seed, out)
-
-
-def _both_forms(text: LabelledText) -> list[tuple[str, list[int]]]:
-    """The labeller meets cleaned references and generations as well as raw reports."""
-    return [(text.raw, text.statuses), (text.cleaned, text.statuses)]
+    statuses = np.array([text.statuses for text in texts])
+    make_chexbert_standin(config.chexbert_standin, [t.raw for t in texts], statuses, config.seed, out, data.origin)

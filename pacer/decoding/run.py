@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 
 from pacer.core.config import Decode
 from pacer.core.errors import DataError
-from pacer.core.frozen import provenance
 from pacer.core.io import hash_json, publish, scratch_directory, write_json, write_jsonl
+from pacer.core.pointers import provenance
 from pacer.core.progress import Ticker
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.extract import extract_report

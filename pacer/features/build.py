@@ -21,9 +21,8 @@ from safetensors.torch import save_file
 
 from pacer.core.config import Features
 from pacer.core.errors import DataError, PacerError
-from pacer.core.frozen import fingerprint
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
-from pacer.core.pointers import resolve
+from pacer.core.pointers import fingerprint, resolve
 from pacer.core.progress import Ticker
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import IMAGES, MANIFEST, PRIORS, text_key

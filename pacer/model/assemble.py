@@ -11,9 +11,8 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from pacer.core.errors import BackboneError
-from pacer.core.frozen import fingerprint
 from pacer.core.io import read_json
-from pacer.core.pointers import resolve
+from pacer.core.pointers import fingerprint, resolve
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.checkpoint import CheckpointRecord, check_frozen, load_strictly, load_weights
 from pacer.model.interface import SourceInterface

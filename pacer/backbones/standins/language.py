@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from pacer.backbones.standins.schedule import peak_schedule
+from pacer.backbones.standins.training import peak_schedule
 from pacer.core.config import LanguageStandin
 from pacer.core.io import write_json
 from pacer.core.progress import Ticker

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
 
-from pacer.backbones.standins.schedule import peak_schedule
+from pacer.backbones.standins.training import peak_schedule
 from pacer.core.config import VisionStandin
 from pacer.core.io import write_json
 from pacer.core.progress import Ticker
