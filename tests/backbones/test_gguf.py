@@ -40,9 +40,9 @@ def test_smollm_becomes_an_ordinary_directory(tmp_path):
     assert not hasattr(model.config, "quantization_config")
     assert (tokenizer.bos_token_id, tokenizer.eos_token_id) == (1, 2) == (
         model.config.bos_token_id, model.config.eos_token_id)
-    text = "The heart is enlarged . no pleural effusion ."
+    text = "The capital of France is Paris, and it is one of the most visited cities in the world."
     ids = tokenizer(text, return_tensors="pt")
     assert tokenizer.decode(ids["input_ids"][0]) == text
     with torch.inference_mode():
-        assert model(**ids, labels=ids["input_ids"]).loss.item() < 6, "a pretrained model finds plain English likely"
+        assert model(**ids, labels=ids["input_ids"]).loss.item() < 2.5, "a pretrained model finds plain English likely"
     assert provenance(tmp_path / "out")["provider"] == "gguf"
