@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pacer.doctor import Finding
     from pacer.reporting.tables import Table
 
-CONFIGS, PARAMS = Path("configs"), Path("params.yaml")
+CONFIGS, PARAMS, STORE = Path("configs"), Path("params.yaml"), Path("data/features")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -114,7 +114,9 @@ def decode(
     out: Annotated[Path, typer.Option(help="Folder for the predictions; replaced.")],
     model: Annotated[Path, typer.Option(help="Trained model.")] = Path("models/calibrate"),
     backbones: Annotated[Path, typer.Option(help="Frozen models.")] = Path("models/backbones"),
-    features: Annotated[Path, typer.Option(help="Feature store to read.")] = Path("data/features"),
+    features: Annotated[
+        Path | None, typer.Option(help="Feature store; default: data/features, with --images OUT.features.")
+    ] = None,
     images: Annotated[
         Path | None, typer.Option(help="images.parquet of the corpus: its images are encoded into --features first.")
     ] = None,
@@ -131,9 +133,14 @@ def decode(
     settings["decode"] |= {"split": split, "limit": limit, "controls": []}
     checked = parse_params(settings, "pacer decode")
     table = read_records(records)
-    if images is not None:
-        _encode(table, images, checked, model, backbones, features)
-    decode_records(model, backbones, table, features, checked.decode, out)
+    if images is None:
+        store = features or STORE
+    else:
+        store = features or out.with_name(f"{out.name}.features")
+        if store.resolve() == STORE.resolve():
+            raise ConfigError(f"--features {store} is the pipeline's own store; give --images a folder of its own")
+        _encode(table, images, checked, model, backbones, store)
+    decode_records(model, backbones, table, store, checked.decode, out)
     console.print(f"predictions written to {out}")
 
 
@@ -149,13 +156,13 @@ def score(
 ) -> None:
     """Score predictions, of this or any other model, against their references."""
     from pacer.corpus.records import read_records
-    from pacer.metrics.scoring import score_predictions
+    from pacer.metrics.scoring import decoded_records, score_predictions
     from pacer.reporting.tables import score_table
 
     settings = load_params(params).score
     table = read_records(records)
     scores = score_predictions(
-        _decoded(table, predictions, split), predictions, None, None, chexbert, truth, out,
+        decoded_records(table, predictions, split), predictions, None, None, chexbert, truth, out,
         train_records=_train(table) if truth is not None else None,
         convention=settings.convention, batch_size=settings.batch_size,
     )  # fmt: skip
@@ -182,19 +189,6 @@ def _encode(records: pl.DataFrame, images: Path, params: Params, model: Path, ba
     paths = read_images(images).filter(pl.col("image_id").is_in(list(ids)))
     recipe = params.features.model_copy(update={"depths": depths})
     build_store(recipe, paths, wanted["prior_report"].drop_nulls().to_list(), backbones, features)
-
-
-def _decoded(records: pl.DataFrame, predictions: Path, split: str | None) -> pl.DataFrame:
-    """The records that the predictions should cover: their manifest's split and limit, or all of ``split``."""
-    import polars as pl
-
-    from pacer.core.io import read_json
-
-    manifest = predictions / "manifest.json"
-    settings = read_json(manifest)["settings"] if manifest.is_file() else {}
-    wanted = records.filter(pl.col("split") == (split or settings.get("split", "test")))
-    limit = settings.get("limit")
-    return wanted if limit is None else wanted.group_by("context", maintain_order=True).head(limit)
 
 
 def _train(records: pl.DataFrame) -> pl.DataFrame:

@@ -6,21 +6,16 @@ import polars as pl
 
 from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.core.io import read_json
 from pacer.corpus.records import read_records
-from pacer.metrics.scoring import score_predictions
+from pacer.metrics.scoring import decoded_records, score_predictions
 
 
 def main() -> None:
     config = load_params().score
     records = read_records(Path("data/corpus/records.parquet"))
-    manifest = read_json("predictions/manifest.json")
-    cases = records.filter(pl.col("split") == manifest["split"])
-    if manifest["settings"]["limit"] is not None:
-        cases = cases.group_by("context", maintain_order=True).head(manifest["settings"]["limit"])
     truth = Path("data/corpus/truth.parquet")
     score_predictions(
-        cases,
+        decoded_records(records, "predictions"),
         Path("predictions"),
         Path("data/labels/references.parquet"),
         Path("data/anchors/anchors.parquet"),

@@ -56,6 +56,16 @@ class Scored:
         return [prediction.report for prediction in self.predictions]
 
 
+def decoded_records(records: pl.DataFrame, predictions_dir: str | Path, split: str | None = None) -> pl.DataFrame:
+    """The records that a folder of predictions should cover: ``split`` (default: what its manifest says, else test),
+    cut at the manifest's limit."""
+    manifest = Path(predictions_dir) / "manifest.json"
+    settings = read_json(manifest)["settings"] if manifest.is_file() else {}
+    wanted = records.filter(pl.col("split") == (split or settings.get("split", "test")))
+    limit = settings.get("limit")
+    return wanted if limit is None else wanted.group_by("context", maintain_order=True).head(limit)
+
+
 def score_predictions(
     records: pl.DataFrame,
     predictions_dir: str | Path,

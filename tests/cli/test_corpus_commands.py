@@ -8,10 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.cli import _decoded
 from pacer.core.config import load_params
 from pacer.corpus.phantom.generate import generate_phantom
 from pacer.corpus.records import read_images, read_records
+from pacer.metrics.scoring import decoded_records
 
 
 @pytest.fixture
@@ -78,7 +78,14 @@ def test_scored_records_are_those_that_were_decoded(tmp_path: Path):
         "record_id": ["sn-1", "sn-2", "mn-1", "mn-2", "sn-3"], "context": ["sn", "sn", "mn", "mn", "sn"],
         "split": ["val", "val", "val", "val", "test"],
     })  # fmt: skip
-    assert _decoded(records, tmp_path, None)["record_id"].to_list() == ["sn-3"]
-    assert _decoded(records, tmp_path, "val").height == 4
+    assert decoded_records(records, tmp_path, None)["record_id"].to_list() == ["sn-3"]
+    assert decoded_records(records, tmp_path, "val").height == 4
     (tmp_path / "manifest.json").write_text(json.dumps({"settings": {"split": "val", "limit": 1}}))
-    assert _decoded(records, tmp_path, None)["record_id"].to_list() == ["sn-1", "mn-1"]
+    assert decoded_records(records, tmp_path, None)["record_id"].to_list() == ["sn-1", "mn-1"]
+
+
+def test_another_corpus_never_replaces_the_pipelines_features(pacer, corpus: Path):
+    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
+    outcome = pacer("decode", "--records", "read/records.parquet", "--images", "read/images.parquet", "--features",
+                    "data/features", "--out", "predictions")
+    assert outcome.code == 1 and "is the pipeline's own store" in outcome.error
