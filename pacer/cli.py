@@ -207,7 +207,7 @@ def _print_findings(title: str, findings: list[Finding]) -> None:
 
 
 def _print_table(table: Table) -> None:
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column, right in zip(table.columns, table.numeric, strict=True):
         grid.add_column(column, justify="right" if right else "left")
     for row in table.rows:

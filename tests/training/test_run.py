@@ -1,0 +1,92 @@
+"""A phase as the stage runs it: checkpoints, references to a parent, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+
+from pacer.core.config import Params, load_params
+from pacer.core.errors import CheckpointError
+from pacer.core.io import read_json
+from pacer.corpus.records import RECORD_SCHEMA, write_table
+from pacer.model.assemble import load_model
+from pacer.training import run
+from tests.conftest import DEPTHS, MODEL, RandomFeatures
+
+ROOT = Path(__file__).parents[2]
+
+
+def parameters(**calibrate: object) -> Params:
+    base = load_params(ROOT / "configs" / "micro.yaml").model_dump()
+    for name in ("refine", "interface", "lora", "prompt", "trajectory", "commit"):
+        base[name] = MODEL[name]
+    base["features"]["depths"] = list(DEPTHS)
+    for phase in ("warmup", "parent", "calibrate"):
+        base[phase] |= {"updates": 2, "batch_size": 4, "warmup_updates": 1}
+    base["calibrate"] |= calibrate
+    base["backbones"]["vision"] = {"provider": "local", "path": "elsewhere"}
+    return Params.model_validate(base)
+
+
+@pytest.fixture
+def phase(
+    records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list]:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    write_table(corpus / "records.parquet", records, RECORD_SCHEMA)
+    anchors.write_parquet(tmp_path / "anchors.parquet")
+    monkeypatch.setattr(run, "FeatureStore", lambda directory: RandomFeatures())
+
+    def train(name: str, params: Params, start: str | None) -> list:
+        logged: list = []
+        run.run_phase(
+            name, params, corpus=corpus, backbones=backbones, features=tmp_path / "none",
+            anchors=None if name == "warmup" else tmp_path / "anchors.parquet",
+            start=None if start is None else tmp_path / start, out=tmp_path / name,
+            open_log=lambda scratch: nullcontext(lambda values, step: logged.append((step, values))),
+        )
+        return logged
+
+    return train
+
+
+def test_the_three_phases_follow_each_other(phase, backbones: Path, tmp_path: Path) -> None:
+    params = parameters()
+    for name, start in (("warmup", None), ("parent", "warmup"), ("calibrate", "parent")):
+        assert [step for step, _ in phase(name, params, start)][-1] == 2
+        assert not Path(f"{tmp_path / name}.scratch").exists()
+    record = read_json(tmp_path / "calibrate" / "config.json")
+    assert record["parent"]["path"] == "../parent" and record["step"] == 2
+    model, loaded = load_model(tmp_path / "calibrate", backbones)
+    assert loaded.phase == "calibrate" and model.calibrator is not None
+
+    weights = tmp_path / "parent" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\1\2\3")
+    with pytest.raises(CheckpointError, match=r"parent has changed since .*calibrate was trained on it"):
+        load_model(tmp_path / "calibrate", backbones)
+
+
+def test_without_calibrate_the_checkpoint_is_its_parent(phase, backbones: Path, tmp_path: Path) -> None:
+    params = parameters(gate_inputs="none")
+    for name, start in (("warmup", None), ("parent", "warmup")):
+        phase(name, params, start)
+    assert phase("calibrate", params, "parent") == [(0, {"updates": 0.0})]
+    assert not (tmp_path / "calibrate" / "model.safetensors").exists()
+    model, _ = load_model(tmp_path / "calibrate", backbones)
+    parent, _ = load_model(tmp_path / "parent", backbones)
+    assert model.calibrator is None
+    for (name, value), other in zip(model.named_parameters(), parent.parameters(), strict=True):
+        assert torch.equal(value, other), name
+
+
+def test_a_start_from_other_frozen_models_is_refused(phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    phase("warmup", parameters(), None)
+    monkeypatch.setattr(run, "frozen_fingerprints", lambda backbones: {"vision": "another"})
+    with pytest.raises(CheckpointError, match="was trained on other frozen models"):
+        phase("parent", parameters(), "warmup")
