@@ -23,7 +23,7 @@ class Outcome:
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder like the repository's root, with its profiles and its params.yaml, as working directory."""
     shutil.copytree(REPOSITORY / "configs", tmp_path / "configs")
     shutil.copy(REPOSITORY / "configs" / "phantom.yaml", tmp_path / "params.yaml")
@@ -35,7 +35,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def pacer(workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Callable[..., Outcome]:
+def pacer(repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Callable[..., Outcome]:
     """``pacer("use", "micro")`` -> :class:`Outcome`."""
 
     def run(*arguments: str) -> Outcome:

@@ -15,34 +15,34 @@ from pacer.metrics.scoring import decoded_records
 
 
 @pytest.fixture
-def corpus(workplace: Path) -> Path:
+def corpus(repository: Path) -> Path:
     """A small corpus in MIMIC-RG4's layout, and a profile that names its files."""
     world = load_params("configs/micro.yaml").corpus.phantom.model_copy(update={"patients": 10})
-    generate_phantom(world, 3, workplace / "mine")
-    profile = (workplace / "configs" / "phantom.yaml").read_text()
+    generate_phantom(world, 3, repository / "mine")
+    profile = (repository / "configs" / "phantom.yaml").read_text()
     profile = profile.replace("source: phantom ", "source: files ").replace("root: null ", "root: mine ")
     names = "{sn: sn.json, sw: sw.json, mn: mn.json, mw: mw.json}"
     profile = profile.replace("{sn: null, sw: null, mn: null, mw: null}", names).replace(
         "images: . ", "images: images "
     )
-    (workplace / "mine.yaml").write_text(profile)
-    return workplace / "mine"
+    (repository / "mine.yaml").write_text(profile)
+    return repository / "mine"
 
 
-def test_audit_reports_a_corpus_and_keeps_it(pacer, corpus: Path, workplace: Path):
+def test_audit_reports_a_corpus_and_keeps_it(pacer, corpus: Path, repository: Path):
     outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
     assert outcome.code == 0, outcome.error
     words = " ".join(outcome.out.split())
     assert "Patients in two splits none" in words and "Rows left out none" in words
-    records, images = read_records(workplace / "read" / "records.parquet"), read_images("read/images.parquet")
+    records, images = read_records(repository / "read" / "records.parquet"), read_images("read/images.parquet")
     assert f"All {records.filter(split='train').height}" in words
     assert set(records["frontal"]) <= set(images["image_id"])
 
 
-def test_audit_without_out_leaves_nothing_behind(pacer, corpus: Path, workplace: Path):
-    before = sorted(path for path in workplace.rglob("*"))
+def test_audit_without_out_leaves_nothing_behind(pacer, corpus: Path, repository: Path):
+    before = sorted(path for path in repository.rglob("*"))
     assert pacer("audit", "--params", "mine.yaml").code == 0
-    assert sorted(path for path in workplace.rglob("*")) == before
+    assert sorted(path for path in repository.rglob("*")) == before
 
 
 def test_audit_names_what_is_wrong_without_report_text(pacer, corpus: Path):
@@ -68,7 +68,7 @@ def test_a_model_that_does_not_exist_is_one_clear_line(pacer, corpus: Path):
     assert outcome.code == 1 and "nowhere" in outcome.error and "Traceback" not in outcome.error
 
 
-def test_a_split_that_is_never_decoded_is_refused(pacer, workplace: Path):
+def test_a_split_that_is_never_decoded_is_refused(pacer, repository: Path):
     outcome = pacer("decode", "--records", "r.parquet", "--out", "predictions", "--split", "train")
     assert outcome.code == 1 and "decode.split = 'train'" in outcome.error
 

@@ -49,10 +49,10 @@ def test_the_published_profile_holds_the_papers_numbers():
     assert single.calibrate.gate_inputs == "none"
 
 
-def test_use_copies_a_profile(pacer, workplace: Path):
+def test_use_copies_a_profile(pacer, repository: Path):
     outcome = pacer("use", "micro")
     assert outcome.code == 0
-    assert (workplace / "params.yaml").read_bytes() == (workplace / "configs" / "micro.yaml").read_bytes()
+    assert (repository / "params.yaml").read_bytes() == (repository / "configs" / "micro.yaml").read_bytes()
 
 
 def test_use_without_a_name_marks_the_one_in_use(pacer):
@@ -71,8 +71,8 @@ def test_an_unknown_profile_is_one_line_that_lists_the_known_ones(pacer):
     [lambda text: text.replace("lambda_cons: 0.05", "lambda_cons: 0.1"), lambda text: text + "\nnot yaml: ["],
     ids=["another value", "no longer valid"],
 )
-def test_an_edited_file_is_kept_unless_forced(pacer, workplace: Path, edit):
-    params = workplace / "params.yaml"
+def test_an_edited_file_is_kept_unless_forced(pacer, repository: Path, edit):
+    params = repository / "params.yaml"
     edited = edit(params.read_text())
     params.write_text(edited)
     outcome = pacer("use", "micro")
@@ -82,18 +82,18 @@ def test_an_edited_file_is_kept_unless_forced(pacer, workplace: Path, edit):
     assert params.read_text() != edited
 
 
-def test_a_comment_is_no_edit(pacer, workplace: Path):
-    with open(workplace / "params.yaml", "a") as file:
+def test_a_comment_is_no_edit(pacer, repository: Path):
+    with open(repository / "params.yaml", "a") as file:
         file.write("# a remark\n")
     assert pacer("use", "openi").code == 0
 
 
-def test_a_profile_that_does_not_load_is_not_put_in_use(pacer, workplace: Path):
-    (workplace / "configs" / "mine.yaml").write_text("corpus: {}\n")
-    before = (workplace / "params.yaml").read_text()
+def test_a_profile_that_does_not_load_is_not_put_in_use(pacer, repository: Path):
+    (repository / "configs" / "mine.yaml").write_text("corpus: {}\n")
+    before = (repository / "params.yaml").read_text()
     outcome = pacer("use", "mine")
     assert outcome.code == 1 and "configs/mine.yaml" in outcome.error
-    assert (workplace / "params.yaml").read_text() == before
+    assert (repository / "params.yaml").read_text() == before
 
 
 def test_a_traceback_is_shown_on_demand(pacer):
@@ -101,8 +101,8 @@ def test_a_traceback_is_shown_on_demand(pacer):
     assert outcome.code == 1 and "Traceback" in outcome.error and "error: there is no profile" in outcome.error
 
 
-def test_outside_the_repository_the_command_says_so(pacer, workplace: Path, monkeypatch: pytest.MonkeyPatch):
-    (workplace / "empty").mkdir()
-    monkeypatch.chdir(workplace / "empty")
+def test_outside_the_repository_the_command_says_so(pacer, repository: Path, monkeypatch: pytest.MonkeyPatch):
+    (repository / "empty").mkdir()
+    monkeypatch.chdir(repository / "empty")
     outcome = pacer("use", "micro")
     assert outcome.code == 1 and "run this from the root of the repository" in outcome.error

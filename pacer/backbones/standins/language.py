@@ -28,8 +28,9 @@ from pacer.core.progress import Ticker
 BOS, EOS = 1, 2
 #: Share of a sentence's words left out of its slots, and bounds of the noise relative to the words.
 DROPPED, NOISE = 0.1, (0.1, 0.6)
-#: Share of examples in the warm-up layout, and share of the steps that see nothing else.
-BARE, BARE_STEPS = 0.25, 0.5
+#: Share of examples in the warm-up layout, share of the steps that see nothing else, and share of commitment-first
+#: targets among the others (the commitment is the harder of the two to learn).
+BARE, BARE_STEPS, COMMIT = 0.15, 0.4, 0.7
 
 
 class TrainingText(NamedTuple):
@@ -128,7 +129,7 @@ def _loss(
     embedding: Any = model.get_input_embeddings()
     rows, starts, labels = [], [], []
     for text in texts:
-        commit, bare = bool(rng.random() < 0.5), rng.random() < bare_share
+        commit, bare = bool(rng.random() < COMMIT), rng.random() < bare_share
         commit = commit and not bare
         before, after = ([], []) if bare else (text.before, text.after[commit])
         prefix = [BOS, *before, *([0] * slots), *after, BOS]
