@@ -271,6 +271,7 @@ class Parent(Warmup):
     rho_end: Fraction
     rho_updates: Natural
     lambda_q: NaturalFloat
+    lateral_start: Literal["random", "frontal"]
 
 
 class Calibrate(Warmup):

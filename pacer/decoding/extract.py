@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pacer.anchors.render import parse_anchor
+from pacer.anchors.render import contains_anchor, parse_anchor
 from pacer.anchors.rules import Anchor
 
-OPEN, CLOSE, ANCHOR = "<REPORT>", "</REPORT>", "<ANCHOR>"
+OPEN, CLOSE = "<REPORT>", "</REPORT>"
 
 
 class Extraction(NamedTuple):
@@ -24,7 +24,7 @@ def extract_report(generated: str) -> Extraction:
 
     Without an opening marker, or when nothing stands after it, the raw text is kept and ``fallback`` is true.
     """
-    anchor = parse_anchor(generated) if ANCHOR in generated else None
+    anchor = parse_anchor(generated) if contains_anchor(generated) else None
     _, marker, rest = generated.rpartition(OPEN)
     report = rest.split(CLOSE, 1)[0].strip()
     if not marker or not report:

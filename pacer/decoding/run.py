@@ -15,15 +15,24 @@ from safetensors.torch import save_file
 
 from pacer.core.config import Decode
 from pacer.core.errors import DataError
-from pacer.core.io import hash_json, publish, scratch_directory, write_json, write_jsonl
+from pacer.core.io import (
+    hash_file,
+    hash_json,
+    publish,
+    read_json,
+    scratch_directory,
+    write_json,
+    write_jsonl,
+    write_text,
+)
 from pacer.core.pointers import provenance
 from pacer.core.progress import Ticker
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
-from pacer.features.store import FeatureStore
+from pacer.features.store import MANIFEST, FeatureStore
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.model.checkpoint import RECORD
+from pacer.model.checkpoint import RECORD, WEIGHTS
 
 
 def decode_records(
@@ -51,14 +60,19 @@ def decode_records(
     dtype = torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
     model, record = load_model(checkpoint, backbones, dtype)
     generator = Generator(model, load_tokenizer(backbones), FeatureStore(features), record.model, config, device)
-    fingerprint = hash_json([(checkpoint / RECORD).read_text(), config.model_dump(), cases["record_id"].to_list()])
+    own = checkpoint / WEIGHTS
+    fingerprint = hash_json([(checkpoint / RECORD).read_text(), hash_file(own) if own.exists() else None,
+                             config.model_dump(), cases.to_dicts(), read_json(features / MANIFEST)])
     main = state.is_main_process
     scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
     with scratch as directory:
-        state.wait_for_everyone()
         parts, final = directory / "parts", directory / "out"
-        parts.mkdir(exist_ok=True)
+        if main:
+            parts.mkdir(exist_ok=True)
+            _drop_cut_lines(parts)
+        state.wait_for_everyone()
         done = _finished(parts)
+        state.wait_for_everyone()  # nobody appends before everybody has read
         todo = [(name, row) for name, part in runs.items() for row in part.iter_rows(named=True)
                 if (name, row["record_id"]) not in done]
         # similar lengths share a batch: less padding
@@ -105,15 +119,19 @@ def _routing(result: Generated) -> dict[str, list]:
     return {view: weights.float().tolist() for view, weights in views.items() if weights is not None}
 
 
-def _finished(parts: Path) -> dict[tuple[str, str], dict]:
-    """Predictions of all processes so far; a line that a kill cut short does not count."""
-    finished = {}
-    for path in sorted(parts.glob("*.jsonl")):
+def _drop_cut_lines(parts: Path) -> None:
+    """Remove the line that a kill cut short."""
+    for path in parts.glob("*.jsonl"):
         content = path.read_text(encoding="utf-8")
         if content and not content.endswith("\n"):
-            content = content[: content.rfind("\n") + 1]
-            path.write_text(content, encoding="utf-8")
-        for line in content.split("\n")[:-1]:
+            write_text(path, content[: content.rfind("\n") + 1])
+
+
+def _finished(parts: Path) -> dict[tuple[str, str], dict]:
+    """Predictions of all processes so far."""
+    finished = {}
+    for path in sorted(parts.glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
             prediction = json.loads(line)
             finished[prediction.pop("run"), prediction["record_id"]] = prediction
     return finished

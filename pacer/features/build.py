@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 
 from pacer.core.config import Features
 from pacer.core.errors import DataError, PacerError
-from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
+from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory, write_json
 from pacer.core.pointers import fingerprint, resolve
 from pacer.core.progress import Ticker
 from pacer.features.encoder import ImageEncoder, TextEncoder
@@ -44,34 +44,38 @@ def build_store(
     state = PartialState()
     device = torch.device(state.device or "cpu")
     vision, text = backbones / "vision", backbones / "text"
-    recipe = {"vision": fingerprint(vision), "text": fingerprint(text),
-              **config.model_dump(include={"mode", "depths", "dtype", "prior_tokens"})}
-    recipe_key = hash_json(recipe)
+    shared = config.model_dump(include={"mode", "dtype"})
+    recipes = {"images": {"vision": fingerprint(vision), "depths": config.depths, **shared},
+               "priors": {"text": fingerprint(text), "prior_tokens": config.prior_tokens, **shared}}
     paths = dict(images.select("image_id", "path").iter_rows())
-    keys = {i: hash_json([recipe_key, hash_file(path)]) for i, path in paths.items()}
+    image_recipe, prior_recipe = hash_json(recipes["images"]), hash_json(recipes["priors"])
+    keys = {i: hash_json([image_recipe, hash_file(path)]) for i, path in paths.items()}
     texts = {text_key(t): t for t in prior_reports}
 
-    fingerprint_ = hash_json([recipe_key, config.shard_size, keys, sorted(texts)])
+    fingerprint_ = hash_json([recipes, config.shard_size, keys, sorted(texts)])
     main = state.is_main_process
     scratch = scratch_directory(out, fingerprint_) if main else nullcontext(Path(f"{out}.scratch") / fingerprint_[:16])
     with scratch as directory:
         state.wait_for_everyone()
-        old_images, old_priors = _take_over(out, directory, recipe_key, keys, texts, main)
+        old_images, old_priors = _take_over(out, directory, keys, dict.fromkeys(texts, prior_recipe), main)
         new = [i for i in paths if i not in old_images]
         new_texts = [k for k in texts if k not in old_priors]
         if new:
             encoder = ImageEncoder(resolve(vision), config.depths, device)
-            _check_disk(encoder, config, paths[new[0]], len(new), out)
+            placed = _placed("images", new, config.shard_size)
+            missing = [i for i in new if not (directory / placed[i][0]).exists()]
+            if missing:
+                _check_disk(encoder, config, paths[missing[0]], len(missing), out)
             _encode_images(encoder, config, new, paths, directory, state)
         if new_texts:
             _encode_texts(TextEncoder(resolve(text), config.prior_tokens, device), config, new_texts, texts,
                           directory, state)
         state.wait_for_everyone()
-        manifest = {"recipe": recipe, "images": len(paths), "priors": len(texts)}
+        manifest = {"recipes": recipes, "images": len(paths), "priors": len(texts)}
         if main:
             _write_index(directory, IMAGES, "image_id", old_images, _placed("images", new, config.shard_size), keys)
             _write_index(directory, PRIORS, "text_key", old_priors, _placed("priors", new_texts, config.shard_size),
-                         {k: recipe_key for k in texts})
+                         dict.fromkeys(texts, prior_recipe))
             write_json(directory / MANIFEST, manifest)
             publish(directory, out)
         state.wait_for_everyone()
@@ -141,16 +145,17 @@ def _encode_texts(
 
 
 def _take_over(
-    out: Path, directory: Path, recipe_key: str, keys: dict[str, str], texts: dict[str, str], main: bool
+    out: Path, directory: Path, image_keys: dict[str, str], prior_keys: dict[str, str], main: bool
 ) -> tuple[dict[str, tuple[str, int]], dict[str, tuple[str, int]]]:
-    """Entries of an earlier store that are still right; their shards are linked into ``directory``."""
-    if not (out / MANIFEST).exists() or hash_json(read_json(out / MANIFEST)["recipe"]) != recipe_key:
+    """Entries of an earlier store whose key is still right; their shards are linked into ``directory``."""
+    if not (out / MANIFEST).exists():
         return {}, {}
-    old = pl.read_parquet(out / IMAGES)
-    images = {i: (s, r) for i, s, r, key in old.select("image_id", "shard", "row", "key").iter_rows()
-              if keys.get(i) == key and (out / s).exists()}
-    priors = {k: (s, r) for k, s, r in pl.read_parquet(out / PRIORS).select("text_key", "shard", "row").iter_rows()
-              if k in texts and (out / s).exists()}
+    images, priors = (
+        {name: (shard, row)
+         for name, shard, row, key in pl.read_parquet(out / index).select(column, "shard", "row", "key").iter_rows()
+         if wanted.get(name) == key and (out / shard).exists()}
+        for index, column, wanted in ((IMAGES, "image_id", image_keys), (PRIORS, "text_key", prior_keys))
+    )
     if main:
         for shard in {s for s, _ in [*images.values(), *priors.values()]}:
             if not (directory / shard).exists():

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from PIL import Image
 from torch import Tensor
-from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
+from transformers import AutoImageProcessor, AutoModel, BertModel, BertTokenizer
 
-from pacer.core.errors import ConfigError, DataError
+from pacer.core.errors import BackboneError, ConfigError, DataError
 
 
 class ImageEncoder:
@@ -57,11 +57,22 @@ class ImageEncoder:
 
 
 class TextEncoder:
-    """All ``tokens`` positions of a frozen BERT, padded ones included (upstream attends to them), and the mask."""
+    """All ``tokens`` positions of a frozen BERT, padded ones included (upstream attends to them), and the mask.
+
+    Raises:
+        BackboneError: the directory's weights are not those of a BERT encoder.
+    """
 
     def __init__(self, directory: Path, tokens: int, device: torch.device | str = "cpu"):
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(directory)
-        self.model = AutoModel.from_pretrained(directory, dtype=torch.float32).eval().requires_grad_(False).to(device)
+        self.tokenizer: Any = BertTokenizer.from_pretrained(directory)
+        # CXR-BERT's own classes are remote code; its encoder is a plain BERT whose weights load by name
+        loaded: Any = BertModel.from_pretrained(
+            directory, add_pooling_layer=False, dtype=torch.float32, output_loading_info=True
+        )
+        model, info = loaded
+        if info["missing_keys"]:
+            raise BackboneError(f"{directory} lacks weights of a BERT encoder: {sorted(info['missing_keys'])[:4]}")
+        self.model = model.eval().requires_grad_(False).to(device)
         self.tokens, self.device = tokens, device
 
     @torch.no_grad()

@@ -94,8 +94,9 @@ def load_model(
     record, weights = load_weights(checkpoint)
     check_frozen(record, frozen_fingerprints(backbones), checkpoint)
     phase = record.phase
-    model = build_model(backbones, record.model, lora=phase != "warmup", calibrate=phase == "calibrate", dtype=dtype)
+    model = build_model(backbones, record.model, lora=phase != "warmup", calibrate=phase == "calibrate")
     load_strictly(model, weights, checkpoint)
     model.eval().requires_grad_(False)
-    model.merge_lora()
+    model.merge_lora()  # in float32, as Calibrate met it; rounded once, afterwards
+    model.language.to(dtype)
     return model, record

@@ -154,9 +154,11 @@ class Pacer(nn.Module):
             return embedded.inputs, None, None
         width = int(batch.prefix_length.max())
         mask = batch.prefix_mask[:, :width]
-        result = self.calibrator(embedded.inputs[:, :width], mask, embedded.sources.tokens, batch.availability)
+        prefix = embedded.inputs[:, :width].to(self.calibrator.up.weight.dtype)
+        result = self.calibrator(prefix, mask, embedded.sources.tokens, batch.availability)
         # positions right of the prefix have no residual, so only the prefix columns change
-        return torch.cat([result.prefix, embedded.inputs[:, width:]], dim=1), result.gate, result.residual
+        corrected = result.prefix.to(embedded.inputs.dtype)
+        return torch.cat([corrected, embedded.inputs[:, width:]], dim=1), result.gate, result.residual
 
     def hidden(self, inputs: Tensor) -> Tensor:
         """Last hidden states [B, T, d]. Right padding and causality make an attention mask needless."""

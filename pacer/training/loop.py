@@ -18,7 +18,8 @@ import torch
 from accelerate import Accelerator
 
 from pacer.core.config import Params
-from pacer.core.errors import PacerError
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.progress import Ticker
 from pacer.model.pacer import Pacer
 from pacer.training.batches import MicroBatch, micro_batches
@@ -48,8 +49,17 @@ def train(
             a resume the earlier points are passed again, so it may start from nothing.
 
     Raises:
+        ConfigError: more processes than records in a micro-batch. DataError: nothing to choose the best by.
         PacerError: a loss is not finite; the records of the batch are named.
     """
+    if phase.batch_size < accelerator.num_processes:
+        raise ConfigError(
+            f"{phase.name}.batch_size = {phase.batch_size} is the global micro-batch and must be at least the number "
+            f"of processes, {accelerator.num_processes}"
+        )
+    validation = sum(len(rows) for rows in examples.rows("val", phase.contexts).values())
+    if params.train.checkpoint == "best" and not validation:
+        raise DataError("train.checkpoint: best needs records in split val and there are none; use last")
     trainable = {n: p for n, p in model.named_parameters() if phase.trainable(n)}
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in trainable)
@@ -123,7 +133,7 @@ class _Run:
         optimizer.zero_grad(set_to_none=True)
         rho = self.phase.rho(update)
         sums: dict[str, Any] = {"loss": 0.0, "tokens": 0.0}
-        gates: dict[str, list[float]] = {}
+        gates = torch.zeros(2, len(CONTEXTS), device=self.accelerator.device)  # sums and counts
         for micro in micros:
             rows, visits = self._own(micro.rows), self._own(micro.visits)
             commits = self.examples.routes(rows, visits, rho, self.params.train.seed, self.phase.name)
@@ -142,8 +152,13 @@ class _Run:
             for name, value in result.parts.items():
                 sums[f"loss_{name}"] = sums.get(f"loss_{name}", 0.0) + value.item() / len(micros)
             if result.gate is not None:
-                for row, gate in zip(rows, result.gate.tolist(), strict=True):
-                    gates.setdefault(self.examples.records["context"][int(row)], []).append(gate)
+                for row, gate in zip(rows, result.gate.detach(), strict=True):
+                    column = CONTEXTS.index(self.examples.records["context"][int(row)])
+                    gates[:, column] += torch.stack([gate, torch.ones_like(gate)])
+        # what is logged is the whole micro-batch's, not this process's share
+        totals = torch.tensor(list(sums.values()), dtype=torch.float64, device=self.accelerator.device)
+        sums = dict(zip(sums, self.accelerator.reduce(totals, reduction="sum").tolist(), strict=True))
+        gates = self.accelerator.reduce(gates, reduction="sum")
         weights = result.depth_weights
         self._sum_gradients(trainable)
         norm = torch.nn.utils.clip_grad_norm_(trainable.values(), self.params.train.max_grad_norm or math.inf)
@@ -152,7 +167,8 @@ class _Run:
         if hasattr(self.model.router, "eta"):
             sums["alpha"] = self.model.router.scale.item()
             sums |= {f"depth_weight/{k}": w for k, w in enumerate(weights.tolist())}
-        return sums | {f"gate/{context}": float(np.mean(values)) for context, values in gates.items()}
+        met = [(context, s / n) for context, s, n in zip(CONTEXTS, *gates.tolist(), strict=True) if n]
+        return sums | {f"gate/{context}": mean for context, mean in met}
 
     def _train_mode(self) -> None:
         """Dropout where this phase trains; a frozen parent stays in eval mode."""

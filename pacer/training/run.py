@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 
 from pacer.core.config import Params
 from pacer.core.errors import CheckpointError
@@ -77,9 +77,12 @@ def run_phase(
         record = CheckpointRecord(name, phase.updates, model_params, frozen, parent_reference(out, start),
                                   package_versions())
         if params.calibrate.gate_inputs == "none":
-            refer_to_parent(out, record)
-            with scratch_directory(out, "reference") as directory, open_log(directory) as log:
-                log({"updates": 0.0}, 0)
+            state = PartialState()
+            if state.is_main_process:
+                with scratch_directory(out, "log") as directory, open_log(directory) as log:
+                    log({"updates": 0.0}, 0)
+                refer_to_parent(out, record)
+            state.wait_for_everyone()
             return
 
     accelerator = Accelerator(mixed_precision=_precision(params.train.precision))
@@ -87,6 +90,8 @@ def run_phase(
     model = build_model(backbones, model_params, lora=name != "warmup", calibrate=name == "calibrate")
     if start is not None:
         _start_from(model, start, frozen)
+    if name == "parent" and params.parent.lateral_start == "frontal":
+        model.interface.lateral.load_state_dict(model.interface.frontal.state_dict())
     if name == "calibrate":
         model.merge_lora()
     tokenizer = load_tokenizer(backbones)

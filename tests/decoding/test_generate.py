@@ -42,6 +42,13 @@ def test_outputs_do_not_depend_on_the_batch(generator, records: pl.DataFrame, be
         assert alone.text == result.text and alone.tokens == result.tokens
 
 
+def test_a_half_precision_language_model_decodes_with_calibrate(generator, records: pl.DataFrame) -> None:
+    """GPUs load the language model in bfloat16 while the trained parts stay float32."""
+    generator.model.language.to(torch.bfloat16)
+    result = generator(records.filter(pl.col("context") == "mw").head(2).to_dicts())
+    assert all(4 <= r.tokens <= 12 and r.gate is not None for r in result)
+
+
 def test_greedy_generation_equals_teacher_forcing(generator, records: pl.DataFrame) -> None:
     """Re-scored in one pass with Calibrate on, each generated token is the arg-max of its step."""
     generator.decode = settings(num_beams=1, repetition_penalty=1.0, min_new_tokens=0, length_penalty=1.0)
@@ -76,11 +83,12 @@ def test_left_padding_moves_rows_unchanged() -> None:
     ("no marker at all .", "no marker at all .", True),
     ("<ANCHOR> cut <REPORT>\n</REPORT>", "<ANCHOR> cut <REPORT>\n</REPORT>", True),
     ("", "", True),
+    ("<ANCHOR> nothing that can be read <REPORT> x", "x", False),
 ])
 def test_extraction_as_published(generated: str, report: str, fallback: bool) -> None:
     extraction = extract_report(generated)
     assert (extraction.report, extraction.fallback) == (report, fallback)
-    assert (extraction.anchor is not None) == ("<ANCHOR>" in generated)
+    assert (extraction.anchor is not None) == ("positive:" in generated)
 
 
 def test_the_commitment_is_parsed() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +9,7 @@ import polars as pl
 import pytest
 import torch
 from PIL import Image
-from transformers import AutoModel
+from transformers import AutoModel, BertForMaskedLM, BertModel
 
 from pacer.core.config import Features
 from pacer.core.errors import ConfigError, DataError
@@ -42,6 +44,31 @@ def test_depths_are_blocks_and_the_endpoint_is_bit_equal(backbones: Path, images
     assert torch.equal(states[:, 0], block_one[:, 1:])
     endpoint = load_endpoint_norm(backbones / "vision")(states[:, 1])
     assert torch.equal(endpoint, outputs.last_hidden_state[:, 1:])
+
+
+def test_cxr_bert_loads_as_the_plain_bert_that_it_is(backbones: Path, tmp_path: Path) -> None:
+    """Its published config names a type and classes that are remote code; its weights are a BertForMaskedLM's."""
+    plain = BertModel.from_pretrained(backbones / "text")
+    published = BertForMaskedLM(plain.config)
+    published.bert.load_state_dict({k: v for k, v in plain.state_dict().items() if not k.startswith("pooler")})
+    published.save_pretrained(tmp_path)
+    shutil.copy(backbones / "text" / "vocab.txt", tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config |= {"model_type": "cxr-bert", "architectures": ["CXRBertModel"],
+               "auto_map": {"AutoModel": "modeling_cxrbert.CXRBertModel"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    states, _ = TextEncoder(tmp_path, 12).encode(TEXTS)
+    expected, _ = TextEncoder(backbones / "text", 12).encode(TEXTS)
+    torch.testing.assert_close(states, expected)
+
+
+def test_another_text_setting_encodes_no_image_again(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
+    monkeypatch.setattr(ImageEncoder, "encode", lambda self, x: pytest.fail("an image was encoded"))
+    build.build_store(CONFIG.model_copy(update={"prior_tokens": 9}), images, TEXTS, backbones, tmp_path / "out")
+    assert FeatureStore(tmp_path / "out").prior_states(TEXTS)[0].shape[1] == 9
 
 
 def test_depths_must_end_with_the_last_block(backbones: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from accelerate import Accelerator
 
 from pacer.core.config import Params, load_params
-from pacer.core.errors import PacerError
+from pacer.core.errors import DataError, PacerError
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.training import loop
 from pacer.training.examples import Examples
@@ -133,6 +133,14 @@ def test_best_keeps_the_weights_of_the_lowest_validation_loss(
     model, examples = setting("parent")
     best = loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)
     assert all(torch.equal(best[n], seen[1][n]) for n in best)
+
+
+def test_best_without_validation_records_is_refused(setting, accelerator, tmp_path: Path) -> None:
+    params = parameters(train={"checkpoint": "best"})
+    model, examples = setting("parent")
+    examples.records = examples.records.filter(pl.col("split") == "train")
+    with pytest.raises(DataError, match="needs records in split val"):
+        loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)
 
 
 @pytest.mark.parametrize(("route", "expected"),
