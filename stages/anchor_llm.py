@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import polars as pl
-from pacer.anchors.labelling import label_sample
 
+from pacer.anchors.labelling import label_sample
 from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.corpus.records import read_records

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from pacer.anchors.sampling import sample_records
-
 from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import atomic_path

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from pacer.anchors.build import build_anchors
-
 from pacer.core.errors import run_cleanly
 from pacer.core.io import atomic_path, write_json
 from pacer.corpus.records import read_records

@@ -96,6 +96,16 @@ class SourceInterface(nn.Module):
             nn.init.eye_(self.fusion.weight)
             nn.init.zeros_(self.fusion.bias)
 
+    @torch.no_grad()
+    def start_lateral_from_frontal(self, share: float = 0.5) -> None:
+        """Start the lateral compressor as the frontal one, and its block of the fusion as ``share`` of the frontal's.
+
+        Both views come from the same encoder, so what the warm-up learnt of the frontal view holds for the lateral.
+        """
+        self.lateral.load_state_dict(self.frontal.state_dict())
+        width = self.fusion.out_features
+        self.fusion.weight[:, width : 2 * width] = share * self.fusion.weight[:, :width]
+
     def compress_frontal(self, frontal: Tensor) -> tuple[Tensor, Tensor]:
         """frontal [B, N, d_v] -> compressed [B, Q, d_v] and Z_f [B, Q, d] (all that the warm-up trains)."""
         queries = self.queries.to(frontal.dtype).expand(len(frontal), -1, -1)

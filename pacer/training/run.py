@@ -91,7 +91,7 @@ def run_phase(
     if start is not None:
         _start_from(model, start, frozen)
     if name == "parent" and params.parent.lateral_start == "frontal":
-        model.interface.lateral.load_state_dict(model.interface.frontal.state_dict())
+        model.interface.start_lateral_from_frontal()
     if name == "calibrate":
         model.merge_lora()
     tokenizer = load_tokenizer(backbones)

@@ -64,6 +64,17 @@ def test_identity_fusion_starts_as_the_normalised_frontal_slot() -> None:
     torch.testing.assert_close(fused, model.fusion_norm(tokens[:, 0]))
 
 
+def test_the_lateral_may_start_as_the_frontal_does() -> None:
+    model = interface(fusion_init="identity")
+    model.start_lateral_from_frontal(share=0.5)
+    frontal, lateral, prior = sources()
+    rows = torch.tensor([[True, False]] * 4)
+    tokens, fused = model(frontal, lateral, prior, rows)
+    compressed, _ = model.compress_frontal(frontal)
+    torch.testing.assert_close(tokens[:, 1], model.frontal(compressed, lateral)[1])
+    torch.testing.assert_close(fused, model.fusion_norm(tokens[:, 0] + 0.5 * tokens[:, 1]))
+
+
 def test_prior_padding_takes_part_only_as_upstream_has_it() -> None:
     frontal, lateral, prior = sources()
     mask = torch.ones(4, 6, dtype=torch.bool)
