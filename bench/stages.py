@@ -26,6 +26,7 @@ from pacer.features.store import FeatureStore
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.training.examples import Examples
 from pacer.training.objective import objective
+from pacer.training.record_table import RecordTable
 
 BACKBONES, REPEATS = Path("models/backbones"), 5
 
@@ -62,9 +63,9 @@ def main() -> None:
     if model.calibrator is not None:
         model.calibrator.requires_grad_(True)
     tokenizer, store = load_tokenizer(BACKBONES), FeatureStore("data/features")
-    examples = Examples(records, pl.read_parquet("data/anchors/anchors.parquet"), tokenizer, store,
+    examples = Examples(RecordTable.of(records, pl.read_parquet("data/anchors/anchors.parquet")), tokenizer, store,
                         params.interface.num_queries, params.trajectory.report_tokens, record.model["prompt"])
-    rows = examples.rows("train", ["sn"])["sn"][: params.calibrate.batch_size]
+    rows = examples.table.rows("train", ["sn"])["sn"][: params.calibrate.batch_size]
     batch = examples.batch(rows, [True] * len(rows), params.calibrate.lambda_q)
     accelerator = Accelerator(cpu=True)
 

@@ -54,19 +54,61 @@ class Annotations(Strict):
     mw: str | None = None
 
 
+class R2Gen(Strict):
+    """R2Gen's ``annotation.json`` and a table of views, relative to ``corpus.root``."""
+
+    annotation: str | None
+    views: str | None
+
+
+class OpenI(Strict):
+    """The files of the Open-I distribution, relative to ``corpus.root``."""
+
+    reports: str | None
+    projections: str | None
+    split: str | None
+    deidentified: Literal["keep", "remove", "drop_sentence"]
+
+
+class StudyTable(Strict):
+    """A table of one's own studies, relative to ``corpus.root``; ``columns`` maps our names to the table's."""
+
+    file: str | None
+    columns: dict[str, str]
+
+
+class SubjectShares(Strict):
+    """Shares of the subjects in val and test, where a corpus names no split."""
+
+    val: Fraction
+    test: Fraction
+
+    @model_validator(mode="after")
+    def _some_train(self) -> SubjectShares:
+        if self.val + self.test >= 1:
+            raise ValueError("val + test must leave subjects for training (sum below 1)")
+        return self
+
+
 class Corpus(Strict):
     source: Literal["phantom", "files"]
-    format: Literal["rg4"]
+    format: Literal["rg4", "r2gen", "openi", "table"]
     root: str | None
     annotations: Annotations
+    r2gen: R2Gen
+    openi: OpenI
+    table: StudyTable
     images: str
+    original_references: str | None
     contexts: Annotated[list[Context], Field(min_length=1)]
     target: Literal["findings_and_impression", "findings"]
+    cleaner: Literal["upstream", "careful"]
+    strict: bool
+    split: SubjectShares
     seed: Natural
     limit: Positive | None
     max_bad_rows: Natural
     check_images: Literal["headers", "full"]
-    cleaner: Literal["upstream"]
     phantom: Phantom
 
     @model_validator(mode="after")
@@ -77,8 +119,14 @@ class Corpus(Strict):
             if self.root is None:
                 raise ValueError("source: files needs corpus.root, the folder that the annotation files lie in")
             missing = [c for c in self.contexts if getattr(self.annotations, c) is None]
-            if missing:
+            if self.format == "rg4" and missing:
                 raise ValueError(f"annotations names no file for {', '.join(missing)}, listed in corpus.contexts")
+            needed = {"r2gen": self.r2gen.annotation, "openi": self.openi.reports, "table": self.table.file}
+            if needed.get(self.format, "") is None:
+                key = {"r2gen": "r2gen.annotation", "openi": "openi.reports", "table": "table.file"}[self.format]
+                raise ValueError(f"format: {self.format} needs corpus.{key}")
+        elif self.format != "rg4":
+            raise ValueError("source: phantom writes MIMIC-RG4's layout; set format: rg4")
         return self
 
 

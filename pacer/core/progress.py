@@ -24,11 +24,11 @@ class Ticker:
 
     Args:
         what: name of the work, shown first.
-        total: number of items.
+        total: number of items; None when it is not known beforehand.
         done: items finished by an earlier run (they do not count towards the rate).
     """
 
-    def __init__(self, what: str, total: int, done: int = 0):
+    def __init__(self, what: str, total: int | None, done: int = 0):
         self.what, self.total, self.done, self.skipped = what, total, done, done
         self.started = self.last_line = time.monotonic()
         self.bar: Progress | None = None
@@ -55,16 +55,21 @@ class Ticker:
     def _line(self, note: str = "") -> None:
         elapsed = max(time.monotonic() - self.started, 1e-9)
         rate = (self.done - self.skipped) / elapsed
-        remaining = (self.total - self.done) / rate if rate else float("nan")
-        print(f"{self.what}: {self.done}/{self.total}, {rate:.1f}/s, {remaining:.0f} s left {note}".rstrip(),
-              file=sys.stderr, flush=True)
+        left = ""
+        if self.total is not None:
+            remaining = (self.total - self.done) / rate if rate else float("nan")
+            left = f", {remaining:.0f} s left"
+        print(f"{self.what}: {self._count()}, {rate:.1f}/s{left} {note}".rstrip(), file=sys.stderr, flush=True)
+
+    def _count(self) -> str:
+        return str(self.done) if self.total is None else f"{self.done}/{self.total}"
 
     def __exit__(self, *error) -> None:
         if self.bar is not None:
             self.bar.stop()
         elif error[0] is None:
             elapsed = time.monotonic() - self.started
-            print(f"{self.what}: {self.done}/{self.total} in {elapsed:.1f} s", file=sys.stderr, flush=True)
+            print(f"{self.what}: {self._count()} in {elapsed:.1f} s", file=sys.stderr, flush=True)
 
 
 def track(items: Iterable, what: str, total: int) -> Iterator:

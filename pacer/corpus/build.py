@@ -1,9 +1,13 @@
-"""The corpus stage: annotation files and images become checked tables and an audit."""
+"""The corpus stage: annotation files and images become checked tables and an audit.
+
+Two passes over the records, both in bounded memory: the first reads and cleans every row into a draft
+(:mod:`pacer.corpus.draft`); then ids and images are checked, and the second keeps what is sound.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import asdict
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,147 +15,148 @@ import polars as pl
 
 from pacer.core.config import Corpus
 from pacer.core.errors import DataError
-from pacer.core.io import whole_directory, write_json
+from pacer.core.io import hash_json, publish, scratch_directory, write_json
 from pacer.corpus import audit
-from pacer.corpus.images import ImageHeader, inspect_images
-from pacer.corpus.records import IMAGE_SCHEMA, RECORD_SCHEMA, read_truth, record_frame, write_table
-from pacer.corpus.rg4 import BadRow, Reading, bare_id, read_context
+from pacer.corpus.assemble import Assembler
+from pacer.corpus.columns import repeated_rows
+from pacer.corpus.draft import Draft, write_draft, write_kept
+from pacer.corpus.images import inspect_images
+from pacer.corpus.inventory import keep_used_images, look_at_images
+from pacer.corpus.ledger import Ledger
+from pacer.corpus.mimic import bare_id
+from pacer.corpus.original import read_original_findings
+from pacer.corpus.readers import FORMATS
+from pacer.corpus.records import read_truth
+from pacer.corpus.rows import Notes
 from pacer.corpus.source import Source, read_source
-from pacer.corpus.text import CLEANER_VERSION
-
-#: Bad rows and duplicate ids shown in an error.
-_SHOWN = 10
+from pacer.corpus.text import CLEANERS
 
 
-def build_corpus(config: Corpus, source_dir: Path, out: Path) -> dict[str, Any]:
-    """Write ``records.parquet``, ``images.parquet``, ``audit.json`` and, for a generated corpus, ``truth.parquet``.
+def build_corpus(
+    config: Corpus,
+    source_dir: Path,
+    out: Path,
+    problems: Path | None = None,
+    inspect: Callable[..., pl.DataFrame] = inspect_images,
+) -> dict[str, Any]:
+    """Write ``records.parquet``, ``images.parquet``, ``priors.parquet``, ``problems.csv``, ``audit.json`` and, for a
+    generated corpus, ``truth.parquet``.
+
+    Args:
+        problems: where the table of problems goes when the corpus is refused (default: ``<out>.problems.csv``).
+        inspect: looks at the images (measurements of the reading alone put another in its place).
 
     Returns:
         The audit.
 
     Raises:
-        DataError: a file is missing or malformed, a record id occurs twice, more rows are unusable than
-            ``config.max_bad_rows`` allows, or nothing is left.
+        DataError: a file is missing or malformed, more rows are unusable than ``config.max_bad_rows`` allows, or
+            nothing is left.
     """
     source = read_source(source_dir)
-    readings: dict[str, Reading] = {}
-    for context in config.contexts:
-        readings[context] = read_context(_annotation(source, context), context, config)
-    headers = inspect_images(
-        (image for reading in readings.values() for row in reading.rows for image in _images_of(row)),
-        source.images, config.check_images,
-    )  # fmt: skip
-    missing = _drop_rows_without_images(readings, source, headers)
-    bad = [row for reading in readings.values() for row in reading.bad]
-    if len(bad) > config.max_bad_rows:
-        raise DataError(_bad_rows_message(bad, config.max_bad_rows))
-
-    records = pl.concat([record_frame(reading.rows) for reading in readings.values()])
-    _check_ids(records)
-    if records.is_empty():
-        raise DataError(f"no usable record in {', '.join(map(str, source.annotations.values()))}")
-    used = sorted(set(records["frontal"]) | set(records["lateral"].drop_nulls()))
-    fields = tuple(IMAGE_SCHEMA)
-    images = pl.DataFrame([{name: getattr(headers[i], name) for name in fields} for i in used], schema=IMAGE_SCHEMA)
-    unreadable = sum(header.problem is not None for header in headers.values()) - missing
-    result = _audit(config, records, readings, bad) | {"images": audit.image_summary(images, missing, unreadable)}
-
-    with whole_directory(out) as directory:
-        write_table(directory / "records.parquet", records, RECORD_SCHEMA)
-        write_table(directory / "images.parquet", images, IMAGE_SCHEMA)
+    form = FORMATS[config.format]
+    notes = Notes()
+    problems = Path(f"{out}.problems.csv") if problems is None else problems
+    problems.unlink(missing_ok=True)
+    # what survives a stopped run is the ledger of decoded images; it belongs to these images alone
+    with scratch_directory(out, hash_json([str(source.images), config.check_images])) as scratch:
+        whole = scratch / "whole"
+        shutil.rmtree(whole, ignore_errors=True)
+        whole.mkdir()
+        with Ledger(whole / "problems.csv") as ledger:
+            originals = _originals(source)
+            assembler = Assembler(config.contexts, config.target == "findings", CLEANERS[config.cleaner],
+                                  (form.target, form.prior), originals)
+            draft = write_draft(form.read(source, config, notes), assembler, config, notes, ledger, whole)
+            headers = whole / "headers.parquet"
+            unusable = look_at_images(draft.path, source.images, config.check_images, scratch, headers, inspect)
+            repeated = repeated_rows(draft.path, "record_id")
+            records = whole / "records.parquet"
+            wording = write_kept(draft, repeated, unusable, form.images, config.strict, ledger, records)
+        draft.path.unlink()
+        if ledger.bad > config.max_bad_rows:
+            problems.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(ledger.path, problems)
+            raise DataError(ledger.message(config.max_bad_rows, problems))
+        images = whole / "images.parquet"
+        if not keep_used_images(headers, records, images):
+            raise DataError(f"no usable record in {', '.join(map(str, source.files.values()))}")
+        headers.unlink()
         if source.truth is not None:
-            _matching_truth(source.truth, records).write_parquet(directory / "truth.parquet")
-        write_json(directory / "audit.json", result)
+            _matching_truth(source.truth, records).write_parquet(whole / "truth.parquet")
+        missing = sum(problem == "the file does not exist" for problem in unusable.values())
+        result = _settings(config) | _rows(draft, notes, ledger) | _findings(config, records, wording)
+        result["priors"] = audit.prior_summary(whole / "priors.parquet") | {"empty": assembler.empty_priors}
+        result["images"] = audit.image_summary(images, missing, len(unusable) - missing)
+        result["original_references"] = _original_summary(records, originals)
+        write_json(whole / "audit.json", result)
+        publish(whole, out)
     return result
 
 
-def _annotation(source: Source, context: str) -> Path:
-    if context not in source.annotations:
-        raise DataError(
-            f"corpus.contexts lists {context}, but the source has annotation files for "
-            f"{', '.join(source.annotations) or 'no context'} only; make the source again"
-        )
-    return source.annotations[context]
+def _originals(source: Source) -> dict[str, str] | None:
+    if "original_references" not in source.files:
+        return None
+    return read_original_findings(source.files["original_references"]).findings
 
 
-def _images_of(row: dict[str, Any]) -> list[str]:
-    return [row["frontal"]] if row["lateral"] is None else [row["frontal"], row["lateral"]]
-
-
-def _drop_rows_without_images(
-    readings: dict[str, Reading], source: Source, headers: dict[str, ImageHeader]
-) -> int:
-    """Turn rows whose image cannot be used into bad rows; returns the number of images that do not exist."""
-    if all(header.problem is None for header in headers.values()):
-        return 0
-    for context, reading in readings.items():
-        good = []
-        for row, (split, index) in zip(reading.rows, reading.places):
-            names = {"APPA_imagepath": row["frontal"], "lateral_imagepath": row["lateral"]}
-            problems = [
-                BadRow(str(source.annotations[context]), split, index, name, f"{headers[image].path}: {problem}")
-                for name, image in names.items()
-                if image is not None and (problem := headers[image].problem)
-            ]
-            if problems:
-                reading.bad.append(problems[0])
-            else:
-                good.append(row)
-        reading.rows = good
-    return sum(header.problem == "the file does not exist" for header in headers.values())
-
-
-def _bad_rows_message(bad: list[BadRow], allowed: int) -> str:
-    lines = [f"{row.file} {row.split}[{row.index}] {row.field}: {row.reason}" for row in bad[:_SHOWN]]
-    more = f"\n  ... and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
-    return (
-        f"{len(bad)} unusable rows, corpus.max_bad_rows allows {allowed}; "
-        "mend them, or raise corpus.max_bad_rows to exclude and list them\n  " + "\n  ".join(lines) + more
-    )
-
-
-def _check_ids(records: pl.DataFrame) -> None:
-    twice = records.filter(pl.col("record_id").is_duplicated())["record_id"].unique().sort()
-    if len(twice):
-        shown = ", ".join(twice[:_SHOWN])
-        raise DataError(f"{len(twice)} record ids occur more than once (an id must be unique in its file): {shown}")
-
-
-def _audit(config: Corpus, records: pl.DataFrame, readings: dict[str, Reading], bad: list[BadRow]) -> dict[str, Any]:
-    reasons = Counter(f"{row.field}: {row.reason.rsplit(': ', 1)[-1]}" for row in bad)
-    outside = {c: dict(Counter(row["split"] for row in r.outside_target)) for c, r in readings.items()}
+def _settings(config: Corpus) -> dict[str, Any]:
     return {
-        "records": records.height,
-        "studies": records["study_id"].n_unique(),
-        "subjects": records["subject_id"].n_unique(),
+        "format": config.format,
         "target": config.target,
-        "cleaner": CLEANER_VERSION,
+        "cleaner": config.cleaner,
+        "strict": config.strict,
         "limit": config.limit,
-        "contexts": audit.count_records(records, list(config.contexts)),
-        "overlap": audit.split_overlap(records),
-        "views": audit.value_counts(records, "view"),
-        "other_views": {c: audit.sum_counts(reading.other_views) for c, reading in readings.items()},
-        "sections": audit.value_counts(records, "sections"),
-        "blank_sections": {c: reading.blank_sections for c, reading in readings.items()},
-        "emphasis": audit.emphasis_summary(records),
-        "unknown_fields": {c: audit.sum_counts(reading.unknown_fields) for c, reading in readings.items()},
-        "lateral_of_another_study": {c: reading.lateral_of_another_study for c, reading in readings.items()},
-        "without_target_section": {
-            "counts": outside,
-            "records": [row["record_id"] for reading in readings.values() for row in reading.outside_target],
-        },
-        "excluded": {"count": len(bad), "reasons": audit.sum_counts(reasons), "rows": [asdict(row) for row in bad]},
+        "deidentified": config.openi.deidentified if config.format == "openi" else None,
     }
 
 
-def _matching_truth(path: Path, records: pl.DataFrame) -> pl.DataFrame:
+def _rows(draft: Draft, notes: Notes, ledger: Ledger) -> dict[str, Any]:
+    """What became of the rows of the input, and what the reader met besides."""
+    return {
+        "rows": {
+            "read": dict(notes.read),
+            "used": draft.used,
+            "bad": ledger.bad_rows,
+            "left_out": ledger.left_out_rows,
+            "beyond_limit": draft.beyond_limit,
+        },
+        **ledger.summary(),
+        "notes": {topic: notes.found(topic) for topic in sorted(notes.topics)},
+    }
+
+
+def _findings(config: Corpus, records: Path, wording: dict[str, Any]) -> dict[str, Any]:
+    """What the finished records are like."""
+    ids = audit.Ids(records)
+    contexts = audit.count_records(ids, config.contexts)
+    return {
+        "records": len(ids.context),
+        "contexts": contexts,
+        "overlap": audit.split_overlap(ids),
+        "repeated_texts": audit.repeated_texts(ids, config.contexts),
+        "views": audit.value_counts(records, "view"),
+        "sections": audit.value_counts(records, "sections"),
+        "emphasis": audit.emphasis_summary(records),
+        "prior_wording": wording,
+    }
+
+
+def _original_summary(records: Path, originals: dict[str, str] | None) -> dict[str, Any]:
+    """How many records have an untouched findings section beside their cleaned target."""
+    counts = pl.scan_parquet(records).select(pl.col("findings_original").count().alias("found"), pl.len())
+    found, total = counts.collect(engine="streaming").row(0)
+    return {"supplied": originals is not None, "records": found, "without": total - found}
+
+
+def _matching_truth(path: Path, records: Path) -> pl.DataFrame:
     """The latent states of the studies in use, with ids written as the records write them."""
     truth = read_truth(path).with_columns(
         pl.col("study_id").map_elements(bare_id, return_dtype=pl.String),
         pl.col("subject_id").map_elements(bare_id, return_dtype=pl.String),
     )
-    wanted = records.select("study_id").unique()
-    unmatched = wanted.join(truth, on="study_id", how="anti")
+    wanted = pl.read_parquet(records, columns=["study_id"]).unique()
+    unmatched = wanted.join(truth, on="study_id", how="anti").sort("study_id")
     if unmatched.height:
         raise DataError(f"{path} has no row for {unmatched.height} studies, such as {unmatched['study_id'][0]}")
     return truth.join(wanted, on="study_id", how="semi")

@@ -15,6 +15,9 @@ from pacer.core.errors import DataError
 from pacer.core.io import atomic_path
 from pacer.corpus.findings import FINDINGS
 
+#: The splits of a corpus, in order.
+SPLITS: tuple[str, ...] = ("train", "val", "test")
+
 RECORD_SCHEMA: dict[str, pl.DataType] = {
     "record_id": pl.String(),  # "{context}-{id}", unique
     "context": pl.String(),  # sn | sw | mn | mw
@@ -32,6 +35,17 @@ RECORD_SCHEMA: dict[str, pl.DataType] = {
     "indication": pl.String(),  # null when absent
     "history": pl.String(),  # null when absent
     "emphasis": pl.List(pl.Float32()),  # as released, the entry of BOS first; null when not supplied
+    "emphasis_text": pl.String(),  # cleaned text that the emphasis follows; null where that is `report`
+}
+
+#: Which earlier study supplied the previous report, for formats that say so; one row per study.
+PRIOR_SCHEMA: dict[str, pl.DataType] = {
+    "study_id": pl.String(),
+    "prior_study_id": pl.String(),
+    "gap_days": pl.Float64(),  # null where only the order is known
+    "rule": pl.String(),  # how it was chosen
+    "tied": pl.Boolean(),  # another earlier study was equally near
+    "passed_over": pl.Int32(),  # nearer earlier studies without a report
 }
 
 IMAGE_SCHEMA: dict[str, pl.DataType] = {

@@ -1,14 +1,16 @@
 """Where a raw corpus lies: ``source.json``, written for real corpora and for the phantom alike.
 
-    {"root": folder, "images": folder below root, "annotations": {context: {"path", "bytes", "sha256"}}}
+    {"root": folder, "images": folder below root, "files": {role: {"path", "bytes", "sha256"}}}
 
 ``root`` is absolute for a corpus that stays where it is, and ``"."`` (the folder of ``source.json``) for the phantom;
-the other paths are relative to it. Size and hash of each annotation file are recorded, because those files lie
-outside the pipeline: when one changes, reading it is refused until the source is described anew.
+the other paths are relative to it. A role is a context for MIMIC-RG4's files, else what the reader needs the file for.
+Size and hash of each file are recorded, because those files lie outside the pipeline: when one changes, reading it is
+refused until the source is described anew. A folder is recorded by the names and sizes of its files.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +19,7 @@ from typing import Any
 from pacer.core.config import Corpus
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_json, write_json
-
-#: The splits of an annotation file, in order.
-SPLITS: tuple[str, ...] = ("train", "val", "test")
+from pacer.corpus.json_stream import stream_records
 
 
 @dataclass(frozen=True)
@@ -27,22 +27,44 @@ class Source:
     """A raw corpus on disk.
 
     Attributes:
-        images: folder that the image paths of the annotation files are relative to.
-        annotations: annotation file per context.
+        images: folder that the image paths are relative to.
+        files: file or folder per role.
         truth: table of the latent state of every study, where the corpus is generated.
     """
 
     images: Path
-    annotations: dict[str, Path]
+    files: dict[str, Path]
     truth: Path | None
+
+
+def named_files(config: Corpus) -> dict[str, tuple[str, str]]:
+    """``{role: (key of params.yaml, path relative to the root)}`` of the files that a corpus is read from."""
+    named: dict[str, tuple[str, str | None]] = {}
+    if config.format == "rg4":
+        named = {c: (f"annotations.{c}", getattr(config.annotations, c)) for c in config.contexts}
+    elif config.format == "r2gen":
+        named = {"annotation": ("r2gen.annotation", config.r2gen.annotation),
+                 "views": ("r2gen.views", config.r2gen.views)}
+    elif config.format == "openi":
+        listed = None if config.openi.split == R2GEN_SPLIT else config.openi.split
+        named = {"reports": ("openi.reports", config.openi.reports), "split": ("openi.split", listed),
+                 "projections": ("openi.projections", config.openi.projections)}
+    elif config.format == "table":
+        named = {"table": ("table.file", config.table.file)}
+    named["original_references"] = ("original_references", config.original_references)
+    return {role: (key, path) for role, (key, path) in named.items() if path is not None}
+
+
+#: The value of ``corpus.openi.split`` that stands for the split that comes with this package.
+R2GEN_SPLIT = "r2gen"
 
 
 def point_to_files(config: Corpus, out: Path) -> None:
     """Check a corpus of files and write ``out/source.json``, which points to it.
 
     Raises:
-        DataError: the root, the image folder or an annotation file is missing, or a file is not JSON with
-            train, val and test; all problems are listed at once.
+        DataError: the root, the image folder or a file is missing, or an annotation file does not begin as one; all
+            problems are listed at once.
     """
     root = Path(str(config.root)).expanduser().resolve()
     if not root.is_dir():
@@ -50,41 +72,42 @@ def point_to_files(config: Corpus, out: Path) -> None:
     problems = []
     if not (root / config.images).is_dir():
         problems.append(f"corpus.images: {root / config.images} is not a folder")
-    paths: dict[str, str] = {context: str(getattr(config.annotations, context)) for context in config.contexts}
-    for context, path in paths.items():
-        problem = _problem_of(root / path)
+    named = named_files(config)
+    for role, (key, path) in named.items():
+        problem = _problem_of(root / path, is_annotation=role in config.contexts or role == "annotation")
         if problem:
-            problems.append(f"corpus.annotations.{context}: {problem}")
+            problems.append(f"corpus.{key}: {problem}")
     if problems:
         raise DataError("; ".join(problems))
     out.mkdir(parents=True, exist_ok=True)
+    paths = {role: path for role, (_, path) in named.items()}
     write_json(out / "source.json", describe_source(root, str(root), config.images, paths))
 
 
-def describe_source(folder: Path, root: str, images: str, annotations: Mapping[str, str]) -> dict[str, Any]:
+def describe_source(folder: Path, root: str, images: str, files: Mapping[str, str]) -> dict[str, Any]:
     """The content of ``source.json``.
 
     Args:
         folder: where the files lie now.
         root: what is recorded as their root (``"."`` when ``source.json`` lies in the same folder).
         images: folder of the images, relative to the root.
-        annotations: annotation file per context, relative to the root.
+        files: file or folder per role, relative to the root.
     """
     return {
         "root": root,
         "images": images,
-        "annotations": {
-            context: {"path": path, "bytes": (folder / path).stat().st_size, "sha256": hash_file(folder / path)}
-            for context, path in annotations.items()
+        "files": {
+            role: {"path": path, "bytes": _bytes(folder / path), "sha256": _hash(folder / path)}
+            for role, path in files.items()
         },
     }
 
 
 def read_source(directory: str | Path) -> Source:
-    """Read ``directory/source.json`` and make sure that the annotation files are the ones it describes.
+    """Read ``directory/source.json`` and make sure that the files are the ones it describes.
 
     Raises:
-        DataError: it is missing or malformed, or an annotation file is missing or has changed.
+        DataError: it is missing or malformed, or a file is missing or has changed.
     """
     directory = Path(directory)
     raw = read_json(directory / "source.json")
@@ -92,49 +115,45 @@ def read_source(directory: str | Path) -> Source:
         root = directory / raw["root"]
         images = root / raw["images"]
         described = {
-            context: (root / entry["path"], entry["bytes"], entry["sha256"])
-            for context, entry in raw["annotations"].items()
+            role: (root / entry["path"], entry["bytes"], entry["sha256"]) for role, entry in raw["files"].items()
         }
     except (KeyError, TypeError, AttributeError):
         raise DataError(
-            f"{directory / 'source.json'} must hold root, images and annotations (path, bytes, sha256 per context); "
+            f"{directory / 'source.json'} must hold root, images and files (path, bytes, sha256 per role); "
             "make the source again"
         ) from None
-    for context, (path, size, content_hash) in described.items():
-        if not path.is_file():
-            raise DataError(f"the {context} annotation file {path} does not exist; restore it or make the source again")
-        if path.stat().st_size != size or hash_file(path) != content_hash:
-            raise DataError(
-                f"the {context} annotation file {path} has changed since the source was made; make the source again"
-            )
+    for role, (path, size, content_hash) in described.items():
+        if not path.exists():
+            raise DataError(f"the {role} file {path} does not exist; restore it or make the source again")
+        if _bytes(path) != size or _hash(path) != content_hash:
+            raise DataError(f"the {role} file {path} has changed since the source was made; make the source again")
     truth = directory / "truth.parquet"
-    annotations = {context: path for context, (path, _, _) in described.items()}
-    return Source(images, annotations, truth if truth.exists() else None)
+    return Source(images, {role: path for role, (path, _, _) in described.items()}, truth if truth.exists() else None)
 
 
-def read_annotations(path: Path) -> dict[str, list]:
-    """The records of one annotation file per split; a split that the file leaves out is empty.
-
-    Raises:
-        DataError: the file is missing, is not JSON, or is not a mapping of splits to lists.
-    """
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise DataError(f"{path} must be a JSON object with {', '.join(SPLITS)}; it holds a {type(content).__name__}")
-    unknown = sorted(set(content) - set(SPLITS))
-    if unknown or not content:
-        raise DataError(f"{path} must hold the splits {', '.join(SPLITS)}; it holds {', '.join(unknown) or 'none'}")
-    for split, rows in content.items():
-        if not isinstance(rows, list):
-            raise DataError(f"{path}: {split} must be a list of records; it is a {type(rows).__name__}")
-    return {split: content.get(split, []) for split in SPLITS}
+def _bytes(path: Path) -> int:
+    if path.is_dir():
+        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return path.stat().st_size
 
 
-def _problem_of(path: Path) -> str | None:
-    if not path.is_file():
+def _hash(path: Path) -> str:
+    """Hash of a file's content, or of the names and sizes in a folder (it may hold hundreds of thousands of files)."""
+    if path.is_file():
+        return hash_file(path)
+    digest = hashlib.sha256()
+    for file in sorted(path.rglob("*")):
+        if file.is_file():
+            digest.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
+    return digest.hexdigest()
+
+
+def _problem_of(path: Path, is_annotation: bool) -> str | None:
+    if not path.exists():
         return f"{path} does not exist"
-    try:
-        read_annotations(path)
-    except DataError as error:
-        return str(error)
+    if is_annotation:
+        try:
+            next(stream_records(path), None)
+        except DataError as error:
+            return str(error)
     return None

@@ -1,31 +1,37 @@
-"""Report cleaning exactly as LLM-RG4 does it for MIMIC, oddities included.
+"""Report cleaning: upstream's rules exactly, and a careful version without their accidents.
 
-The paper scores "Clean NLG" on text in this form, so every quirk is kept: ``1. `` disappears wherever it stands
-("in 2021. New" becomes "in 202new"), decimals lose their point, slashes join words, a blank left by a removed
-underscore stays, and an empty sentence stays as a blank between two periods. Cleaning twice is not the same as
-cleaning once: do it at reading, and never again.
+Both give the form that reports are trained on and scored in: lower-case sentences, each followed by ``" ."``.
+
+``upstream`` is what LLM-RG4 does for MIMIC. The paper scores "Clean NLG" on text in this form, so every quirk is kept:
+``1. `` disappears wherever it stands ("in 2021. New" becomes "in 202new"), decimals lose their point, slashes join
+words, a blank left by a removed underscore stays, and an empty sentence stays as a blank between two periods. Cleaning
+twice is not the same as cleaning once: do it at reading, and never again.
+
+``careful`` keeps numbers and words whole, and cleaning its output changes nothing. Scores of the two are not
+comparable.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
 #: Recorded in the signature of every score.
 CLEANER_VERSION = "upstream"
 
-#: (what is replaced, by what, how many times in a row), in this order. Repetition is bounded, so runs longer
-#: than 2**times are not shrunk to one.
-_REPLACEMENTS: tuple[tuple[str, str, int], ...] = (
-    ("\n", " ", 1),
-    ("__", "_", 7),
-    ("  ", " ", 6),
-    ("..", ".", 7),
-    ("1. ", "", 1),
-    *((f". {number}. ", ". ", 1) for number in range(2, 6)),
-    *((f" {number}. ", ". ", 1) for number in range(2, 6)),
-    (":", " :", 1),
-)
+#: (run, what it shrinks to, how often). Repetition is bounded, so runs longer than 2**times are not shrunk to one.
+_RUNS: tuple[tuple[str, str, int], ...] = (("__", "_", 7), ("  ", " ", 6), ("..", ".", 7))
+
+#: Marks of enumeration in the order of their removal. None of them can be in a text without a ``_NUMBERED``: a removal
+#: makes a new one only next to a number that is followed by ". " already.
+_MARKS = (*(f". {number}. " for number in range(2, 6)), *(f" {number}. " for number in range(2, 6)))
+_NUMBERED = ("2. ", "3. ", "4. ", "5. ")
 
 _QUOTES_AND_SLASHES = str.maketrans("", "", "\"/\\'")
 _PUNCTUATION = str.maketrans("", "", ".,?;*!%^&_+()[]{}")
+#: The same for whole texts, whose sentences are held apart by NUL until all other periods are gone.
+_WHOLE_TEXT = _PUNCTUATION | {0: "."}
 
 
 def clean_report(text: str) -> str:
@@ -33,9 +39,87 @@ def clean_report(text: str) -> str:
 
     Equal to LLM-RG4's MIMIC cleaner on every input.
     """
-    for old, new, times in _REPLACEMENTS:
-        for _ in range(times):
-            text = text.replace(old, new)
-    sentences = text.strip().lower().split(". ")
-    cleaned = (sentence.translate(_QUOTES_AND_SLASHES).strip().translate(_PUNCTUATION) for sentence in sentences)
-    return " . ".join(cleaned) + " ."
+    text = text.replace("\n", " ")
+    for run, single, times in _RUNS:
+        while times and run in text:
+            text = text.replace(run, single)
+            times -= 1
+    text = text.replace("1. ", "")
+    if any(number in text for number in _NUMBERED):
+        for mark in _MARKS:
+            text = text.replace(mark, ". ")
+    text = text.replace(":", " :").strip().lower()
+    sentences = text.split(". ")
+    if '"' in text or "/" in text or "\\" in text or "'" in text:
+        sentences = [sentence.translate(_QUOTES_AND_SLASHES) for sentence in sentences]
+    sentences = [sentence.strip() for sentence in sentences]
+    if "\0" in text:
+        return " . ".join([sentence.translate(_PUNCTUATION) for sentence in sentences]) + " ."
+    return " \0 ".join(sentences).translate(_WHOLE_TEXT) + " ."
+
+
+#: Apostrophes vanish ("it's" is one word); everything else that is no part of a word or number leaves a blank.
+_TO_BLANKS = str.maketrans(dict.fromkeys('_"*^&+()[]{},“”', " ") | dict.fromkeys("'‘’", "") | {"\\": "/"})
+_LISTED_LINE = re.compile(r"\n(?=\d{1,2}[.)]\s)")
+_BRACKET_MARK = re.compile(r"(^|[.?!;] )(\d{1,2})\) ")
+_THOUSANDS = re.compile(r",(?=\d{3}(?!\d))(?<=\d,)")
+_ELLIPSIS = re.compile(r"\.{2,}")
+_GLUED_SENTENCE = re.compile(r"\.(?=[A-Z])(?<=[a-z0-9]\.)")
+_INNER_PERIOD = re.compile(r"\.(?=\S)")
+_ABBREVIATION = re.compile(r"\.(?=[^\W\d_])(?<=[^\W\d_]\.)")
+_NOT_DECIMAL = re.compile(r"\.(?=\S)(?:(?!\d)|(?<=[^\W\d_]\.))")
+_COLON = re.compile(r":(?!(?<=\d:)\d)")
+_WORD = re.compile(r"[^\W_]")
+_TITLES = ("dr", "drs", "mrs", "prof", "vs")
+
+
+def clean_report_carefully(text: str) -> str:
+    """The report as lower-case sentences, each followed by ``" ."``, with words and numbers kept whole.
+
+    * Sentences end at a period, question mark, exclamation mark or semicolon before white space (the clauses around a
+      semicolon state their findings independently), at a run of periods, and at a period between "a" and "B".
+      "dr.", "drs.", "mrs.", "prof." and "vs." end none. A sentence without letter or digit is left out, so a text
+      without any gives ``""``.
+    * A number of one or two digits that is a whole sentence ("2. Clear", also "2) Clear"), at the start of a line too,
+      is a mark of enumeration and vanishes, unless it is the last sentence. All other digits stay, with their decimal
+      points ("1.2", ".5") and with the colon of a time ("9:30"). A comma before three digits vanishes ("1,200").
+    * A slash stands alone between blanks ("ng tube / og tube"): it means "or", and words are not joined. So does a
+      colon. Apostrophes and the periods of "p.m" vanish; ``% < > = @ -`` stay; other punctuation and the underscores
+      of de-identified text become a blank.
+    * White space of any kind becomes one blank. Cleaning again changes nothing.
+    """
+    # White space first: everything below may then rely on single blanks and line feeds.
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    text = "\n".join([line for line in lines if line])
+    if len(lines) > 1:
+        text = _LISTED_LINE.sub(". ", text).replace("\n", " ")
+    if ") " in text:
+        text = _BRACKET_MARK.sub(r"\1\2. ", text)
+    for end in "?!;":
+        if end in text:
+            text = text.replace(f"{end} ", ". ").replace(end, " ")
+    if "," in text:
+        text = _THOUSANDS.sub("", text)
+    text = text.translate(_TO_BLANKS)
+    if ".." in text:
+        text = _ELLIPSIS.sub(". ", text)
+    text = _GLUED_SENTENCE.sub(". ", text).lower()
+    if _INNER_PERIOD.search(text):
+        text = _NOT_DECIMAL.sub(" ", _ABBREVIATION.sub("", text))
+    if ":" in text:
+        text = _COLON.sub(" : ", text)
+    text = f" {text} ".replace("/", " / ")
+    for title in _TITLES:
+        text = text.replace(f" {title}. ", f" {title} ")
+    sentences = [sentence.strip() for sentence in text.split(". ") if _WORD.search(sentence)]
+    if not sentences:
+        return ""
+    last = sentences.pop()
+    sentences = [s for s in sentences if len(s) > 2 or not s.isdecimal()]
+    return " ".join(" . ".join([*sentences, last, ""]).split())
+
+
+#: The versions of report cleaning by name.
+CLEANERS: Mapping[str, Callable[[str], str]] = MappingProxyType(
+    {"upstream": clean_report, "careful": clean_report_carefully}
+)

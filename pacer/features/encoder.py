@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 from transformers import AutoImageProcessor, AutoModel, BertModel, BertTokenizer
 
-from pacer.core.errors import BackboneError, ConfigError, DataError
+from pacer.core.errors import BackboneError, ConfigError
+from pacer.corpus.pixels import open_image
 
 
 class ImageEncoder:
@@ -42,11 +42,7 @@ class ImageEncoder:
         Raises:
             DataError: the file cannot be decoded.
         """
-        try:
-            with Image.open(path) as image:
-                rgb = image.convert("RGB")
-        except (OSError, ValueError, Image.DecompressionBombError) as error:
-            raise DataError(f"image {path} cannot be decoded: {type(error).__name__}") from None
+        rgb = open_image(path).convert("RGB")
         return self.processor(images=rgb, return_tensors="pt")["pixel_values"][0]
 
     @torch.no_grad()

@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from pacer.core.errors import DataError
+from pacer.corpus.pixels import ImageError, open_image
 
 #: Longest edge of an embedded radiograph, in pixels.
 LONGEST_EDGE = 384
@@ -26,10 +27,9 @@ def read_grey(path: Path, edge: int = LONGEST_EDGE) -> Image.Image:
         DataError: the file is missing or is not an image.
     """
     try:
-        with Image.open(path) as image:
-            grey = image.convert("L")
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be opened as an image: {type(error).__name__}") from None
+        grey = open_image(path).convert("L")
+    except ImageError as error:
+        raise DataError(f"{path} cannot be opened as an image: {error.problem}") from None
     if max(grey.size) > edge:
         grey.thumbnail((edge, edge), Image.Resampling.LANCZOS)
     return grey

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import polars as pl
 from transformers import PreTrainedTokenizerBase
 
 from pacer.anchors.render import render_anchor
 from pacer.anchors.rules import Anchor
-from pacer.core.errors import DataError
+from pacer.core.contexts import CONTEXTS
 from pacer.model.collate import Features, Sources, Target, collate
 from pacer.model.pacer import Batch
 from pacer.model.prompt import PromptIds, build_prompt
+from pacer.training.record_table import RecordTable
 from pacer.training.trajectory import TrajectoryBuilder, draw
 
-COLUMNS = ("record_id", "context", "split", "view", "frontal", "lateral", "report", "sections", "prior_report",
-           "indication", "history", "emphasis")
+#: Reports tokenised at a time.
+_BLOCK = 1024
 
 
 @dataclass
@@ -27,12 +27,11 @@ class Examples:
     """The records of one corpus as a source of batches.
 
     Args:
-        records: ``records.parquet``. anchors: ``anchors.parquet`` or None (warm-up: direct reports alone).
+        table: the records, with commitments unless all reports are direct (warm-up).
         prompt: settings of the instruction (group ``prompt``), or None: nothing but the visual tokens (warm-up).
     """
 
-    records: pl.DataFrame
-    anchors: pl.DataFrame | None
+    table: RecordTable
     tokenizer: PreTrainedTokenizerBase
     features: Features
     num_queries: int
@@ -40,35 +39,38 @@ class Examples:
     prompt: dict[str, Any] | None
 
     def __post_init__(self) -> None:
-        self.records = self.records.select(COLUMNS)
-        if self.anchors is not None:
-            anchors = self.anchors.select("record_id", "positive", "negative", "uncertain")
-            self.records = self.records.join(anchors, on="record_id", how="left", maintain_order="left")
-            unlabelled = self.records.filter(pl.col("positive").is_null())
-            if len(unlabelled):
-                raise DataError(
-                    f"{len(unlabelled)} records have no anchor, the first is {unlabelled['record_id'][0]}; "
-                    "run the anchors stage on these records"
-                )
         self.builder = TrajectoryBuilder(self.tokenizer, self.report_tokens)
 
-    @property
-    def lengths(self) -> np.ndarray:
-        """A number per record that grows with its tokens: characters of report and clinical context."""
-        text = pl.concat_str([pl.col(c).fill_null("") for c in ("report", "indication", "history")])
-        return self.records.select(text.str.len_bytes()).to_series().to_numpy()
+    def survey(self) -> dict[str, float]:
+        """What the train targets lose on their way into tokens, as counts of reports.
 
-    def rows(self, split: str, contexts: Sequence[str]) -> dict[str, np.ndarray]:
-        """Row numbers of a split per context, in the order of ``contexts``."""
-        numbered = self.records.with_row_index("row").filter(pl.col("split") == split)
-        return {c: numbered.filter(pl.col("context") == c)["row"].to_numpy() for c in contexts}
+        ``cut``: longer than the token limit. ``emphasis_shortened``: emphasis of findings and impression cut to a
+        target of findings; ``emphasis_dropped``: the same, but the findings' tokens do not begin the longer text's.
+        ``emphasis_not_binary``: with values outside {0, 1}.
+        """
+        counts = dict.fromkeys(("reports", "cut", "emphasis_shortened", "emphasis_dropped", "emphasis_not_binary"), 0)
+        train = np.concatenate([np.empty(0, dtype=np.int64), *self.table.rows("train", CONTEXTS).values()])
+        for start in range(0, len(train), _BLOCK):
+            rows = [self.table.row(int(row)) for row in train[start : start + _BLOCK]]
+            ids = self.tokenizer([row["report"] for row in rows], add_special_tokens=False)["input_ids"]
+            for row, own in zip(rows, ids, strict=True):
+                counts["reports"] += 1
+                counts["cut"] += self.builder.is_cut(own)
+                if row["emphasis"] is None:
+                    continue
+                counts["emphasis_not_binary"] += any(value not in (0, 1) for value in row["emphasis"])
+                if row["emphasis_text"] is not None:
+                    kept = self.builder.emphasis_of(own, row["emphasis"], row["emphasis_text"]) is not None
+                    counts["emphasis_shortened" if kept else "emphasis_dropped"] += 1
+        return {f"targets/{name}": float(count) for name, count in counts.items()}
 
     def batch(self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float) -> Batch:
         """The batch of these rows; ``commits`` gives the route of each (True: commitment first)."""
         prompts, targets, sources = [], [], []
-        for record, commit in zip(self.records[list(map(int, rows))].iter_rows(named=True), commits, strict=True):
+        for number, commit in zip(rows, commits, strict=True):
+            record = self.table.row(int(number))
             anchor = render_anchor(_anchor(record)) if commit else None
-            trajectory = self.builder.build(record["report"], anchor, record["emphasis"])
+            trajectory = self.builder.build(record["report"], anchor, record["emphasis"], record["emphasis_text"])
             targets.append(Target(trajectory.ids, trajectory.weights(lambda_q), trajectory.emphasis,
                                   trajectory.consistency(), trajectory.kappa(lambda_q)))
             prompts.append(self._prompt(record, commit))
@@ -84,8 +86,8 @@ class Examples:
 
     def routes(self, rows: np.ndarray, visits: np.ndarray, rho: float, seed: int, phase: str) -> list[bool]:
         """True where the commitment-first route is drawn (probability 1 - rho)."""
-        ids = self.records["record_id"]
-        return [draw(seed, phase, int(v), ids[int(r)]) >= rho for r, v in zip(rows, visits, strict=True)]
+        ids = [self.table.row(int(row))["record_id"] for row in rows]
+        return [draw(seed, phase, int(visit), own) >= rho for own, visit in zip(ids, visits, strict=True)]
 
 
 def _anchor(record: dict) -> Anchor:

@@ -57,7 +57,7 @@ def train(
             f"{phase.name}.batch_size = {phase.batch_size} is the global micro-batch and must be at least the number "
             f"of processes, {accelerator.num_processes}"
         )
-    validation = sum(len(rows) for rows in examples.rows("val", phase.contexts).values())
+    validation = sum(len(rows) for rows in examples.table.rows("val", phase.contexts).values())
     if params.train.checkpoint == "best" and not validation:
         raise DataError("train.checkpoint: best needs records in split val and there are none; use last")
     trainable = {n: p for n, p in model.named_parameters() if phase.trainable(n)}
@@ -121,7 +121,7 @@ class _Run:
 
     def micro_batches(self, start: int):
         return micro_batches(
-            self.examples.rows("train", self.phase.contexts), self.examples.lengths,
+            self.examples.table.rows("train", self.phase.contexts), self.examples.table.lengths,
             batch_size=self.phase.batch_size, window=self.params.batches.window, mix=self.params.batches.mix,
             seed=self.params.train.seed, phase=self.phase.name, start=start,
         )
@@ -141,7 +141,7 @@ class _Run:
             with self.accelerator.autocast():
                 result = objective(self.model, batch, self.accelerator, **self.loss_weights)
             if not torch.isfinite(result.total):
-                ids = self.examples.records["record_id"][rows.tolist()].to_list()
+                ids = [self.examples.table.row(int(row))["record_id"] for row in rows]
                 raise PacerError(
                     f"{self.phase.name}: the loss of update {update} is {result.total.item()} on records "
                     f"{', '.join(ids)}; the last state stays, so lower {self.phase.name}.learning_rate or inspect these"
@@ -153,7 +153,7 @@ class _Run:
                 sums[f"loss_{name}"] = sums.get(f"loss_{name}", 0.0) + value.item() / len(micros)
             if result.gate is not None:
                 for row, gate in zip(rows, result.gate.detach(), strict=True):
-                    column = CONTEXTS.index(self.examples.records["context"][int(row)])
+                    column = int(self.examples.table.context[row])
                     gates[:, column] += torch.stack([gate, torch.ones_like(gate)])
         # what is logged is the whole micro-batch's, not this process's share
         totals = torch.tensor(list(sums.values()), dtype=torch.float64, device=self.accelerator.device)
@@ -201,7 +201,7 @@ class _Run:
         """Mean validation loss per context and their mean; commitment first unless the phase is direct."""
         self.model.eval()
         losses: dict[str, float] = {}
-        for context, rows in self.examples.rows("val", self.phase.contexts).items():
+        for context, rows in self.examples.table.rows("val", self.phase.contexts).items():
             rows = rows[: self.params.train.validation_records]
             total = count = 0.0
             for start in range(0, len(rows), self.phase.batch_size):

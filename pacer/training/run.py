@@ -7,14 +7,12 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import torch
 from accelerate import Accelerator, PartialState
 
 from pacer.core.config import Params
 from pacer.core.errors import CheckpointError
 from pacer.core.io import hash_file, hash_json, publish, scratch_directory
-from pacer.corpus.records import read_records
 from pacer.features.store import FeatureStore
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
@@ -29,6 +27,10 @@ from pacer.model.checkpoint import (
 from pacer.training.examples import Examples
 from pacer.training.loop import Log, train
 from pacer.training.phases import phase_of
+from pacer.training.record_table import RecordTable, write_record_table
+
+#: The phase's records in the run's scratch directory.
+_RECORDS = "records.arrow"
 
 #: Makes the ``log`` callable of a run in the run's scratch directory.
 OpenLog = Callable[[Path], AbstractContextManager[Log]]
@@ -95,11 +97,6 @@ def run_phase(
     if name == "calibrate":
         model.merge_lora()
     tokenizer = load_tokenizer(backbones)
-    records = read_records(corpus / "records.parquet").filter(pl.col("context").is_in(phase.contexts))
-    examples = Examples(
-        records, None if anchors is None else pl.read_parquet(anchors), tokenizer, FeatureStore(features),
-        params.interface.num_queries, params.trajectory.report_tokens, model_params.get("prompt"),
-    )
     own_params = params.model_dump(include={name, "train", "batches", *model_params})
     inputs = {"params": own_params, "frozen": frozen, "records": hash_file(corpus / "records.parquet"),
               "anchors": hash_file(anchors) if anchors else None,
@@ -108,8 +105,14 @@ def run_phase(
     fingerprint = hash_json(inputs)
     scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
     with scratch as directory:
+        if main:
+            write_record_table(corpus / "records.parquet", anchors, phase.contexts, directory / _RECORDS)
         accelerator.wait_for_everyone()
+        examples = Examples(RecordTable.map(directory / _RECORDS), tokenizer, FeatureStore(features),
+                            params.interface.num_queries, params.trajectory.report_tokens, model_params.get("prompt"))
         with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
+            if main:
+                log(examples.survey(), 0)
             weights = train(model, examples, phase, params, accelerator, directory, log)
         if main:
             checkpoint = directory / "checkpoint"

@@ -13,6 +13,7 @@ Omega_Y; Omega_cons is everything after ``</ANCHOR>``.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -77,15 +78,39 @@ class TrajectoryBuilder:
         self.opening = continuation_ids(tokenizer, OPENING_TEXT)
         self.closing = continuation_ids(tokenizer, CLOSING_TEXT)
 
-    def build(self, report: str, anchor: str | None, emphasis: list[float] | None) -> Trajectory:
+    def is_cut(self, report_ids: Sequence[int]) -> bool:
+        """Whether a report is too long: upstream tokenises BOS + report + EOS and cuts the whole at the limit."""
+        return len(report_ids) + 2 > self.report_tokens
+
+    def emphasis_of(
+        self, report_ids: Sequence[int], emphasis: list[float] | None, emphasis_text: str | None
+    ) -> list[float] | None:
+        """The entries of ``emphasis`` that belong to BOS and the report.
+
+        Args:
+            emphasis_text: the longer text that the entries follow; None: they follow the report and its EOS.
+
+        Returns:
+            None when the report's tokens do not begin the longer text's: the entries then cannot be placed.
+        """
+        if emphasis is None or emphasis_text is None:
+            return emphasis
+        count = len(report_ids)
+        longer = self.tokenizer(emphasis_text, add_special_tokens=False)["input_ids"]
+        return emphasis[: count + 1] if longer[:count] == list(report_ids) else None
+
+    def build(
+        self, report: str, anchor: str | None, emphasis: list[float] | None, emphasis_text: str | None = None
+    ) -> Trajectory:
         """One trajectory: commitment-first when ``anchor`` (its rendered text) is given, else direct.
 
         Args:
             report: the cleaned report. emphasis: the released ``new_scores``, entry 0 is BOS; ``None``: all zeros.
+            emphasis_text: see :meth:`emphasis_of`.
         """
         report_ids = self.tokenizer(report, add_special_tokens=False)["input_ids"]
-        # upstream tokenises BOS + report + EOS and cuts the whole at the limit
-        cut = len(report_ids) + 2 > self.report_tokens
+        emphasis = self.emphasis_of(report_ids, emphasis, emphasis_text)
+        cut = self.is_cut(report_ids)
         report_ids = report_ids[: self.report_tokens - 1]
         scores = (np.asarray([] if emphasis is None else emphasis[1:], dtype=np.float32) > 0).astype(np.float32)
 

@@ -9,12 +9,24 @@ import pytest
 from PIL import Image
 
 from pacer.core.errors import DataError
+from pacer.corpus.build import build_corpus
 from pacer.corpus.findings import FINDINGS
 from pacer.corpus.records import RECORD_SCHEMA, TRUTH_SCHEMA, read_images, read_records, read_truth
+from pacer.corpus.source import describe_source
 
 
 def records_of(tiny) -> pl.DataFrame:
     return read_records(tiny.out / "corpus" / "records.parquet")
+
+
+def problems_of(tiny) -> pl.DataFrame:
+    return pl.read_csv(tiny.out / "corpus" / "problems.csv")
+
+
+def rows_of(audit, used: int) -> dict:
+    """The account of the sixteen rows of the tiny corpus, of which some are bad."""
+    read = dict.fromkeys(("sn", "sw", "mn", "mw"), 4)
+    return {"read": read, "used": used, "bad": 16 - used, "left_out": 0, "beyond_limit": 0}
 
 
 def test_rows_of_the_four_contexts(tiny) -> None:
@@ -28,7 +40,7 @@ def test_rows_of_the_four_contexts(tiny) -> None:
         "lateral": "p10/p10000001/s50000001/lateral.jpg", "report": "no effusion . heart : normal . no acute process .",
         "report_raw": "No effusion. 2. Heart: normal. No acute process.", "findings_original": None,
         "sections": "findings+impression", "prior_report": "small effusion .", "indication": "Cough.", "history": None,
-        "emphasis": [0.0, 1.0, 0.0],
+        "emphasis": [0.0, 1.0, 0.0], "emphasis_text": None,
     }  # fmt: skip
     plain = records.row(by_predicate=pl.col("record_id") == "sn-50000001", named=True)
     assert plain["lateral"] is None
@@ -50,8 +62,8 @@ def test_explicit_ids_views_and_absent_parts(tiny) -> None:
     assert (record["study_id"], record["subject_id"], record["view"]) == ("7", "CXR7", "other")
     assert record["sections"] == "findings"
     assert record["emphasis"] is None
-    assert audit["unknown_fields"]["sn"] == {"extra": 1}
-    assert audit["other_views"]["sn"] == {"lordotic": 1}
+    assert audit["notes"]["unknown_fields"]["sn"] == {"extra": 1}
+    assert audit["notes"]["other_views"]["sn"] == {"lordotic": 1}
     assert audit["emphasis"]["records_without_list"] == 1
 
 
@@ -60,7 +72,7 @@ def test_explicit_ids_views_and_absent_parts(tiny) -> None:
     [
         ("sn", {"APPA_flag": 3}, "APPA_flag", "expected AP, PA or another text"),
         ("sn", {"finding": None}, "finding", "expected text, or 's' for none, got None"),
-        ("sn", {"finding": "s", "impression": "s"}, "finding", "neither finding nor impression"),
+        ("sn", {"finding": "s", "impression": "s"}, "finding", "neither findings nor impression"),
         ("sn", {"finding": "...", "impression": "s"}, "finding", "empty after cleaning"),
         ("sn", {"history": 1}, "history", "expected text, or 0 for none, got 1"),
         ("sn", {"indication": False}, "indication", "expected text, or 0 for none, got False"),
@@ -70,7 +82,7 @@ def test_explicit_ids_views_and_absent_parts(tiny) -> None:
         ("sn", {"APPA_imagepath": "image.jpg"}, "APPA_imagepath", "no subject and study in 'image.jpg'"),
         ("sn", {"APPA_imagepath": "p1/p9/s9/gone.jpg"}, "APPA_imagepath", "the file does not exist"),
         ("mn", {"lateral_imagepath": "s"}, "lateral_imagepath", "expected the path of an image"),
-        ("sw", {"last_finding": "s", "last_impression": "s"}, "last_finding", "needs last_finding or last_impression"),
+        ("sw", {"last_finding": "s", "last_impression": "s"}, "last_finding", "needs one that is not empty"),
         ("sn", {"id": ""}, "id", "expected a name or a number"),
     ],
 )
@@ -88,14 +100,15 @@ def test_bad_rows_are_named_or_excluded(tiny, context, change, field, reason) ->
     audit = tiny.build()
     assert audit["records"] == 15
     assert audit["excluded"]["count"] == 1
-    assert audit["excluded"]["rows"][0]["index"] == 1
-    assert audit["excluded"]["rows"][0]["field"] == field
+    assert problems_of(tiny)[["kind", "split", "index", "field"]].row(0) == ("bad", "train", 1, field)
+    assert audit["rows"] == rows_of(audit, used=15 if "does not exist" not in reason else 16)
 
 
 @pytest.mark.parametrize("name", ["id", "finding", "APPA_flag", "APPA_imagepath", "history"])
 def test_missing_field(tiny, name) -> None:
     del tiny.files["sn"]["val"][0][name]
-    with pytest.raises(DataError, match=rf"sn\.json val\[0\] {name}: the field is missing"):
+    sentinel = {"finding": "; write 's' where there is none", "history": "; write 0 where there is none"}.get(name, "")
+    with pytest.raises(DataError, match=rf"sn\.json val\[0\] {name}: the field is missing{sentinel}"):
         tiny.build()
 
 
@@ -129,10 +142,28 @@ def test_unreadable_image(tiny) -> None:
     assert tiny.build()["images"]["unreadable"] == 0
 
 
-def test_duplicate_ids_are_an_error(tiny) -> None:
+def test_a_record_id_that_occurs_again_is_a_bad_row(tiny) -> None:
     tiny.files["sn"]["test"].append(tiny.files["sn"]["train"][0])
-    with pytest.raises(DataError, match=r"1 record ids occur more than once .*: sn-50000001"):
+    with pytest.raises(DataError, match=r"sn\.json test\[1\] id: the record id sn-50000001 occurs more than once"):
         tiny.build()
+    tiny.settings["max_bad_rows"] = 1
+    audit = tiny.build()
+    assert audit["records"] == 16
+    assert audit["excluded"]["reasons"] == {"id: the record id occurs more than once": 1}
+    assert records_of(tiny).filter(record_id="sn-50000001")["split"].to_list() == ["train"]
+
+
+def test_every_problem_is_in_the_table_even_when_the_corpus_is_refused(tiny) -> None:
+    tiny.files["sn"]["train"] = [{"id": str(n)} for n in range(2000)]
+    with pytest.raises(DataError, match=r"2000 unusable rows"):
+        tiny.build()
+    table = pl.read_csv(tiny.out / "corpus.problems.csv")
+    assert table.height == 2000
+    assert table.columns == ["kind", "file", "split", "index", "field", "reason"]
+    assert table["index"].to_list() == list(range(2000))
+    tiny.files["sn"]["train"] = []
+    tiny.build()
+    assert not (tiny.out / "corpus.problems.csv").exists()
 
 
 def test_overlap_between_splits_is_audited(tiny) -> None:
@@ -160,31 +191,54 @@ def test_findings_target_leaves_records_without_findings_out(tiny) -> None:
     records = records_of(tiny)
     assert set(records["sections"]) == {"findings"}
     assert set(records["report"]) == {"no effusion . heart : normal ."}
-    assert audit["without_target_section"]["counts"]["sn"] == {"train": 1}
-    assert audit["without_target_section"]["records"] == ["sn-50000001"]
+    assert audit["left_out"] == {"count": 1, "reasons": {"no findings section (corpus.target: findings)": 1}}
+    assert problems_of(tiny)[["kind", "split", "index"]].row(0) == ("left out", "train", 0)
+    assert set(records["emphasis_text"]) == {"no effusion . heart : normal . no acute process ."}
+    assert audit["emphasis"]["follow_a_longer_text"] == records.height
     assert audit["excluded"]["count"] == 0
 
 
 def test_context_that_the_source_lacks(tiny) -> None:
-    tiny.build()
-    tiny.settings["contexts"] = ["sn"]
-    config = tiny.config()
     full = tiny.files
     tiny.files = {"sn": full["sn"]}
     tiny.build()
-    tiny.files, tiny.settings = full, {}
-    from pacer.corpus.build import build_corpus
-
-    assert config.contexts == ["sn"]
-    with pytest.raises(DataError, match=r"corpus\.contexts lists sw, but the source has annotation files for sn only"):
+    tiny.files = full
+    with pytest.raises(DataError, match=r"describes no file for sw, mn, mw; make the source again"):
         build_corpus(tiny.config(), tiny.out / "source", tiny.out / "corpus")
+
+
+def test_wording_that_presupposes_a_previous_report(tiny) -> None:
+    tiny.files["sn"]["train"][0]["finding"] = "The effusion is unchanged since the prior study."
+    tiny.files["mw"]["train"][0]["finding"] = "The effusion is unchanged since the prior study."
+    audit = tiny.build()
+    assert audit["prior_wording"]["sn"] == {
+        "test": {"records": 1, "comparing": 0}, "train": {"records": 2, "comparing": 1},
+        "val": {"records": 1, "comparing": 0},
+    }  # fmt: skip
+    assert set(audit["prior_wording"]) == {"sn", "mn"}
+    tiny.settings["strict"] = True
+    audit = tiny.build()
+    assert audit["records"] == 15
+    assert audit["left_out"]["reasons"] == {"it presupposes a previous report (corpus.strict)": 1}
+    assert audit["excluded"]["count"] == 0
+
+
+def test_repeated_texts_are_counted(tiny) -> None:
+    tiny.files["sn"]["test"][0]["impression"] = "Something else."
+    repeats = tiny.build()["repeated_texts"]
+    assert repeats["within"]["sn"] == {"records": 4, "distinct": 2, "most_frequent": 3}
+    assert repeats["known_from_train"]["sn"] == {"val": 1, "test": 0}
+
+
+def test_the_careful_cleaner_is_recorded(tiny) -> None:
+    tiny.files["sn"]["train"][0]["finding"] = "A 1.2 cm nodule."
+    tiny.settings["cleaner"] = "careful"
+    assert tiny.build()["cleaner"] == "careful"
+    assert records_of(tiny)["report"][0].startswith("a 1.2 cm nodule .")
 
 
 def test_truth_travels_with_the_studies_in_use(tiny) -> None:
     tiny.write()
-    from pacer.corpus.build import build_corpus
-    from pacer.corpus.source import describe_source
-
     described = describe_source(tiny.root, ".", "files", {c: f"{c}.json" for c in tiny.files})
     (tiny.root / "source.json").write_text(json.dumps(described))
     studies = [f"5000000{n}" for n in range(1, 6)]

@@ -16,8 +16,8 @@ def test_pointer_holds_sizes_and_hashes(tiny) -> None:
     point_to_files(tiny.config(), tiny.out / "source")
     raw = json.loads((tiny.out / "source" / "source.json").read_text())
     assert raw["root"] == str(tiny.root.resolve())
-    assert raw["annotations"]["mw"]["bytes"] == (tiny.root / "mw.json").stat().st_size
-    assert len(raw["annotations"]["mw"]["sha256"]) == 64
+    assert raw["files"]["mw"]["bytes"] == (tiny.root / "mw.json").stat().st_size
+    assert len(raw["files"]["mw"]["sha256"]) == 64
     source = read_source(tiny.out / "source")
     assert source.images == tiny.root.resolve() / "files"
     assert source.truth is None
@@ -29,7 +29,7 @@ def test_source_that_lies_beside_its_files_can_be_moved(tiny, tmp_path) -> None:
     (tiny.root / "source.json").write_text(json.dumps(described))
     moved = tmp_path / "moved"
     shutil.move(tiny.root, moved)
-    assert read_source(moved).annotations == {"sn": moved / "sn.json"}
+    assert read_source(moved).files == {"sn": moved / "sn.json"}
 
 
 def test_missing_root(tiny) -> None:
@@ -50,7 +50,7 @@ def test_all_problems_are_listed_at_once(tiny) -> None:
     assert "sn.json is not valid JSON" in message
     assert "sw.json does not exist" in message
     assert "mn.json must hold the splits train, val, test; it holds training" in message
-    assert "mw.json: train must be a list of records; it is a dict" in message
+    assert "mw.json: train must be a list of records; it is an object" in message
     assert not tiny.out.exists()
 
 
@@ -58,11 +58,24 @@ def test_changed_annotation_file_is_refused(tiny) -> None:
     tiny.build()
     tiny.files["sn"]["train"].pop()
     tiny.write()
-    with pytest.raises(DataError, match=r"the sn annotation file .* has changed"):
+    with pytest.raises(DataError, match=r"the sn file .* has changed"):
         read_source(tiny.out / "source")
 
 
 def test_malformed_pointer(tmp_path) -> None:
     (tmp_path / "source.json").write_text('{"root": "."}')
-    with pytest.raises(DataError, match="must hold root, images and annotations"):
+    with pytest.raises(DataError, match="must hold root, images and files"):
         read_source(tmp_path)
+
+
+def test_a_folder_is_known_by_the_names_and_sizes_of_its_files(tiny) -> None:
+    folder = tiny.root / "reports"
+    folder.mkdir()
+    (folder / "s1.txt").write_text("one")
+    tiny.settings["original_references"] = "reports"
+    tiny.write()
+    point_to_files(tiny.config(), tiny.out / "source")
+    assert read_source(tiny.out / "source").files["original_references"] == tiny.root.resolve() / "reports"
+    (folder / "s2.txt").write_text("two")
+    with pytest.raises(DataError, match="original_references file .* has changed"):
+        read_source(tiny.out / "source")

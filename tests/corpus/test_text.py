@@ -1,18 +1,20 @@
-"""The cleaner: every oddity of upstream's, and equality with a reference written from its description."""
+"""The cleaners: every oddity of upstream's by name and equality with a reference written from its description; the
+careful one keeps words and numbers whole and is idempotent."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pacer.corpus.text import clean_report
+from pacer.corpus.text import CLEANERS, clean_report, clean_report_carefully
 
 
 def reference(text: str) -> str:
-    """The steps of FACTS in the order in which they are described there, with regular expressions."""
+    """The steps of the description in their order, with regular expressions."""
     text = text.replace("\n", " ")
     for pair, single, passes in (("__", "_", 7), ("  ", " ", 6), ("..", ".", 7)):
         for _ in range(passes):
@@ -29,49 +31,221 @@ def reference(text: str) -> str:
     return " . ".join(parts) + " ."
 
 
-@pytest.mark.parametrize(
-    ("raw", "cleaned"),
-    [
-        ("Normal heart size.", "normal heart size ."),
-        ("No effusion. No edema.", "no effusion . no edema ."),
-        ("in 2021. Follow up", "in 202follow up ."),  # "1. " goes wherever it stands
-        ("Level 11. 5 mm", "level 15 mm ."),
-        ("1. Clear. 2. Normal. 5. Stable.", "clear . normal . stable ."),
-        ("a. 6. b", "a . 6 . b ."),  # six and above stay
-        ("see 3. below", "see . below ."),
-        ("A 1.2 cm nodule", "a 12 cm nodule ."),
-        ("NG tube/OG tube", "ng tubeog tube ."),
-        ("Heart: normal", "heart : normal ."),
-        ("the ___ lobe", "the  lobe ."),  # the underscore goes after blanks were joined
-        ("a. ... b", "a .  . b ."),  # an empty sentence stays
-        ("line\nbreak", "line break ."),
-        ("it's \"so\" (x) [y] {z} a,b?c;d*e!f%g^h&i+j", "its so x y z abcdefghij ."),
-        ("<3 = @ - >", "<3 = @ - > ."),  # these survive
-        ("s", "s ."),
-        ("", " ."),
-        ("_" * 128, " ."),
-        ("a" + " " * 65 + "b", "a  b ."),  # 65 blanks are more than six halvings make one of
-    ],
-)
-def test_oddities(raw: str, cleaned: str) -> None:
-    assert clean_report(raw) == cleaned
+def test_versions_by_name() -> None:
+    assert dict(CLEANERS) == {"upstream": clean_report, "careful": clean_report_carefully}
 
 
-def test_cleaning_twice_is_not_cleaning_once() -> None:
+# --- upstream, oddity by oddity ---
+
+
+def test_upstream_sentences() -> None:
+    assert clean_report("Normal heart size.") == "normal heart size ."
+    assert clean_report("No effusion. No edema") == "no effusion . no edema ."
+
+
+def test_upstream_newline_becomes_a_space() -> None:
+    assert clean_report("line\nbreak") == "line break ."
+    assert clean_report("end.\nNext") == "end . next ."
+
+
+def test_upstream_carriage_return_and_tab_stay() -> None:
+    assert clean_report("a\r\nb\tc") == "a\r b\tc ."
+
+
+def test_upstream_underscore_runs_are_shrunk_a_bounded_number_of_times() -> None:
+    assert clean_report("a" + "_" * 129 + "b") == "ab ."  # what is left is deleted later in any case
+    assert clean_report("x " + "_" * 128 + " y") == "x  y ."
+
+
+def test_upstream_space_runs_are_shrunk_a_bounded_number_of_times() -> None:
+    assert clean_report("a" + " " * 64 + "b") == "a b ."
+    assert clean_report("a" + " " * 65 + "b") == "a  b ."
+
+
+def test_upstream_period_runs_are_shrunk_a_bounded_number_of_times() -> None:
+    assert clean_report("a" + "." * 128 + " b") == "a . b ."
+    assert clean_report("a... b.. c") == "a . b . c ."
+
+
+def test_upstream_first_mark_is_deleted_wherever_it_stands() -> None:
+    assert clean_report("1. Clear.") == "clear ."
+    assert clean_report("in 2021. Follow up") == "in 202follow up ."
+    assert clean_report("Level 11. 5 mm") == "level 15 mm ."
+
+
+def test_upstream_marks_two_to_five_after_a_sentence() -> None:
+    assert clean_report("1. A. 2. B. 3. C. 4. D. 5. E.") == "a . b . c . d . e ."
+
+
+def test_upstream_marks_two_to_five_after_a_space_end_the_sentence() -> None:
+    assert clean_report("see 3. below") == "see . below ."
+    assert clean_report("a 2. b") == "a . b ."
+
+
+def test_upstream_removal_can_make_a_new_mark() -> None:
+    assert clean_report("a 3 2. b") == reference("a 3 2. b") == "a . b ."
+
+
+def test_upstream_marks_from_six_on_stay_as_sentences() -> None:
+    assert clean_report("a. 6. b") == "a . 6 . b ."
+    assert clean_report("a. 10. b") == "a . 10 . b ."
+
+
+def test_upstream_colon_gets_a_space_before_it() -> None:
+    assert clean_report("Heart: normal") == "heart : normal ."
+    assert clean_report("at 9:30") == "at 9 :30 ."
+
+
+def test_upstream_decimals_lose_their_point() -> None:
+    assert clean_report("A 1.2 cm nodule") == "a 12 cm nodule ."
+
+
+def test_upstream_slash_and_backslash_join_words() -> None:
+    assert clean_report("NG tube/OG tube") == "ng tubeog tube ."
+    assert clean_report("and\\or") == "andor ."
+
+
+def test_upstream_deidentification_mark_leaves_two_blanks() -> None:
+    assert clean_report("the ___ lobe") == "the  lobe ."
+
+
+def test_upstream_empty_sentences_stay() -> None:
+    assert clean_report("a. ... b") == "a .  . b ."
+    assert clean_report(". . ") == " .  ."
+
+
+def test_upstream_sentinel_becomes_a_sentence() -> None:
+    assert clean_report("s") == "s ."
+
+
+def test_upstream_empty_text_becomes_a_period() -> None:
+    assert clean_report("") == clean_report("   ") == clean_report("_" * 128) == " ."
+
+
+def test_upstream_twice_is_not_once() -> None:
     once = clean_report("Heart: normal.")
     assert once == "heart : normal ."
     assert clean_report(once) == "heart  : normal  ."
 
 
+def test_upstream_deleted_punctuation() -> None:
+    assert clean_report("it's \"so\" (x) [y] {z} a,b?c;d*e!f%g^h&i+j") == "its so x y z abcdefghij ."
+
+
+def test_upstream_surviving_punctuation() -> None:
+    assert clean_report("<3 = @ - > # $ ~ | `") == "<3 = @ - > # $ ~ | ` ."
+
+
+def test_upstream_unicode_is_only_lowered() -> None:
+    assert clean_report("Ödem – “klein” 1½ ΑΣ") == "ödem – “klein” 1½ ας ."
+
+
+def test_upstream_blanks_inside_brackets_stay() -> None:
+    assert clean_report("( a )") == " a  ."  # stripped before the brackets go
+
+
 _PIECES = st.sampled_from(
-    ["1. ", " 2. ", ". 3. ", "__", "..", "  ", ". ", ":", "\n", "\t", '"', "/", "\\", "'", "A", "b", "Σ", "İ", "7", "_"]
+    ["1. ", " 2. ", ". 3. ", " 4. ", "5. ", "__", "..", "  ", ". ", ":", "\n", "\t", '"', "/", "\\", "'", "A", "b", "Σ",
+     "İ", "7", "_", "2", "3", "\0", "\x1c", "\ud800", ";", "?", ",", ")", "(", "%", " dr. ", "9:30", "1.2", ".5"]
+)  # fmt: skip
+_ANY = st.one_of(
+    st.text(st.characters(exclude_categories=())),  # surrogates and control characters included
+    st.lists(_PIECES, max_size=40).map("".join),
+    st.lists(st.tuples(st.sampled_from(" ._1\n\0"), st.integers(1, 200)).map(lambda run: run[0] * run[1])).map("".join),
 )
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.one_of(st.text(), st.lists(_PIECES, max_size=40).map("".join)))
+@settings(max_examples=400, deadline=None)
+@given(_ANY)
 @example("." * 300)
 @example("_" * 300)
 @example("ΑΣ. ΑΣ")
-def test_equals_reference(text: str) -> None:
+@example("a. \0 b.")
+def test_upstream_equals_reference(text: str) -> None:
     assert clean_report(text) == reference(text)
+
+
+# --- careful ---
+
+
+@pytest.mark.parametrize(
+    ("raw", "cleaned"),
+    [
+        ("Normal heart size. No edema", "normal heart size . no edema ."),
+        # enumeration
+        ("1. Clear. 2. Normal. 12. Stable.", "clear . normal . stable ."),
+        ("1) Clear\n2) Effusion\n3. Edema", "clear . effusion . edema ."),
+        ("1.Clear. 2.Normal", "clear . normal ."),
+        ("No effusion. 2. Clear", "no effusion . clear ."),
+        # numbers
+        ("A 1.2 cm nodule, .5 cm deep", "a 1.2 cm nodule .5 cm deep ."),
+        ("in 2021. Follow up", "in 2021 . follow up ."),
+        ("Comparison to 2019. 2020. Clear", "comparison to 2019 . 2020 . clear ."),
+        ("Level 11. 5 mm", "level 11 . 5 mm ."),
+        ("see 3. below", "see 3 . below ."),
+        ("(grade 3) nodule", "grade 3 nodule ."),
+        ("No more than 5.", "no more than 5 ."),
+        ("Lesions in total. 5.", "lesions in total . 5 ."),  # enumerates nothing
+        ("1,200 ml at T11,12", "1200 ml at t11 12 ."),
+        ("at 9:30 on 3/4/2021", "at 9:30 on 3 / 4 / 2021 ."),
+        ("a 50% pneumothorax", "a 50% pneumothorax ."),
+        # words
+        ("NG tube/OG tube", "ng tube / og tube ."),
+        ("and\\or", "and / or ."),
+        ("Heart:normal", "heart : normal ."),
+        ("right,left (lower)lobe", "right left lower lobe ."),
+        ("it's", "its ."),
+        ("the ___ lobe of Dr. ___", "the lobe of dr ."),
+        ("left vs. right", "left vs right ."),
+        ("at 5 p.m. Stable", "at 5 pm . stable ."),
+        # sentences
+        ("clear.No effusion", "clear . no effusion ."),
+        ("Effusion? Yes! Small; stable", "effusion . yes . small . stable ."),
+        ("possible ?pneumonia", "possible pneumonia ."),
+        ("a... b", "a . b ."),
+        ('said "clear." No', "said clear . no ."),
+        ("line\r\n\r\nbreak\tx\u2028y", "line break x y ."),
+        ("<3 = @ - >", "<3 = @ - > ."),
+        ("s", "s ."),
+        # nothing to read
+        ("", ""), ("___.", ""), (" - . / . ", ""), ("\n\n", ""),
+    ],
+)  # fmt: skip
+def test_careful(raw: str, cleaned: str) -> None:
+    assert clean_report_carefully(raw) == cleaned
+
+
+@settings(max_examples=600, deadline=None)
+@given(_ANY)
+@example("d.r. x")
+@example("1. 2. 3.")
+@example("5'.5.")
+def test_careful_form(text: str) -> None:
+    once = clean_report_carefully(text)
+    assert clean_report_carefully(once) == once
+    assert not re.search(r"_|  |\n|\t", once) and once == once.lstrip()
+    if once:
+        assert once.endswith(" .") and all(re.search(r"[^\W_]", part) for part in once.removesuffix(" .").split(" . "))
+    assert not Counter(filter(str.isdecimal, once)) - Counter(filter(str.isdecimal, text.lower()))
+
+
+@settings(max_examples=300, deadline=None)
+@given(_ANY)
+def test_careful_keeps_every_digit_that_is_no_mark(text: str) -> None:
+    text = re.sub(r"(?<!\d)(\d{1,2})(?!\d)", r"x\1", text)  # no number of one or two digits stands alone
+    text = re.sub(r"[^\W\d_]['‘’]+(?=\d)", "x", text)
+    assert Counter(filter(str.isdecimal, clean_report_carefully(text))) == Counter(filter(str.isdecimal, text))
+
+
+_MARKS = st.sampled_from(["1. ", "2. ", "3) ", "12. ", "\n4. "])
+_SENTENCES = st.sampled_from(
+    ["Clear. ", "Nodule of 1.2 cm. ", "Since 2021. ", "At T11. ", "5 mm. ", "Grade 3/4; ", "In 7 of 10? ", "Ends.\n"]
+)
+
+
+@given(st.lists(st.tuples(st.one_of(st.just(""), _MARKS), _SENTENCES), min_size=1))
+def test_careful_drops_the_marks_and_no_other_digit(items: list[tuple[str, str]]) -> None:
+    text = "".join(mark + sentence for mark, sentence in items)
+    kept = "".join(sentence for _, sentence in items)
+    assert clean_report_carefully(text) == clean_report_carefully(kept)
+    assert Counter(filter(str.isdigit, clean_report_carefully(text))) == Counter(filter(str.isdigit, kept))

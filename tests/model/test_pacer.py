@@ -12,12 +12,14 @@ from pacer.core.errors import CheckpointError
 from pacer.model.assemble import build_model, frozen_fingerprints, load_model, load_tokenizer
 from pacer.model.checkpoint import CheckpointRecord, load_strictly, save_checkpoint
 from pacer.training.examples import Examples
+from pacer.training.record_table import RecordTable
 from tests.conftest import MODEL, QUERIES
 
 
 @pytest.fixture
 def examples(records, anchors, backbones, features) -> Examples:
-    return Examples(records, anchors, load_tokenizer(backbones), features, QUERIES, 100, MODEL["prompt"])
+    table = RecordTable.of(records, anchors)
+    return Examples(table, load_tokenizer(backbones), features, QUERIES, 100, MODEL["prompt"])
 
 
 def model(backbones: Path, calibrate: bool = True, trained: bool = True):
@@ -124,6 +126,5 @@ def test_a_checkpoint_comes_back_and_strange_ones_are_named(backbones, tmp_path:
 def test_a_record_without_an_anchor_is_named(records: pl.DataFrame, anchors: pl.DataFrame, backbones, features) -> None:
     from pacer.core.errors import DataError
 
-    with pytest.raises(DataError, match="1 records have no anchor, the first is sn-0"):
-        Examples(records, anchors.filter(pl.col("record_id") != "sn-0"), load_tokenizer(backbones), features, QUERIES,
-                 100, MODEL["prompt"])
+    with pytest.raises(DataError, match=r"record sn-0 has no anchor in its place \(row 0\)"):
+        RecordTable.of(records, anchors.filter(pl.col("record_id") != "sn-0"))

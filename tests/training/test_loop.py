@@ -15,6 +15,7 @@ from pacer.model.assemble import build_model, load_tokenizer
 from pacer.training import loop
 from pacer.training.examples import Examples
 from pacer.training.phases import phase_of
+from pacer.training.record_table import RecordTable
 from tests.conftest import MODEL, QUERIES
 
 ROOT = Path(__file__).parents[2]
@@ -41,8 +42,9 @@ def setting(records, anchors, backbones, features):
         torch.manual_seed(5)
         model = build_model(backbones, MODEL, lora=phase != "warmup", calibrate=phase == "calibrate")
         own = records.filter(pl.col("context") == "sn") if phase == "warmup" else records
-        examples = Examples(own, None if phase == "warmup" else anchors, load_tokenizer(backbones), features, QUERIES,
-                            100, None if phase == "warmup" else MODEL["prompt"])
+        table = RecordTable.of(own, None if phase == "warmup" else anchors)
+        examples = Examples(table, load_tokenizer(backbones), features, QUERIES, 100,
+                            None if phase == "warmup" else MODEL["prompt"])
         return model, examples
 
     return make
@@ -138,7 +140,7 @@ def test_best_keeps_the_weights_of_the_lowest_validation_loss(
 def test_best_without_validation_records_is_refused(setting, accelerator, tmp_path: Path) -> None:
     params = parameters(train={"checkpoint": "best"})
     model, examples = setting("parent")
-    examples.records = examples.records.filter(pl.col("split") == "train")
+    examples.table.split[:] = 0  # every record is in train
     with pytest.raises(DataError, match="needs records in split val"):
         loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)
 
@@ -148,6 +150,6 @@ def test_best_without_validation_records_is_refused(setting, accelerator, tmp_pa
 def test_routes(route: str, expected: set, setting) -> None:
     phase = phase_of("parent", parameters(commit={"route": route}))
     _, examples = setting("parent")
-    rows = examples.rows("train", ("sn",))["sn"]
+    rows = examples.table.rows("train", ("sn",))["sn"]
     drawn = {c for visit in range(20) for c in examples.routes(rows, rows * 0 + visit, phase.rho(10**6), 1, "parent")}
     assert drawn == expected

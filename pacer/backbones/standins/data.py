@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from pacer.corpus.phantom.language import contexts_of, write_report
 from pacer.corpus.phantom.tokenizer import phantom_tokenizer, train_tokenizer
 from pacer.corpus.phantom.training import training_images
 from pacer.corpus.phantom.world import make_world
+from pacer.corpus.pixels import open_image
 from pacer.corpus.text import clean_report
 
 #: (view, sections, indication, history, commit) -> instruction text left and right of the visual tokens.
@@ -136,11 +136,10 @@ def _of_record(raw: str, cleaned: str, view: str, sections: str, indication: str
 
 
 def _grey_square(path: str, size: int) -> np.ndarray:
-    with Image.open(Path(path)) as image:
-        grey = image.convert("L")
-        side = min(grey.size)
-        left, top = (grey.width - side) // 2, (grey.height - side) // 2
-        return np.asarray(grey.resize((size, size), Image.Resampling.BICUBIC, (left, top, left + side, top + side)))
+    grey = open_image(path).convert("L")
+    side = min(grey.size)
+    left, top = (grey.width - side) // 2, (grey.height - side) // 2
+    return np.asarray(grey.resize((size, size), Image.Resampling.BICUBIC, (left, top, left + side, top + side)))
 
 
 def training_text(text: LabelledText, instruct: Instruct) -> TrainingText:

@@ -29,7 +29,8 @@ from pacer.corpus.phantom.parallel import map_chunks
 from pacer.corpus.phantom.render import View, render_frontal, render_lateral
 from pacer.corpus.phantom.tokenizer import phantom_tokenizer
 from pacer.corpus.phantom.world import Study, make_world
-from pacer.corpus.source import SPLITS, describe_source
+from pacer.corpus.records import SPLITS
+from pacer.corpus.source import describe_source
 
 JPEG_QUALITY = 92
 ABSENT_TEXT, ABSENT_CLINICAL = "s", 0

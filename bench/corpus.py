@@ -1,0 +1,131 @@
+"""Reading a corpus of MIMIC-RG4's size: seconds, peak memory, and bytes a record in a training process.
+
+    python bench/corpus.py                      # the paper's 424,411 train records and its val and test records
+    python bench/corpus.py --records 100000     # the same mixture at another size
+
+Annotation files of invented text in the released layout are written first (not timed). Reading, cleaning and auditing
+run in a process of their own without opening images; its peak memory is the operating system's own figure. Nothing
+else should run meanwhile. Results go to standard output as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import random
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pacer.core.config import Corpus, load_params
+from pacer.core.contexts import CONTEXTS, availability
+from pacer.corpus.audit import PAPER_RECORDS
+
+ROOT = Path(__file__).resolve().parents[1]
+PAPER_TOTAL = sum(sum(splits.values()) for splits in PAPER_RECORDS.values())
+
+_SUBJECTS = ("The lungs", "Heart size", "The cardiomediastinal silhouette", "Lung volumes", "The left base",
+             "The right hilum", "Osseous structures", "A dual lead pacemaker", "The pleural space", "An enteric tube")
+_STATES = ("is within normal limits", "are clear", "is unchanged", "shows a 1.2 cm opacity", "is mildly enlarged",
+           "has increased since the prior study", "could reflect atelectasis", "shows no effusion", "is not seen",
+           "projects over the stomach; its tip is not included", "is stable", "appear grossly unremarkable")  # fmt: skip
+
+
+def _text(rng: random.Random, sentences: int) -> str:
+    number = rng.randrange(1000)
+    return " ".join(f"{rng.choice(_SUBJECTS)} {rng.choice(_STATES)}, view {number}." for _ in range(sentences))
+
+
+def write_annotations(folder: Path, records: int, seed: int = 3) -> int:
+    """Write the four annotation files, ``records`` in all in the paper's mixture; returns their bytes."""
+    rng = random.Random(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    total = 0
+    for context in CONTEXTS:
+        lateral, prior = availability(context)
+        with open(folder / f"{context}.json", "w") as file:
+            for place, (split, count) in enumerate(PAPER_RECORDS[context].items()):
+                file.write("{" if place == 0 else ", ")
+                file.write(f'"{split}": [')
+                for number in range(max(round(count * records / PAPER_TOTAL), 1)):
+                    study = 50_000_000 + 3 * number + place
+                    folder_name = f"files/p1{place}/p1{place}{number // 3:06d}/s{study}"
+                    name = f"{rng.getrandbits(128):032x}"
+                    record: dict[str, Any] = {
+                        "id": f"{name}_{study}", "finding": _text(rng, 5), "impression": _text(rng, 2),
+                        "APPA_flag": rng.choice(("AP", "PA")), "APPA_imagepath": f"{folder_name}/{name}.jpg",
+                        "history": 0, "indication": _text(rng, 1),
+                        "new_scores": [rng.randrange(2) for _ in range(rng.randrange(30, 100))],
+                    }  # fmt: skip
+                    if lateral:
+                        record["lateral_imagepath"] = f"{folder_name}/{name[::-1]}.jpg"
+                    if prior:
+                        record |= {"last_finding": _text(rng, 4), "last_impression": "s",
+                                   "last_APPA_imagepath": f"{folder_name}/{name[4:]}.jpg"}  # fmt: skip
+                    file.write((", " if number else "") + json.dumps(record))
+                file.write("]")
+            file.write("}")
+        total += (folder / f"{context}.json").stat().st_size
+    return total
+
+
+def config_of(root: Path) -> Corpus:
+    """The four files below ``root`` as a corpus."""
+    values = load_params(ROOT / "configs" / "mimic_rg4.yaml").corpus.model_dump()
+    values |= {"root": str(root), "images": ".", "annotations": {c: f"{c}.json" for c in CONTEXTS}}
+    return Corpus.model_validate(values)
+
+
+def _unopened(image_ids: pl.Series, folder: Path, check: str, ledger: Path, ticker: Any) -> pl.DataFrame:
+    """In place of looking at the images: all of them as they should be."""
+    return pl.DataFrame({"image_id": image_ids}).with_columns(
+        path=pl.col("image_id"), bytes=pl.lit(1, pl.Int64), width=pl.lit(1, pl.Int32), height=pl.lit(1, pl.Int32),
+        problem=pl.lit(None, pl.String),
+    )  # fmt: skip
+
+
+def _read(root: Path, results: Any) -> None:
+    from pacer.corpus.build import build_corpus
+    from pacer.corpus.source import point_to_files
+
+    started = time.perf_counter()
+    config = config_of(root)
+    point_to_files(config, root / "source")
+    audit = build_corpus(config, root / "source", root / "corpus", inspect=_unopened)
+    seconds = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    results.put({"records": audit["records"], "seconds": round(seconds, 1), "peak_megabytes": round(peak / 1e6)})
+
+
+def measure(target: Any, *arguments: Any) -> dict[str, Any]:
+    """Run ``target`` in a fresh process and return what it reports."""
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    process = context.Process(target=target, args=(*arguments, results))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise SystemExit(f"the measured process ended with code {process.exitcode}")
+    return results.get()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--records", type=int, default=PAPER_TOTAL)
+    parser.add_argument("--folder", type=Path, help="keep the generated files here")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        root = arguments.folder or Path(temporary)
+        size = write_annotations(root, arguments.records)
+        found = measure(_read, root)
+        print(json.dumps(found | {"annotation_megabytes": round(size / 1e6)}))
+
+
+if __name__ == "__main__":
+    main()

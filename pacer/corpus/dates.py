@@ -1,0 +1,139 @@
+"""Dates and times of studies, read strictly: a form that could mean two days is refused, not guessed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date, time
+from typing import TypeVar
+
+import polars as pl
+
+_T = TypeVar("_T")
+
+#: What a date that cannot be read is told.
+DATE_FORMS = (
+    "expected YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or YYYY-MM-DD HH:MM[:SS], a day that exists, without a time zone "
+    "(05/06/2018 could be two days)"
+)
+#: What a time that cannot be read is told.
+TIME_FORMS = (
+    "expected HH:MM, HH:MM:SS[.f] or HHMMSS[.f], a time that exists "
+    "(the zeros before HHMMSS may be missing, from four digits down only where a decimal point tells it from HHMM)"
+)
+# Whole numbers that were stored as decimals (20180506.0) are dates as well.
+_DATE = re.compile(r"(\d{4})([-/]?)(\d{2})\2(\d{2})(?:\.0+)?", re.ASCII)
+_DATETIME = re.compile(r"(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)", re.ASCII)
+_CLOCK = re.compile(r"(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d+))?)?", re.ASCII)
+_DIGITS = re.compile(r"(\d{1,6})(?:\.(\d+))?", re.ASCII)
+
+
+def parse_date(text: str) -> tuple[date, time | None]:
+    """The day that ``text`` names, and the time where it names one as well.
+
+    Raises:
+        ValueError: it is in no allowed form, or there is no such day or time; the message is :data:`DATE_FORMS`.
+    """
+    text = text.strip()
+    try:
+        if match := _DATETIME.fullmatch(text):
+            return date.fromisoformat(match[1]), parse_time(match[2])
+        match = _DATE.fullmatch(text)
+        # A fraction belongs to a bare number only: 2018-05-06.0 is nothing.
+        if match is None or (match[2] and "." in text):
+            raise ValueError
+        return date(int(match[1]), int(match[3]), int(match[4])), None
+    except ValueError:
+        raise ValueError(DATE_FORMS) from None
+
+
+def parse_time(text: str) -> time:
+    """The time of day that ``text`` names, to the microsecond.
+
+    MIMIC-CXR writes times as numbers, so the zeros before them are lost: ``85027.0`` is 08:50:27. Up to four digits
+    without a decimal point are refused, because ``0830`` could be 08:30 as well as 00:08:30.
+
+    Raises:
+        ValueError: it is in no allowed form, or there is no such time; the message is :data:`TIME_FORMS`.
+    """
+    text = text.strip()
+    if match := _CLOCK.fullmatch(text):
+        hour, minute, second, fraction = match.groups()
+    elif (match := _DIGITS.fullmatch(text)) and (match[2] or len(match[1]) > 4):
+        digits, fraction = match[1].zfill(6), match[2]
+        hour, minute, second = digits[:2], digits[2:4], digits[4:]
+    else:
+        raise ValueError(TIME_FORMS)
+    try:
+        return time(int(hour), int(minute), int(second or 0), int((fraction or "0")[:6].ljust(6, "0")))
+    except ValueError:
+        raise ValueError(TIME_FORMS) from None
+
+
+def read_days(column: pl.Series) -> pl.DataFrame:
+    """Days of a column of dates, of dates with times, or of text.
+
+    Returns:
+        columns ``day`` (Date), ``clock`` (Time, the time that a date came with) and ``unread`` (Boolean: a value that
+        :func:`parse_date` refuses; ``day`` is null there).
+    """
+    column = _known(column)
+    if column.dtype == pl.Date:
+        day, clock = column, pl.Series([None], dtype=pl.Time).new_from_index(0, len(column))
+    elif isinstance(column.dtype, pl.Datetime):
+        wall = _wall_clock(column)
+        day, clock = wall.dt.date(), wall.dt.time()
+    else:
+        found = _each(as_text(column), parse_date)
+        day = _spread(column, {text: value and value[0] for text, value in found.items()}, pl.Date())
+        clock = _spread(column, {text: value and value[1] for text, value in found.items()}, pl.Time())
+    return pl.DataFrame({"day": day, "clock": clock, "unread": column.is_not_null() & day.is_null()})
+
+
+def read_times(column: pl.Series) -> pl.DataFrame:
+    """Times of day of a column of times, of dates with times, or of text.
+
+    Returns:
+        columns ``clock`` (Time) and ``unread`` (Boolean: a value that :func:`parse_time` refuses).
+    """
+    column = _known(column)
+    if column.dtype == pl.Time:
+        clock = column
+    elif isinstance(column.dtype, pl.Datetime):
+        clock = _wall_clock(column).dt.time()
+    else:
+        clock = _spread(column, _each(as_text(column), parse_time), pl.Time())
+    return pl.DataFrame({"clock": clock, "unread": column.is_not_null() & clock.is_null()})
+
+
+def as_text(column: pl.Series) -> pl.Series:
+    """A column as text. Numbers that are not there (NaN) become null."""
+    return _known(column).cast(pl.String)
+
+
+def _known(column: pl.Series) -> pl.Series:
+    return column.fill_nan(None) if column.dtype.is_float() else column
+
+
+def _wall_clock(column: pl.Series) -> pl.Series:
+    """Instants that know their time zone are compared in UTC: order and gaps stay right when the clocks change."""
+    if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
+        return column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    return column
+
+
+def _each(column: pl.Series, parse: Callable[[str], _T]) -> dict[str, _T | None]:
+    """Every distinct text with what it means, None where it cannot be read."""
+    found: dict[str, _T | None] = {}
+    for text in column.unique().drop_nulls():
+        try:
+            found[text] = parse(text)
+        except ValueError:
+            found[text] = None
+    return found
+
+
+def _spread(column: pl.Series, found: dict, dtype: pl.DataType) -> pl.Series:
+    old, new = pl.Series(list(found), dtype=pl.String), pl.Series(list(found.values()), dtype=dtype)
+    return as_text(column).replace_strict(old, new, default=None, return_dtype=dtype)
+

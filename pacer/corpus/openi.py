@@ -1,0 +1,368 @@
+"""Reader of Open-I, Indiana University's collection: the distributed XML reports or Kaggle's table of them.
+
+A report names its images but not what they show, so a table of projections says which is frontal. Study and subject
+are the report's number as Open-I writes it (``CXR1``): the collection does not say which reports belong to the same
+patient, and its COMPARISON section is no previous report.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import re
+import tarfile
+import xml.etree.ElementTree as ET
+import zlib
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pacer.core.config import Corpus
+from pacer.core.contexts import Context
+from pacer.core.errors import DataError
+from pacer.corpus.json_stream import stream_records
+from pacer.corpus.records import SPLITS
+from pacer.corpus.rows import (
+    Examination,
+    LeftOut,
+    Notes,
+    Place,
+    Problem,
+    Row,
+    Unusable,
+    check_roles,
+    kind,
+    present,
+    sound,
+)
+from pacer.corpus.source import R2GEN_SPLIT, Source
+from pacer.corpus.splits import seeded_split
+from pacer.corpus.views import EXTRA, IMAGE_COLUMNS, View, first_text, image_key, read_views, table_rows
+
+#: Where the images of a report are named, for messages.
+IMAGE_FIELDS = ("parentImage", "parentImage")
+
+SECTIONS = ("findings", "impression", "indication")
+
+_NUMBER = re.compile(r"(?:CXR)?([0-9]+)")
+_NUMBER_FIRST = re.compile(r"(?:CXR)?([0-9]+)(?:_|$)")
+#: Image files by preference, where one image is there in several formats.
+_FORMATS = (".png", ".jpg", ".jpeg", ".dcm")
+_KAGGLE = ".dcm.png"
+_LARGEST = 1 << 24  # bytes of one XML report at most; real ones have about 10,000
+
+#: What the collection writes for one or several words that were taken out, with what clings to it.
+_MARK = re.compile(r"[-/]*X{4,}(?:'s\b)?[-/]*")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+#: A piece that ends like this goes on in the next: a number in a list, a title before a name.
+_UNFINISHED = re.compile(r"(?:^\d{1,2}|\b(?:Dr|Drs|Mr|Mrs|Ms|vs))\.$")
+
+
+class Report(NamedTuple):
+    """A report as it was found; images by the names that the distribution gives them."""
+
+    uid: str
+    images: list[str]
+    texts: dict[str, str | None]
+
+
+def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
+    """One row per report. The first frontal and the first lateral image are used; others are counted.
+
+    An image that is not in the image folder is named as the distribution names it, for the check of images to find.
+
+    Raises:
+        DataError: a file as a whole is missing or malformed, or nothing says which images are frontal.
+    """
+    check_roles(source.files, ("reports",), "the source")
+    path, projections = source.files["reports"], source.files.get("projections")
+    kaggle = path.name.lower().endswith((".csv", ".csv.gz"))
+    if projections is None:
+        raise DataError(
+            f"{path} does not say which images are frontal; set corpus.openi.projections to Kaggle's "
+            "indiana_projections.csv, or to a CSV with columns image, view (frontal or lateral)"
+        )
+    views, splits = read_views(projections), _listed_splits(source, config)
+    files = _image_files(source.images)
+    found = _kaggle_reports(path, projections) if kaggle else _xml_reports(path, notes)
+    for place, report in found:
+        notes.read["reports"] += 1
+        if isinstance(report, Unusable):
+            yield Problem(place, report.field, report.reason)
+            continue
+        split = (
+            seeded_split(report.uid, config.seed, config.split.val, config.split.test)
+            if splits is None
+            else splits.get(report.uid)
+        )
+        if split is None:
+            yield LeftOut(place, "not in the split")
+        else:
+            yield _row(place, report, split, views, files, config.openi.deidentified, notes)
+
+
+def _row(
+    place: Place, report: Report, split: str, views: dict[str, View], files: dict[str, str], how: str, notes: Notes
+) -> Row:
+    texts = {name: text if text and text.strip() else None for name, text in report.texts.items()}
+    if texts["findings"] is None and texts["impression"] is None:
+        return LeftOut(place, "neither findings nor impression")
+    for name, text in texts.items():
+        if text is not None and _MARK.search(text):
+            notes.count("deidentified", "reports", name)
+            texts[name] = without_marks(text, how)
+    if texts["findings"] is None and texts["impression"] is None:
+        return LeftOut(place, "neither findings nor impression without de-identified words")
+    if not report.images:
+        return LeftOut(place, "no image")
+    shown: dict[str, list[str]] = {"frontal": [], "lateral": []}
+    for name in dict.fromkeys(report.images):
+        view = views.get(image_key(name))
+        if view is None:
+            notes.count("unknown_views", "projections", "images")
+        else:
+            shown[view.kind].append(name)
+    for which, names in shown.items():
+        if len(names) > 1:
+            notes.count("further_images", "reports", which, len(names) - 1)
+    if not shown["frontal"]:
+        return LeftOut(place, "no frontal image")
+    frontal, lateral = shown["frontal"][0], next(iter(shown["lateral"]), None)
+    contexts: tuple[Context, ...] = ("sn",) if lateral is None else ("sn", "mn")
+    return Examination(
+        place=place, id=report.uid, contexts=contexts, split=split, study_id=report.uid, subject_id=report.uid,
+        view=views[image_key(frontal)].view, frontal=_file_of(frontal, files),
+        lateral=None if lateral is None else _file_of(lateral, files), findings=texts["findings"],
+        impression=texts["impression"], prior=None, indication=texts["indication"], history=None,
+    )  # fmt: skip
+
+
+def without_marks(text: str, how: str) -> str | None:
+    """A text that holds ``XXXX``, treated as ``corpus.openi.deidentified`` says; None when nothing is left.
+
+    ``keep`` changes nothing. ``remove`` deletes each mark with its hyphen, slash or 's, then tidies the blanks and
+    punctuation of the text. ``drop_sentence`` deletes the sentences that hold one.
+    """
+    if how == "keep":
+        return text
+    if how == "drop_sentence":
+        kept = " ".join(sentence for sentence in _sentences(text) if not _MARK.search(sentence))
+    else:
+        kept = re.sub(r"\(\s*[.,;:]*\s*\)", " ", re.sub(r"\s+", " ", _MARK.sub(" ", text)))
+        kept = re.sub(r"(?<=\() *[.,;:]* +", "", kept)
+        kept = re.sub(r"[,;:] +(?=[.,;:!?)])", " ", kept)  # of two punctuation marks that meet, the lesser goes
+        kept = re.sub(r"(?<=[.!?])(?: +[.,;:!?]+(?!\w))+", "", kept)
+        kept = re.sub(r" +(?=[.,;:!?)](?!\w))", "", kept)
+        kept = re.sub(r"\s+", " ", re.sub(r"^[\s.,;:!?)/-]+", "", kept)).rstrip()
+    return kept if any(character.isalnum() for character in kept) else None
+
+
+def _sentences(text: str) -> list[str]:
+    sentences: list[str] = []
+    for piece in _SENTENCE_END.split(text.strip()):
+        if sentences and _UNFINISHED.search(sentences[-1]):
+            sentences[-1] += " " + piece
+        else:
+            sentences.append(piece)
+    return sentences
+
+
+# ---------------------------------------------------------------------------------------------------------- splits
+
+
+def _listed_splits(source: Source, config: Corpus) -> dict[str, str] | None:
+    """``{uid: split}``, or None where the split is drawn by subject."""
+    if config.openi.split is None:
+        return None
+    if config.openi.split == R2GEN_SPLIT:
+        packaged = resources.files("pacer.corpus").joinpath("data/r2gen_iu_split.json").read_text(encoding="utf-8")
+        return {f"CXR{number}": split for split, numbers in json.loads(packaged).items() for number in numbers}
+    check_roles(source.files, ("split",), "the source")
+    path = source.files["split"]
+    splits: dict[str, str] = {}
+    entries = _annotation_splits(path) if path.suffix.lower() == ".json" else _table_splits(path)
+    for where, name, split in entries:
+        match = _NUMBER_FIRST.match(name)
+        if match is None or split not in SPLITS:
+            raise DataError(f"{path}: {where} must name a report (CXR1, or 1) and one of {', '.join(SPLITS)}")
+        if splits.setdefault(f"CXR{match[1]}", split) != split:
+            raise DataError(f"{path}: {where} puts CXR{match[1]} into a second split")
+    return splits
+
+
+def _annotation_splits(path: Path) -> Iterator[tuple[str, str, str]]:
+    """R2Gen's ``annotation.json``."""
+    for split, index, raw in stream_records(path):
+        name = first_text(raw, ("id",)) if isinstance(raw, dict) else None
+        yield f"{split}[{index}]", name or "", split
+
+
+def _table_splits(path: Path) -> Iterator[tuple[str, str, str]]:
+    for number, row in enumerate(table_rows(path, ("id", "uid"), ("split",)), start=1):
+        yield f"row {number}", first_text(row, ("id", "uid")) or "", first_text(row, ("split",)) or ""
+
+
+# ---------------------------------------------------------------------------------------------------------- images
+
+
+def _image_files(folder: Path) -> dict[str, str]:
+    """Every image file below a folder by its key; the path is relative to the folder."""
+    files: dict[str, str] = {}
+    ranks: dict[str, tuple[int, int, str]] = {}
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            ending = os.path.splitext(name)[1].lower()
+            if ending not in _FORMATS:
+                continue
+            relative = Path(directory, name).relative_to(folder).as_posix()
+            if _printable(relative) != relative:
+                continue  # no table can hold such a path; the image counts as missing
+            rank = (_FORMATS.index(ending), relative.count("/"), relative)
+            key = image_key(name)
+            if key not in ranks or rank < ranks[key]:
+                files[key], ranks[key] = relative, rank
+    return files
+
+
+def _file_of(name: str, files: dict[str, str]) -> str:
+    expected = name if name.lower().endswith(_FORMATS) else f"{name}.png"
+    return files.get(image_key(name), expected)
+
+
+# ------------------------------------------------------------------------------------------------ Kaggle's tables
+
+
+def _kaggle_reports(path: Path, projections: Path) -> Iterator[tuple[Place, Report | Unusable]]:
+    images: dict[str, list[str]] = {}
+    for row in table_rows(projections, IMAGE_COLUMNS):
+        name = first_text(row, IMAGE_COLUMNS) or ""
+        match = _NUMBER.fullmatch(first_text(row, ("uid",)) or "") or _NUMBER_FIRST.match(image_key(name))
+        if match:
+            images.setdefault(f"CXR{match[1]}", []).append(_kaggle_name(name))
+    for index, row in enumerate(table_rows(path, ("uid",), ("findings",), ("impression",), ("indication",))):
+        place = Place(str(path), "", index)
+        try:
+            if EXTRA in row or None in row.values():
+                raise Unusable("-", "the row has more or fewer fields than the header")
+            uid = _uid(row["uid"], "uid")
+            yield place, Report(uid, images.get(uid, []), {name: row[name] for name in SECTIONS})
+        except Unusable as problem:
+            yield place, problem
+
+
+def _kaggle_name(name: str) -> str:
+    """A table of one's own may name images without an ending; Kaggle's files have two."""
+    return name if name.lower().endswith(_FORMATS) else image_key(name) + _KAGGLE
+
+
+# ------------------------------------------------------------------------------------------------------------- XML
+
+
+def _xml_reports(path: Path, notes: Notes) -> Iterator[tuple[Place, Report | Unusable]]:
+    index = 0
+    for name, content in _folder(path) if path.is_dir() else _archive(path):
+        if Path(name).name.startswith(".") or not name.lower().endswith(".xml") or content is None:
+            notes.count("other_files", "reports", _printable(os.path.splitext(name)[1].lower()) or "no ending")
+            continue
+        place = Place(f"{path}/{_printable(name)}", "", index)
+        try:
+            yield place, _parse(content)
+        except Unusable as problem:
+            yield place, problem
+        index += 1
+    if not index:
+        expected = "Open-I's NLMCXR_reports.tgz or its folder ecgen-radiology"
+        raise DataError(f"{path} holds no XML report; expected {expected}")
+
+
+def _folder(path: Path) -> Iterator[tuple[str, bytes | None]]:
+    try:
+        for file in sorted(path.rglob("*")):
+            if file.is_file():
+                with open(file, "rb") as opened:
+                    yield file.relative_to(path).as_posix(), opened.read(_LARGEST + 1)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+
+
+def _archive(path: Path) -> Iterator[tuple[str, bytes | None]]:
+    """Members of a tar file in its order; None for the content of what is no ordinary file."""
+    try:
+        with tarfile.open(path) as tar:
+            for member in tar:
+                if member.isdir():
+                    continue
+                opened = tar.extractfile(member) if member.isfile() else None
+                yield member.name, None if opened is None else opened.read(_LARGEST + 1)
+            _check_end(path, tar)
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist") from None
+    except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"{path} is neither a folder, a .csv file nor a sound tar archive ({error}); expected NLMCXR_reports.tgz"
+        ) from None
+
+
+def _check_end(path: Path, tar: tarfile.TarFile) -> None:
+    """``tarfile`` takes a damaged header for the end of the archive; a real end is a block of zeros.
+
+    Reading on to the end of the file makes a compressed file check itself.
+    """
+    opened: Any = tar.fileobj
+    opened.seek(tar.offset)
+    if any(opened.read(tarfile.BLOCKSIZE)):
+        raise DataError(f"{path} is damaged: the archive breaks off after {len(tar.getmembers()):,} members")
+    while opened.read(1 << 20):
+        pass
+
+
+class _Refuse(ET.TreeBuilder):
+    """Entities are declared in a document type, which no report has: neither bombs nor files from outside."""
+
+    def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
+        raise Unusable("-", "a document type or entity is declared; reports have none")
+
+
+def _parse(content: bytes) -> Report:
+    if len(content) > _LARGEST:
+        raise Unusable("-", f"more than {_LARGEST:,} bytes are no report")
+    try:
+        root = ET.fromstring(content, ET.XMLParser(target=_Refuse()))
+    except ET.ParseError as error:
+        # the parser's own words may quote the file
+        raise Unusable("-", f"not valid XML (line {error.position[0]}, column {error.position[1]})") from None
+    except (ValueError, LookupError):
+        raise Unusable("-", "not valid XML: its encoding is not known") from None
+    element = root.find("uId")
+    uid = _uid({} if element is None else element.attrib, "uId/@id")
+    images = [_image(image.attrib) for image in root.iter("parentImage")]
+    return Report(uid, images, {name: _section(root, name) for name in SECTIONS})
+
+
+def _section(root: ET.Element, name: str) -> str | None:
+    texts = ["".join(e.itertext()) for e in root.iter("AbstractText") if e.get("Label", "").strip().lower() == name]
+    texts = [text for text in texts if text.strip()]
+    return sound(" ".join(texts), name) if texts else None
+
+
+def _image(attributes: dict[str, str]) -> str:
+    name = present(attributes, "id").strip()
+    if not name:
+        raise Unusable("parentImage/@id", "expected the name of an image, got blank text")
+    return sound(name, "parentImage/@id")
+
+
+def _uid(value: Any, name: str) -> str:
+    if isinstance(value, dict):
+        value = value.get("id")
+    match = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise Unusable(name, f"expected a number such as CXR1 or 1, got {kind(value)}")
+    return f"CXR{match[1]}"
+
+
+def _printable(name: str) -> str:
+    """Names of files and in archives may be bytes that are no text."""
+    return name.encode("utf-8", "replace").decode()

@@ -1,0 +1,270 @@
+"""The one way a radiograph is opened: JPG, PNG, TIFF or DICOM becomes an 8-bit image, lungs dark and bones bright."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from pacer.core.errors import DataError
+
+MISSING = "the file does not exist"
+NOT_AN_IMAGE = "the file is not an image"
+
+#: Pillow's modes of one channel with more than 8 bits. Its own conversion to 8 bits clips them instead of scaling.
+_DEEP = ("I", "F")
+#: Pillow's grey modes of at most 8 bits.
+_GREY = ("1", "L", "LA", "La")
+#: TIFF's PhotometricInterpretation; 0 says that the smallest value is white.
+_TIFF_PHOTOMETRIC = 262
+#: What a header needs to hold for a DICOM file to be judged without its pixels.
+_HEADER = ["PhotometricInterpretation", "SamplesPerPixel", "NumberOfFrames", "Rows", "Columns", "BitsAllocated"]
+
+
+class ImageError(DataError):
+    """An image file cannot be used. ``problem`` says why, without the path and without anything the file holds."""
+
+    def __init__(self, message: str, problem: str = ""):
+        super().__init__(message)  # one argument: the error can be made again in another process
+        self.problem = problem
+
+
+def open_image(path: str | Path) -> Image.Image:
+    """Decode one radiograph.
+
+    Ordinary 8-bit files keep their values. Deeper grey files (PNG, TIFF) are scaled from their smallest and largest
+    value to 0..255. DICOM files go through their modality transform, then their first VOI table or window, else from
+    smallest to largest value; MONOCHROME1 is inverted last, and padding is black. An EXIF orientation is not applied.
+
+    Returns:
+        Mode "L" where the file has one channel (transparency is dropped), else "RGB".
+
+    Raises:
+        ImageError: the file is missing, is not an image, cannot be decoded, or holds what is no single grey
+            radiograph (DICOM in colour or with several frames).
+    """
+    with _problems_of(path), open(path, "rb") as file:
+        if _is_dicom(file, path):
+            return Image.fromarray(_dicom_grey(_read_dicom(file)))
+        with Image.open(file) as image:
+            if image.mode.startswith(_DEEP):
+                return Image.fromarray(_deep_grey(image))
+            return image.convert("L" if image.mode in _GREY else "RGB")
+
+
+def image_size(path: str | Path) -> tuple[int, int]:
+    """Width and height from the header alone; what a DICOM header rules out is refused as ``open_image`` does.
+
+    Raises:
+        ImageError: the file is missing, is not an image, or its header says that it cannot be used.
+    """
+    with _problems_of(path), open(path, "rb") as file:
+        if _is_dicom(file, path):
+            header = _read_dicom(file, header_only=True)
+            return int(header.Columns), int(header.Rows)
+        with Image.open(file) as image:
+            return image.size
+
+
+class _Refused(Exception):
+    """Why a file that can be read is not used."""
+
+
+@contextmanager
+def _problems_of(path: str | Path) -> Generator[None]:
+    try:
+        yield
+        return
+    except (FileNotFoundError, NotADirectoryError):
+        problem = MISSING
+    except UnidentifiedImageError:
+        problem = NOT_AN_IMAGE
+    except _Refused as refusal:
+        problem = f"the file cannot be decoded ({refusal})"
+    except Exception as error:
+        # A damaged file can make a decoder raise anything. Only the type is told: a message may quote the file.
+        problem = f"the file cannot be decoded ({type(error).__name__})"
+    raise ImageError(f"image {path}: {problem}", problem)
+
+
+def _deep_grey(image: Image.Image) -> np.ndarray:
+    values = np.asarray(image, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise _Refused("it holds values that are not finite")
+    grey = _full_range(values, values.min(), values.max())
+    return 255 - grey if getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0 else grey
+
+
+def _full_range(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """``low``..``high`` to 0..255; all zeros where the two are the same."""
+    if low == high:
+        return np.zeros(values.shape, dtype=np.uint8)
+    return np.rint(((values - low) / (high - low)).clip(0, 1) * 255).astype(np.uint8)
+
+
+def _is_dicom(file: BinaryIO, path: str | Path) -> bool:
+    start = file.read(132)
+    file.seek(0)
+    return start[128:] == b"DICM" or Path(path).suffix.lower() in (".dcm", ".dicom")
+
+
+@cache
+def _pydicom() -> Any:
+    """pydicom, loaded when the first DICOM file is met, and silent about oddities of fields that nobody reads here."""
+    import pydicom
+    import pydicom.config
+    import pydicom.pixels
+
+    pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
+    warnings.filterwarnings("ignore", module=r"pydicom\.")
+    return pydicom
+
+
+def _read_dicom(file: BinaryIO, header_only: bool = False) -> Any:
+    """The data set, once its header says that it is one grey image which an installed decoder reads."""
+    pydicom = _pydicom()
+    # force: files with the extension but without DICOM's preamble exist; those without the fields are refused below
+    data = pydicom.dcmread(
+        file, force=True, stop_before_pixels=header_only, specific_tags=_HEADER if header_only else None
+    )
+    if "Rows" not in data or "Columns" not in data:
+        raise UnidentifiedImageError
+    photometric = data.get("PhotometricInterpretation")
+    if photometric not in ("MONOCHROME1", "MONOCHROME2") or data.get("SamplesPerPixel", 1) != 1:
+        raise _Refused("its PhotometricInterpretation is not MONOCHROME1 or MONOCHROME2")
+    if int(data.get("NumberOfFrames") or 1) != 1:
+        raise _Refused(f"it has {int(data.NumberOfFrames)} frames, not one")
+    if not (data.Rows and data.Columns):
+        raise _Refused("its Rows or Columns are zero")
+    if int(data.get("BitsAllocated") or 0) not in (8, 16):
+        raise _Refused("its pixels are not allocated 8 or 16 bits")
+    if data.file_meta.get("TransferSyntaxUID") is None:
+        implicit, little = data.original_encoding
+        plain = "ImplicitVRLittleEndian" if implicit else f"ExplicitVR{'Little' if little else 'Big'}Endian"
+        data.file_meta.TransferSyntaxUID = getattr(pydicom.uid, plain)
+    if not _decoder_installed(data.file_meta.TransferSyntaxUID):
+        raise _Refused(_needs_plugin(data))
+    return data
+
+
+def _decoder_installed(syntax: Any) -> bool:
+    try:
+        return _pydicom().pixels.get_decoder(syntax).is_available
+    except NotImplementedError:
+        return False
+
+
+def _needs_plugin(data: Any) -> str:
+    syntax = data.file_meta.TransferSyntaxUID
+    return f"no installed plugin decodes its transfer syntax {syntax.name}; pip install 'pylibjpeg[all]'"
+
+
+def _dicom_grey(data: Any) -> np.ndarray:
+    """8-bit grey. A table of all stored values is transformed, not the pixels: exact, quick and small."""
+    stored = _stored(data)
+    lowest, highest = int(stored.min()), int(stored.max())
+    places = stored.astype(np.int32) - lowest
+    values = np.arange(lowest, highest + 1)
+    padding = _padding(data, values)
+    present = np.zeros(values.shape, dtype=bool)
+    present[places] = True
+    present &= ~padding
+
+    shown = _modality(data, values)
+    to_grey = _voi(data)
+    if to_grey is not None:
+        grey = to_grey(shown)
+    elif present.any():
+        grey = _full_range(shown, shown[present].min(), shown[present].max())
+    else:
+        grey = np.zeros(values.shape, dtype=np.uint8)
+    if data.PhotometricInterpretation == "MONOCHROME1":
+        grey = 255 - grey
+    grey[padding] = 0
+    return grey[places]
+
+
+def _stored(data: Any) -> np.ndarray:
+    """Stored values; pydicom cuts off bits that are no part of them (overlays of old files) and extends the sign."""
+    if data.get("HighBit", data.BitsStored - 1) != data.BitsStored - 1:
+        raise _Refused("its HighBit is not BitsStored - 1")
+    try:
+        return data.pixel_array
+    except RuntimeError:  # what pydicom raises when every plugin failed, such as Pillow on 12-bit JPEG
+        if not data.file_meta.TransferSyntaxUID.is_compressed:
+            raise
+        raise _Refused(f"{_needs_plugin(data)}, or the file is damaged") from None
+
+
+def _padding(data: Any, values: np.ndarray) -> np.ndarray:
+    """Which stored values mark the surroundings of the image."""
+    first = data.get("PixelPaddingValue")
+    if first is None:
+        return np.zeros(values.shape, dtype=bool)
+    last = data.get("PixelPaddingRangeLimit")
+    low, high = sorted((int(first), int(first if last is None else last)))
+    return (values >= low) & (values <= high)
+
+
+def _modality(data: Any, values: np.ndarray) -> np.ndarray:
+    """Stored values to what the modality measured: a table, else slope and intercept."""
+    if data.get("ModalityLUTSequence"):
+        return _look_up(data, data.ModalityLUTSequence[0], values)[0].astype(np.float64)
+    slope, intercept = _number(data, "RescaleSlope", 1.0), _number(data, "RescaleIntercept", 0.0)
+    if not (np.isfinite([slope, intercept]).all() and slope):
+        raise _Refused("its RescaleSlope is zero, or it is not finite")
+    return values * slope + intercept
+
+
+def _voi(data: Any) -> Callable[[np.ndarray], np.ndarray] | None:
+    """The file's first table or window, as PS3.3 C.11.2 defines them; None without one that the standard allows."""
+    if data.get("VOILUTSequence"):
+
+        def table(values: np.ndarray) -> np.ndarray:
+            entries, largest = _look_up(data, data.VOILUTSequence[0], np.rint(values).astype(np.int64))
+            return np.rint(entries * (255 / largest)).astype(np.uint8)
+
+        return table
+    center, width = _number(data, "WindowCenter", np.nan), _number(data, "WindowWidth", np.nan)
+    function = str(data.get("VOILUTFunction") or "LINEAR").upper()
+    if function not in ("LINEAR", "LINEAR_EXACT", "SIGMOID"):
+        raise _Refused("its VOILUTFunction is not LINEAR, LINEAR_EXACT or SIGMOID")
+    # a width of 0 is how some devices write that there is no window
+    if not np.isfinite([center, width]).all() or width <= 0 or (function == "LINEAR" and width < 1):
+        return None
+    if function == "SIGMOID":
+        # tanh is the standard's 1 / (1 + exp(-x)), without its overflow
+        return lambda values: np.rint(127.5 * (1 + np.tanh(2 * (values - center) / width))).astype(np.uint8)
+    if function == "LINEAR":
+        center, width = center - 0.5, width - 1
+    if width == 0:
+        return lambda values: np.where(values > center, 255, 0).astype(np.uint8)
+    return lambda values: _full_range(values, center - width / 2, center + width / 2)
+
+
+def _look_up(data: Any, item: Any, values: np.ndarray) -> tuple[np.ndarray, int]:
+    """Entries of a DICOM table for integer values, the outer entries beyond its ends, and the largest entry allowed."""
+    count, first, depth = (int(number) for number in item.LUTDescriptor)
+    entries = item.LUTData
+    if isinstance(entries, bytes):
+        one_byte = len(entries) <= (count or 1 << 16) + 1
+        order = "<" if data.file_meta.TransferSyntaxUID.is_little_endian else ">"
+        entries = np.frombuffer(entries, dtype="u1" if one_byte else order + "u2")
+    entries = np.atleast_1d(np.asarray(entries, dtype=np.int64))[: count or 1 << 16]
+    # some devices write a depth that their entries exceed
+    largest = max((1 << depth) - 1, int(entries.max()))
+    return entries[(values - first).clip(0, len(entries) - 1)], largest
+
+
+def _number(data: Any, name: str, default: float) -> float:
+    """A decimal field, the first of several; ``default`` where it is absent or empty."""
+    value = data.get(name)
+    if value is not None and not isinstance(value, str | int | float):
+        value = value[0] if len(value) else None
+    return default if value is None or value == "" else float(value)

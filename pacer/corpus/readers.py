@@ -1,0 +1,36 @@
+"""The readers behind ``corpus.format``: each gives an examination, a problem or a reason for every row of its input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pacer.core.config import Corpus
+from pacer.corpus import openi, r2gen, rg4, table
+from pacer.corpus.rows import Notes, Row
+from pacer.corpus.source import Source
+
+
+@dataclass(frozen=True)
+class Format:
+    """One layout of annotation files.
+
+    Attributes:
+        read: its reader.
+        images: names of the fields that hold the frontal and the lateral image, for messages.
+        target: name of the field that holds the (first part of the) target report.
+        prior: the same for the previous report.
+    """
+
+    read: Callable[[Source, Corpus, Notes], Iterator[Row]]
+    images: tuple[str, str]
+    target: str
+    prior: str
+
+
+FORMATS: dict[str, Format] = {
+    "rg4": Format(rg4.read, rg4.IMAGE_FIELDS, "finding", "last_finding"),
+    "r2gen": Format(r2gen.read, r2gen.IMAGE_FIELDS, "report", "-"),
+    "openi": Format(openi.read, openi.IMAGE_FIELDS, "findings", "-"),
+    "table": Format(table.read, table.IMAGE_FIELDS, "findings", "findings of the previous study"),
+}

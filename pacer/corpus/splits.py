@@ -1,0 +1,25 @@
+"""The split of a corpus that names none: by subject, from a seed, the same whatever other subjects there are."""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
+    """The split of a subject: ``train``, ``val`` or ``test``.
+
+    A keyed hash of the id places each subject on [0, 1): test is its lower end, val its upper end. So no subject moves
+    when others come or go, and a larger share of one takes subjects from train alone. Shares hold in expectation.
+
+    Raises:
+        ValueError: the shares are not in [0, 1], or exceed 1 together.
+    """
+    if not (0 <= val <= 1 and 0 <= test <= 1 and val + test <= 1):
+        raise ValueError(f"the shares val={val} and test={test} must lie in [0, 1] and not exceed 1 together")
+    key = hashlib.blake2b(str(seed).encode()).digest()
+    digest = hashlib.blake2b(subject_id.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest()
+    # 53 bits: all that a float holds exactly, so that the place stays below 1
+    place = (int.from_bytes(digest, "big") >> 11) / 2**53
+    if place < test:
+        return "test"
+    return "val" if place >= 1 - val else "train"

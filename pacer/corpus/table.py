@@ -1,0 +1,485 @@
+"""Reader of a table of one's own studies: CSV, Parquet or JSONL, one row per image.
+
+A study of two images has two rows, which repeat the study's fields; what one of them leaves out is taken from the
+other, and where they differ the study is a problem. The previous report is looked up by date and time
+(:mod:`pacer.corpus.priors`). Rows are counted from 0, the header apart.
+
+A study that is a problem, or that is not used, still stands between its neighbours: a problem counts as an earlier
+study without a report, and a study with a report but without a frontal image can be a prior.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import gzip
+import json
+import re
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from pacer.core.config import Corpus
+from pacer.core.contexts import CONTEXTS, Context, availability
+from pacer.core.errors import DataError
+from pacer.corpus.dates import DATE_FORMS, TIME_FORMS, as_text, read_days, read_times
+from pacer.corpus.priors import Study, choose_priors
+from pacer.corpus.rows import (
+    Examination,
+    LeftOut,
+    Notes,
+    Place,
+    Prior,
+    Problem,
+    Row,
+    Unusable,
+    check_roles,
+    kind,
+    sound,
+)
+from pacer.corpus.source import Source
+from pacer.corpus.splits import seeded_split
+from pacer.corpus.views import parse_view
+
+#: Names of the fields that hold the frontal and the lateral image, for messages.
+IMAGE_FIELDS: tuple[str, str] = ("image", "image")
+
+#: Our column names: those that a table must have, and those that it may have.
+REQUIRED = ("subject", "study", "view", "image")
+REPORT = ("findings", "impression")  # at least one of them
+OPTIONAL = ("date", "time", "indication", "history", "split")
+COLUMNS = (*REQUIRED, *REPORT, *OPTIONAL)
+#: Columns whose text is taken as it stands.
+TEXTS = (*REPORT, "indication", "history")
+
+_SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val", "test": "test"}
+_DIFFER = "the rows of the study differ in it"
+#: What can be wrong with a study, the first that applies counts; the codes are places in this list.
+_FAULTS: tuple[tuple[str, str], ...] = (
+    ("study", "an earlier row has this study under another subject"),
+    ("date", DATE_FORMS),
+    ("time", TIME_FORMS),
+    ("split", "expected train, val (valid, validation, dev) or test"),
+    ("split", "the table gives splits, but none for this study"),
+    *((name, _DIFFER) for name in ("date", "time", "split", *TEXTS)),
+)
+#: Images in the order in which they are chosen; frontal ones come first.
+_VIEWS = ("PA", "AP", "other", "lateral")
+_LATERAL = _VIEWS.index("lateral")
+#: Studies that are made into Python objects at a time.
+_CHUNK = 8192
+#: Lines of a JSONL file that are held as Python objects at a time.
+_LINES = 20_000
+
+
+def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
+    """Every study of the table, and every row that is part of none.
+
+    Rows that name no study come first, then the studies in the order of the table. ``notes`` gets ``read`` and the
+    topics ``unknown_fields``, ``other_views`` and ``priors`` (source: ``table``).
+
+    Raises:
+        DataError: the source has no table, the file is damaged, or its columns are not those that ``config`` names.
+    """
+    check_roles(source.files, ("table",), "the source of this corpus")
+    path = source.files["table"]
+    for row in _rows(path, config, notes):
+        notes.read["table"] += row.rows
+        yield row
+
+
+def _rows(path: Path, config: Corpus, notes: Notes) -> Iterator[Row]:
+    loaded = _load(path, config.table.columns, notes)
+    has_times = "time" in loaded.columns
+    texts = loaded.select(name for name in TEXTS if name in loaded.columns)
+    table = _normal(loaded, notes)
+    del loaded
+    yield from _rows_without_study(table, str(path))
+    studies = _studies(table, has_times)
+    del table
+    priors = _priors(studies, notes)
+    studies = studies.drop("day", "clock", "has_report")
+    for first in range(0, studies.height, _CHUNK):
+        chosen = priors.slice(first, _CHUNK)
+        chunk = studies.slice(first, _CHUNK)
+        # Texts are looked up where they are needed: they are most of the table, and are held once.
+        earlier = _with_texts(studies.select("study", *REPORT)[chosen["prior"].fill_null(0)], texts)
+        for values, reports, (number, *choice) in zip(
+            _with_texts(chunk, texts).iter_rows(), earlier.iter_rows(), chosen.iter_rows(), strict=True
+        ):
+            prior = None
+            if number is not None:
+                study_id, findings, impression = reports
+                prior = Prior(findings, impression, study_id, *choice)
+            yield from _rows_of(_Grouped(*values), prior, str(path), config)
+
+
+# The file ------------------------------------------------------------------------------------------------------------
+
+
+def _load(path: Path, columns: dict[str, str], notes: Notes) -> pl.DataFrame:
+    """The columns of the table that have a meaning, under our names."""
+    name = path.name.lower()
+    if not path.is_file():
+        raise DataError(f"{path} is not a file; corpus.table.file must name one table")
+    try:
+        if name.endswith((".csv", ".csv.gz", ".tsv")):
+            separator = "\t" if name.endswith(".tsv") else ","
+            header = _check_csv(path, separator)
+            ours = _resolve(path, header, columns)
+            table = pl.read_csv(path, separator=separator, infer_schema=False, glob=False, columns=list(ours.values()))
+            unknown = dict.fromkeys(set(header) - set(ours.values()), table.height)
+        elif name.endswith(".parquet"):
+            schema = pl.read_parquet_schema(path)
+            ours = _resolve(path, list(schema), columns)
+            table = pl.read_parquet(path, columns=list(ours.values()), glob=False, hive_partitioning=False)
+            unknown = dict.fromkeys(set(schema) - set(ours.values()), table.height)
+        elif name.endswith(".jsonl"):
+            table, met = _read_jsonl(path, {*COLUMNS, *columns.values()}, columns.get("time", "time"))
+            ours = _resolve(path, list(met), columns)
+            unknown = {column: count for column, count in met.items() if column not in ours.values()}
+        else:
+            raise DataError(f"{path}: the kind of a table is told by its name: .csv, .csv.gz, .tsv, .parquet or .jsonl")
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read: {_without_content(error)}") from None
+    for column, count in sorted(unknown.items()):
+        notes.count("unknown_fields", "table", column, count)
+    for our, theirs in ours.items():
+        if table[theirs].dtype.is_nested() or table[theirs].dtype in (pl.Binary, pl.Object):
+            raise DataError(f"{path}: column {theirs} holds {table[theirs].dtype}; {our} must be text or a number")
+    return pl.DataFrame([
+        (as_text(table[theirs]) if our in TEXTS else table[theirs]).alias(our) for our, theirs in ours.items()
+    ])  # fmt: skip
+
+
+def _resolve(path: Path, have: list[str], columns: dict[str, str]) -> dict[str, str]:
+    """Our names of the columns that the table has, with the table's names for them.
+
+    A name that is not mapped stands for itself, unless the column of that name is mapped to another one.
+    """
+    problems = [
+        f"corpus.table.columns has {name}, which is none of {', '.join(COLUMNS)}{_closest(name, COLUMNS)}"
+        for name in columns if name not in COLUMNS
+    ]  # fmt: skip
+    problems += [
+        f"there is no column {theirs} for {name}{_closest(theirs, have)}"
+        for name, theirs in columns.items() if name in COLUMNS and theirs not in have
+    ]  # fmt: skip
+    taken = Counter(columns.values())
+    problems += [f"corpus.table.columns names column {column} more than once" for column in taken if taken[column] > 1]
+    ours = {name: columns.get(name, name) for name in COLUMNS if name in columns or name not in taken}
+    ours = {name: theirs for name, theirs in ours.items() if theirs in have}
+    problems += [
+        f"there is no column for {name}{_closest(name, have)}"
+        for name in REQUIRED if name not in ours and name not in columns
+    ]  # fmt: skip
+    if not any(name in ours or name in columns for name in REPORT):
+        problems.append("there is no column for findings or impression")
+    counted = Counter(have)
+    problems += [f"the table has column {column} more than once" for column in ours.values() if counted[column] > 1]
+    if problems:
+        raise DataError(
+            f"{path}: {'; '.join(problems)}. The table has: {', '.join(have) or 'no columns'}; "
+            "name its columns in corpus.table.columns"
+        )
+    return ours
+
+
+def _closest(name: str, names: Any) -> str:
+    found = difflib.get_close_matches(name, list(names), n=1)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
+def _check_csv(path: Path, separator: str) -> list[str]:
+    """The header of a CSV file, once it is known that every row has as many fields: polars fills up short ones."""
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    number = -1
+    with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=separator, strict=True)
+        try:
+            header = next(reader, [])
+            width = len(header)
+            for number, fields in enumerate(reader):
+                # An empty line is an empty row, which is left out later on.
+                if len(fields) != width and fields:
+                    raise DataError(f"{path}, row {number}: {len(fields)} fields, but the header has {width}")
+        except csv.Error as error:
+            raise DataError(
+                f"{path}, row {number + 1}: {error}; the file is cut off or its quotes do not match"
+            ) from None
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{path}, after row {max(number, 0)}: not UTF-8 ({error.reason}); save the table as UTF-8"
+            ) from None
+    return header
+
+
+def _read_jsonl(path: Path, wanted: set[str], decimal: str) -> tuple[pl.DataFrame, Counter[str]]:
+    """Columns as text, and how many lines have each field. Numbers stay as they are written in the field ``decimal``;
+    elsewhere 7.0 is 7, because an id does not change its name when its column has gaps."""
+    met: Counter[str] = Counter()
+    schema = dict.fromkeys(sorted(wanted), pl.String())
+    frames = [pl.DataFrame(schema=schema)]
+    held: list[list[str | None]] = []
+    with open(path, encoding="utf-8-sig") as file:
+        try:
+            for number, line in enumerate(file, start=1):
+                if line.isspace():
+                    continue
+                record = json.loads(line)
+                if not isinstance(record, dict):
+                    raise DataError(f"{path}, line {number}: expected an object, got {kind(record)}")
+                met.update(record.keys())
+                held.append([_json_text(record.get(name), name, name == decimal) for name in schema])
+                if len(held) == _LINES:
+                    frames.append(pl.DataFrame(held, schema=schema, orient="row"))
+                    held = []
+        except json.JSONDecodeError as error:
+            raise DataError(f"{path}, line {number}: not JSON ({error.msg})") from None
+        except Unusable as error:
+            raise DataError(f"{path}, line {number}, {error.field}: {error.reason}") from None
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}: not UTF-8 ({error.reason}); save the table as UTF-8") from None
+        except (ValueError, RecursionError):
+            raise DataError(f"{path}, line {number}: JSON with too long a number, or too deep") from None
+    frames.append(pl.DataFrame(held, schema=schema, orient="row"))
+    return pl.concat(frames).select(name for name in schema if name in met), met
+
+
+def _json_text(value: Any, name: str, decimal: bool) -> str | None:
+    if value is None or value != value:  # null or NaN
+        return None
+    if isinstance(value, str):
+        return sound(value, name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unusable(name, f"expected text or a number, got {kind(value)}")
+    whole = isinstance(value, float) and value.is_integer() and not decimal
+    return str(int(value) if whole else value)
+
+
+def _without_content(error: BaseException) -> str:
+    """The first line of a message up to where it begins to quote."""
+    return re.split(r"[`'\"]", str(error).partition("\n")[0])[0].strip(" :") or type(error).__name__
+
+
+# Rows ----------------------------------------------------------------------------------------------------------------
+
+
+def _normal(table: pl.DataFrame, notes: Notes) -> pl.DataFrame:
+    """The rows with what is blank as null, dates and times read, views ranked and splits under our names.
+
+    Of a text column there is the row number, null where it is blank, and a hash that tells whether two texts differ.
+    """
+    absent = pl.Series([None], dtype=pl.String).new_from_index(0, table.height)
+    column = {name: table[name] if name in table.columns else absent for name in COLUMNS}
+    subject, study, image, view, split = (
+        _blank_to_null(_text(column[name])) for name in ("subject", "study", "image", "view", "split")
+    )
+    date, time = (
+        _blank_to_null(values) if values.dtype == pl.String else values for values in (column["date"], column["time"])
+    )
+    days, times = read_days(date), read_times(time)
+    clock = times["clock"]
+    if "time" not in table.columns and (days["clock"].cast(pl.Int64) != 0).any():
+        clock = days["clock"]  # unless all are midnight: then the column holds days, written as instants
+    normal = pl.DataFrame({
+        "subject": subject, "study": study, "image": image, "day": days["day"], "clock": clock,
+        "no_day": days["unread"], "no_clock": times["unread"],
+        "split": split.str.to_lowercase().replace_strict(_SPLITS, default=None),
+    }).with_row_index("row")  # fmt: skip
+    for name in TEXTS:
+        there = column[name].str.contains(r"\S").fill_null(False)
+        normal = normal.with_columns(
+            pl.when(there).then("row").alias(name), pl.when(there).then(column[name].hash()).alias(f"hash_{name}")
+        )
+    nothing = normal.select(pl.all_horizontal(pl.col("subject", "study", "image", *TEXTS).is_null())).to_series()
+    empty = nothing & view.is_null() & split.is_null() & date.is_null() & time.is_null()
+    return normal.with_columns(
+        empty.alias("empty"), _ranks(view, notes, ~empty).alias("rank"),
+        (split.is_not_null() & normal["split"].is_null()).alias("no_split"),
+    )  # fmt: skip
+
+
+def _with_texts(studies: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
+    """``studies`` with texts in place of their row numbers."""
+    return studies.with_columns(
+        texts[name].gather(studies[name]).alias(name) for name in TEXTS
+        if name in studies.columns and name in texts.columns
+    )  # fmt: skip
+
+
+def _text(column: pl.Series) -> pl.Series:
+    """As text; 7.0 is 7, because an id does not change its name when its column has gaps."""
+    if column.dtype.is_float():
+        whole = column.cast(pl.Int64, strict=False)
+        return pl.select(
+            pl.when(pl.lit(column) == pl.lit(whole)).then(pl.lit(whole.cast(pl.String))).otherwise(as_text(column))
+        ).to_series()
+    return as_text(column)
+
+
+def _blank_to_null(column: pl.Series) -> pl.Series:
+    """Text without white space around it, null where nothing is left."""
+    bare = column.str.strip_chars()
+    return bare.set((bare == "").fill_null(False), None)
+
+
+def _ranks(view: pl.Series, notes: Notes, counted: pl.Series) -> pl.Series:
+    """The place of every row's view in ``_VIEWS``, null for an unknown one."""
+    ranks: dict[str, int] = {}
+    for text in view.unique().drop_nulls():
+        if found := parse_view(text):
+            ranks[text] = _LATERAL if found.kind == "lateral" else _VIEWS.index(found.view)
+    rank = view.replace_strict(list(ranks), pl.Series(list(ranks.values()), dtype=pl.Int8), default=None,
+                               return_dtype=pl.Int8)  # fmt: skip
+    for text, number in view.filter(rank.is_null() & counted).value_counts().iter_rows():
+        notes.count("other_views", "table", "(none)" if text is None else text, number)
+    return rank
+
+
+def _rows_without_study(table: pl.DataFrame, file: str) -> Iterator[Row]:
+    lost = table.filter(pl.col("subject").is_null() | pl.col("study").is_null())
+    for row, empty, subject in lost.select("row", "empty", "subject").iter_rows():
+        if empty:
+            yield LeftOut(Place(file, "", row), "an empty row")
+        else:
+            yield Problem(Place(file, "", row), "study" if subject else "subject", "there is no id")
+
+
+# Studies -------------------------------------------------------------------------------------------------------------
+
+
+class _Grouped(NamedTuple):
+    """One study; the lists have an entry per row, in the order of the table."""
+
+    subject: str
+    study: str
+    rows: list[int]
+    ranks: list[int | None]
+    images: list[str | None]
+    split: str | None
+    findings: str | None
+    impression: str | None
+    indication: str | None
+    history: str | None
+    fault: int | None
+
+
+def _studies(table: pl.DataFrame, has_times: bool) -> pl.DataFrame:
+    """One row per study, with the fields of :class:`_Grouped`, ``day``, ``clock`` and ``has_report``.
+
+    ``has_times``: the table has a column for times; else they come from its dates.
+    """
+    compared = {"date": "day", "time": "clock", "split": "split", **{name: f"hash_{name}" for name in TEXTS}}
+    has_splits = table["split"].is_not_null().any() or table["no_split"].any()
+    # Nulls are passed over by min and max, so the smallest value is that of the study where it is the largest as well.
+    studies = (
+        table.lazy()
+        .filter(pl.col("subject").is_not_null() & pl.col("study").is_not_null())
+        .group_by("subject", "study", maintain_order=True)
+        .agg(
+            pl.col("row"), pl.col("rank"), pl.col("image"), pl.col("no_day", "no_clock", "no_split").any(),
+            pl.col("day", "clock", "split", *TEXTS).min(),
+            *((pl.col(column).min() != pl.col(column).max()).alias(f"differ_{n}") for n, column in compared.items()),
+        )
+        .collect()
+    )  # fmt: skip
+    if not has_times:
+        studies = studies.with_columns(differ_date=pl.any_horizontal("differ_date", "differ_time"))
+    faults = [
+        ~pl.col("study").is_first_distinct(), pl.col("no_day"), pl.col("no_clock"), pl.col("no_split"),
+        pl.col("split").is_null() & has_splits, *(pl.col(f"differ_{name}") for name in compared),
+    ]  # fmt: skip
+    fault = pl.coalesce(pl.when(wrong).then(pl.lit(code, pl.Int8)) for code, wrong in enumerate(faults))
+    has_report = pl.any_horizontal(pl.col(name).is_not_null() for name in REPORT)
+    return studies.with_columns(fault.alias("fault")).select(
+        "subject", "study", "row", "rank", "image", "split", *TEXTS, "fault", "day", "clock",
+        (has_report & pl.col("fault").is_null()).alias("has_report"),
+    )  # fmt: skip
+
+
+def _priors(studies: pl.DataFrame, notes: Notes) -> pl.DataFrame:
+    """The row number of every study's prior, null without one, and what is known about the choice."""
+    prior, passed = array("q", [-1]) * studies.height, array("i", [0]) * studies.height
+    gap, timed, tied = array("d", [0]) * studies.height, bytearray(studies.height), bytearray(studies.height)
+    subjects = (
+        studies.lazy()
+        .with_row_index("number")
+        .group_by("subject", maintain_order=True)
+        .agg("number", "study", "day", "clock", "has_report")
+        .collect()
+    )
+    for _, numbers, *columns in subjects.iter_rows():
+        of = dict(zip(columns[0], numbers, strict=True))
+        for number, day, choice in zip(numbers, columns[1], choose_priors([*map(Study, *columns)]), strict=True):
+            if day is None:
+                notes.count("priors", "table", "undated")
+            if choice.unordered:
+                notes.count("priors", "table", "same day, order unknown")
+            if choice.study_id is None:
+                if choice.passed_over:
+                    notes.count("priors", "table", "earlier studies, none with a report")
+                continue
+            prior[number], passed[number] = of[choice.study_id], choice.passed_over
+            gap[number], tied[number] = choice.gap_days or 0.0, choice.tied
+            timed[number] = choice.rule == "date and time"
+    return pl.DataFrame({
+        "prior": pl.Series(prior, dtype=pl.Int64), "gap_days": pl.Series(gap, dtype=pl.Float64),
+        "rule": pl.Series(timed, dtype=pl.UInt8), "tied": pl.Series(tied, dtype=pl.UInt8),
+        "passed_over": pl.Series(passed, dtype=pl.Int32),
+    }).with_columns(
+        pl.when(pl.col("prior") >= 0).then("prior"),
+        pl.when(pl.col("rule") == 1).then(pl.lit("date and time")).otherwise(pl.lit("date")).alias("rule"),
+        pl.col("tied").cast(pl.Boolean),
+    )  # fmt: skip
+
+
+def _rows_of(study: _Grouped, prior: Prior | None, file: str, config: Corpus) -> Iterator[Row]:
+    """What becomes of the rows of a study."""
+    if study.fault is not None:
+        yield Problem(Place(file, "", study.rows[0]), *_FAULTS[study.fault], len(study.rows))
+        return
+    usable: list[tuple[int, int, str]] = []  # rank of the view, row, image
+    for row, rank, image in zip(study.rows, study.ranks, study.images, strict=True):
+        if image is None:
+            yield Problem(Place(file, "", row), "image", "there is no path of an image")
+        elif rank is None:
+            yield LeftOut(Place(file, "", row), "unknown view")
+        else:
+            usable.append((rank, row, image))
+    if not usable:
+        return
+    usable.sort()
+    first = Place(file, "", min(row for _, row, _ in usable))
+    if study.findings is None and study.impression is None:
+        yield LeftOut(first, "neither findings nor impression", len(usable))
+        return
+    frontals = [entry for entry in usable if entry[0] != _LATERAL]
+    laterals = usable[len(frontals) :]
+    if not frontals:
+        yield LeftOut(first, "no frontal image", len(usable))
+        return
+    for _, row, _ in frontals[1:]:
+        yield LeftOut(Place(file, "", row), "a further frontal image of the study")
+    for _, row, _ in laterals[1:]:
+        yield LeftOut(Place(file, "", row), "a further lateral image of the study")
+    lateral = laterals[0][2] if laterals else None
+    rank, row, frontal = frontals[0]
+    yield Examination(
+        place=Place(file, "", row), id=study.study, study_id=study.study, subject_id=study.subject,
+        contexts=_contexts(lateral is not None, prior is not None),
+        split=study.split or seeded_split(study.subject, config.seed, config.split.val, config.split.test),
+        view=_VIEWS[rank], frontal=frontal, lateral=lateral, findings=study.findings, impression=study.impression,
+        prior=prior, indication=study.indication, history=study.history, rows=1 + (lateral is not None),
+    )  # fmt: skip
+
+
+def _contexts(lateral: bool, prior: bool) -> tuple[Context, ...]:
+    """The contexts that these sources allow."""
+    needs = {context: availability(context) for context in CONTEXTS}
+    return tuple(c for c, (needs_l, needs_p) in needs.items() if lateral >= needs_l and prior >= needs_p)

@@ -1,0 +1,228 @@
+"""Which view an image shows, from a table of images: Kaggle's projections of Open-I, MIMIC-CXR-JPG's metadata, or a
+table with columns ``image`` and ``view``.
+
+The same image is named differently in each distribution. Tables and readers meet at :func:`image_key`.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple
+
+import polars as pl
+
+from pacer.core.errors import DataError
+
+#: Columns that name the image and its view, in lower case; where a table has several, the first that tells counts.
+IMAGE_COLUMNS = ("image", "filename", "dicom_id")
+VIEW_COLUMNS = ("view", "projection", "viewposition")
+
+_ENDINGS = re.compile(r"(?:\.(?:dcm|png|jpe?g))+$", re.IGNORECASE)
+#: Open-I writes ``CXR10_IM-0002-1001`` and ``CXR1_1_IM-0001-4001``, Kaggle ``10_IM-…`` and ``1_IM-…``.
+_OPENI = re.compile(r"^CXR([0-9]+)_(?:\1_)?")
+
+_LONG_NAMES = ((re.compile(r"POSTERO[ -]?ANTERIOR"), "PA"), (re.compile(r"ANTERO[ -]?POSTERIOR"), "AP"))
+_FRONTAL = {"AP", "PA", "APPA", "FRONTAL"}
+_LATERAL = {"LATERAL", "LAT", "LL", "RL"}
+#: Lying on the side: "lateral" then describes the patient, not the beam.
+_DECUBITUS = {"DECUBITUS", "DECUB", "LLD", "RLD"}
+#: Neither frontal nor lateral.
+_OBLIQUE = {"OBLIQUE", "LAO", "RAO", "LPO", "RPO", "LLO", "RLO"}
+
+
+class View(NamedTuple):
+    """What an image shows; ``view`` is ``other`` for a lateral, and for a frontal of unknown direction."""
+
+    kind: Literal["frontal", "lateral"]
+    view: Literal["AP", "PA", "other"]
+
+
+def parse_view(text: Any) -> View | None:
+    """The view that a text names, as tables and DICOM files write it (``PA``, ``AP SUPINE``, ``LL``, ``Frontal``, …).
+
+    None for anything else: no text, an oblique view, or a text that names both a frontal and a lateral view.
+    """
+    return _parse(text) if isinstance(text, str) else None
+
+
+@lru_cache(maxsize=256)  # tables hold few different texts, and the views of their images are then shared
+def _parse(text: str) -> View | None:
+    text = text.strip().upper()
+    if text == "L":  # a letter that means a lateral only where it stands alone
+        return View("lateral", "other")
+    for pattern, short in _LONG_NAMES:
+        text = pattern.sub(short, text)
+    words = set(re.findall(r"[A-Z]+", text))
+    frontal = words & _FRONTAL
+    lateral = words & _LATERAL and not words & _DECUBITUS
+    if words & _OBLIQUE or bool(frontal) == bool(lateral):
+        return None
+    if lateral:
+        return View("lateral", "other")
+    directions = frontal & {"AP", "PA"}
+    if directions == {"AP"}:
+        return View("frontal", "AP")
+    return View("frontal", "PA" if directions == {"PA"} else "other")
+
+
+def image_key(name: str) -> str:
+    """The name of an image without what differs between distributions.
+
+    ``CXR1_1_IM-0001-4001``, ``1_IM-0001-4001.dcm.png`` and ``1_IM-0001-4001.jpg`` are all ``1_IM-0001-4001``. Folders
+    stay.
+    """
+    folder, slash, last = name.strip().rpartition("/")
+    return folder + slash + _OPENI.sub(r"\1_", _ENDINGS.sub("", last))
+
+
+def view_of(views: Mapping[str, View], image: str) -> View | None:
+    """The view of an image path: its key, or the nearest end of it, in a table of :func:`read_views`."""
+    key = image_key(image)
+    while key not in views and "/" in key:
+        key = key.partition("/")[2]
+    return views.get(key)
+
+
+def read_views(path: str | Path) -> dict[str, View]:
+    """Read a table of views: CSV (``.csv``, ``.csv.gz``), JSON lines (``.jsonl``, ``.jsonl.gz``) or Parquet.
+
+    It names the image in a column ``image``, ``filename`` or ``dicom_id`` and its view in ``view``, ``projection`` or
+    ``ViewPosition``. Of several view columns, the first that is understood says whether the image is frontal; the
+    others may add AP or PA.
+
+    Returns:
+        ``{key: view}``, see :func:`image_key`, in the table's order. An image in a folder can also be found by its
+        name alone, where the table holds that name once. Images whose view is not understood are not in it.
+
+    Raises:
+        DataError: the file is missing or malformed, lacks a column, has a row without an image or with more fields
+            than the header, or gives an image two different views.
+    """
+    views: dict[str, View] = {}
+    alone: dict[str, str] = {}  # name without folder: key; empty where several images have the name
+    for number, row in enumerate(table_rows(path, IMAGE_COLUMNS, VIEW_COLUMNS), start=1):
+        name = first_text(row, IMAGE_COLUMNS)
+        if EXTRA in row:
+            raise DataError(f"{path}: row {number} has more fields than the header")
+        if name is None:
+            raise DataError(f"{path}: row {number} names no image in {', '.join(IMAGE_COLUMNS)}")
+        key = image_key(name)
+        folder, _, last = key.rpartition("/")
+        if folder:
+            alone[last] = key if alone.get(last, key) == key else ""
+        view = _view_in(row)
+        if view is not None and views.setdefault(key, view) != view:
+            raise DataError(f"{path}: row {number} gives image {key!r:.80} another view than an earlier row")
+    for last, key in alone.items():
+        if key in views:
+            views.setdefault(last, views[key])
+    return views
+
+
+def _view_in(row: dict[str, Any]) -> View | None:
+    named = [view for view in map(parse_view, map(row.get, VIEW_COLUMNS)) if view is not None]
+    if not named:
+        return None
+    for view in named:
+        if view.kind == named[0].kind and view.view != "other":
+            return view
+    return named[0]
+
+
+def first_text(row: dict[str, Any], columns: tuple[str, ...]) -> str | None:
+    """The first of several columns that holds text or a whole number, without white space around it."""
+    for column in columns:
+        value = row.get(column)
+        if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
+            return str(value).strip()
+    return None
+
+
+#: Key of the fields that a row of a CSV file has beyond its header; no column, because those are stripped.
+EXTRA = " beyond the header"
+
+
+def table_rows(path: str | Path, *needed: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """The rows of a CSV, JSON-lines or Parquet table, one at a time, with column names in lower case.
+
+    A field that a row of a CSV file lacks is None; those beyond the header are under :data:`EXTRA`. Empty rows are no
+    rows.
+
+    Args:
+        needed: groups of column names (lower case) of which the table must have at least one each.
+
+    Raises:
+        DataError: the file is missing, unreadable or of another type, or lacks a column.
+    """
+    path = Path(path)
+    name = path.name.lower().removesuffix(".gz")
+    try:
+        if name.endswith(".parquet"):
+            yield from _parquet_rows(path, needed)
+        elif name.endswith((".csv", ".jsonl")):
+            opened = gzip.open if path.name.lower().endswith(".gz") else open
+            with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+                yield from (_csv_rows if name.endswith(".csv") else _jsonl_rows)(path, file, needed)
+        else:
+            raise DataError(f"{path} must be a table: .csv, .csv.gz, .jsonl, .jsonl.gz or .parquet")
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not valid UTF-8: {error.reason}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+    except csv.Error as error:
+        raise DataError(f"{path} is not valid CSV: {error}") from None
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"{path} is not a readable Parquet file: {error}") from None
+
+
+def _csv_rows(path: Path, file: IO[str], needed: tuple[tuple[str, ...], ...]) -> Iterator[dict[str, Any]]:
+    lines = csv.reader(file)
+    header = [column.strip().lower() for column in next(lines, [])]
+    _check_columns(path, set(header), needed)
+    for fields in lines:
+        if not any(fields):
+            continue
+        row: dict[str, Any] = dict.fromkeys(header) | dict(zip(header, fields, strict=False))
+        if len(fields) > len(header):
+            row[EXTRA] = fields[len(header) :]
+        yield row
+
+
+def _jsonl_rows(path: Path, file: IO[str], needed: tuple[tuple[str, ...], ...]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(file, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            raise DataError(f"{path}: line {number} is not valid JSON") from None
+        if not isinstance(row, dict):
+            raise DataError(f"{path}: line {number} is not an object")
+        row = {column.strip().lower(): value for column, value in row.items()}
+        _check_columns(path, set(row), needed)
+        yield row
+
+
+def _parquet_rows(path: Path, needed: tuple[tuple[str, ...], ...]) -> Iterator[dict[str, Any]]:
+    columns = {column.strip().lower(): column for column in pl.read_parquet_schema(path)}
+    _check_columns(path, set(columns), needed)
+    wanted = [column for group in needed for column in group if column in columns] or list(columns)
+    table = pl.read_parquet(path, columns=[columns[column] for column in wanted])
+    for row in table.iter_rows():
+        yield dict(zip(wanted, row, strict=True))
+
+
+def _check_columns(path: Path, columns: set[str], needed: tuple[tuple[str, ...], ...]) -> None:
+    for group in needed:
+        if not columns & set(group):
+            names = f"a column {group[0]}" if len(group) == 1 else f"one of the columns {', '.join(group)}"
+            raise DataError(f"{path} needs {names}")

@@ -1,0 +1,221 @@
+"""Original findings from R2Gen's file, PhysioNet's folders and their archive; the texts are invented."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pacer.core.errors import DataError
+from pacer.corpus.original import extract_findings, read_original_findings
+
+FULL = """                                 FINAL REPORT
+ EXAMINATION:  CHEST (PA AND LAT)
+
+ INDICATION:  ___ year old woman with cough  // pneumonia?
+
+ COMPARISON:  ___
+
+ FINDINGS: 
+
+ The heart is of normal size.  A 1.2 cm nodule
+ projects over the left base.
+
+ LINES AND TUBES:  None.
+ 
+ IMPRESSION: 
+
+ Nodule at the left base.
+"""
+FINDINGS = "The heart is of normal size. A 1.2 cm nodule projects over the left base. LINES AND TUBES: None."
+WITHOUT = " FINAL REPORT\n CHEST, TWO VIEWS\n\n IMPRESSION:  No pneumonia.\n"
+SECOND = " FINDINGS:  Clear lungs.\n IMPRESSION:  Normal.\n"
+REPORTS = {
+    "p10/p10000032/s50000001.txt": FULL,
+    "p10/p10000032/s50000002.txt": WITHOUT,
+    "p11/p11000099/s50000003.txt": SECOND,
+}
+
+
+def folder(root: Path, reports: dict[str, str] = REPORTS) -> Path:
+    for name, text in reports.items():
+        file = root / "files" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (root / "files" / "index.html").write_text("no report")
+    return root
+
+
+def archive(root: Path, reports: dict[str, str] = REPORTS) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(root / "mimic-cxr-reports.zip", "w") as file:
+        file.writestr("files/README.txt", "no report")
+        for name, text in reports.items():
+            file.writestr(f"files/{name}", text)
+    return root / "mimic-cxr-reports.zip"
+
+
+def annotations(root: Path, splits: dict[str, list]) -> Path:
+    path = root / "annotation.json"
+    path.write_text(json.dumps(splits))
+    return path
+
+
+def record(study: object, report: object, image: str = "a") -> dict:
+    return {"id": image, "study_id": study, "subject_id": 1, "report": report, "image_path": [f"{image}.jpg"]}
+
+
+# --- sections ---
+
+
+@pytest.mark.parametrize(
+    ("text", "findings"),
+    [
+        (FULL, FINDINGS),
+        (WITHOUT, None),
+        ("", None),
+        ("FINDINGS:", None),
+        ("The findings: are not a heading.", None),
+        (" FINDINGS:\n  \n IMPRESSION: Normal.", None),
+        ("FINDINGS: One view.\nWords that go on", "One view. Words that go on"),
+        (" FINDINGS AND IMPRESSION:  All is well.\n", "All is well."),
+        (" FINDINGS/IMPRESSION:  All is well.\n", "All is well."),
+        (" IMPRESSION AND FINDINGS:  All is well.\n", "All is well."),
+        (" FINDINGS\n\n  All is well.\n\n IMPRESSION\n Normal.", "All is well."),
+        (" FINDINGS:  First.\n IMPRESSION: A.\n FINDINGS:  Second.\n IMPRESSION: B.", "Second."),
+        (" FINDINGS:  First.\n IMPRESSION: A.\n FINDINGS:  \n IMPRESSION: B.", "First."),
+        (" WET READ: ___ 5:00 PM\n FINDINGS: Early.\n\n FINAL REPORT\n FINDINGS: Late.\n", "Late."),
+        (" WET READ: ___ 5:00 PM\n FINDINGS: Early.\n\n FINAL REPORT\n IMPRESSION: Normal.\n", "Early."),
+        (" FINDINGS: Text.\n FINAL ADDENDUM\n More.\n", "Text."),
+        (" FINDINGS: Text.\n ADDENDUM:  More.\n", "Text."),
+        (" PROVISIONAL FINDINGS IMPRESSION (PFI):  Early.\n FINDINGS: Late.\n", "Late."),
+        (" PROVISIONAL FINDINGS IMPRESSION (PFI):  Early.\n", None),
+        (" FINDINGS: At 9:30, HEART: normal.\n LUNGS: Clear.\n", "At 9:30, HEART: normal. LUNGS: Clear."),
+        (" FINDINGS: Text.\r\n IMPRESSION: Normal.\r\n", "Text."),
+        (" FINDINGS: Text.\n RECOMMENDATION(S):  A CT.\n", "Text."),
+        (" FINDINGS: Text.\n NOTIFICATION:  By phone.\n", "Text."),
+    ],
+)  # fmt: skip
+def test_extract_findings(text: str, findings: str | None) -> None:
+    assert extract_findings(text) == findings
+
+
+_LINES = st.lists(
+    st.one_of(
+        st.text(st.characters(exclude_categories=())),
+        st.sampled_from(["FINDINGS:", " FINDINGS: Clear.", "FINDINGS", "IMPRESSION: No.", "LUNGS: Clear",
+                         "FINAL REPORT", "WET READ: x", "FINDINGS AND IMPRESSION:", "A" * 90 + ":", "a  b"]),
+    )
+).map("\n".join)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(_LINES)
+@example("FINDINGS:x\nFINDINGS")
+@example(" " * 20_000 + "FINDINGS")
+@example("A " * 20_000)
+def test_findings_are_words_of_the_report_in_their_order(text: str) -> None:
+    findings = extract_findings(text)
+    if findings is not None:
+        assert findings and findings == " ".join(findings.split())
+        assert "".join(findings.split()) in "".join(text.split())
+
+
+# --- the three sources ---
+
+
+@pytest.mark.parametrize("make", [folder, archive])
+def test_report_files(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    read = read_original_findings(make(tmp_path))
+    assert read.findings == {"50000001": FINDINGS, "50000003": "Clear lungs."}
+    assert (read.without_findings, read.conflicting, read.not_found) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("make", [folder, archive])
+def test_only_wanted_report_files_are_read(make: Callable[..., Path], tmp_path: Path) -> None:
+    source = make(tmp_path, REPORTS | {"p12/p12000001/s50000004.txt": SECOND})
+    if source.is_dir():
+        (source / "files/p12/p12000001/s50000004.txt").write_bytes(b"\xff\xfe")
+    read = read_original_findings(source, {"50000003", "59999999"})
+    assert read.findings == {"50000003": "Clear lungs."}
+    assert (read.without_findings, read.not_found) == (0, 1)
+
+
+@pytest.mark.parametrize("make", [folder, archive])
+def test_two_files_of_one_study(make: Callable[..., Path], tmp_path: Path) -> None:
+    again = {"p20/p20000000/s50000003.txt": " FINDINGS: Other words.\n", "p21/p21000000/s50000001.txt": FULL}
+    read = read_original_findings(make(tmp_path, REPORTS | again))
+    assert read.findings["50000003"] == "Clear lungs." and read.conflicting == 1
+
+
+def test_folder_of_a_part_of_the_tree(tmp_path: Path) -> None:
+    part = folder(tmp_path) / "files" / "p11"
+    assert set(read_original_findings(part).findings) == {"50000003"}
+
+
+def test_annotations(tmp_path: Path) -> None:
+    path = annotations(tmp_path, {
+        "train": [record(50000001, " The  heart\nis normal. "), record(50000001, "The heart is normal.", "b")],
+        "val": [record("s50000002", "Clear."), record("50000003", " ")],
+        "test": [record(50000002, "Not clear.")],
+    })  # fmt: skip
+    read = read_original_findings(path)
+    assert read.findings == {"50000001": "The heart is normal.", "50000002": "Clear."}
+    assert (read.without_findings, read.conflicting, read.not_found) == (1, 1, 0)
+    read = read_original_findings(path, {"50000001", "59999999"})
+    assert read.findings == {"50000001": "The heart is normal."}
+    assert (read.without_findings, read.conflicting, read.not_found) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("study", [None, "", "CXR1", True, 1.5, [], "50000001x"])
+def test_annotation_without_study(study: object, tmp_path: Path) -> None:
+    path = annotations(tmp_path, {"train": [record(1, "a")], "val": [record(2, "b"), record(study, "c")], "test": []})
+    with pytest.raises(DataError, match="record 1 of val has no usable study_id"):
+        read_original_findings(path)
+
+
+@pytest.mark.parametrize("bad", [{"study_id": 1}, {"study_id": 1, "report": None}, "text", None])
+def test_malformed_annotation(bad: object, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="record 0 of test"):
+        read_original_findings(annotations(tmp_path, {"train": [], "val": [], "test": [bad]}))
+
+
+def test_errors_quote_no_report_text(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        read_original_findings(annotations(tmp_path, {"train": [record("secret words", "secret words")]}))
+    assert "secret" not in str(caught.value)
+
+
+def test_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    source = folder(tmp_path)
+    (source / "files/p11/p11000099/s50000003.txt").write_bytes(b" FINDINGS: caf\xe9\n")
+    with pytest.raises(DataError, match=r"s50000003\.txt is not valid UTF-8"):
+        read_original_findings(source)
+    (tmp_path / "zip").mkdir()
+    shutil.make_archive(str(tmp_path / "zip" / "reports"), "zip", source)
+    with pytest.raises(DataError, match=r"reports\.zip:.*s50000003\.txt is not valid UTF-8"):
+        read_original_findings(tmp_path / "zip" / "reports.zip")
+
+
+def test_sources_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="does not exist"):
+        read_original_findings(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="holds no MIMIC-CXR report files"):
+        read_original_findings(tmp_path / "empty")
+    (tmp_path / "broken.zip").write_bytes(b"PK no archive")
+    with pytest.raises(DataError, match=r"broken\.zip cannot be read as a zip archive"):
+        read_original_findings(tmp_path / "broken.zip")
+    with pytest.raises(DataError, match="damaged"):
+        source = archive(tmp_path / "damaged")
+        content = bytearray(source.read_bytes())
+        at = content.index(b"1.2 cm")
+        content[at] ^= 1
+        source.write_bytes(content)
+        read_original_findings(source)
