@@ -155,7 +155,7 @@ def score(
     params: ParamsFile = PARAMS,
 ) -> None:
     """Score predictions, of this or any other model, against their references."""
-    from pacer.corpus.records import read_records
+    from pacer.corpus.records import read_about, read_records
     from pacer.metrics.scoring import decoded_records, score_predictions
     from pacer.reporting.tables import score_table
 
@@ -164,7 +164,7 @@ def score(
     scores = score_predictions(
         decoded_records(table, predictions, split), predictions, None, None, chexbert, truth, out,
         train_records=_train(table) if truth is not None else None,
-        convention=settings.convention, batch_size=settings.batch_size,
+        convention=settings.convention, batch_size=settings.batch_size, about=read_about(records),
     )  # fmt: skip
     _print_table(score_table(scores))
     console.print(f"\nwritten to {out}")

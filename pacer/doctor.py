@@ -15,6 +15,7 @@ from typing import Literal
 
 from pacer.core.config import Backbone, Params
 from pacer.core.errors import BackboneError, PacerError
+from pacer.corpus.source import named_files
 from pacer.costs import Cost, Counts, Machine, count_records, estimate
 
 #: Packages whose version a bug report needs.
@@ -179,11 +180,12 @@ def _data(params: Params, root: Path) -> list[Finding]:
         remedy = "set corpus.root to where your corpus lies"
         return [Finding("corpus.root", "missing", f"{folder} is not a folder; {remedy}")]
     found = [Finding("corpus.root", "ok", str(folder.resolve()))]
-    for context in corpus.contexts:
-        path = folder / str(getattr(corpus.annotations, context))
-        there = path.is_file()
-        detail = f"{path.name}, {path.stat().st_size / 1e6:.0f} MB" if there else f"{path} does not exist"
-        found.append(Finding(f"annotations.{context}", "ok" if there else "missing", detail))
+    for key, name in named_files(corpus).values():
+        path = folder / name
+        detail = f"{path} does not exist"
+        if path.exists():
+            detail = f"{path.name}, " + ("a folder" if path.is_dir() else f"{path.stat().st_size / 1e6:.0f} MB")
+        found.append(Finding(key, "ok" if path.exists() else "missing", detail))
     images = folder / corpus.images
     found.append(Finding("images", "ok" if images.is_dir() else "missing", str(images)))
     return found

@@ -6,7 +6,7 @@ import polars as pl
 
 from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.corpus.records import read_records
+from pacer.corpus.records import read_about, read_records
 from pacer.metrics.scoring import decoded_records, score_predictions
 
 
@@ -25,6 +25,7 @@ def main() -> None:
         train_records=records.filter(pl.col("split") == "train"),
         convention=config.convention,
         batch_size=config.batch_size,
+        about=read_about(Path("data/corpus/records.parquet")),
     )
 
 

@@ -103,7 +103,8 @@ def records() -> pl.DataFrame:
          "lateral": f"l{i}.jpg" if context[0] == "m" else None, "report": reports[i % 4],
          "report_raw": reports[i % 4], "findings_original": None, "sections": "findings+impression",
          "prior_report": reports[(i + 1) % 4] if context[1] == "w" else None,
-         "indication": "cough" if i % 2 else None, "history": None, "emphasis": [0.0, 1.0, 1.0, 0.0], "emphasis_text": None}
+         "indication": "cough" if i % 2 else None, "history": None, "emphasis": [0.0, 1.0, 1.0, 0.0],
+         "emphasis_text": None}
         for context in ("sn", "sw", "mn", "mw") for i in range(8)
     ]
     return pl.DataFrame(rows, schema_overrides={"lateral": pl.String, "prior_report": pl.String,

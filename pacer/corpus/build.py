@@ -72,7 +72,8 @@ def build_corpus(
             unusable = look_at_images(draft.path, source.images, config.check_images, scratch, headers, inspect)
             repeated = repeated_rows(draft.path, "record_id")
             records = whole / "records.parquet"
-            wording = write_kept(draft, repeated, unusable, form.images, config.strict, ledger, records)
+            wording = write_kept(draft, repeated, unusable, form.images, config.strict, ledger, records,
+                                 _settings(config))
         draft.path.unlink()
         if ledger.bad > config.max_bad_rows:
             problems.parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,27 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pacer.corpus.records import ABOUT
+
 #: Records held at a time.
 BATCH = 4096
 
 
 class TableWriter:
-    """Appends rows to a Parquet file of a fixed schema, a batch at a time. Use as a context manager."""
+    """Appends rows to a Parquet file of a fixed schema, a batch at a time. Use as a context manager.
 
-    def __init__(self, path: Path, schema: dict[str, pl.DataType]):
-        self.path, self.schema = path, schema
+    Args:
+        about: what the file says about itself (:func:`~pacer.corpus.records.read_about`).
+    """
+
+    def __init__(self, path: Path, schema: Mapping[str, pl.DataType], about: Mapping[str, str | None] | None = None):
+        self.path, self.schema, self.about = path, schema, about
         self.rows: list[dict[str, Any]] = []
 
     def __enter__(self) -> TableWriter:
         arrow = pl.DataFrame(schema=self.schema).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
+        if self.about is not None:
+            arrow = arrow.with_metadata({ABOUT: json.dumps(self.about)})
         self.writer = pq.ParquetWriter(self.path, arrow, compression="zstd")
         return self
 
@@ -71,7 +80,9 @@ def hashes(path: Path, column: str) -> np.ndarray:
     found = np.empty(pq.read_metadata(path).num_rows, dtype=np.uint64)
     first = 0
     for frame in batches(path, [column]):
-        found[first : first + frame.height] = frame[column].hash().fill_null(0).to_numpy()
+        part = found[first : first + frame.height]
+        part[:] = frame[column].hash().to_numpy()
+        part[frame[column].is_null().to_numpy()] = 0
         first += frame.height
     return found
 

@@ -6,7 +6,7 @@ whether its wording presupposes a previous report.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,11 @@ def write_draft(
         TableWriter(directory / "priors.parquet", PRIOR_SCHEMA) as priors,
     ):
         for row in rows:
-            made = assembler.records(row) if isinstance(row, Examination) else row
             ticker.advance(row.rows)
+            if not isinstance(row, Examination):
+                ledger.add(row)
+                continue
+            made = assembler.records(row)
             if isinstance(made, Problem | LeftOut):
                 ledger.add(made)
                 continue
@@ -90,8 +93,9 @@ def write_draft(
                                       "compares": None if with_prior else compares})
             _note_prior(row, admitted, priors)
     counted = draft.used + draft.beyond_limit + ledger.bad_rows + ledger.left_out_rows
-    if counted != sum(notes.read.values()):
-        raise RuntimeError(f"{sum(notes.read.values())} rows were read, but {counted} are accounted for: a reader lost rows")
+    read = sum(notes.read.values())
+    if counted != read:
+        raise RuntimeError(f"{read} rows were read, but {counted} are accounted for: a reader lost rows")
     return draft
 
 
@@ -105,7 +109,7 @@ def _note_prior(exam: Examination, records: list[dict[str, Any]], priors: TableW
 
 def write_kept(
     draft: Draft, repeated: set[int], problems: dict[str, str], images: tuple[str, str], strict: bool, ledger: Ledger,
-    path: Path,
+    path: Path, about: Mapping[str, Any],
 ) -> dict[str, dict[str, dict[str, int]]]:
     """Write the draft's sound records to ``path``; what is dropped goes to the ledger.
 
@@ -113,13 +117,14 @@ def write_kept(
         repeated: row numbers of the draft whose id occurred before.
         problems: why an image cannot be used, by image id. images: names of the two image fields.
         strict: leave out targets that presuppose a previous report where none is given.
+        about: what ``records.parquet`` says of how it was made.
 
     Returns:
         ``{context: {split: {records, comparing}}}`` of the contexts without a previous report, strict or not.
     """
     wording: dict[str, dict[str, dict[str, int]]] = {}
     first = 0
-    with atomic_path(path) as temporary, TableWriter(temporary, RECORD_SCHEMA) as kept:
+    with atomic_path(path) as temporary, TableWriter(temporary, RECORD_SCHEMA, about) as kept:
         for frame in batches(draft.path, size=BATCH):
             faults = _faults(frame, first, repeated, problems, images, strict)
             for place, fault, counted in faults.values():

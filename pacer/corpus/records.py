@@ -6,14 +6,19 @@ that its sources allow.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow.parquet as pq
 
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path
 from pacer.corpus.findings import FINDINGS
+
+#: Where ``records.parquet`` says how it was made, in the file's own metadata.
+ABOUT = "pacer"
 
 #: The splits of a corpus, in order.
 SPLITS: tuple[str, ...] = ("train", "val", "test")
@@ -82,6 +87,13 @@ def read_records(path: str | Path) -> pl.DataFrame:
         twice = records.filter(pl.col("record_id").is_duplicated())["record_id"][0]
         raise DataError(f"{path} holds record {twice} twice; make the corpus again")
     return records
+
+
+def read_about(path: str | Path) -> dict[str, str | None]:
+    """What ``records.parquet`` says of how its texts were made: ``cleaner``, ``target``, ``deidentified``, ``strict``,
+    ``format``. Empty for a table that some other program wrote."""
+    about = (pq.read_metadata(path).metadata or {}).get(ABOUT.encode())
+    return {} if about is None else json.loads(about)
 
 
 def read_images(path: str | Path) -> pl.DataFrame:

@@ -17,9 +17,6 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-#: Recorded in the signature of every score.
-CLEANER_VERSION = "upstream"
-
 #: (run, what it shrinks to, how often). Repetition is bounded, so runs longer than 2**times are not shrunk to one.
 _RUNS: tuple[tuple[str, str, int], ...] = (("__", "_", 7), ("  ", " ", 6), ("..", ".", 7))
 

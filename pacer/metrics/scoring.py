@@ -6,7 +6,7 @@ spot, and what the corpus does not have (latent truth) is left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,11 @@ class Scored:
         return self.records["report"].to_list()
 
     @property
+    def originals(self) -> list[str | None]:
+        """Untouched findings sections; None where there is none."""
+        return self.records["findings_original"].to_list()
+
+    @property
     def hypotheses(self) -> list[str]:
         return [prediction.report for prediction in self.predictions]
 
@@ -78,6 +83,7 @@ def score_predictions(
     train_records: pl.DataFrame | None = None,
     convention: str = "llm-rg4",
     batch_size: int = 64,
+    about: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Score ``predictions_dir`` against ``records`` and write the three files into ``out_dir``.
 
@@ -93,6 +99,7 @@ def score_predictions(
         train_records: training records for the constant-report yardstick (used with ``truth_path``).
         convention: how CheXbert classes become present or absent.
         batch_size: reports of one labeller pass.
+        about: how the references were made (:func:`~pacer.corpus.records.read_about`), for the signature.
 
     Returns:
         The content of ``scores.json``: ``{context: {score: number}, "mean": {...}}``, with ``"controls"`` and
@@ -129,7 +136,7 @@ def score_predictions(
     }
     inputs |= {f"predictions/{name}": predictions_dir / f"{name}.jsonl" for name in contexts}
     signature = build_signature(records, convention, chexbert_dir, inputs, _counts(contexts), undefined,
-                                read_json(manifest) if manifest.is_file() else None)
+                                read_json(manifest) if manifest.is_file() else None, about or {})
     write_json(out_dir / "signature.json", signature)
     write_json(out_dir / "scores.json", scores)
     return scores
@@ -215,10 +222,11 @@ def _context_scores(scored: Scored, convention: str, meteor: Meteor) -> dict[str
     scores: dict[str, Any] = {"n": len(ids)} | {name: clinical[name] for name in ("precision", "recall", "f1")}
     pairs = dict(zip(ids, hypotheses, strict=True))
     scores |= nlg_scores(dict(zip(ids, scored.references, strict=True)), pairs, meteor)
-    originals = scored.records["findings_original"] if "findings_original" in scored.records.columns else None
-    if originals is not None and originals.null_count() == 0:
-        flat = {key: " ".join(text.split()) for key, text in zip(ids, originals.to_list(), strict=True)}
-        scores |= {f"original_{name}": value for name, value in nlg_scores(flat, pairs, meteor).items()}
+    originals = {key: " ".join(text.split()) for key, text in zip(ids, scored.originals, strict=True) if text}
+    if originals:
+        paired = {key: pairs[key] for key in originals}
+        scores |= {"original_n": len(originals)}
+        scores |= {f"original_{name}": value for name, value in nlg_scores(originals, paired, meteor).items()}
     scores["fallback_rate"] = float(np.mean([prediction.fallback for prediction in scored.predictions]))
     scores["empty_rate"] = float(np.mean([not text.strip(" .") for text in hypotheses]))
     gates = [prediction.gate for prediction in scored.predictions if prediction.gate is not None]
@@ -258,7 +266,8 @@ def _numbers(scores: dict[str, Any], where: str, undefined: list[str]) -> dict[s
 def _mean(scores: dict[str, dict[str, Any]]) -> dict[str, float]:
     """Plain mean over contexts of every score that all contexts have."""
     contexts = list(scores.values())
-    shared = [name for name in contexts[0] if name != "n" and all(name in context for context in contexts)]
+    counts = ("n", "original_n")
+    shared = [name for name in contexts[0] if name not in counts and all(name in context for context in contexts)]
     return {name: float(np.mean([context[name] for context in contexts])) for name in shared}
 
 
@@ -266,6 +275,7 @@ def _counts(contexts: dict[str, Scored]) -> dict[str, Any]:
     return {
         name: {
             "n": len(scored.ids),
+            "original_references": sum(bool(text) for text in scored.originals),
             "empty_references": sum(not text.strip(" .") for text in scored.references),
             "empty_hypotheses": sum(not text.strip(" .") for text in scored.hypotheses),
             "without_anchor": sum(prediction.anchor is None for prediction in scored.predictions),

@@ -5,6 +5,7 @@ Two results can be compared when their signatures agree in everything but the pr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import polars as pl
 
 from pacer.core.io import hash_file, hash_json
 from pacer.core.pointers import is_standin, provenance, resolve
-from pacer.corpus.text import CLEANER_VERSION
 from pacer.metrics.chexbert import CHECKPOINT
 from pacer.metrics.clinical import CONVENTIONS
 
@@ -61,6 +61,7 @@ def build_signature(
     counts: dict[str, Any],
     undefined: list[str],
     predictions: dict[str, Any] | None,
+    about: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The signature of one scoring run.
 
@@ -72,6 +73,7 @@ def build_signature(
         counts: number of records and of empty texts, by context.
         undefined: names of scores without a denominator, left out of ``scores.json``.
         predictions: the manifest written beside the predictions, or ``None``.
+        about: how the references were made; what is not known is "not recorded".
     """
     rule = CONVENTIONS[convention]
     labeller = labeller_signature(chexbert_dir)
@@ -86,7 +88,12 @@ def build_signature(
             "references": "labels of the cleaned reports",
             "labeller": labeller,
         },
-        "language": {"references": "the complete cleaned reports", "cleaner": CLEANER_VERSION} | _LANGUAGE,
+        "language": {
+            "references": "the complete cleaned reports",
+            "original_references": _original(counts),
+            **{name: about.get(name, "not recorded") for name in ("cleaner", "target", "deidentified", "strict")},
+            **_LANGUAGE,
+        },
         "anchors": _ANCHORS | {"reference": "rules on the raw report" if inputs.get("anchors") is None else "file"},
         "truth": None if inputs.get("truth") is None else _TRUTH,
         "mean": "plain mean of the context scores, before rounding",
@@ -98,6 +105,12 @@ def build_signature(
         | {name: None if path is None else hash_file(path) for name, path in inputs.items()},
         "predictions": predictions,
     }
+
+
+def _original(counts: dict[str, Any]) -> str:
+    if not any(context["original_references"] for context in counts.values()):
+        return "not available"
+    return "findings as published, blanks collapsed, case and punctuation kept, where a study has them"
 
 
 def _version(package: str) -> str:

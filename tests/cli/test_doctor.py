@@ -51,10 +51,11 @@ def test_a_local_model_is_checked_for_what_its_role_needs(tmp_path: Path):
 
 
 def test_annotation_files_are_looked_for(tmp_path: Path):
-    (tmp_path / "rg4" / "openi").mkdir(parents=True)
-    (tmp_path / "rg4" / "openi" / "sn.json").write_text("{}")
-    found = {f.what: f.state for f in diagnose(changed("openi", corpus={"root": str(tmp_path)})).data}
-    assert found == {"corpus.root": "ok", "annotations.sn": "ok", "annotations.mn": "missing", "images": "ok"}
+    (tmp_path / "NLMCXR_reports.tgz").write_text("")
+    found = {f.what: f.state for f in diagnose(changed("openi", corpus={"root": str(tmp_path), "images": "."})).data}
+    assert found == {
+        "corpus.root": "ok", "openi.reports": "ok", "openi.projections": "missing", "images": "ok"
+    }  # fmt: skip
 
 
 def test_a_generated_corpus_is_counted_from_its_parameters():

@@ -16,10 +16,11 @@ from tests.corpus.conftest import TinyCorpus, record
 
 ODD = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=12), st.just("s"), st.just("\ud800"),
-    st.lists(st.floats() | st.integers() | st.text(max_size=3), max_size=4), st.dictionaries(st.text(), st.none(), max_size=1),
+    st.lists(st.floats() | st.integers() | st.text(max_size=3), max_size=4),
+    st.dictionaries(st.text(), st.none(), max_size=1),
     st.integers(10**300, 10**310),
 )  # fmt: skip
-FIELDS = sorted(record("mw", 1, 2)) + ["study_id", "subject_id", "surplus"]
+FIELDS = [*record("mw", 1, 2), "study_id", "subject_id", "surplus"]
 CHANGES = st.dictionaries(st.sampled_from(FIELDS), ODD, max_size=4)
 RECORDS = st.lists(st.tuples(st.integers(1, 4), CHANGES, st.booleans()) | ODD, max_size=6)
 

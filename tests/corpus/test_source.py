@@ -77,5 +77,5 @@ def test_a_folder_is_known_by_the_names_and_sizes_of_its_files(tiny) -> None:
     point_to_files(tiny.config(), tiny.out / "source")
     assert read_source(tiny.out / "source").files["original_references"] == tiny.root.resolve() / "reports"
     (folder / "s2.txt").write_text("two")
-    with pytest.raises(DataError, match="original_references file .* has changed"):
+    with pytest.raises(DataError, match=r"original_references file .* has changed"):
         read_source(tiny.out / "source")

@@ -145,8 +145,8 @@ def test_the_signature_says_what_was_scored_with(case):
     case.score()
     signature = case.read("signature.json")
     assert signature["standin_labeller"] is None and signature["predictions"] == {"step": 3}
-    assert signature["counts"]["sn"] == {"n": 4, "empty_references": 0, "empty_hypotheses": 0, "without_anchor": 1,
-                                         "fallbacks": 1}
+    assert signature["counts"]["sn"] == {"n": 4, "original_references": 0, "empty_references": 0,
+                                         "empty_hypotheses": 0, "without_anchor": 1, "fallbacks": 1}
     assert len(signature["clinical"]["labeller"]["files"]["chexbert.pth"]) == 64
     assert len(signature["data"]["predictions/sn"]) == 64 and signature["data"]["truth"] is None
     write_json(case.chexbert / "provenance.json", {"provider": "local", "origin": {"provider": "standin"}})
@@ -155,10 +155,25 @@ def test_the_signature_says_what_was_scored_with(case):
     assert "heart" not in (case.folder / "metrics/signature.json").read_text()
 
 
-def test_original_findings_are_scored_where_all_are_there(case):
+def test_original_findings_are_scored_where_a_study_has_them(case):
     originals = case.records.with_columns(findings_original=pl.col("report_raw"))
-    scores = case.score(records=originals)
+    scores = case.score(records=originals, about={"cleaner": "careful"})
     assert 0 < scores["sn"]["original_bleu1"] < scores["sn"]["bleu1"]
+    assert scores["sn"]["original_n"] == 4
+    assert "original_n" not in scores["mean"]
+    language = case.read("signature.json")["language"]
+    assert language["original_references"].startswith("findings as published")
+    assert (language["cleaner"], language["target"]) == ("careful", "not recorded")
+
+    one = pl.when(pl.col("record_id") == case.records["record_id"][0]).then(pl.col("report_raw"))
+    scores = case.score(records=case.records.with_columns(findings_original=one))
+    assert scores["sn"]["original_n"] == 1
+
+
+def test_without_original_findings_the_signature_says_so(case):
+    scores = case.score()
+    assert not [name for name in scores["sn"] if name.startswith("original")]
+    assert case.read("signature.json")["language"]["original_references"] == "not available"
 
 
 def test_without_commitments_their_scores_are_left_out(case):

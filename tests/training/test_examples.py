@@ -1,0 +1,26 @@
+"""What is counted before a phase starts."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from pacer.model.assemble import load_tokenizer
+from pacer.training.examples import Examples
+from pacer.training.record_table import RecordTable
+from tests.conftest import QUERIES
+
+
+def test_what_targets_lose_is_counted(records: pl.DataFrame, backbones, features) -> None:
+    rows = records.filter(pl.col("context") == "sn").to_dicts()
+    rows[0]["report"] = "no effusion . " * 60  # beyond 100 tokens
+    rows[1] |= {"report": "no edema .", "emphasis_text": "no edema . normal heart .", "emphasis": [0.0] * 9}
+    rows[2] |= {"report": "no edema .", "emphasis_text": "no edema normal heart .", "emphasis": [0.0] * 9}
+    rows[3]["emphasis"] = [0.0, 0.5]
+    rows[4]["emphasis"] = None
+    rows[6]["emphasis"] = [7.0]  # a record of val
+    table = RecordTable.of(pl.DataFrame(rows, schema=records.schema))
+    survey = Examples(table, load_tokenizer(backbones), features, QUERIES, 100, None).survey()
+    assert survey == {
+        "targets/reports": 6.0, "targets/cut": 1.0, "targets/emphasis_shortened": 1.0,
+        "targets/emphasis_dropped": 1.0, "targets/emphasis_not_binary": 1.0,
+    }  # fmt: skip
