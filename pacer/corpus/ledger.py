@@ -1,7 +1,8 @@
 """Everything that a run could not use or left out, in one table that people can open: ``problems.csv``.
 
-Columns: ``kind`` (bad | left out), ``file``, ``split``, ``index`` (counted from 0), ``field``, ``reason``. All rows
-are in it, however many there are; only counts and the first few stay in memory.
+Columns: ``kind`` (bad | left out), ``file``, ``split``, ``index`` (counted from 0), ``field``, ``reason`` and ``rows``
+(how many rows of the input the line stands for; 0 for a record dropped after its row was counted). All are in it,
+however many there are; only counts and the first few stay in memory.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from pacer.corpus.rows import LeftOut, Problem
 
-COLUMNS = ("kind", "file", "split", "index", "field", "reason")
+COLUMNS = ("kind", "file", "split", "index", "field", "reason", "rows")
 
 #: Bad rows shown in an error.
 SHOWN = 10
@@ -55,13 +56,13 @@ class Ledger:
             self.bad_reasons[f"{row.field}: {counted or row.reason}"] += 1
             if len(self.first) < SHOWN:
                 self.first.append(row)
-            self.writer.writerow(("bad", *row.place, row.field, row.reason))
+            self.writer.writerow(("bad", *row.place, row.field, row.reason, row.rows))
         else:
             self.left_out += 1
             self.left_out_rows += row.rows
             self.left_out_reasons[row.reason] += 1
             self.left_out_splits[row.place.split] += 1
-            self.writer.writerow(("left out", *row.place, "", row.reason))
+            self.writer.writerow(("left out", *row.place, "", row.reason, row.rows))
 
     def summary(self) -> dict[str, Any]:
         """Counts by reason, most frequent first."""

@@ -159,7 +159,7 @@ def test_every_problem_is_in_the_table_even_when_the_corpus_is_refused(tiny) -> 
         tiny.build()
     table = pl.read_csv(tiny.out / "corpus.problems.csv")
     assert table.height == 2000
-    assert table.columns == ["kind", "file", "split", "index", "field", "reason"]
+    assert table.columns == ["kind", "file", "split", "index", "field", "reason", "rows"]
     assert table["index"].to_list() == list(range(2000))
     tiny.files["sn"]["train"] = []
     tiny.build()
