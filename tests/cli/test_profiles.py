@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pacer.core.config import load_params
+from pacer.core.config import load_params, parse_params
+from pacer.core.errors import ConfigError
 
 REPOSITORY = Path(__file__).parents[2]
 PROFILES = sorted((REPOSITORY / "configs").glob("*.yaml"))
@@ -47,6 +48,33 @@ def test_the_published_profile_holds_the_papers_numbers():
     assert single.corpus.contexts == ["sn"] and single.corpus.target == "findings"
     assert (single.decode.num_beams, single.decode.length_penalty) == (5, 2.15)
     assert single.calibrate.gate_inputs == "none"
+
+
+def test_the_published_profiles_clean_as_upstream_and_alter_no_target():
+    for name in ("mimic_rg4", "mimic_rg4_sn"):
+        corpus = load_params(REPOSITORY / "configs" / f"{name}.yaml").corpus
+        assert (corpus.cleaner, corpus.strict, corpus.format) == ("upstream", False, "rg4")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": "openi", "openi": {"reports": None}}, "format: openi needs corpus.openi.reports"),
+        ({"format": "r2gen"}, "format: r2gen needs corpus.r2gen.annotation"),
+        ({"format": "table"}, "format: table needs corpus.table.file"),
+        ({"format": "rg4", "annotations": {"mn": None}}, "annotations names no file for mn"),
+        ({"format": "csv"}, "corpus.format"),
+        ({"split": {"val": 0.5, "test": 0.5}}, "val \\+ test must leave subjects for training"),
+        ({"source": "phantom", "format": "openi"}, "source: phantom writes MIMIC-RG4's layout; set format: rg4"),
+        ({"openi": {"deidentified": "mask"}}, "corpus.openi.deidentified"),
+    ],
+)
+def test_what_a_format_needs_is_checked_before_any_work(changes: dict, message: str):
+    values = load_params(REPOSITORY / "configs" / "mimic_rg4.yaml").model_dump()
+    for key, value in changes.items():
+        values["corpus"][key] = values["corpus"][key] | value if isinstance(value, dict) else value
+    with pytest.raises(ConfigError, match=message):
+        parse_params(values)
 
 
 def test_use_copies_a_profile(pacer, repository: Path):
