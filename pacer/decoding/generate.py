@@ -51,7 +51,6 @@ class Generator:
         self.prompt, self.device = settings["prompt"], device
         self.commit = settings["commit"]["route"] != "direct"
         self.num_queries = settings["interface"]["num_queries"]
-        self.warmup = False
 
     def batch(self, records: Sequence[dict[str, Any]]) -> Batch:
         """Prefix and the target's BOS of each record."""

@@ -114,7 +114,7 @@ def test_source_and_manifest_describe_the_files(corpus, records):
     directory, manifest = corpus
     source = read_source(directory)
     assert source.images == directory / "images" and source.truth == directory / "truth.parquet"
-    assert read_json(directory / "source.json")["annotations"]["mw"]["sha256"] == hash_file(directory / "mw.json")
+    assert read_json(directory / "source.json")["files"]["mw"]["sha256"] == hash_file(directory / "mw.json")
     assert manifest == read_json(directory / "manifest.json")
     counted = {context: {split: len(rows) for split, rows in splits.items()} for context, splits in records.items()}
     assert manifest["counts"]["records"] == counted

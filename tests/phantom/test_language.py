@@ -8,8 +8,8 @@ import pytest
 from pacer.anchors.rules import extract_anchor
 from pacer.core.contexts import availability
 from pacer.corpus.findings import FINDINGS
+from pacer.corpus.phantom.frames import COMPARISON_WORDS
 from pacer.corpus.phantom.language import contexts_of, fullest_report_of, report_of, sample_texts, write_report
-from pacer.corpus.phantom.phrases import COMPARISON_WORDS
 from pacer.corpus.phantom.world import make_world
 from pacer.corpus.text import clean_report
 

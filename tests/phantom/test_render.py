@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pacer.corpus.findings import FINDINGS
+from pacer.corpus.phantom.canvas import Canvas
 from pacer.corpus.phantom.gallery import draw_gallery, example_study
 from pacer.corpus.phantom.render import (
     finding_masks,
@@ -101,6 +102,16 @@ def test_rendering_is_deterministic_at_any_size():
         image, masks = render_with_masks(study, size, "frontal", grid)
         assert image.shape == (size, size) and image.dtype == np.uint8 and masks.shape[1:] == (grid, grid)
         assert np.array_equal(image, render_frontal(study, size))
+
+
+def test_strokes_lie_where_the_coordinates_say():
+    for seed in range(30):
+        anatomy = make_world(seed, 1)[0].studies[0].anatomy
+        canvas = Canvas(SIZE, anatomy, anatomy.scoliosis, anatomy.turned)
+        for x, y in ((0.4, -0.3), (-0.5, 0.5), (0.1, 0.7)):
+            spot = canvas.stroke([[(x - 0.02, y), (x + 0.02, y)]], 0.04)
+            assert abs((canvas.x * spot).sum() / spot.sum() - x) < 0.015
+            assert abs((canvas.y * spot).sum() / spot.sum() - y) < 0.015
 
 
 def test_bodies_and_exposures_vary():

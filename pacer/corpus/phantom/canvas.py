@@ -13,15 +13,15 @@ from functools import lru_cache
 import numpy as np
 from PIL import Image, ImageDraw
 
-from pacer.corpus.phantom.world import Anatomy
+from pacer.corpus.phantom.anatomy import Anatomy
 
 Point = tuple[float, float]
 Array = np.ndarray
 
 #: Strokes are drawn at this multiple of the resolution and averaged down.
 OVERSAMPLING = 3
-#: Number of different noise patterns.
-PATTERNS = 6
+#: Number of different sheets of texture; each picture shows a window of one, so no two are alike.
+PATTERNS = 8
 
 
 @lru_cache(maxsize=4)
@@ -32,11 +32,25 @@ def pixel_centres(size: int) -> tuple[Array, Array]:
 
 
 @lru_cache(maxsize=64)
-def smooth_noise(size: int, cells: int, pattern: int) -> Array:
-    """Smooth noise with ``cells`` lattice cells along a side, zero mean, unit deviation; float32 [size, size]."""
-    lattice = np.random.default_rng([cells, pattern]).standard_normal((cells, cells)).astype(np.float32)
-    noise = np.asarray(Image.fromarray(lattice).resize((size, size), Image.Resampling.BICUBIC), dtype=np.float32)
+def _sheet(size: int, cells: int, pattern: int) -> Array:
+    """Smooth noise twice as wide and high as the picture, zero mean, unit deviation; float32 [2 size, 2 size]."""
+    lattice = np.random.default_rng([cells, pattern]).standard_normal((2 * cells, 2 * cells)).astype(np.float32)
+    noise = np.asarray(Image.fromarray(lattice).resize((2 * size, 2 * size), Image.Resampling.BICUBIC), np.float32)
     return (noise - noise.mean()) / noise.std()
+
+
+def smooth_noise(size: int, cells: int, choice: float, place: Point = (0.0, 0.0)) -> Array:
+    """Smooth noise with ``cells`` lattice cells along a side, about zero mean and unit deviation.
+
+    Args:
+        choice: number in [0, 1) that picks the sheet.
+        place: two numbers in [0, 1) that pick the window on it.
+
+    Returns:
+        float32 [size, size].
+    """
+    left, top = int(place[0] * size), int(place[1] * size)
+    return _sheet(size, cells, int(choice * PATTERNS))[top : top + size, left : left + size]
 
 
 def ramp(distance: Array, width: float) -> Array:
@@ -52,24 +66,33 @@ def bump(squared: Array) -> Array:
 class Canvas:
     """Collects what is drawn: soft tissue that takes the place of air, added brightness, and regions of findings.
 
+    Args:
+        size: pixels of a side.
+        anatomy: position, tilt, scale and shape of the body.
+        bend: sideways swing of the whole body along its height.
+        turned: how much wider the half at positive x is than the other.
+
     Attributes:
-        x, y: body coordinates of every pixel, undoing the study's shift, tilt and scale; float32 [size, size].
+        x, y: body coordinates of every pixel, undoing what the body's shape and position do; float32 [size, size].
         clear: share of the air that opacities leave.
         added: brightness to add.
         regions: for each finding drawn, how much of each pixel belongs to it, 0 to 1.
     """
 
-    def __init__(self, size: int, anatomy: Anatomy):
+    def __init__(self, size: int, anatomy: Anatomy, bend: float, turned: float = 0.0):
         self.size = size
         self.anatomy = anatomy
+        self._bend, self._turned = bend, turned
         self._cos = math.cos(anatomy.tilt) * anatomy.scale
         self._sin = math.sin(anatomy.tilt) * anatomy.scale
         x, y = pixel_centres(size)
         x, y = x - np.float32(anatomy.shift[0]), y - np.float32(anatomy.shift[1])
         squared = anatomy.scale**2
         cos, sin = np.float32(self._cos / squared), np.float32(self._sin / squared)
-        self.x = cos * x + sin * y
-        self.y = cos * y - sin * x
+        self.y = (cos * y - sin * x) * np.float32(anatomy.aspect)
+        swing = np.float32(bend) * np.sin(np.float32(2.4) * self.y + np.float32(anatomy.bend_phase))
+        x = (cos * x + sin * y - swing) / np.float32(anatomy.aspect)
+        self.x = np.where(x > 0, x / np.float32(1.0 + turned), x / np.float32(1.0 - turned))
         self.clear = np.ones((size, size), dtype=np.float32)
         self.added = np.zeros((size, size), dtype=np.float32)
         self.regions: dict[str, Array] = {}
@@ -104,18 +127,17 @@ class Canvas:
 
     def _place(self, point: Point, scale: float) -> Point:
         x, y = point
+        x = x * (1.0 + self._turned if x > 0 else 1.0 - self._turned) * self.anatomy.aspect
+        x += self._bend * math.sin(2.4 * y + self.anatomy.bend_phase)
+        y /= self.anatomy.aspect
         return (
             (self._cos * x - self._sin * y + self.anatomy.shift[0] + 1.0) * scale,
             (self._sin * x + self._cos * y + self.anatomy.shift[1] + 1.0) * scale,
         )
 
-    def finish(self, density: Array, air: Array, air_depth: float, rng: np.random.Generator) -> Array:
-        """The exposed radiograph, uint8 [size, size]: tissue minus the air that is left, plus what was added."""
-        image = density - np.float32(air_depth) * air * self.clear + self.added
-        noise = rng.standard_normal((self.size, self.size), dtype=np.float32)
-        image = image * np.float32(self.anatomy.gain) + noise * np.float32(self.anatomy.noise)
-        image += np.float32(self.anatomy.brightness)
-        return (np.clip(image, 0.0, 1.0) * np.float32(255.0)).astype(np.uint8)
+    def radiograph(self, density: Array, air: Array, air_depth: float) -> Array:
+        """Brightness before exposure: tissue minus the air that is left, plus what was added; float32 [size, size]."""
+        return density - np.float32(air_depth) * air * self.clear + self.added
 
 
 def curve(start: Point, control: Point, end: Point, points: int = 12) -> list[Point]:

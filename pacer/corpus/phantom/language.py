@@ -13,22 +13,32 @@ import numpy as np
 
 from pacer.core.contexts import CONTEXTS, Context, availability
 from pacer.corpus.findings import FINDINGS
-from pacer.corpus.phantom.phrases import (
+from pacer.corpus.phantom.frames import (
     CHANGES,
     CLEAR,
     COMPARED,
+    HEDGED_CHANGES,
     HEDGES,
     IMPRESSION_CHANGES,
+    IMPRESSION_HEDGES,
+    JOINT,
+    JOINT_CHANGES,
     NORMAL_IMPRESSIONS,
     RESOLVED,
     STATEMENTS,
-    Phrase,
+    WITHOUT,
+    Style,
     absence,
+    both_absent,
+    by_style,
+    capitalised,
     denial,
-    describe,
-    elaborate,
-    short,
+    denied_name,
+    fill,
+    remarks,
+    style_of,
 )
+from pacer.corpus.phantom.phrases import clause, describe, elaborate, pick, short
 from pacer.corpus.phantom.world import FindingState, Study, make_world
 
 Status = Literal["positive", "negative", "uncertain"]
@@ -42,8 +52,18 @@ _URGENCY = (5, 7, 3, 2, 4, 8, 6, 9, 3, 10, 1, 0, 11)
 _BOTH, _FINDINGS_ALONE = 0.62, 0.20
 #: Share of the reports with a previous one that open with a comparison phrase.
 _OPENING = 0.30
-#: Share of definite statements with a detail.
-_DETAIL = 0.45
+#: Share of definite statements with a detail, by style.
+_DETAIL = {"terse": 0.20, "plain": 0.38, "prose": 0.45, "numbered": 0.35}
+#: Share of reports that put two findings into one sentence, and of those that add the absence of one to a statement.
+_JOINED, _WITHOUT = 0.25, 0.15
+#: Share of enlarged hearts and mediastina that have a sentence of their own kind.
+_CLAUSE = 0.35
+#: Share of reports with a remark on body or exposure.
+_REMARK = 0.36
+#: With so many findings a report leaves out details, remarks and further names for them.
+_MANY = 4
+#: What a statement may say that there is none of.
+_NAMED_ABSENT = ("pneumothorax", "pleural effusion", "consolidation", "edema")
 #: Weights of the contexts of sampled texts; rarer sources weigh more.
 _SAMPLED = {"sn": 1.0, "sw": 2.5, "mn": 2.0, "mw": 4.0}
 #: With nothing else present the lungs are clear.
@@ -89,17 +109,18 @@ class Report:
 class _Choices:
     """Random choices that depend on what is being written and not on what was written before.
 
-    The reports of one study in different contexts so share their wording wherever they state the same.
+    The reports of one study in different contexts so share their style and their wording wherever they state the same.
     """
 
     def __init__(self, rng: np.random.Generator):
-        self._draws = rng.random((len(FINDINGS) + 1, 8)).tolist()
+        self._draws = rng.random((len(FINDINGS) + 1, 16)).tolist()
+        self.style: Style = style_of(self._draws[_GENERAL][8])
 
     def number(self, row: int, column: int) -> float:
         return self._draws[row][column]
 
     def pick(self, options: tuple, row: int, column: int):
-        return options[int(self._draws[row][column] * len(options))]
+        return pick(options, self._draws[row][column])
 
 
 _GENERAL = len(FINDINGS)
@@ -121,27 +142,24 @@ def write_report(study: Study, context: Context, rng: np.random.Generator) -> Re
         raise ValueError(f"study {study.study_id} has no {'lateral view' if lateral else 'previous study'}")
     choices = _Choices(rng)
     stated = [s for s in study.findings.values() if lateral or not s.lateral_only]
-    statuses: dict[str, Status] = {}
-    body: list[Sentence] = []
-    for state in sorted(stated, key=lambda s: choices.number(FINDINGS.index(s.finding), 0)):
-        statuses[state.finding] = "uncertain" if state.certainty == "hedged" else "positive"
-        body.append((_statement(state, study, prior, choices), frozenset({state.finding})))
+    statuses: dict[str, Status] = {
+        state.finding: "uncertain" if state.certainty == "hedged" else "positive" for state in stated
+    }
+    body = _statements(stated, study, prior, statuses, choices)
     if prior and body and choices.number(_GENERAL, 0) < _OPENING:
         opening, sentence = choices.pick(COMPARED, _GENERAL, 1), body[0][0]
         body[0] = (f"{opening}, {_lowered(sentence)}", body[0][1])
-    ended = [s for s in study.resolved.values() if prior and (lateral or not s.lateral_only)] if prior else []
-    for state in ended[:2]:
-        row = FINDINGS.index(state.finding)
-        statuses[state.finding] = "negative"
-        name = short(state, choices.number(row, 2)).text.replace(" and ", " or ")
-        text = choices.pick(RESOLVED, row, 1).format(name)
-        body.append((_capitalised(text), frozenset()))
-    body += _denials(study, statuses, choices)
+    body += _endings(study, lateral, prior, statuses, choices)
+    denials = _denials(study, statuses, choices)
+    body = denials + body if choices.number(_GENERAL, 9) < 0.2 else body + denials
     if study.present <= _OUTSIDE_LUNGS and choices.number(_GENERAL, 2) < 0.7:
-        body.insert(0, (choices.pick(CLEAR, _GENERAL, 3), frozenset()))
-    summary = _impression(stated, study, prior, choices)
+        body.insert(0, (choices.pick(by_style(CLEAR, choices.style), _GENERAL, 3), frozenset()))
+    if choices.number(_GENERAL, 10) < _REMARK and len(stated) < _MANY:
+        remark = choices.pick(tuple(remarks(study, choices.style)), _GENERAL, 11)
+        body.insert(0 if choices.number(_GENERAL, 12) < 0.3 else len(body), (remark, frozenset()))
+    summary = _impression(stated, prior, choices)
     if not body:
-        body = [(choices.pick(NORMAL_IMPRESSIONS, _GENERAL, 3), frozenset())]
+        body = [(choices.pick(by_style(NORMAL_IMPRESSIONS, choices.style), _GENERAL, 3), frozenset())]
     shape = choices.number(_GENERAL, 4)
     if shape < _BOTH:
         findings, impression = body, summary
@@ -149,6 +167,8 @@ def write_report(study: Study, context: Context, rng: np.random.Generator) -> Re
         findings, impression = body, []
     else:
         findings, impression = [], body
+    if choices.style == "numbered" and len(impression) > 1:
+        impression = [(f"{number}) {text}", names) for number, (text, names) in enumerate(impression, 1)]
     return Report(
         findings=" ".join(text for text, _ in findings),
         impression=" ".join(text for text, _ in impression),
@@ -159,76 +179,144 @@ def write_report(study: Study, context: Context, rng: np.random.Generator) -> Re
     )
 
 
-def _statement(state: FindingState, study: Study, prior: bool, choices: _Choices) -> str:
-    """The sentence that states or hedges one finding."""
+def _statements(
+    stated: list[FindingState], study: Study, prior: bool, statuses: dict[str, Status], choices: _Choices
+) -> list[Sentence]:
+    """The sentences that state or hedge findings, two in one or with the absence of another at times."""
+    ordered = sorted(stated, key=lambda s: choices.number(FINDINGS.index(s.finding), 0))
+    pair = _pair(ordered, prior) if choices.number(_GENERAL, 13) < _JOINED else None
+    absent = None
+    if choices.number(_GENERAL, 14) < _WITHOUT:
+        free = [name for name in _NAMED_ABSENT if name not in study.findings and name not in study.resolved]
+        absent = choices.pick(tuple(free), _GENERAL, 15) if free else None
+    body: list[Sentence] = []
+    for state in ordered:
+        if pair and state is pair[1]:
+            continue
+        if pair and state is pair[0]:
+            body.append((_joined(*pair, prior, choices), frozenset(s.finding for s in pair)))
+        elif absent and not prior and state.certainty == "definite" and state.finding != "support devices":
+            row = FINDINGS.index(state.finding)
+            phrase = describe(state, choices.number(row, 1), choices.number(row, 2))
+            name = denied_name(absent, choices.number(row, 9))
+            frame = choices.pick(by_style(WITHOUT, choices.style), row, 3)
+            body.append((fill(frame, phrase, absent=name), frozenset({state.finding})))
+            statuses[absent], absent = "negative", None
+        else:
+            body.append((_statement(state, prior, choices, len(stated) < _MANY), frozenset({state.finding})))
+    return body
+
+
+def _pair(states: list[FindingState], prior: bool) -> tuple[FindingState, FindingState] | None:
+    """The first two definite findings that can share a sentence: with a previous report, of the same course."""
+    plain = [s for s in states if s.finding != "support devices" and not s.lateral_only]
+    definite = [s for s in plain if s.certainty == "definite"]
+    for number, first in enumerate(definite):
+        for second in definite[number + 1 :]:
+            if not prior or first.course == second.course:
+                return first, second
+    return None
+
+
+def _joined(first: FindingState, second: FindingState, prior: bool, choices: _Choices) -> str:
+    """One sentence for two findings."""
+    row, other = FINDINGS.index(first.finding), FINDINGS.index(second.finding)
+    phrase = describe(first, choices.number(row, 1), choices.number(row, 2))
+    also = short(second, choices.number(other, 6))
+    frames = JOINT_CHANGES[first.course] if prior else by_style(JOINT, choices.style)
+    return fill(choices.pick(frames, row, 3), phrase, also)
+
+
+def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bool) -> str:
+    """The sentence that states or hedges one finding, with a visible detail where ``detailed`` allows one."""
     row = FINDINGS.index(state.finding)
+    hedged = state.certainty == "hedged"
+    if not prior and not hedged and choices.number(row, 8) < _CLAUSE:
+        own = clause(state, choices.number(row, 3))
+        if own:
+            return own
     phrase = describe(state, choices.number(row, 1), choices.number(row, 2))
-    detail = choices.number(row, 5)
-    if state.certainty == "definite" and detail < _DETAIL:
-        phrase = elaborate(state, phrase, detail / _DETAIL)
+    detail, share = choices.number(row, 5), _DETAIL[choices.style]
+    if detailed and not hedged and detail < share:
+        phrase = elaborate(state, phrase, detail / share)
     if prior:
-        frames = CHANGES["hedged " + state.course if state.certainty == "hedged" else state.course]
+        # devices do not develop
+        style = "plain" if state.finding == "support devices" else choices.style
+        frames = HEDGED_CHANGES[state.course] if hedged else by_style(CHANGES[state.course], style)
     else:
-        frames = HEDGES if state.certainty == "hedged" else STATEMENTS
-    return _fill(choices.pick(frames, row, 3), phrase)
+        frames = by_style(HEDGES if hedged else STATEMENTS, choices.style)
+    return fill(choices.pick(frames, row, 3), phrase)
 
 
-def _fill(frame: str, phrase: Phrase) -> str:
-    be, have = ("are", "have") if phrase.plural else ("is", "has")
-    first = "are" if phrase.plural and phrase.with_article == phrase.text else "is"
-    return _capitalised(frame.format(phrase.text, a=phrase.with_article, is_=first, be=be, have=have))
+def _endings(
+    study: Study, lateral: bool, prior: bool, statuses: dict[str, Status], choices: _Choices
+) -> list[Sentence]:
+    """Sentences on at most two findings that have ended; adds them to ``statuses``."""
+    ended = [s for s in study.resolved.values() if prior and (lateral or not s.lateral_only)]
+    sentences: list[Sentence] = []
+    for state in ended[:2]:
+        row = FINDINGS.index(state.finding)
+        statuses[state.finding] = "negative"
+        phrase = short(state, choices.number(row, 2))
+        # the last prose frame is for one thing
+        frames = by_style(RESOLVED, choices.style)[: 2 if phrase.plural else None]
+        name = phrase.text.replace(" and ", " or ")
+        sentences.append((capitalised(choices.pick(frames, row, 1).format(name)), frozenset()))
+    return sentences
 
 
 def _denials(study: Study, statuses: dict[str, Status], choices: _Choices) -> list[Sentence]:
-    """One or two sentences that deny findings; adds them to ``statuses``."""
+    """One to three sentences that deny findings; adds them to ``statuses``."""
     absent = [
         (choices.number(row, 4) / max(_DENIED[row], 1e-9), name)
         for row, name in enumerate(FINDINGS)
         if name not in study.findings and name not in statuses and _DENIED[row] > 0
     ]
     absent = [name for rank, name in sorted(absent) if rank < 1.4]
-    count = 1 + int(choices.number(_GENERAL, 5) * 3.2) + (not study.findings)
+    count = 1 + int(choices.number(_GENERAL, 5) * (3.2 if len(statuses) < _MANY else 2.0)) + (not study.findings)
     chosen = absent[:count]
     if not chosen:
         return []
     for name in chosen:
         statuses[name] = "negative"
-    own = [name for name in chosen if name in ("cardiomegaly", "enlarged mediastinum")][:1]
+    style, wording = choices.style, choices.number(_GENERAL, 6)
+    own = [name for name in chosen if name in ("cardiomegaly", "enlarged mediastinum")]
+    if len(own) == 2 and wording > 0.6:
+        own = own[:1]
     # "pleural effusion or pleural thickening" could be read as one phrase; thickening goes first
     listed = sorted((name for name in chosen if name not in own), key=lambda name: name != "pleural abnormality")
     sentences: list[Sentence] = []
-    if own:
-        row = FINDINGS.index(own[0])
-        sentences.append((absence(own[0], choices.number(row, 5)), frozenset()))
-    if listed:
-        sentences.append((denial(listed, choices.number(_GENERAL, 6)), frozenset()))
+    if len(own) == 2:
+        sentences.append((both_absent(style, choices.number(FINDINGS.index(own[0]), 5)), frozenset()))
+    elif own:
+        sentences.append((absence(own[0], style, choices.number(FINDINGS.index(own[0]), 5)), frozenset()))
+    if len(listed) == 2 and style == "terse" and wording < 0.3:
+        sentences += [(denial([name], style, wording), frozenset()) for name in listed]
+    elif listed:
+        sentences.append((denial(listed, style, wording), frozenset()))
     if choices.number(_GENERAL, 7) < 0.5:
         sentences.reverse()
     return sentences
 
 
-def _impression(stated: list[FindingState], study: Study, prior: bool, choices: _Choices) -> list[Sentence]:
+def _impression(stated: list[FindingState], prior: bool, choices: _Choices) -> list[Sentence]:
     """At most three short sentences that repeat the most urgent findings."""
     if not stated:
-        return [(choices.pick(NORMAL_IMPRESSIONS, _GENERAL, 3), frozenset())]
+        return [(choices.pick(by_style(NORMAL_IMPRESSIONS, choices.style), _GENERAL, 3), frozenset())]
     ranked = sorted(stated, key=lambda s: _URGENCY[FINDINGS.index(s.finding)])
-    count = 1 + int(choices.number(_GENERAL, 7) * 2.4)
+    count = 1 + int(choices.number(_GENERAL, 7) * (2.4 if len(stated) < _MANY + 1 else 1.6))
     sentences: list[Sentence] = []
     for state in ranked[:count]:
         row = FINDINGS.index(state.finding)
         phrase = short(state, choices.number(row, 6))
         if state.certainty == "hedged":
-            frame = choices.pick(("Possible {0}.", "Probable {0}.", "Possible {0}."), row, 7)
+            frame = choices.pick(IMPRESSION_HEDGES, row, 7)
         elif prior:
             frame = choices.pick(IMPRESSION_CHANGES[state.course], row, 7)
         else:
             frame = "{0}."
-        sentences.append((_fill(frame, phrase), frozenset({state.finding})))
+        sentences.append((fill(frame, phrase), frozenset({state.finding})))
     return sentences
-
-
-def _capitalised(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 def _lowered(text: str) -> str:

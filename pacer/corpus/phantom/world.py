@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from pacer.corpus.findings import FINDINGS
+from pacer.corpus.phantom.anatomy import Anatomy, Exposure, draw_anatomy, draw_body, draw_exposure
 from pacer.corpus.phantom.clinical import HISTORIES, INDICATIONS, clinical_text
 
 Side = Literal["left", "right", "bilateral", "central"]
@@ -92,28 +93,6 @@ class FindingState:
 
 
 @dataclass(frozen=True, slots=True)
-class Anatomy:
-    """Body and exposure of one study; lengths are in half image widths, angles in radians.
-
-    The first seven belong to the patient, the others to the moment.
-    """
-
-    lung_width: float
-    lung_height: float
-    heart: float
-    mediastinum: float
-    diaphragm: float
-    rib_spacing: float
-    fat: float
-    shift: tuple[float, float]
-    tilt: float
-    scale: float
-    gain: float
-    brightness: float
-    noise: float
-
-
-@dataclass(frozen=True, slots=True)
 class Study:
     """One examination. ``findings`` holds the present findings, ``resolved`` those that ended since ``prior``."""
 
@@ -128,6 +107,8 @@ class Study:
     indication: str | None
     history: str | None
     anatomy: Anatomy
+    exposure: Exposure
+    lateral_exposure: Exposure
     prior: Study | None = field(repr=False, compare=False)
     key: tuple[int, ...]
 
@@ -215,12 +196,13 @@ def _make_studies(
     for trait in traits:
         for finding, shift in _TRAITS[trait][1].items():
             shifts[finding] += shift
-    body = rng.uniform(-1.0, 1.0, size=7)
+    body = draw_body(np.random.default_rng([*key, 3]))
     day = datetime.date(2110, 1, 1) + datetime.timedelta(days=int(rng.integers(0, 30_000)))
     studies: list[Study] = []
     for number, study_id in enumerate(ids):
         rng = np.random.default_rng([*key, 2, number])
         has_lateral = bool(rng.random() < lateral_fraction)
+        moment = np.random.default_rng([*key, 4, number])
         prior = studies[-1] if studies else None
         findings, resolved = _next_state(rng, prior, shifts, has_lateral, boost)
         bedside = "intensive care" in traits or "endotracheal tube" in _devices_of(findings)
@@ -237,7 +219,9 @@ def _make_studies(
                 resolved=resolved,
                 indication=clinical_text(rng, traits, INDICATIONS, 0.75),
                 history=clinical_text(rng, traits, HISTORIES, 0.5),
-                anatomy=_anatomy(rng, body, portable),
+                anatomy=draw_anatomy(moment, body, portable),
+                exposure=draw_exposure(moment, portable),
+                lateral_exposure=draw_exposure(moment, False),
                 prior=prior,
                 key=(*key, number),
             )
@@ -350,23 +334,4 @@ def _continue(before: FindingState, draw: np.ndarray, index: int) -> FindingStat
         kind=before.kind,
         devices=before.devices,
         position=before.position,
-    )
-
-
-def _anatomy(rng: np.random.Generator, body: np.ndarray, portable: bool) -> Anatomy:
-    moment = rng.uniform(-1.0, 1.0, size=7)
-    return Anatomy(
-        lung_width=0.38 + 0.025 * body[0],
-        lung_height=0.82 + 0.05 * body[1],
-        heart=(0.29 + 0.02 * body[2]) * (1.06 if portable else 1.0),
-        mediastinum=0.115 + 0.012 * body[3],
-        diaphragm=0.50 + 0.05 * body[4] + 0.03 * moment[0] - (0.04 if portable else 0.0),
-        rib_spacing=0.205 + 0.015 * body[5],
-        fat=0.5 + 0.5 * body[6],
-        shift=(0.04 * moment[1], 0.03 * moment[2]),
-        tilt=0.05 * moment[3],
-        scale=1.0 + 0.03 * moment[4],
-        gain=1.0 + 0.1 * moment[5],
-        brightness=0.04 * moment[6],
-        noise=float(rng.uniform(0.012, 0.026)) * (1.2 if portable else 1.0),
     )

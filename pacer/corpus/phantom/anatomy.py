@@ -1,0 +1,187 @@
+"""Body and exposure of a study: what varies between radiographs of the same findings.
+
+None of it depends on the findings, so a picture says no more of them than what is drawn of them. (Whether a study is
+portable does: intubated patients are examined in bed.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+#: Numbers that :func:`draw_body` gives: one for each trait of a body.
+_TRAITS = (
+    "lung_width", "lung_height", "heart", "mediastinum", "diaphragm", "rib_spacing", "fat", "age", "heart_axis",
+    "heart_place", "scoliosis", "bend_phase", "knob", "clavicle", "clavicle_slope", "shoulder", "apex", "breast",
+    "breast_height", "hilum", "dome", "aspect", "heart_length", "kyphosis",
+)  # fmt: skip
+
+Distractor = Literal["skin fold", "buttons", "underwire", "folded sleeve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Anatomy:
+    """Body and position of one study; lengths are in half image widths, angles in radians.
+
+    The first group belongs to the patient, the second (from ``shift``) to the moment.
+
+    Attributes:
+        fat: soft tissue around the trunk, 0 to 1.
+        bone: brightness of ribs, spine and clavicles, relative; it falls with age.
+        heart_axis: how steeply the heart lies; heart_place: how far its middle lies to the left.
+        scoliosis: sideways swing of the spine, and with it of the whole chest; kyphosis: the same on the lateral view.
+        knob: size of the aortic knob, which grows with age.
+        breast: brightness of breast shadows, 0 for none.
+        turned: how much wider one half of the chest looks than the other, as in a rotated patient.
+        clavicles: height of the left and the right one.
+        scapula: how far the shoulder blades lie over the lungs.
+        gas: place and size of the stomach's gas bubble; colon: gas under the diaphragm, 0 for none.
+    """
+
+    lung_width: float
+    lung_height: float
+    heart: float
+    heart_length: float
+    mediastinum: float
+    rib_spacing: float
+    fat: float
+    age: float
+    bone: float
+    heart_axis: float
+    heart_place: float
+    scoliosis: float
+    bend_phase: float
+    kyphosis: float
+    knob: float
+    shoulder: float
+    apex: float
+    breast: float
+    breast_height: float
+    hilum: float
+    dome: float
+    clavicle_slope: float
+    aspect: float
+    shift: tuple[float, float]
+    tilt: float
+    scale: float
+    turned: float
+    diaphragm: float
+    clavicles: tuple[float, float]
+    scapula: float
+    gas: tuple[float, float, float]
+    colon: float
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """How one radiograph was taken and printed.
+
+    Attributes:
+        gain, brightness: contrast and offset of the picture.
+        gamma: exponent of the brightness scale.
+        noise: deviation of the quantum noise in the darkest parts, relative to the whole scale.
+        blur: share of each pixel that spreads to its neighbours.
+        vignette: how much darker the corners are; centre: where it is brightest.
+        collimation: width of the black border at the left, top, right and bottom edge.
+        grid: amplitude of the lines of a misplaced grid, 0 for none; grid_period: pixels from line to line.
+        marker: the side marker's letter, '' for none; marker_place: two numbers in [0, 1).
+        label: kind of a burnt-in box in a corner, 0 for none; label_corner: 0 to 3.
+        distractor: something that lies on or around the body and means nothing; distractor_place: three numbers.
+    """
+
+    gain: float
+    brightness: float
+    gamma: float
+    noise: float
+    blur: float
+    vignette: float
+    centre: tuple[float, float]
+    collimation: tuple[float, float, float, float]
+    grid: float
+    grid_period: float
+    marker: str
+    marker_place: tuple[float, float]
+    label: int
+    label_corner: int
+    distractor: Distractor | None
+    distractor_place: tuple[float, float, float]
+
+
+def draw_body(rng: np.random.Generator) -> dict[str, float]:
+    """A patient's traits, each in [-1, 1]."""
+    return dict(zip(_TRAITS, rng.uniform(-1.0, 1.0, size=len(_TRAITS)).tolist(), strict=True))
+
+
+def draw_anatomy(rng: np.random.Generator, body: dict[str, float], portable: bool) -> Anatomy:
+    """The body as it lies before the detector in one study.
+
+    Args:
+        rng: decides the moment.
+        body: from :func:`draw_body`.
+        portable: taken at the bedside: larger heart, higher diaphragm, a less upright patient.
+    """
+    m = rng.uniform(-1.0, 1.0, size=16).tolist()
+    age = 0.5 + 0.5 * body["age"]
+    wild = 1.6 if portable else 1.0
+    return Anatomy(
+        lung_width=0.378 + 0.034 * body["lung_width"],
+        lung_height=0.80 + 0.07 * body["lung_height"],
+        heart=(0.285 + 0.030 * body["heart"]) * (1.07 if portable else 1.0),
+        heart_length=0.235 + 0.025 * body["heart_length"],
+        mediastinum=0.115 + 0.018 * body["mediastinum"] + (0.008 if portable else 0.0),
+        rib_spacing=0.205 + 0.025 * body["rib_spacing"],
+        fat=0.5 + 0.5 * body["fat"],
+        age=age,
+        bone=1.30 - 0.65 * age,
+        heart_axis=0.34 + 0.16 * body["heart_axis"],
+        heart_place=0.085 + 0.035 * body["heart_place"],
+        scoliosis=0.055 * body["scoliosis"] ** 3,
+        bend_phase=1.5 * body["bend_phase"],
+        kyphosis=0.05 * body["kyphosis"],
+        knob=0.4 + 0.5 * age + 0.3 * body["knob"],
+        shoulder=0.62 + 0.06 * body["shoulder"],
+        apex=0.10 * body["apex"],
+        breast=max(0.0, 0.14 * body["breast"]),
+        breast_height=0.42 + 0.10 * body["breast_height"],
+        hilum=0.09 * body["hilum"],
+        dome=0.55 + 0.15 * body["dome"],
+        clavicle_slope=0.09 * body["clavicle_slope"],
+        aspect=1.0 + 0.035 * body["aspect"],
+        shift=(0.045 * m[0], 0.035 * m[1]),
+        tilt=0.05 * m[2] * wild,
+        scale=1.0 + 0.04 * m[3],
+        turned=0.06 * m[4] ** 3 * wild,
+        diaphragm=0.50 + 0.05 * body["diaphragm"] + 0.035 * m[5] - (0.04 if portable else 0.0),
+        clavicles=(0.05 * body["clavicle"] + 0.03 * m[6], 0.05 * body["clavicle"] + 0.03 * m[7]),
+        scapula=0.10 + 0.10 * m[8] + (0.06 if portable else 0.0),
+        gas=(0.42 + 0.08 * m[9], 0.80 + 0.04 * m[10], 0.5 + 0.5 * m[11]),
+        colon=max(0.0, m[12]),
+    )
+
+
+def draw_exposure(rng: np.random.Generator, portable: bool) -> Exposure:
+    """How one radiograph was taken; portable ones are noisier, flatter and more often crooked."""
+    m = rng.uniform(-1.0, 1.0, size=8).tolist()
+    u = rng.random(16).tolist()
+    edges = [max(0.0, 0.24 * value - 0.15) for value in u[0:4]]
+    distractors: tuple[Distractor, ...] = ("skin fold", "buttons", "underwire", "folded sleeve")
+    return Exposure(
+        gain=(1.0 + 0.14 * m[0]) * (0.94 if portable else 1.0),
+        brightness=0.05 * m[1],
+        gamma=float(np.exp(0.24 * m[2])),
+        noise=0.010 + 0.016 * u[4] ** 2 + (0.005 if portable else 0.0),
+        blur=0.16 * u[5],
+        vignette=0.16 * u[6],
+        centre=(0.3 * m[3], 0.3 * m[4]),
+        collimation=(edges[0], edges[1], edges[2], edges[3]),
+        grid=0.008 + 0.010 * u[7] if u[8] < (0.16 if portable else 0.04) else 0.0,
+        grid_period=2.6 + 3.0 * u[9],
+        marker="" if u[10] < 0.30 else "L" if u[10] < 0.72 else "R",
+        marker_place=(u[11], u[12]),
+        label=0 if u[13] < 0.72 else 1 if u[13] < 0.86 else 2,
+        label_corner=int(4 * u[14]),
+        distractor=distractors[int(4 * u[15] / 0.46)] if u[15] < 0.46 else None,
+        distractor_place=(m[5], m[6], m[7]),
+    )
