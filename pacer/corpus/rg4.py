@@ -28,6 +28,7 @@ from pacer.corpus.rows import (
     kind,
     name_of,
     present,
+    shown_view,
     sound,
     weights_of,
 )
@@ -142,7 +143,7 @@ def _view(raw: dict[str, Any], context: str, notes: Notes) -> str:
         raise Unusable("APPA_flag", f"expected AP, PA or another text for an unknown view, got {kind(value)}")
     if value in ("AP", "PA"):
         return value
-    notes.count("other_views", context, ascii(value)[1:-1])
+    notes.count("other_views", context, shown_view(value))
     return "other"
 
 

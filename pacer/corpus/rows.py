@@ -170,6 +170,11 @@ def kind(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
+def shown_view(value: str) -> str:
+    """A view as the audit may show it: a long one could be report text in the wrong field."""
+    return value if len(value) <= 16 and len(value.split()) <= 2 else f"text of {len(value)} characters"
+
+
 def check_roles(files: dict[str, Any], needed: tuple[str, ...], directory: str) -> None:
     """Make sure that a source describes the files that a reader needs.
 

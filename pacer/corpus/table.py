@@ -29,6 +29,7 @@ from pacer.corpus.rows import (
     Problem,
     Row,
     check_roles,
+    shown_view,
 )
 from pacer.corpus.source import Source
 from pacer.corpus.splits import seeded_split
@@ -161,7 +162,7 @@ def _ranks(view: pl.Series, notes: Notes, counted: pl.Series) -> pl.Series:
     rank = view.replace_strict(list(ranks), pl.Series(list(ranks.values()), dtype=pl.Int8), default=None,
                                return_dtype=pl.Int8)  # fmt: skip
     for text, number in view.filter(rank.is_null() & counted).value_counts().iter_rows():
-        notes.count("other_views", "table", "(none)" if text is None else text, number)
+        notes.count("other_views", "table", "(none)" if text is None else shown_view(text), number)
     return rank
 
 

@@ -21,41 +21,6 @@ class Check:
     good: bool
 
 
-def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
-    """The lines of ``data/corpus/audit.json`` that decide whether a corpus can be trusted.
-
-    Raises:
-        DataError: the audit lacks a part.
-    """
-    try:
-        checks = []
-        for kind, word in (("study", "Studies"), ("subject", "Patients")):
-            shared = {pair: found["count"] for pair, found in audit["overlap"][kind].items() if found["count"]}
-            found = ", ".join(f"{number(count)} in {pair.replace('-', ' and ')}" for pair, count in shared.items())
-            checks.append(Check(f"{word} in two splits", found or "none", not shared))
-        excluded = audit["excluded"]["count"]
-        reasons = "; ".join(f"{number(count)} × {reason}" for reason, count in audit["excluded"]["reasons"].items())
-        checks.append(Check("Rows left out", f"{number(excluded)}: {reasons}" if excluded else "none", not excluded))
-        images = audit["images"]
-        lost = images["missing"] + images["unreadable"]
-        checks.append(Check("Images missing or unreadable", number(lost) if lost else "none", not lost))
-        checks.append(Check("Images", f"{number(images['count'])}, {_size(images['bytes'])}", True))
-        emphasis = audit["emphasis"]
-        checks.append(Check("Records with emphasised tokens", number(emphasis["records_with_list"]), True))
-        checks.append(Check("Cleaner", str(audit["cleaner"]), True))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"the corpus audit lacks {error}; make the corpus again") from None
-    return checks
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
-
-
 @dataclass(frozen=True)
 class AnchorSummary:
     """The commitment targets: who wrote them, how often each finding has each polarity, how two extractors agree.

@@ -14,6 +14,8 @@ from pacer.core.io import read_json, whole_directory, write_text
 from pacer.corpus.records import read_images, read_records
 from pacer.reporting import audits, figures, tables
 from pacer.reporting.cases import example_cases, finding_rates, predictions_by_id, read_routing
+from pacer.reporting.corpus_audit import corpus_checks, corpus_table
+from pacer.reporting.corpus_figures import corpus_charts
 from pacer.reporting.html import render_page
 from pacer.reporting.training_logs import panels, read_curves
 
@@ -67,7 +69,9 @@ def build_report(
     score_table = tables.score_table(scores, _caption("Scores by context and their plain mean.", note))
     charts["scores"] = figures.efficacy_chart(scores)
     charts["findings"] = figures.finding_chart(finding_rates(scored))
-    control_table = tables.control_table(scores)
+    control_table = tables.control_table(
+        scores, _caption("Micro-F1 of the labeller's observations against the references, by sources.", note)
+    )
     truth_table = None
     if scores.get("truth"):
         truth_table = tables.truth_table(
@@ -88,6 +92,10 @@ def build_report(
         if drawn:
             phases.append({"title": PHASE_TITLES.get(phase, phase), "panels": drawn})
 
+    corpus = read_json(corpus_audit)
+    pictures = corpus_charts(corpus)
+    charts |= {picture.name: picture.svg for picture in pictures}
+
     anchors = audits.anchor_summary(read_json(anchors_audit))
     charts["commitments"] = figures.polarity_chart(anchors.polarities)
     paths = dict(read_images(images).select("image_id", "path").iter_rows())
@@ -105,8 +113,9 @@ def build_report(
         truth=truth_table,
         controls=control_table,
         phases=phases,
-        corpus=tables.corpus_table(table),
-        corpus_checks=audits.corpus_checks(read_json(corpus_audit)),
+        corpus=corpus_table(corpus),
+        corpus_checks=corpus_checks(corpus),
+        corpus_panels=[{"title": picture.title, "figure": picture.name} for picture in pictures],
         anchors=anchors,
         cases=shown,
         charts={name: figures.for_page(svg, name) for name, svg in charts.items()},

@@ -81,7 +81,7 @@ def for_page(svg: str, name: str) -> str:
     return svg.replace("url(#", f"url(#{name}-").replace('href="#', f'href="#{name}-')
 
 
-def _drawing(width: float, height: float, draw: Callable[[Axes], None]) -> str:
+def drawing(width: float, height: float, draw: Callable[[Axes], None]) -> str:
     """Run ``draw(axes)`` on a new figure of the given size in inches; the SVG text."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
@@ -120,7 +120,7 @@ def efficacy_chart(scores: Mapping) -> str:
         axes.grid(axis="y", visible=False)
         axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, handletextpad=0.2, columnspacing=1.2)
 
-    return _drawing(5.6, 0.75 + 0.32 * len(names), draw)
+    return drawing(5.6, 0.75 + 0.32 * len(names), draw)
 
 
 def truth_chart(groups: Sequence[tuple[str, list[tuple[str, float]]]]) -> str:
@@ -150,7 +150,7 @@ def truth_chart(groups: Sequence[tuple[str, list[tuple[str, float]]]]) -> str:
         axes.set_xlabel("micro-F1 over the 13 findings, or recall where it says so")
 
     rows = sum(len(entries) for _, entries in groups)
-    return _drawing(6.6, 0.5 + 0.26 * rows + 0.38 * len(groups), draw)
+    return drawing(6.6, 0.5 + 0.26 * rows + 0.38 * len(groups), draw)
 
 
 def curve_chart(panel: Panel) -> str:
@@ -175,7 +175,7 @@ def curve_chart(panel: Panel) -> str:
         if len(panel.curves) > 1:
             axes.legend(loc="best", handlelength=1.4, labelspacing=0.25)
 
-    return _drawing(3.6, 2.3, draw)
+    return drawing(3.6, 2.3, draw)
 
 
 def polarity_chart(counts: Mapping[str, Mapping[str, int]]) -> str:
@@ -199,7 +199,7 @@ def polarity_chart(counts: Mapping[str, Mapping[str, int]]) -> str:
         axes.set_xlabel("records")
         axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, handlelength=1.0, columnspacing=1.2)
 
-    return _drawing(6.6, 0.8 + 0.24 * len(findings), draw)
+    return drawing(6.6, 0.8 + 0.24 * len(findings), draw)
 
 
 def finding_chart(rates: Mapping[str, Mapping[str, float]]) -> str:
@@ -226,4 +226,4 @@ def finding_chart(rates: Mapping[str, Mapping[str, float]]) -> str:
         axes.set_xlabel("records with the finding, by the labeller")
         axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, handletextpad=0.2, columnspacing=1.2)
 
-    return _drawing(6.6, 0.8 + 0.24 * len(findings), draw)
+    return drawing(6.6, 0.8 + 0.24 * len(findings), draw)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import polars as pl
-
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 
@@ -32,8 +30,6 @@ CONTEXT_SOURCES = {
     "mn": "frontal + lateral",
     "mw": "frontal + lateral + previous report",
 }
-
-SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
@@ -139,7 +135,7 @@ def _context_table(scores: Mapping, columns: Sequence[tuple[str, str]], caption:
     )
 
 
-def control_table(scores: Mapping) -> Table | None:
+def control_table(scores: Mapping, caption: str = "") -> Table | None:
     """F1 against the references with the case's own sources and with each control's; None when no control was run."""
     controls = scores.get("controls") or {}
     if not controls:
@@ -150,7 +146,9 @@ def control_table(scores: Mapping) -> Table | None:
         found = [controls[control].get(context, {}).get("f1") for control in controls]
         rows.append((context.upper(), number(scores[context].get("f1")), *(number(value) for value in found)))
     return Table(
-        ("Context", "Own sources", *(titles.get(name, name.replace("_", " ")) for name in controls)), tuple(rows)
+        ("Context", "Own sources", *(titles.get(name, name.replace("_", " ")) for name in controls)),
+        tuple(rows),
+        caption,
     )
 
 
@@ -194,34 +192,3 @@ def truth_table(truth: Mapping[str, float], caption: str = "") -> Table:
             compared = "" if index == 0 or question == "By context" else f"{value - reference:+.3f}".replace("-", "−")
             rows.append((who, number(value), compared))
     return Table(("What writes the report", "Score", "Difference"), tuple(rows), caption, rules=frozenset(rules - {0}))
-
-
-def corpus_table(records: pl.DataFrame) -> Table:
-    """Records, studies and patients per context and split.
-
-    Args:
-        records: columns ``context``, ``split``, ``study_id``, ``subject_id``.
-    """
-    splits = [split for split in SPLITS if split in set(records["split"])]
-    rows = []
-    for context in CONTEXTS:
-        part = records.filter(pl.col("context") == context)
-        if part.height:
-            counts = [number(part.filter(pl.col("split") == split).height) for split in splits]
-            rows.append(
-                (
-                    context.upper(),
-                    CONTEXT_SOURCES[context],
-                    *counts,
-                    number(part["study_id"].n_unique()),
-                    number(part["subject_id"].n_unique()),
-                )
-            )
-    totals = [number(records.filter(pl.col("split") == split).height) for split in splits]
-    total = ("All", "", *totals, number(records["study_id"].n_unique()), number(records["subject_id"].n_unique()))
-    return Table(
-        columns=("Context", "Sources", *splits, "studies", "patients"),
-        rows=(*rows, total),
-        numeric=(False, False, *(True for _ in splits), True, True),
-        summary=len(rows),
-    )

@@ -33,7 +33,7 @@ def test_audit_reports_a_corpus_and_keeps_it(pacer, corpus: Path, repository: Pa
     outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
     assert outcome.code == 0, outcome.error
     words = " ".join(outcome.out.split())
-    assert "Patients in two splits none" in words and "Rows left out none" in words
+    assert "Patients in two splits none" in words and "Rows or records left out none" in words
     records, images = read_records(repository / "read" / "records.parquet"), read_images("read/images.parquet")
     assert f"All {records.filter(split='train').height}" in words
     assert set(records["frontal"]) <= set(images["image_id"])

@@ -89,7 +89,7 @@ def test_lateral_only_findings(studies):
     assert all(study.has_lateral and state.finding in LATERAL_CAPABLE for study, state in states if state.lateral_only)
     for name in sorted(LATERAL_CAPABLE):
         share = np.mean([state.lateral_only for _, state in states if state.finding == name])
-        assert 0.05 < share < 0.2, name
+        assert 0.1 < share < 0.33, name
     fractures = [state for _, state in states if state.finding == "fracture"]
     assert all((state.kind == "vertebra") == state.lateral_only for state in fractures)
 

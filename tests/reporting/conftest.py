@@ -14,9 +14,11 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from pacer.anchors.build import build_anchors
-from pacer.corpus.audit import count_records, emphasis_summary, image_summary, split_overlap
+from pacer.core.config import Corpus, load_params
+from pacer.corpus.build import build_corpus
 from pacer.corpus.findings import FINDINGS
-from pacer.corpus.records import IMAGE_SCHEMA, RECORD_SCHEMA
+from pacer.corpus.records import read_records
+from pacer.corpus.source import point_to_files
 from pacer.metrics.chexbert import OBSERVATIONS
 
 SENTENCES = (
@@ -27,7 +29,10 @@ SENTENCES = (
     "a right internal jugular catheter ends in the superior vena cava .",
     "mild interstitial edema has improved .",
 )
+#: Report text that nothing may show but the example cases.
+SECRET = "zephyrine opacity in the left lung base ."
 DEPTHS = (4, 8, 12)
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass
@@ -54,19 +59,11 @@ def _make_run(root: Path, contexts: tuple[str, ...] = ("sn", "sw", "mn", "mw"), 
              gate: bool = True, routed: bool = True, standin: bool = True) -> Run:  # fmt: skip
     random = np.random.default_rng(0)
     run = Run(root)
-    for folder in ("corpus/images", "anchors", "predictions", "metrics"):
+    for folder in ("raw/images", "anchors", "predictions", "metrics"):
         (root / folder).mkdir(parents=True)
-    records = _records(contexts, random)
-    images = _images(root / "corpus" / "images", records, random)
-    records.write_parquet(root / "corpus" / "records.parquet")
-    images.write_parquet(root / "corpus" / "images.parquet")
-    _write(root / "corpus" / "audit.json", {
-        "cleaner": "upstream-1", "contexts": count_records(records, list(contexts)), "overlap": split_overlap(records),
-        "emphasis": emphasis_summary(records), "images": image_summary(images, 0, 0),
-        "excluded": {"count": 2, "reasons": {"finding: both sections are absent": 2}, "rows": []},
-    })  # fmt: skip
+    records = _corpus(root, contexts, random)
     _write_anchor_audit(root / "anchors" / "audit.json", records)
-    test = records.filter(pl.col("split") == "test")
+    test = records.filter(pl.col("split") == "test").sort("study_id", maintain_order=True)
     cases = _predictions(root / "predictions", test, random, gate, routed)
     cases.write_parquet(root / "metrics" / "cases.parquet")
     _write_scores(root / "metrics", contexts, truth, standin)
@@ -85,8 +82,9 @@ def full_run(tmp_path: Path) -> Run:
     return _make_run(tmp_path / "run")
 
 
-def _records(contexts: tuple[str, ...], random: np.random.Generator) -> pl.DataFrame:
-    rows = []
+def _corpus(root: Path, contexts: tuple[str, ...], random: np.random.Generator) -> pl.DataFrame:
+    """Annotation files in MIMIC-RG4's layout, read by the corpus stage: two bad rows, one field that is not known."""
+    files: dict[str, dict[str, list[dict]]] = {c: {s: [] for s in ("train", "val", "test")} for c in contexts}
     for number in range(40):
         split = "train" if number < 28 else "val" if number < 32 else "test"
         study, subject = f"5{number:07d}", f"1{number // 2:07d}"
@@ -94,29 +92,80 @@ def _records(contexts: tuple[str, ...], random: np.random.Generator) -> pl.DataF
             if context[0] == "m" and number % 3 == 0:
                 continue
             chosen = random.choice(len(SENTENCES), size=4, replace=False)
-            text = " ".join(SENTENCES[i] for i in chosen)
-            rows.append({
-                "record_id": f"{context}-{study}", "context": context, "split": split, "study_id": study,
-                "subject_id": subject, "view": ("AP", "PA", "other")[number % 3], "frontal": f"{study}/f.jpg",
-                "lateral": f"{study}/l.jpg" if context[0] == "m" else None, "report": text, "report_raw": text,
-                "sections": "findings+impression",
-                "prior_report": SENTENCES[number % 6] if context[1] == "w" else None,
-            })  # fmt: skip
-    return pl.DataFrame(rows, schema=RECORD_SCHEMA)
+            row = {
+                "id": study, "study_id": study, "subject_id": subject, "impression": "s", "history": 0,
+                "finding": " ".join(SENTENCES[i] for i in chosen), "indication": 0,
+                "APPA_flag": ("AP", "PA", "lordotic")[number % 3], "APPA_imagepath": f"{study}/f.jpg",
+                "new_scores": [0, *(int(i % 7 == 0) for i in range(20 + 3 * number))],
+            }  # fmt: skip
+            if context[0] == "m":
+                row["lateral_imagepath"] = f"{study}/l.jpg"
+            if context[1] == "w":
+                row |= {"last_finding": SENTENCES[number % 6], "last_impression": "s", "last_APPA_imagepath": "x.jpg"}
+            files[context][split].append(row)
+    first = files[contexts[0]]
+    first["train"][0]["colour"] = "grey"
+    first["train"] += [first["train"][0] | {"id": f"bad-{n}", "finding": "s"} for n in range(2)]
+    for context, rows in files.items():
+        _write(root / "raw" / f"{context}.json", rows)
+        for row in (row for part in rows.values() for row in part):
+            for name in ("APPA_imagepath", "lateral_imagepath"):
+                if name in row:
+                    _image(root / "raw" / "images" / row[name], random)
+    config = files_config(root / "raw", images="images", contexts=list(contexts), max_bad_rows=2,
+                          annotations={context: f"{context}.json" for context in contexts})  # fmt: skip
+    point_to_files(config, root / "source")
+    build_corpus(config, root / "source", root / "corpus")
+    return read_records(root / "corpus" / "records.parquet")
 
 
-def _images(folder: Path, records: pl.DataFrame, random: np.random.Generator) -> pl.DataFrame:
+def files_config(root: Path, **settings: object) -> Corpus:
+    """The settings of the default profile for a corpus of files below ``root``."""
+    base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+    return Corpus.model_validate(base | {"source": "files", "root": str(root)} | settings)
+
+
+def _image(path: Path, random: np.random.Generator) -> None:
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    y, x = np.mgrid[-1:1:112j, -1:1:112j]
+    lungs = np.exp(-(((np.abs(x) - 0.45) / 0.28) ** 2) - ((y / 0.75) ** 2))
+    pixels = 190 - 140 * lungs + random.normal(0, 6, lungs.shape)
+    Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path)
+
+
+@pytest.fixture
+def sentences() -> tuple[str, ...]:
+    """What the made-up reports consist of."""
+    return SENTENCES
+
+
+@pytest.fixture
+def secret() -> str:
+    """Report text that stands in a wrong column of ``own_audit``'s table."""
+    return SECRET
+
+
+@pytest.fixture
+def own_audit(tmp_path: Path) -> dict:
+    """The audit of a table of one's own studies: dates, further views, rows that are left out, one that is bad."""
     rows = []
-    for image_id in sorted(set(records["frontal"]) | set(records["lateral"].drop_nulls())):
-        path = folder / image_id.replace("/", "-")
-        y, x = np.mgrid[-1:1:112j, -1:1:112j]
-        lungs = np.exp(-(((np.abs(x) - 0.45) / 0.28) ** 2) - ((y / 0.75) ** 2))
-        pixels = 190 - 140 * lungs + random.normal(0, 6, lungs.shape)
-        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path)
-        rows.append(
-            {"image_id": image_id, "path": str(path), "bytes": path.stat().st_size, "width": 112, "height": 112}
-        )
-    return pl.DataFrame(rows, schema=IMAGE_SCHEMA)
+    for number in range(30):
+        for visit, day in enumerate((1, 3, 20 + number)[: 1 + number % 3]):
+            rows.append({
+                "subject": f"p{number}", "study": f"p{number}-{visit}", "view": ("PA", "AP", "LL")[visit],
+                "image": "f.png", "findings": SENTENCES[(number + visit) % 6], "impression": None,
+                "date": f"2024-0{1 + visit}-{min(day, 28):02d}", "device": "A",
+            })  # fmt: skip
+    rows[5]["view"] = SECRET  # a report in the wrong column
+    rows[6]["image"] = None
+    _image(tmp_path / "own" / "f.png", np.random.default_rng(0))
+    pl.DataFrame(rows, infer_schema_length=None).write_csv(tmp_path / "own" / "t.csv")
+    config = files_config(tmp_path / "own", format="table", max_bad_rows=1, strict=True,
+                          table={"file": "t.csv", "columns": {}})  # fmt: skip
+    point_to_files(config, tmp_path / "source")
+    return build_corpus(config, tmp_path / "source", tmp_path / "corpus")
 
 
 def _predictions(folder: Path, test: pl.DataFrame, random: np.random.Generator, gate: bool,

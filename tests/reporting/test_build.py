@@ -65,7 +65,7 @@ def test_the_whole_page(full_run, tmp_path: Path):
     out = tmp_path / "reports"
     page = page_of(full_run, out)
     for shown in ("0.599", "0.668", "Difference", "stand-in for CheXbert", "ce:llm-rg4", "Gate", "block 12",
-                  "Studies in two splits", "2: 2 × finding: both sections are absent",
+                  "Studies in two splits", "2: 2 × finding: neither findings nor impression is there",
                   "raw text: no report found"):  # fmt: skip
         assert shown in page.text, shown
     assert {"scores", "sources", "cases", "findings", "training", "corpus", "commitments"} <= set(page.ids)
@@ -73,7 +73,9 @@ def test_the_whole_page(full_run, tmp_path: Path):
     names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     assert {"tables/scores.md", "tables/scores.tex", "tables/truth.tex", "figures/scores.svg", "figures/truth.svg",
             "figures/training-calibrate-1.svg"} <= names  # fmt: skip
-    assert "stand-in for CheXbert" in (out / "tables" / "scores.tex").read_text(encoding="utf-8")
+    for table in ("scores", "truth", "controls"):
+        for kind in ("md", "tex"):
+            assert "stand-in for CheXbert" in (out / "tables" / f"{table}.{kind}").read_text(encoding="utf-8"), table
 
 
 def test_the_page_needs_nothing_from_outside(full_run, tmp_path: Path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +10,6 @@ from pacer.core.errors import DataError
 from pacer.reporting.tables import (
     Table,
     control_table,
-    corpus_table,
     latex_text,
     number,
     score_table,
@@ -75,22 +73,11 @@ def test_truth_groups_without_their_numbers_are_left_out():
 
 
 def test_controls_leave_a_dash_where_a_context_has_none():
-    table = control_table({**SCORES, "controls": {"no_lateral": {"mw": {"f1": 0.4}}}})
-    assert table is not None
+    table = control_table({**SCORES, "controls": {"no_lateral": {"mw": {"f1": 0.4}}}}, "A caption")
+    assert table is not None and table.caption == "A caption"
     assert table.columns == ("Context", "Own sources", "Without the lateral view")
     assert table.rows == (("SN", "0.250", "–"), ("MW", "0.500", "0.400"))
     assert control_table(SCORES) is None
-
-
-def test_corpus_table_counts_records_studies_and_patients():
-    records = pl.DataFrame({
-        "context": ["sn", "sn", "mn"], "split": ["train", "test", "train"],
-        "study_id": ["a", "b", "a"], "subject_id": ["p", "p", "p"],
-    })  # fmt: skip
-    table = corpus_table(records)
-    assert table.columns == ("Context", "Sources", "train", "test", "studies", "patients")
-    assert [row[0] for row in table.rows] == ["SN", "MN", "All"]
-    assert table.rows[0][2:] == ("1", "1", "2", "1") and table.rows[2][2:] == ("2", "1", "2", "1")
 
 
 def test_a_plain_table_aligns_all_but_its_first_column():

@@ -33,7 +33,7 @@ HEDGING = (0.16, 0.08, 0.18, 0.16, 0.18, 0.14, 0.16, 0.14, 0.14, 0.14, 0.40, 0.1
 #: Findings that may show on the lateral view alone.
 LATERAL_CAPABLE = frozenset({"consolidation", "fracture", "lung lesion", "lung opacity", "pleural effusion"})
 #: Probability that such a finding, when it appears in a study with a lateral view, shows there alone.
-LATERAL_ONLY = 0.26
+LATERAL_ONLY = 0.42
 
 DEVICES = ("picc", "central line", "endotracheal tube", "nasogastric tube", "pacemaker", "chest tube")
 

@@ -1,0 +1,226 @@
+"""What is said and drawn about a corpus: from audits that the corpus stage wrote, whole and with changes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import pacer.corpus as readers
+from pacer.core.errors import DataError
+from pacer.reporting.build import build_report
+from pacer.reporting.corpus_audit import TOPICS, corpus_checks, corpus_table, plain
+from pacer.reporting.corpus_figures import corpus_charts
+
+
+@pytest.fixture
+def audit(full_run) -> dict:
+    return json.loads(full_run.arguments["corpus_audit"].read_text())
+
+
+def lines(audit: dict) -> dict[str, str]:
+    return {check.name: check.found for check in corpus_checks(audit)}
+
+
+def looks(audit: dict) -> set[str]:
+    return {check.name for check in corpus_checks(audit) if not check.good}
+
+
+def names(audit: dict) -> set[str]:
+    return {chart.name.removeprefix("corpus-") for chart in corpus_charts(audit)}
+
+
+def words(svg: str) -> str:
+    return " ".join(text.strip() for text in ElementTree.fromstring(svg.encode()).itertext() if text.strip())
+
+
+def test_lines_of_annotation_files(audit: dict):
+    found = lines(audit)
+    assert found["Rows read"] == "134 (sn 42, sw 40, mn 26, mw 26): 132 used, 2 bad"
+    assert found["Records made"] == "132"
+    assert found["Bad rows or records"] == "2: 2 × finding: neither findings nor impression is there"
+    assert found["Rows or records left out"] == "none"
+    assert found["Images"].endswith(", 112 × 112 pixels")
+    assert found["Time since the previous study"] == "the format does not say"
+    assert found["Emphasis lists"] == "132 of 132 records, 21 to 138 entries, 79.5 on average"
+    assert found["Emphasis lists of more than 100 entries"] == "42: upstream's training reads no further"
+    assert found["Views"] == "sn, sw: AP 35.0 %, PA 32.5 %, other 32.5 %; mn, mw: PA 50.0 %, other 50.0 %"
+    assert found["Frontal views other than AP and PA"] == "sn, sw, mn, mw: 13 × lordotic"
+    assert found["Fields that are not used"] == "sn: 3 × colour"
+    assert found["Original references"] == "not available"
+    assert [found[name] for name in ("Format", "Target", "Cleaner", "Strict")] == [
+        "rg4", "findings and impression", "upstream", "no",
+    ]  # fmt: skip
+    assert looks(audit) == {
+        "Bad rows or records", "Fields that are not used", "Targets that presuppose an absent previous report",
+    }  # fmt: skip
+
+
+def test_lines_of_ones_own_table(own_audit: dict):
+    found = lines(own_audit)
+    assert found["Rows read"] == "60: 49 used, 1 bad, 10 left out"
+    left = "30: 20 × it presupposes a previous report (corpus.strict); 9 × no frontal image; 1 × unknown view"
+    assert found["Rows or records left out"] == left
+    assert found["Targets that presuppose an absent previous report"] == "sn 40.8 % of 49; left out (corpus.strict)"
+    assert found["Time since the previous study"] == "median 33 days, longest 33 days; 20 studies: 20 by date"
+    assert found["Previous studies equally near"] == "none"
+    assert found["Emphasis lists"] == "none"
+    assert "Targets that presuppose an absent previous report" not in looks(own_audit)
+
+
+def test_prior_wording_is_counted_by_context_and_marked_above_a_twentieth(audit: dict):
+    name = "Targets that presuppose an absent previous report"
+    audit["prior_wording"] = {
+        "mn": {"test": {"records": 100, "comparing": 5}},
+        "sn": {"train": {"records": 2000, "comparing": 700}, "val": {"records": 945, "comparing": 121}},
+    }
+    assert lines(audit)[name] == "sn 27.9 % of 2,945, mn 5.0 % of 100; corpus.strict: true leaves them out"
+    assert name in looks(audit)
+    del audit["prior_wording"]["sn"]
+    assert lines(audit)[name] == "mn 5.0 % of 100" and name not in looks(audit)
+    audit["prior_wording"] = {}
+    assert lines(audit)[name] == "no context in use lacks the previous report"
+
+
+def test_repeated_test_reports_are_a_share_of_each_context(audit: dict):
+    name = "Test reports word for word in train"
+    audit["repeated_texts"]["known_from_train"] = {c: {"val": 0, "test": 1} for c in ("sn", "sw", "mn", "mw")}
+    assert lines(audit)[name] == "sn 12.5 % of 8, sw 12.5 % of 8, mn 20.0 % of 5, mw 20.0 % of 5"
+    assert name not in looks(audit)
+    audit["repeated_texts"]["known_from_train"]["sn"]["test"] = 4
+    assert name in looks(audit) and "remembers train" in lines(audit)[name]
+    for context in audit["contexts"].values():
+        context["train"]["records"] = 0
+    assert lines(audit)[name] == "no context has both splits"
+
+
+def test_leaks_and_lost_rows_are_marked(audit: dict):
+    audit["overlap"]["subject"]["train-test"] = {"count": 1200, "examples": ["p1"]}
+    audit["rows"]["used"] -= 3
+    audit["images"] |= {"missing": 2, "unreadable": 1}
+    found = lines(audit)
+    assert found["Patients in two splits"] == "1,200 in train and test"
+    assert found["Rows read"].endswith("3 not accounted for")
+    assert found["Images missing or unreadable"] == "2 missing, 1 unreadable"
+    assert {"Patients in two splits", "Rows read", "Images missing or unreadable"} <= looks(audit)
+
+
+def test_odd_emphasis_and_previous_studies_are_marked(own_audit: dict):
+    own_audit["priors"] |= {"tied": 2, "passed_over": 3, "empty": 4}
+    own_audit["emphasis"] |= {"records_with_list": 2, "entries_outside_0_1": 5, "follow_a_longer_text": 1}
+    found = lines(own_audit)
+    assert found["Previous studies equally near"] == "2: the larger id was taken"
+    assert found["Nearer studies without a report"] == "passed over for 3"
+    assert found["Previous reports empty after cleaning"] == "4"
+    assert found["Emphasis entries other than 0 and 1"] == "5"
+    assert "Emphasis lists that follow a longer text" in found
+    odd = {"Previous studies equally near", "Emphasis entries other than 0 and 1", "Emphasis lists"}
+    assert odd <= looks(own_audit)
+
+
+def test_a_topic_that_nobody_has_heard_of_is_shown(audit: dict):
+    audit["notes"]["strange_things"] = {"sn": {f"value {n}": 10 - n for n in range(8)}, "mn": {"x": 1}}
+    shown = lines(audit)["Strange things"]
+    assert shown.startswith("sn: 10 × value 0, 9 × value 1") and shown.endswith("3 others; mn: 1 × x")
+    assert "Strange things" in looks(audit)
+
+
+def test_every_topic_of_the_readers_has_a_heading(audit: dict):
+    """Topics are found in the readers' source, so that a new one cannot be forgotten here."""
+    source = "".join(path.read_text() for path in Path(readers.__path__[0]).glob("*.py"))
+    topics = set(re.findall(r'notes\.count\(\s*"(\w+)"', source)) | set(re.findall(r'"(\w+)" if views is None', source))
+    assert len(topics) >= 10 and topics <= set(TOPICS)
+
+
+def test_reasons_beyond_the_first_are_counted(audit: dict):
+    audit["excluded"] = {"count": 21, "reasons": {f"field {n}: no": 6 - n for n in range(6)}}
+    shown = lines(audit)["Bad rows or records"]
+    assert shown.startswith("21: 6 × field 0: no") and shown.endswith("; 1 for another reason")
+
+
+def test_the_table_stands_beside_the_papers(audit: dict):
+    table = corpus_table(audit)
+    assert table.columns == ("Context", "train", "paper", "val", "paper", "test", "paper", "studies", "patients")
+    assert table.rows[0] == ("SN", "28", "172,608", "4", "1,391", "8", "2,357", "40", "20")
+    assert table.rows[-1] == ("All", "92", "424,411", "14", "3,400", "26", "6,215", "", "")
+    assert table.summary == 4
+
+
+def test_charts_are_drawn_where_there_is_something_to_draw(audit: dict, own_audit: dict):
+    assert names(audit) == {"records", "views", "wording", "emphasis", "rows", "reasons"}
+    assert names(own_audit) == {"records", "views", "wording", "gaps", "rows", "reasons"}
+    audit["rows"] |= {"bad": 0, "used": 134}
+    audit["excluded"] = {"count": 0, "reasons": {}}
+    audit["prior_wording"] = {}
+    audit["emphasis"]["lengths"] = {}
+    assert names(audit) == {"records", "views"}
+
+
+def test_charts_say_what_the_audit_holds(own_audit: dict):
+    drawn = {chart.name: words(chart.svg) for chart in corpus_charts(own_audit)}
+    assert "no record" in drawn["corpus-records"] and "SN train" in drawn["corpus-records"]
+    assert "up to 1 day 1 to 7 days 7 to 30 days 30 to 90 days" in drawn["corpus-gaps"]
+    assert "over 1,825 days" in drawn["corpus-gaps"]
+    assert "40.8 % of 49" in drawn["corpus-wording"]
+    assert "it presupposes a previous report (corpus.strict)" in drawn["corpus-reasons"]
+
+
+def test_odd_words_and_numbers_can_be_drawn(audit: dict):
+    reasons = {f"x$_{n}: <b>\x07 $a^ {'long ' * 40}": 10**n for n in range(12)}
+    audit["excluded"] = {"count": sum(reasons.values()), "reasons": reasons}
+    audit["emphasis"]["lengths"] = {"0": 1, "90": 3, "5000": 2}
+    drawn = {chart.name: words(chart.svg) for chart in corpus_charts(audit)}
+    assert "x$_11: <b> $a^" in drawn["corpus-reasons"] and "5 other reasons" in drawn["corpus-reasons"]
+    assert "250 and more" in drawn["corpus-emphasis"]
+    assert plain("a\nb\x00c" + "d" * 200, 10) == "a b cdddd…"
+
+
+def test_no_report_text_is_said_or_drawn(own_audit: dict, audit: dict, secret: str, sentences: tuple[str, ...]):
+    assert secret[:16] not in json.dumps(own_audit)  # although a report stands in the column of views
+    assert lines(own_audit)["Frontal views other than AP and PA"] == "table: 1 × text of 41 characters"
+    for one in (own_audit, audit):
+        shown = repr(corpus_checks(one)) + repr(corpus_table(one)) + "".join(c.svg for c in corpus_charts(one))
+        for text in (secret, *sentences):
+            assert text[:16] not in shown
+
+
+@pytest.mark.parametrize("part", ["rows", "excluded", "contexts", "repeated_texts", "prior_wording", "priors",
+                                  "emphasis", "notes", "views", "original_references", "strict"])  # fmt: skip
+def test_an_audit_without_a_part_is_refused(audit: dict, part: str):
+    broken = copy.deepcopy(audit)
+    del broken[part]
+    with pytest.raises(DataError, match=f"lacks '{part}'; make the corpus again"):
+        corpus_table(broken)
+        corpus_checks(broken)
+    for value in (None, 3, "text"):
+        broken[part] = value
+        if part != "strict":  # any value has a truth
+            with pytest.raises(DataError, match="make the corpus again"):
+                corpus_table(broken)
+                corpus_checks(broken)
+                corpus_charts(broken)
+
+
+def test_the_page_of_ones_own_corpus(full_run, own_audit: dict, secret: str, tmp_path: Path):
+    path = tmp_path / "audit.json"
+    path.write_text(json.dumps(own_audit))
+    out = tmp_path / "reports"
+    build_report(**full_run.arguments | {"corpus_audit": path}, out=out)
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "Time since the previous study" in page and secret not in page
+    drawn = {path.stem for path in (out / "figures").glob("corpus-*.svg")}
+    assert drawn == {f"corpus-{name}" for name in names(own_audit)}
+
+
+def test_an_old_audit_stops_the_report(full_run, tmp_path: Path):
+    path = full_run.arguments["corpus_audit"]
+    old = json.loads(path.read_text())
+    del old["rows"]
+    path.write_text(json.dumps(old))
+    with pytest.raises(DataError, match="make the corpus again"):
+        build_report(**full_run.arguments, out=tmp_path / "reports")
+    assert not (tmp_path / "reports").exists()
