@@ -5,6 +5,7 @@ Each command reads its arguments and calls one function of a room. Heavy imports
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -86,12 +87,16 @@ def audit(
     """Read the corpus that params.yaml names and report what is in it and what is wrong with it."""
     from rich.text import Text
 
-    from pacer.corpus.build import build_corpus
+    from pacer.core.io import refuse_foreign
+    from pacer.corpus.build import OUTPUTS, build_corpus
     from pacer.corpus.ledger import COLUMNS
     from pacer.corpus.source import point_to_files
     from pacer.reporting.corpus_audit import corpus_checks, corpus_table
 
     corpus = load_params(params).corpus
+    if out is not None:
+        refuse_foreign(out, OUTPUTS)
+        shutil.rmtree(out, ignore_errors=True)  # a refused corpus does not leave an earlier one in its place
     problems = Path("problems.csv") if out is None else None
     # a refused corpus leaves its problems here, and a later audit removes them: never a file of the user's own
     ours = ",".join(COLUMNS).encode()
@@ -134,9 +139,11 @@ def decode(
 ) -> None:
     """Write reports for a set of records, with the decoding settings of params.yaml and without controls."""
     from pacer.core.config import parse_params
+    from pacer.core.io import refuse_foreign
     from pacer.corpus.records import read_records
-    from pacer.decoding.run import decode_records
+    from pacer.decoding.run import OUTPUTS, decode_records
 
+    refuse_foreign(out, OUTPUTS)
     settings = load_params(params).model_dump()
     settings["decode"] |= {"split": split, "limit": limit, "controls": []}
     checked = parse_params(settings, "pacer decode")

@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import torch
+from hypothesis import settings
 from transformers import (
     BertConfig,
     BertModel,
@@ -21,6 +22,9 @@ from transformers import (
 
 from pacer.core.io import write_json
 from pacer.corpus.phantom.tokenizer import phantom_tokenizer
+
+settings.register_profile("pacer", deadline=None)  # a busy machine is no reason to fail
+settings.load_profile("pacer")
 
 WIDTH, GRID, QUERIES = 16, 4, 3
 DEPTHS = (1, 2, 3)

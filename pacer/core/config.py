@@ -125,6 +125,10 @@ class Corpus(Strict):
             if needed.get(self.format, "") is None:
                 key = {"r2gen": "r2gen.annotation", "openi": "openi.reports", "table": "table.file"}[self.format]
                 raise ValueError(f"format: {self.format} needs corpus.{key}")
+            if self.format == "openi" and self.openi.projections is None:
+                raise ValueError("format: openi needs corpus.openi.projections; its reports do not name the views")
+            if self.format in ("openi", "r2gen") and set(self.contexts) & {"sw", "mw"}:
+                raise ValueError(f"format: {self.format} knows no previous reports; contexts may hold sn and mn")
         elif self.format != "rg4":
             raise ValueError("source: phantom writes MIMIC-RG4's layout; set format: rg4")
         return self

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,6 @@ def hash_file(path: str | Path) -> str:
 def hash_json(value: Any) -> str:
     """SHA-256 of a JSON-serialisable value, independent of key order."""
     return hash_bytes(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
-
-
-def hash_directory(directory: str | Path) -> dict[str, str]:
-    """``{relative path: SHA-256}`` of every file below ``directory``, sorted by path."""
-    root = Path(directory)
-    return {str(p.relative_to(root)): hash_file(p) for p in sorted(root.rglob("*")) if p.is_file()}
 
 
 @contextmanager
@@ -123,6 +117,29 @@ def scratch_directory(out: str | Path, fingerprint: str) -> Generator[Path]:
             if other.is_dir() and other != directory:
                 shutil.rmtree(other)
         yield directory
+
+
+def refuse_foreign(out: str | Path, known: Iterable[str]) -> None:
+    """Make sure that a folder named on the command line can be replaced: it holds nothing but earlier output.
+
+    Args:
+        out: absent, empty, or an earlier output. known: names of the files and folders that an output consists of.
+
+    Raises:
+        DataError: it is a file, or holds something else.
+    """
+    out = Path(out)
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise DataError(f"{out} is a file; name a folder for the output")
+    foreign = sorted({path.name for path in out.iterdir()} - set(known))
+    if foreign:
+        raise DataError(
+            f"{out} would be replaced, but it holds {foreign[0]}"
+            + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else "")
+            + ", which this command did not make; name another folder"
+        )
 
 
 def publish(directory: str | Path, out: str | Path) -> None:

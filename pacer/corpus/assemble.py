@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pacer.core.contexts import availability
+from pacer.corpus.mimic import bare_id
+from pacer.corpus.readers import Format
 from pacer.corpus.rows import Examination, LeftOut, Problem
 
 
@@ -20,8 +22,8 @@ class Assembler:
         contexts: in use; others are not made.
         findings_only: the target is the findings section alone.
         clean: the report cleaner.
-        fields: names of the target's and the previous report's field, for messages.
-        originals: untouched findings by study id.
+        form: the layout of the input; its names of fields stand in messages.
+        originals: untouched findings by study id, MIMIC's letter left out.
 
     Attributes:
         empty_priors: examinations whose previous report was empty after cleaning, so that only their contexts without
@@ -33,11 +35,11 @@ class Assembler:
         contexts: Sequence[str],
         findings_only: bool,
         clean: Callable[[str], str],
-        fields: tuple[str, str] = ("findings", "prior"),
+        form: Format,
         originals: dict[str, str] | None = None,
     ):
         self.contexts, self.findings_only, self.clean = set(contexts), findings_only, clean
-        self.target_field, self.prior_field = fields
+        self.form = form
         self.originals = originals or {}
         self.empty_priors = 0
 
@@ -48,18 +50,21 @@ class Assembler:
             return LeftOut(exam.place, "its sources fit no context of corpus.contexts", exam.rows)
         if self.findings_only and exam.findings is None and exam.impression is not None:
             return LeftOut(exam.place, "no findings section (corpus.target: findings)", exam.rows)
+        if exam.lateral == exam.frontal:
+            reason = "the same file is given as frontal and as lateral"
+            return Problem(exam.place, self.form.images[1], reason, exam.rows)
         text, sections = _join(exam.findings, None if self.findings_only else exam.impression)
         if text is None:
-            return Problem(exam.place, self.target_field, "neither findings nor impression is there", exam.rows)
+            return Problem(exam.place, self.form.target, "neither findings nor impression is there", exam.rows)
         report = self.clean(text)
         if not _says_something(report):
-            return Problem(exam.place, self.target_field, "the target report is empty after cleaning", exam.rows)
+            return Problem(exam.place, self.form.target, "the target report is empty after cleaning", exam.rows)
         prior = self._prior(exam)
         if prior is None and any(availability(context)[1] for context in contexts):
             contexts = [context for context in contexts if not availability(context)[1]]
             if not contexts:
                 reason = "a context with a previous report needs one that is not empty"
-                return Problem(exam.place, self.prior_field, reason, exam.rows)
+                return Problem(exam.place, self.form.prior, reason, exam.rows)
             self.empty_priors += 1
         followed = None
         if self.findings_only and exam.impression is not None and exam.emphasis is not None:
@@ -71,7 +76,7 @@ class Assembler:
                 "record_id": f"{context}-{exam.id}", "context": context, "split": exam.split,
                 "study_id": exam.study_id, "subject_id": exam.subject_id, "view": exam.view, "frontal": exam.frontal,
                 "lateral": exam.lateral if has_lateral else None, "report": report, "report_raw": text,
-                "findings_original": self.originals.get(exam.study_id), "sections": sections,
+                "findings_original": self.originals.get(bare_id(exam.study_id)), "sections": sections,
                 "prior_report": prior if has_prior else None, "indication": exam.indication, "history": exam.history,
                 "emphasis": exam.emphasis, "emphasis_text": followed,
             })  # fmt: skip

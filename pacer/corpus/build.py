@@ -19,17 +19,22 @@ from pacer.core.io import hash_json, publish, scratch_directory, write_json
 from pacer.corpus import audit
 from pacer.corpus.assemble import Assembler
 from pacer.corpus.columns import repeated_rows
-from pacer.corpus.draft import Draft, write_draft, write_kept
+from pacer.corpus.draft import Draft, write_draft
 from pacer.corpus.images import inspect_images
 from pacer.corpus.inventory import keep_used_images, look_at_images
 from pacer.corpus.ledger import Ledger
 from pacer.corpus.mimic import bare_id
-from pacer.corpus.original import read_original_findings
+from pacer.corpus.original import OriginalFindings, read_original_findings
+from pacer.corpus.pixels import MISSING
 from pacer.corpus.readers import FORMATS
 from pacer.corpus.records import read_truth
 from pacer.corpus.rows import Notes
+from pacer.corpus.sifting import Sieve, write_kept
 from pacer.corpus.source import Source, read_source
 from pacer.corpus.text import CLEANERS
+
+#: What the folder of a corpus consists of.
+OUTPUTS = ("records.parquet", "images.parquet", "priors.parquet", "problems.csv", "audit.json", "truth.parquet")
 
 
 def build_corpus(
@@ -39,8 +44,7 @@ def build_corpus(
     problems: Path | None = None,
     inspect: Callable[..., pl.DataFrame] = inspect_images,
 ) -> dict[str, Any]:
-    """Write ``records.parquet``, ``images.parquet``, ``priors.parquet``, ``problems.csv``, ``audit.json`` and, for a
-    generated corpus, ``truth.parquet``.
+    """Write the files of :data:`OUTPUTS` into ``out`` (``truth.parquet`` for a generated corpus only).
 
     Args:
         problems: where the table of problems goes when the corpus is refused (default: ``<out>.problems.csv``).
@@ -65,40 +69,39 @@ def build_corpus(
         whole.mkdir()
         with Ledger(whole / "problems.csv") as ledger:
             originals = _originals(source)
-            assembler = Assembler(config.contexts, config.target == "findings", CLEANERS[config.cleaner],
-                                  (form.target, form.prior), originals)
+            found = None if originals is None else originals.findings
+            clean = CLEANERS[config.cleaner]
+            assembler = Assembler(config.contexts, config.target == "findings", clean, form, found)
             draft = write_draft(form.read(source, config, notes), assembler, config, notes, ledger, whole)
-            headers = whole / "headers.parquet"
+            headers, records = whole / "headers.parquet", whole / "records.parquet"
             unusable = look_at_images(draft.path, source.images, config.check_images, scratch, headers, inspect)
             repeated = repeated_rows(draft.path, "record_id")
-            records = whole / "records.parquet"
-            wording = write_kept(draft, repeated, unusable, form.images, config.strict, ledger, records,
-                                 _settings(config))
+            sieve = Sieve(repeated, unusable, source.images, form.images, config.strict)
+            wording = write_kept(draft, sieve, ledger, whole, _settings(config))
+            images = keep_used_images(headers, records, whole / "images.parquet")
         draft.path.unlink()
-        if ledger.bad > config.max_bad_rows:
+        headers.unlink()
+        if ledger.bad > config.max_bad_rows or not images:
             problems.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(ledger.path, problems)
+            shutil.rmtree(whole)
             raise DataError(ledger.message(config.max_bad_rows, problems))
-        images = whole / "images.parquet"
-        if not keep_used_images(headers, records, images):
-            raise DataError(f"no usable record in {', '.join(map(str, source.files.values()))}")
-        headers.unlink()
         if source.truth is not None:
             _matching_truth(source.truth, records).write_parquet(whole / "truth.parquet")
-        missing = sum(problem == "the file does not exist" for problem in unusable.values())
+        missing = sum(problem == MISSING for problem in unusable.values())
         result = _settings(config) | _rows(draft, notes, ledger) | _findings(config, records, wording)
         result["priors"] = audit.prior_summary(whole / "priors.parquet") | {"empty": assembler.empty_priors}
-        result["images"] = audit.image_summary(images, missing, len(unusable) - missing)
+        result["images"] = audit.image_summary(whole / "images.parquet", missing, len(unusable) - missing)
         result["original_references"] = _original_summary(records, originals)
         write_json(whole / "audit.json", result)
         publish(whole, out)
     return result
 
 
-def _originals(source: Source) -> dict[str, str] | None:
+def _originals(source: Source) -> OriginalFindings | None:
     if "original_references" not in source.files:
         return None
-    return read_original_findings(source.files["original_references"]).findings
+    return read_original_findings(source.files["original_references"])
 
 
 def _settings(config: Corpus) -> dict[str, Any]:
@@ -143,11 +146,14 @@ def _findings(config: Corpus, records: Path, wording: dict[str, Any]) -> dict[st
     }
 
 
-def _original_summary(records: Path, originals: dict[str, str] | None) -> dict[str, Any]:
+def _original_summary(records: Path, originals: OriginalFindings | None) -> dict[str, Any]:
     """How many records have an untouched findings section beside their cleaned target."""
     counts = pl.scan_parquet(records).select(pl.col("findings_original").count().alias("found"), pl.len())
     found, total = counts.collect(engine="streaming").row(0)
-    return {"supplied": originals is not None, "records": found, "without": total - found}
+    summary = {"supplied": originals is not None, "records": found, "without": total - found}
+    if originals is not None:
+        summary |= {"conflicting": originals.conflicting, "without_findings": originals.without_findings}
+    return summary
 
 
 def _matching_truth(path: Path, records: Path) -> pl.DataFrame:

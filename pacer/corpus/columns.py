@@ -25,7 +25,7 @@ class TableWriter:
         about: what the file says about itself (:func:`~pacer.corpus.records.read_about`).
     """
 
-    def __init__(self, path: Path, schema: Mapping[str, pl.DataType], about: Mapping[str, str | None] | None = None):
+    def __init__(self, path: Path, schema: Mapping[str, pl.DataType], about: Mapping[str, Any] | None = None):
         self.path, self.schema, self.about = path, schema, about
         self.rows: list[dict[str, Any]] = []
 

@@ -123,7 +123,7 @@ def _look(path: str, check: str, earlier: _Seen) -> _Seen:
         width, height = open_image(path).size if check == "full" else image_size(path)
     except (FileNotFoundError, NotADirectoryError):
         return _Seen(problem=MISSING)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: no file can have this name
         return _Seen(problem=f"the file cannot be decoded ({type(error).__name__})")
     except ImageError as error:
         return _Seen(problem=error.problem)

@@ -70,11 +70,6 @@ TRUTH_SCHEMA: dict[str, pl.DataType] = {
 }
 
 
-def record_frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """Rows as a table of :data:`RECORD_SCHEMA`; fields that a row leaves out are null."""
-    return pl.DataFrame(rows, schema=RECORD_SCHEMA)
-
-
 def read_records(path: str | Path) -> pl.DataFrame:
     """Read ``records.parquet``.
 
@@ -89,7 +84,7 @@ def read_records(path: str | Path) -> pl.DataFrame:
     return records
 
 
-def read_about(path: str | Path) -> dict[str, str | None]:
+def read_about(path: str | Path) -> dict[str, Any]:
     """What ``records.parquet`` says of how its texts were made: ``cleaner``, ``target``, ``deidentified``, ``strict``,
     ``format``. Empty for a table that some other program wrote."""
     about = (pq.read_metadata(path).metadata or {}).get(ABOUT.encode())

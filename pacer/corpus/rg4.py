@@ -108,7 +108,7 @@ def _identify(raw: Any) -> tuple[str, str]:
     if ids is None:
         raise Unusable(
             "APPA_imagepath",
-            f"no subject and study in {path!r}; expected .../p<subject>/s<study>/... or fields subject_id and study_id",
+            "the path tells no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id",
         )
     return (
         bare_id(name_of(raw, "subject_id")) if "subject_id" in raw else ids[0],

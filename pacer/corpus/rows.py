@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 from pacer.core.contexts import Context
 from pacer.core.errors import DataError
 
+#: Values that are counted one by one under a topic.
+_VALUES = 200
+
 
 class Place(NamedTuple):
     """Where a row stands: file, split (empty where the file has none), and number, counted from 0."""
@@ -96,7 +99,8 @@ class Notes:
     def count(self, topic: str, source: str, value: str, number: int = 1) -> None:
         """Count ``value`` under ``topic`` for one input (a context, or the role of a file)."""
         shown = value[:60].encode("utf-8", "backslashreplace").decode()
-        self.topics.setdefault(topic, {}).setdefault(source, Counter())[shown] += number
+        counts = self.topics.setdefault(topic, {}).setdefault(source, Counter())
+        counts[shown if shown in counts or len(counts) < _VALUES else "(others)"] += number
 
     def found(self, topic: str) -> dict[str, dict[str, int]]:
         """``{input: {value: count}}``, most frequent value first."""
@@ -173,6 +177,11 @@ def kind(value: Any) -> str:
 def shown_view(value: str) -> str:
     """A view as the audit may show it: a long one could be report text in the wrong field."""
     return value if len(value) <= 16 and len(value.split()) <= 2 else f"text of {len(value)} characters"
+
+
+def shown_path(value: str) -> str:
+    """A path as an error may show it: one with blanks, or a very long one, could be report text in the wrong field."""
+    return value if len(value) <= 200 and not any(map(str.isspace, value)) else f"a text of {len(value)} characters"
 
 
 def check_roles(files: dict[str, Any], needed: tuple[str, ...], directory: str) -> None:

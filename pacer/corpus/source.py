@@ -81,7 +81,11 @@ def point_to_files(config: Corpus, out: Path) -> None:
         raise DataError("; ".join(problems))
     out.mkdir(parents=True, exist_ok=True)
     paths = {role: path for role, (_, path) in named.items()}
-    write_json(out / "source.json", describe_source(root, str(root), config.images, paths))
+    try:
+        described = describe_source(root, str(root), config.images, paths)
+    except OSError as error:
+        raise DataError(f"{error.filename} cannot be read: {error.strerror}") from None
+    write_json(out / "source.json", described)
 
 
 def describe_source(folder: Path, root: str, images: str, files: Mapping[str, str]) -> dict[str, Any]:

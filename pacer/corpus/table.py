@@ -46,6 +46,7 @@ _FAULTS: tuple[tuple[str, str], ...] = (
     ("study", "an earlier row has this study under another subject"),
     ("date", DATE_FORMS),
     ("time", TIME_FORMS),
+    ("time", "the date holds another time of day"),
     ("split", "expected train, val (valid, validation, dev) or test"),
     ("split", "the table gives splits, but none for this study"),
     *((name, _DIFFER) for name in ("date", "time", "split", *TEXTS)),
@@ -108,12 +109,10 @@ def _normal(table: pl.DataFrame, notes: Notes) -> pl.DataFrame:
         _blank_to_null(values) if values.dtype == pl.String else values for values in (column["date"], column["time"])
     )
     days, times = read_days(date), read_times(time)
-    clock = times["clock"]
-    if "time" not in table.columns and (days["clock"].cast(pl.Int64) != 0).any():
-        clock = days["clock"]  # unless all are midnight: then the column holds days, written as instants
+    clock, two_clocks = _clocks(days["clock"], times["clock"])
     normal = pl.DataFrame({
         "subject": subject, "study": study, "image": image, "day": days["day"], "clock": clock,
-        "no_day": days["unread"], "no_clock": times["unread"],
+        "no_day": days["unread"], "no_clock": times["unread"], "two_clocks": two_clocks,
         "split": split.str.to_lowercase().replace_strict(_SPLITS, default=None),
     }).with_row_index("row")  # fmt: skip
     for name in TEXTS:
@@ -127,6 +126,19 @@ def _normal(table: pl.DataFrame, notes: Notes) -> pl.DataFrame:
         empty.alias("empty"), _ranks(view, notes, ~empty).alias("rank"),
         (split.is_not_null() & normal["split"].is_null()).alias("no_split"),
     )  # fmt: skip
+
+
+def _clocks(of_dates: pl.Series, times: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """The time of day of every row, from its time or else its date, and whether the two differ.
+
+    Dates that are all at midnight are days, written as instants; midnight beside another time is no time either.
+    """
+    midnight = of_dates.cast(pl.Int64) == 0
+    if not (~midnight).any():
+        return times, pl.Series([False]).new_from_index(0, len(times))
+    clock = pl.select(pl.coalesce(pl.lit(times), pl.lit(of_dates))).to_series()
+    differ = (of_dates != times) & ~midnight
+    return clock, differ.fill_null(False)
 
 
 def _with_texts(studies: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
@@ -204,7 +216,7 @@ def _studies(table: pl.DataFrame, has_times: bool) -> pl.DataFrame:
         .filter(pl.col("subject").is_not_null() & pl.col("study").is_not_null())
         .group_by("subject", "study", maintain_order=True)
         .agg(
-            pl.col("row"), pl.col("rank"), pl.col("image"), pl.col("no_day", "no_clock", "no_split").any(),
+            pl.col("row", "rank", "image"), pl.col("no_day", "no_clock", "two_clocks", "no_split").any(),
             pl.col("day", "clock", "split", *TEXTS).min(),
             *((pl.col(column).min() != pl.col(column).max()).alias(f"differ_{n}") for n, column in compared.items()),
         )
@@ -213,8 +225,9 @@ def _studies(table: pl.DataFrame, has_times: bool) -> pl.DataFrame:
     if not has_times:
         studies = studies.with_columns(differ_date=pl.any_horizontal("differ_date", "differ_time"))
     faults = [
-        ~pl.col("study").is_first_distinct(), pl.col("no_day"), pl.col("no_clock"), pl.col("no_split"),
-        pl.col("split").is_null() & has_splits, *(pl.col(f"differ_{name}") for name in compared),
+        ~pl.col("study").is_first_distinct(), pl.col("no_day"), pl.col("no_clock"), pl.col("two_clocks"),
+        pl.col("no_split"), pl.col("split").is_null() & has_splits,
+        *(pl.col(f"differ_{name}") for name in compared),
     ]  # fmt: skip
     fault = pl.coalesce(pl.when(wrong).then(pl.lit(code, pl.Int8)) for code, wrong in enumerate(faults))
     has_report = pl.any_horizontal(pl.col(name).is_not_null() for name in REPORT)
@@ -264,6 +277,10 @@ def _rows_of(study: _Grouped, prior: Prior | None, file: str, config: Corpus) ->
     """What becomes of the rows of a study."""
     if study.fault is not None:
         yield Problem(Place(file, "", study.rows[0]), *_FAULTS[study.fault], len(study.rows))
+        return
+    if not any(study.images) and (study.findings is not None or study.impression is not None):
+        reason = "no image: its report can only be a previous one"
+        yield LeftOut(Place(file, "", study.rows[0]), reason, len(study.rows))
         return
     usable: list[tuple[int, int, str]] = []  # rank of the view, row, image
     for row, rank, image in zip(study.rows, study.ranks, study.images, strict=True):

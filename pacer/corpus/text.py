@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 #: (run, what it shrinks to, how often). Repetition is bounded, so runs longer than 2**times are not shrunk to one.
-_RUNS: tuple[tuple[str, str, int], ...] = (("__", "_", 7), ("  ", " ", 6), ("..", ".", 7))
+_RUNS: tuple[tuple[str, str, int], ...] = (("__", "_", 7), ("  ", " ", 6), ("..", ".", 8))
 
 #: Marks of enumeration in the order of their removal. None of them can be in a text without a ``_NUMBERED``: a removal
 #: makes a new one only next to a number that is followed by ". " already.

@@ -14,6 +14,7 @@ from accelerate import PartialState
 from safetensors.torch import save_file
 
 from pacer.core.config import Decode
+from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import (
     hash_file,
@@ -33,6 +34,9 @@ from pacer.decoding.generate import Generated, Generator
 from pacer.features.store import MANIFEST, FeatureStore
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import RECORD, WEIGHTS
+
+#: What a folder of predictions consists of.
+OUTPUTS = (*(f"{context}.jsonl" for context in CONTEXTS), "controls", "routing.safetensors", "manifest.json")
 
 
 def decode_records(

@@ -27,6 +27,7 @@ ANCHOR_COLUMNS = ("positive", "negative", "uncertain")
 
 #: Rows of one block of the mapped file.
 _BLOCK = 4096
+_REMEDY = "run the anchors stage on these records"
 #: Columns whose characters make up most of a sequence.
 _TEXTS = ("report", "indication", "history")
 
@@ -102,6 +103,8 @@ def write_record_table(records: Path, anchors: Path | None, contexts: Sequence[s
             writer.write_table(joined.combine_chunks())
         if writer is None:
             raise DataError(f"{records} holds no record")
+        if next(beside, None) is not None:
+            raise DataError(f"the anchors have rows beyond those of the records (row {first}); {_REMEDY}")
 
 
 def _join(records: pl.DataFrame, anchors: pl.DataFrame | None, first: int) -> pl.DataFrame:
@@ -109,12 +112,11 @@ def _join(records: pl.DataFrame, anchors: pl.DataFrame | None, first: int) -> pl
     if anchors is None:
         return records
     ids = anchors["record_id"] if anchors.width else pl.Series("record_id", [], dtype=pl.String)
+    if len(ids) > records.height:
+        raise DataError(f"the anchors have rows beyond those of the records (row {first + records.height}); {_REMEDY}")
     for number, record_id in enumerate(records["record_id"]):
         if number >= len(ids) or ids[number] != record_id:
-            raise DataError(
-                f"record {record_id} has no anchor in its place (row {first + number}); run the anchors stage on these "
-                "records"
-            )
+            raise DataError(f"record {record_id} has no anchor in its place (row {first + number}); {_REMEDY}")
     return pl.concat([records, anchors.select(ANCHOR_COLUMNS)], how="horizontal")
 
 

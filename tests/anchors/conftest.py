@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from pacer.core.config import Labelling
-from pacer.corpus.records import record_frame
+from pacer.corpus.records import RECORD_SCHEMA
 
 REPORTS = (
     "Possible pneumonia. No effusion.",
@@ -30,7 +30,7 @@ def records() -> pl.DataFrame:
                 "record_id": f"{context}-{name}", "context": context, "split": split, "study_id": f"study-{name}",
                 "subject_id": f"subject-{name}", "report_raw": REPORTS[number % len(REPORTS)],
             })  # fmt: skip
-    return record_frame(rows)
+    return pl.DataFrame(rows, schema=RECORD_SCHEMA)
 
 
 @pytest.fixture

@@ -56,6 +56,30 @@ def test_a_sound_corpus(pacer, corpus):
     assert "zephyrine" not in outcome.out + outcome.error
 
 
+def test_nothing_but_an_earlier_audit_is_replaced(pacer, corpus, repository: Path):
+    before = sorted((repository / "mine").rglob("*"))
+    for out in ("mine", ".", "mine/sn.json"):
+        outcome = pacer("audit", "--params", "mine.yaml", "--out", out)
+        assert outcome.code == 1, out
+        assert "name another folder" in outcome.error or "name a folder for the output" in outcome.error
+    assert sorted((repository / "mine").rglob("*")) == before
+    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
+    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
+    (repository / "read" / "notes.txt").write_text("mine")
+    assert "it holds notes.txt, which this command did not make" in pacer(
+        "audit", "--params", "mine.yaml", "--out", "read"
+    ).error
+
+
+def test_a_refused_corpus_leaves_no_earlier_one_in_its_place(pacer, corpus, repository: Path):
+    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
+    corpus["train"][0]["APPA_imagepath"] = "gone.png"
+    write(repository / "mine", corpus)
+    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 1
+    assert not (repository / "read").exists()
+    assert (repository / "read.problems.csv").exists()
+
+
 def test_what_deserves_a_look_is_marked_and_names_of_fields_are_no_markup(pacer, corpus):
     corpus["train"][0]["[red]colour[/nonsense]"] = "grey"
     write(Path("mine"), corpus)

@@ -48,7 +48,7 @@ def test_audit_without_out_leaves_nothing_behind(pacer, corpus: Path, repository
 def test_audit_names_what_is_wrong_without_report_text(pacer, corpus: Path):
     rows = json.loads((corpus / "sn.json").read_text())
     secret = rows["train"][0]["finding"]
-    rows["train"][0] |= {"APPA_imagepath": "absent.jpg"}
+    rows["train"][0] |= {"APPA_imagepath": "p1/p2/s3/absent.jpg"}
     (corpus / "sn.json").write_text(json.dumps(rows))
     outcome = pacer("audit", "--params", "mine.yaml")
     assert outcome.code == 1

@@ -79,7 +79,7 @@ def test_explicit_ids_views_and_absent_parts(tiny) -> None:
         ("sn", {"new_scores": "1"}, "new_scores", "expected a list of numbers"),
         ("sn", {"new_scores": ["x"]}, "new_scores", "an entry is none"),
         ("sn", {"new_scores": ["nan"]}, "new_scores", "finite"),
-        ("sn", {"APPA_imagepath": "image.jpg"}, "APPA_imagepath", "no subject and study in 'image.jpg'"),
+        ("sn", {"APPA_imagepath": "image.jpg"}, "APPA_imagepath", "the path tells no subject and study"),
         ("sn", {"APPA_imagepath": "p1/p9/s9/gone.jpg"}, "APPA_imagepath", "the file does not exist"),
         ("mn", {"lateral_imagepath": "s"}, "lateral_imagepath", "expected the path of an image"),
         ("sw", {"last_finding": "s", "last_impression": "s"}, "last_finding", "needs one that is not empty"),
@@ -101,7 +101,7 @@ def test_bad_rows_are_named_or_excluded(tiny, context, change, field, reason) ->
     assert audit["records"] == 15
     assert audit["excluded"]["count"] == 1
     assert problems_of(tiny)[["kind", "split", "index", "field"]].row(0) == ("bad", "train", 1, field)
-    assert audit["rows"] == rows_of(audit, used=15 if "does not exist" not in reason else 16)
+    assert audit["rows"] == rows_of(audit, used=15)
 
 
 @pytest.mark.parametrize("name", ["id", "finding", "APPA_flag", "APPA_imagepath", "history"])
@@ -151,6 +151,39 @@ def test_a_record_id_that_occurs_again_is_a_bad_row(tiny) -> None:
     assert audit["records"] == 16
     assert audit["excluded"]["reasons"] == {"id: the record id occurs more than once": 1}
     assert records_of(tiny).filter(record_id="sn-50000001")["split"].to_list() == ["train"]
+
+
+def test_one_file_as_frontal_and_lateral_is_a_bad_row(tiny) -> None:
+    row = tiny.files["mn"]["train"][0]
+    row["lateral_imagepath"] = row["APPA_imagepath"]
+    with pytest.raises(DataError, match="lateral_imagepath: the same file is given as frontal and as lateral"):
+        tiny.build()
+
+
+def test_when_nothing_is_left_the_reasons_are_told(tiny) -> None:
+    tiny.settings |= {"target": "findings", "max_bad_rows": 0}
+    for content in tiny.files.values():
+        for row in (row for rows in content.values() for row in rows):
+            row["finding"] = "s"
+    with pytest.raises(DataError) as error:
+        tiny.build()
+    assert "no usable record is left: 16 × no findings section (corpus.target: findings)" in str(error.value)
+    assert pl.read_csv(tiny.out / "corpus.problems.csv").height == 16
+    assert not list(tiny.out.rglob("*.parquet"))  # no half-made corpus stays
+
+
+def test_paths_that_could_be_text_are_not_shown(tiny) -> None:
+    tiny.files["sn"]["train"][0] |= {"APPA_imagepath": "p1/p2/s3/ Large secret mass.", "study_id": 1, "subject_id": 2}
+    with pytest.raises(DataError) as error:
+        tiny.build()
+    assert "image a text of 28 characters below" in str(error.value)
+    assert "secret" not in str(error.value) + (tiny.out / "corpus.problems.csv").read_text()
+
+
+def test_an_image_name_that_no_file_can_have(tiny) -> None:
+    tiny.files["sn"]["train"][0]["APPA_imagepath"] = "p10/p10000001/s50000001/" + "x" * 300 + ".jpg"
+    with pytest.raises(DataError, match="the file cannot be decoded"):
+        tiny.build()
 
 
 def test_every_problem_is_in_the_table_even_when_the_corpus_is_refused(tiny) -> None:
@@ -220,6 +253,7 @@ def test_wording_that_presupposes_a_previous_report(tiny) -> None:
     audit = tiny.build()
     assert audit["records"] == 15
     assert audit["left_out"]["reasons"] == {"it presupposes a previous report (corpus.strict)": 1}
+    assert (audit["rows"]["used"], audit["rows"]["left_out"]) == (15, 1)
     assert audit["excluded"]["count"] == 0
 
 

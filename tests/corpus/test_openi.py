@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pacer.core.config import Corpus, load_params
 from pacer.core.errors import DataError
 from pacer.corpus import openi
-from pacer.corpus.openi import read, without_marks
+from pacer.corpus.openi import read
 from pacer.corpus.rows import Examination, LeftOut, Notes, Problem, Row
 from pacer.corpus.source import Source
 from pacer.corpus.splits import seeded_split
@@ -424,40 +424,6 @@ def test_kaggle_without_columns(distribution: OpenI) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ de-identification
-
-
-@pytest.mark.parametrize(
-    ("text", "removed", "dropped"),
-    [
-        ("XXXX-year-old male.", "year-old male.", None),
-        ("Normal chest x-XXXX.", "Normal chest x.", None),
-        ("Clear. There is XXXX XXXX. Normal.", "Clear. There is. Normal.", "Clear. Normal."),
-        ("XXXX. Clear.", "Clear.", "Clear."),
-        ("Clear. XXXX XXXX. Normal heart.", "Clear. Normal heart.", "Clear. Normal heart."),
-        ("Seen on XXXX, XXXX, and XXXX/XXXX.", "Seen on, and.", None),
-        ("Patient's XXXX's film (XXXX) shows (XXXX, left) change.", "Patient's film shows (left) change.", None),
-        ("Clear.\n  1. XXXX. 2. Heart normal.", "Clear. 1. 2. Heart normal.", "Clear. 2. Heart normal."),
-        (
-            "Told to Dr. XXXX at 3 p.m., etc., by phone. Clear.",
-            "Told to Dr. at 3 p.m., etc., by phone. Clear.",
-            "Clear.",
-        ),
-        ("A .5 cm XXXX nodule ; stable .", "A .5 cm nodule; stable.", None),
-        ("XXXX.", None, None),
-        ("XXXXXXXX, XXXX!", None, None),
-    ],
-)
-def test_marks(text: str, removed: str | None, dropped: str | None) -> None:
-    assert without_marks(text, "keep") == text
-    assert without_marks(text, "remove") == removed
-    assert without_marks(text, "drop_sentence") == dropped
-
-
-@given(st.text("aX .,;:!?()-/'1\n", max_size=40))
-def test_no_mark_stays(text: str) -> None:
-    for how in ("remove", "drop_sentence"):
-        left = without_marks(text + " XXXX", how)
-        assert left is None or ("XXXX" not in left and left == left.strip())
 
 
 def test_treatment_is_applied_and_counted(distribution: OpenI) -> None:

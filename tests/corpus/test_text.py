@@ -16,7 +16,7 @@ from pacer.corpus.text import CLEANERS, clean_report, clean_report_carefully
 def reference(text: str) -> str:
     """The steps of the description in their order, with regular expressions."""
     text = text.replace("\n", " ")
-    for pair, single, passes in (("__", "_", 7), ("  ", " ", 6), ("..", ".", 7)):
+    for pair, single, passes in (("__", "_", 7), ("  ", " ", 6), ("..", ".", 8)):
         for _ in range(passes):
             text = re.sub(re.escape(pair), single, text)
     text = re.sub(r"1\. ", "", text)
@@ -63,7 +63,9 @@ def test_upstream_space_runs_are_shrunk_a_bounded_number_of_times() -> None:
 
 
 def test_upstream_period_runs_are_shrunk_a_bounded_number_of_times() -> None:
-    assert clean_report("a" + "." * 128 + " b") == "a . b ."
+    assert clean_report("a" + "." * 256 + " b") == "a . b ."
+    assert clean_report("1" + "." * 129 + " b c") == "b c ."  # shrunk to "1. ", which is deleted
+    assert clean_report("1" + "." * 257 + " b c") == "1 . b c ."
     assert clean_report("a... b.. c") == "a . b . c ."
 
 

@@ -57,6 +57,9 @@ def test_anchors_of_other_records_are_refused(files, anchors) -> None:
     anchors.head(20).write_parquet(files / "anchors.parquet")
     with pytest.raises(DataError, match=r"has no anchor in its place \(row 20\)"):
         write_record_table(files / "records.parquet", files / "anchors.parquet", CONTEXTS, files / "a.arrow")
+    pl.concat([anchors, anchors.tail(1)]).write_parquet(files / "anchors.parquet")
+    with pytest.raises(DataError, match=r"rows beyond those of the records \(row 32\)"):
+        write_record_table(files / "records.parquet", files / "anchors.parquet", CONTEXTS, files / "a.arrow")
     assert not (files / "a.arrow").exists()
 
 

@@ -1,0 +1,138 @@
+"""A corpus from a table of one's own studies, from the file to the records, the priors and the account of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from PIL import Image
+
+from pacer.core.config import Corpus, load_params
+from pacer.core.errors import DataError
+from pacer.corpus.build import build_corpus
+from pacer.corpus.records import PRIOR_SCHEMA, read_records, read_table
+from pacer.corpus.source import point_to_files
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Studies:
+    """Rows of a table, written and read as a corpus of all four contexts."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.rows, self.settings = folder, [], {}
+        (folder / "images").mkdir()
+
+    def add(self, study: str, date: str, view: str = "PA", image: str | None = "", subject: str = "p1", **more: Any):
+        image = f"{study}-{view}.png" if image == "" else image
+        if image:
+            Image.new("L", (4, 4)).save(self.folder / "images" / image)
+        self.rows.append({"subject": subject, "study": study, "date": date, "view": view, "image": image,
+                          "findings": f"Report of {study}.", "split": "train"} | more)  # fmt: skip
+
+    def build(self) -> dict[str, Any]:
+        pl.DataFrame(self.rows, infer_schema_length=None).write_csv(self.folder / "studies.csv")
+        base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+        config = Corpus.model_validate(
+            base | {"source": "files", "format": "table", "root": str(self.folder), "images": "images",
+                    "table": {"file": "studies.csv", "columns": {}}} | self.settings
+        )  # fmt: skip
+        point_to_files(config, self.folder / "source")
+        audit = build_corpus(config, self.folder / "source", self.folder / "corpus")
+        account = audit["rows"]
+        assert sum(account["read"].values()) == len(self.rows)
+        assert len(self.rows) == sum(account[name] for name in ("used", "bad", "left_out", "beyond_limit"))
+        return audit
+
+    @property
+    def records(self) -> pl.DataFrame:
+        return read_records(self.folder / "corpus" / "records.parquet")
+
+    @property
+    def priors(self) -> list[tuple]:
+        table = read_table(self.folder / "corpus" / "priors.parquet", PRIOR_SCHEMA)
+        return table.select("study_id", "prior_study_id", "gap_days", "rule").rows()
+
+
+@pytest.fixture
+def studies(tmp_path: Path) -> Studies:
+    return Studies(tmp_path)
+
+
+def test_a_study_gives_every_context_that_its_sources_allow(studies: Studies) -> None:
+    studies.add("b", "2180-03-01")
+    studies.add("b", "2180-03-01", "LATERAL")
+    studies.add("a", "2180-02-01")
+    audit = studies.build()
+    records = studies.records
+    assert sorted(records["record_id"]) == ["mn-b", "mw-b", "sn-a", "sn-b", "sw-b"]
+    assert records["report"].n_unique() == 2
+    assert records.filter(pl.col("context").is_in(["sw", "mw"]))["prior_report"].to_list() == ["report of a ."] * 2
+    assert records.filter(pl.col("context").is_in(["sn", "mn"]))["prior_report"].null_count() == 3
+    assert studies.priors == [("b", "a", 29.0, "date")]
+    assert audit["priors"]["known"] == 1
+    assert audit["priors"]["gaps"]["up to 30"] == 1
+
+
+def test_a_row_falls_with_its_last_record(studies: Studies) -> None:
+    studies.add("a", "2180-01-01")
+    studies.add("b", "2180-02-01")
+    studies.add("b", "2180-02-01", "LATERAL")
+    (studies.folder / "images" / "b-LATERAL.png").unlink()
+    studies.settings["max_bad_rows"] = 2
+    audit = studies.build()
+    assert sorted(studies.records["record_id"]) == ["sn-a", "sn-b", "sw-b"]
+    assert (audit["rows"]["used"], audit["rows"]["bad"], audit["excluded"]["count"]) == (3, 0, 1)
+
+    (studies.folder / "images" / "b-PA.png").unlink()
+    audit = studies.build()
+    assert studies.records["record_id"].to_list() == ["sn-a"]
+    assert (audit["rows"]["used"], audit["rows"]["bad"]) == (1, 2)
+    assert audit["excluded"] == {"count": 2, "reasons": {"image: the file does not exist": 2}}
+    assert audit["priors"]["known"] == 0  # of studies in the records alone
+    assert studies.priors == []
+
+    studies.settings["max_bad_rows"] = 1
+    with pytest.raises(DataError, match="2 unusable rows, corpus.max_bad_rows allows 1"):
+        studies.build()
+
+
+def test_a_previous_study_needs_no_image(studies: Studies) -> None:
+    studies.add("a", "2180-01-01", image=None)
+    studies.add("b", "2180-02-01")
+    audit = studies.build()
+    assert sorted(studies.records["record_id"]) == ["sn-b", "sw-b"]
+    assert audit["left_out"]["reasons"] == {"no image: its report can only be a previous one": 1}
+
+
+def test_the_time_of_day_may_stand_in_the_date(studies: Studies) -> None:
+    studies.add("b", "2180-01-01 10:00", time=None)
+    studies.add("a", "2180-01-01 09:00", time=None)
+    studies.add("c", "2180-01-01", time="11:00")
+    studies.build()
+    assert studies.priors == [("b", "a", pytest.approx(1 / 24), "date and time"),
+                              ("c", "b", pytest.approx(1 / 24), "date and time")]  # fmt: skip
+
+
+def test_two_times_of_day_are_a_problem_of_the_study(studies: Studies) -> None:
+    studies.add("a", "2180-01-01 09:00", time="11:00")
+    studies.add("b", "2180-01-01 10:00", time="10:00")
+    with pytest.raises(DataError, match=r"\[0\] time: the date holds another time of day"):
+        studies.build()
+
+
+def test_untouched_findings_are_joined_on_the_study(studies: Studies) -> None:
+    studies.add("s50000001", "2180-01-01")
+    studies.add("s50000002", "2180-02-01", subject="p2")
+    reports = studies.folder / "reports" / "p10" / "p1"
+    reports.mkdir(parents=True)
+    (reports / "s50000001.txt").write_text(" FINAL REPORT\n FINDINGS:  The 1.2 cm\n nodule.\n\n IMPRESSION:  None.\n")
+    studies.settings["original_references"] = "reports"
+    audit = studies.build()
+    found = dict(studies.records.select("record_id", "findings_original").rows())
+    assert found == {"sn-s50000001": "The 1.2 cm nodule.", "sn-s50000002": None}
+    assert audit["original_references"] == {
+        "supplied": True, "records": 1, "without": 1, "conflicting": 0, "without_findings": 0
+    }  # fmt: skip
