@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from pacer.core.config import Backbone, Params
-from pacer.core.errors import BackboneError, PacerError
-from pacer.corpus.source import named_files
+from pacer.core.errors import BackboneError, DataError, PacerError
+from pacer.corpus.source import named_files, read_source
 from pacer.costs import Cost, Counts, Machine, count_records, estimate
 
 #: Packages whose version a bug report needs.
@@ -186,6 +186,11 @@ def _data(params: Params, root: Path) -> list[Finding]:
         if path.exists():
             detail = f"{path.name}, " + ("a folder" if path.is_dir() else f"{path.stat().st_size / 1e6:.0f} MB")
         found.append(Finding(key, "ok" if path.exists() else "missing", detail))
+    if (root / "data" / "source" / "source.json").exists():
+        try:
+            read_source(root / "data" / "source")
+        except DataError as error:
+            found.append(Finding("source", "note", f"{error}: `dvc repro -f source`"))
     images = folder / corpus.images
     found.append(Finding("images", "ok" if images.is_dir() else "missing", str(images)))
     return found

@@ -9,6 +9,7 @@ import pytest
 
 from pacer.core.config import load_params, parse_params
 from pacer.costs import Counts, Machine, count_records, estimate
+from pacer.corpus.source import point_to_files
 from pacer.doctor import diagnose, weights
 
 REPOSITORY = Path(__file__).parents[2]
@@ -56,6 +57,18 @@ def test_annotation_files_are_looked_for(tmp_path: Path):
     assert found == {
         "corpus.root": "ok", "openi.reports": "ok", "openi.projections": "missing", "images": "ok"
     }  # fmt: skip
+
+
+def test_files_that_changed_since_they_were_described_are_named(tmp_path: Path):
+    (tmp_path / "studies.csv").write_text("a")
+    params = changed("openi", corpus={"root": str(tmp_path), "format": "table", "images": ".",
+                                      "table": {"file": "studies.csv", "columns": {}}})  # fmt: skip
+    point_to_files(params.corpus, tmp_path / "data" / "source")
+    assert "source" not in {finding.what for finding in diagnose(params, tmp_path).data}
+    (tmp_path / "studies.csv").write_text("b")
+    note = next(finding for finding in diagnose(params, tmp_path).data if finding.what == "source")
+    assert note.state == "note"
+    assert "has changed since the source was made" in note.detail and "dvc repro -f source" in note.detail
 
 
 def test_a_generated_corpus_is_counted_from_its_parameters():
