@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,29 @@ def hash_file(path: str | Path) -> str:
 def hash_json(value: Any) -> str:
     """SHA-256 of a JSON-serialisable value, independent of key order."""
     return hash_bytes(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Every file below a folder, folders that are symbolic links included, in an order that does not depend on the
+    disk. A folder that can be reached in several ways is walked once, so links that form a loop end.
+
+    Raises:
+        DataError: a folder cannot be read; files would be missing without notice.
+    """
+
+    def failed(error: OSError) -> None:
+        raise DataError(f"{error.filename} cannot be read: {error.strerror}") from None
+
+    seen = {os.path.realpath(folder)}
+    for directory, folders, files in os.walk(folder, followlinks=True, onerror=failed):
+        inside = {name: os.path.realpath(os.path.join(directory, name)) for name in sorted(folders)}
+        folders.clear()
+        for name, real in inside.items():
+            if real not in seen:
+                seen.add(real)
+                folders.append(name)
+        for name in sorted(files):
+            yield Path(directory, name)
 
 
 @contextmanager

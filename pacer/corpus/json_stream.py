@@ -6,7 +6,9 @@ with the file.
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,19 +25,22 @@ _UNFINISHED = "+-.eE"
 def stream_records(path: str | Path) -> Iterator[tuple[str, int, Any]]:
     """Yield ``(split, index, record)`` in the file's order; ``index`` counts from 0 in each split.
 
+    The file is in UTF-8, with or without a byte order mark, and compressed where its name ends in ``.gz``.
+
     Raises:
         DataError: the file is missing, is not JSON, or is not an object of splits with lists; the message names the
             place. Records before that place have been given by then.
     """
     try:
-        with open(path, encoding="utf-8") as file:
+        opened = gzip.open if str(path).lower().endswith(".gz") else open
+        with opened(path, "rt", encoding="utf-8-sig") as file:
             yield from _Stream(file, path).records()
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not valid UTF-8: {error.reason} at byte {error.start} of a block") from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 class _Stream:

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 from pacer.core.config import Corpus
 from pacer.core.contexts import Context
 from pacer.core.errors import DataError
+from pacer.core.io import files_below
+from pacer.corpus.deidentified import has_marks, without_marks
 from pacer.corpus.json_stream import stream_records
 from pacer.corpus.records import SPLITS
 from pacer.corpus.rows import (
@@ -33,13 +35,12 @@ from pacer.corpus.rows import (
     Row,
     Unusable,
     check_roles,
-    kind,
     present,
     sound,
 )
 from pacer.corpus.source import R2GEN_SPLIT, Source
 from pacer.corpus.splits import seeded_split
-from pacer.corpus.views import EXTRA, IMAGE_COLUMNS, View, first_text, image_key, read_views, table_rows
+from pacer.corpus.views import IMAGE_COLUMNS, View, first_text, image_key, read_views, table_rows
 
 #: Where the images of a report are named, for messages.
 IMAGE_FIELDS = ("parentImage", "parentImage")
@@ -52,12 +53,6 @@ _NUMBER_FIRST = re.compile(r"(?:CXR)?([0-9]+)(?:_|$)")
 _FORMATS = (".png", ".jpg", ".jpeg", ".dcm")
 _KAGGLE = ".dcm.png"
 _LARGEST = 1 << 24  # bytes of one XML report at most; real ones have about 10,000
-
-#: What the collection writes for one or several words that were taken out, with what clings to it.
-_MARK = re.compile(r"[-/]*X{4,}(?:'s\b)?[-/]*")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-#: A piece that ends like this goes on in the next: a number in a list, a title before a name.
-_UNFINISHED = re.compile(r"(?:^\d{1,2}|\b(?:Dr|Drs|Mr|Mrs|Ms|vs))\.$")
 
 
 class Report(NamedTuple):
@@ -110,7 +105,7 @@ def _row(
     if texts["findings"] is None and texts["impression"] is None:
         return LeftOut(place, "neither findings nor impression")
     for name, text in texts.items():
-        if text is not None and _MARK.search(text):
+        if text is not None and has_marks(text):
             notes.count("deidentified", "reports", name)
             texts[name] = without_marks(text, how)
     if texts["findings"] is None and texts["impression"] is None:
@@ -128,7 +123,7 @@ def _row(
         if len(names) > 1:
             notes.count("further_images", "reports", which, len(names) - 1)
     if not shown["frontal"]:
-        return LeftOut(place, "no frontal image")
+        return LeftOut(place, "no frontal image" if shown["lateral"] else "unknown view")
     frontal, lateral = shown["frontal"][0], next(iter(shown["lateral"]), None)
     contexts: tuple[Context, ...] = ("sn",) if lateral is None else ("sn", "mn")
     return Examination(
@@ -137,36 +132,6 @@ def _row(
         lateral=None if lateral is None else _file_of(lateral, files), findings=texts["findings"],
         impression=texts["impression"], prior=None, indication=texts["indication"], history=None,
     )  # fmt: skip
-
-
-def without_marks(text: str, how: str) -> str | None:
-    """A text that holds ``XXXX``, treated as ``corpus.openi.deidentified`` says; None when nothing is left.
-
-    ``keep`` changes nothing. ``remove`` deletes each mark with its hyphen, slash or 's, then tidies the blanks and
-    punctuation of the text. ``drop_sentence`` deletes the sentences that hold one.
-    """
-    if how == "keep":
-        return text
-    if how == "drop_sentence":
-        kept = " ".join(sentence for sentence in _sentences(text) if not _MARK.search(sentence))
-    else:
-        kept = re.sub(r"\(\s*[.,;:]*\s*\)", " ", re.sub(r"\s+", " ", _MARK.sub(" ", text)))
-        kept = re.sub(r"(?<=\() *[.,;:]* +", "", kept)
-        kept = re.sub(r"[,;:] +(?=[.,;:!?)])", " ", kept)  # of two punctuation marks that meet, the lesser goes
-        kept = re.sub(r"(?<=[.!?])(?: +[.,;:!?]+(?!\w))+", "", kept)
-        kept = re.sub(r" +(?=[.,;:!?)](?!\w))", "", kept)
-        kept = re.sub(r"\s+", " ", re.sub(r"^[\s.,;:!?)/-]+", "", kept)).rstrip()
-    return kept if any(character.isalnum() for character in kept) else None
-
-
-def _sentences(text: str) -> list[str]:
-    sentences: list[str] = []
-    for piece in _SENTENCE_END.split(text.strip()):
-        if sentences and _UNFINISHED.search(sentences[-1]):
-            sentences[-1] += " " + piece
-        else:
-            sentences.append(piece)
-    return sentences
 
 
 # ---------------------------------------------------------------------------------------------------------- splits
@@ -182,7 +147,7 @@ def _listed_splits(source: Source, config: Corpus) -> dict[str, str] | None:
     check_roles(source.files, ("split",), "the source")
     path = source.files["split"]
     splits: dict[str, str] = {}
-    entries = _annotation_splits(path) if path.suffix.lower() == ".json" else _table_splits(path)
+    entries = _annotation_splits(path) if path.name.lower().endswith((".json", ".json.gz")) else _table_splits(path)
     for where, name, split in entries:
         match = _NUMBER_FIRST.match(name)
         if match is None or split not in SPLITS:
@@ -208,21 +173,23 @@ def _table_splits(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _image_files(folder: Path) -> dict[str, str]:
-    """Every image file below a folder by its key; the path is relative to the folder."""
+    """Every image file below a folder by its key; the path is relative to the folder.
+
+    Without the folder there are no files, and every image will count as missing.
+    """
     files: dict[str, str] = {}
     ranks: dict[str, tuple[int, int, str]] = {}
-    for directory, _, names in os.walk(folder):
-        for name in names:
-            ending = os.path.splitext(name)[1].lower()
-            if ending not in _FORMATS:
-                continue
-            relative = Path(directory, name).relative_to(folder).as_posix()
-            if _printable(relative) != relative:
-                continue  # no table can hold such a path; the image counts as missing
-            rank = (_FORMATS.index(ending), relative.count("/"), relative)
-            key = image_key(name)
-            if key not in ranks or rank < ranks[key]:
-                files[key], ranks[key] = relative, rank
+    for path in files_below(folder) if folder.is_dir() else ():
+        ending = path.suffix.lower()
+        if ending not in _FORMATS:
+            continue
+        relative = path.relative_to(folder).as_posix()
+        if _printable(relative) != relative:
+            continue  # no table can hold such a path; the image counts as missing
+        rank = (_FORMATS.index(ending), relative.count("/"), relative)
+        key = image_key(path.name)
+        if key not in ranks or rank < ranks[key]:
+            files[key], ranks[key] = relative, rank
     return files
 
 
@@ -244,8 +211,6 @@ def _kaggle_reports(path: Path, projections: Path) -> Iterator[tuple[Place, Repo
     for index, row in enumerate(table_rows(path, ("uid",), ("findings",), ("impression",), ("indication",))):
         place = Place(str(path), "", index)
         try:
-            if EXTRA in row or None in row.values():
-                raise Unusable("-", "the row has more or fewer fields than the header")
             uid = _uid(row["uid"], "uid")
             yield place, Report(uid, images.get(uid, []), {name: row[name] for name in SECTIONS})
         except Unusable as problem:
@@ -278,11 +243,15 @@ def _xml_reports(path: Path, notes: Notes) -> Iterator[tuple[Place, Report | Unu
 
 
 def _folder(path: Path) -> Iterator[tuple[str, bytes | None]]:
+    """Files of a folder by name; None for the content of what is no ordinary file, such as a link to nothing."""
     try:
-        for file in sorted(path.rglob("*")):
-            if file.is_file():
-                with open(file, "rb") as opened:
-                    yield file.relative_to(path).as_posix(), opened.read(_LARGEST + 1)
+        for file in sorted(files_below(path)):
+            name = file.relative_to(path).as_posix()
+            if not file.is_file():
+                yield name, None
+                continue
+            with open(file, "rb") as opened:
+                yield name, opened.read(_LARGEST + 1)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error}") from None
 
@@ -330,9 +299,8 @@ def _parse(content: bytes) -> Report:
         raise Unusable("-", f"more than {_LARGEST:,} bytes are no report")
     try:
         root = ET.fromstring(content, ET.XMLParser(target=_Refuse()))
-    except ET.ParseError as error:
-        # the parser's own words may quote the file
-        raise Unusable("-", f"not valid XML (line {error.position[0]}, column {error.position[1]})") from None
+    except ET.ParseError:
+        raise Unusable("-", "not valid XML") from None  # the parser's own words may quote the file
     except (ValueError, LookupError):
         raise Unusable("-", "not valid XML: its encoding is not known") from None
     element = root.find("uId")
@@ -359,7 +327,7 @@ def _uid(value: Any, name: str) -> str:
         value = value.get("id")
     match = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
-        raise Unusable(name, f"expected a number such as CXR1 or 1, got {kind(value)}")
+        raise Unusable(name, "expected a number such as CXR1 or 1")
     return f"CXR{match[1]}"
 
 

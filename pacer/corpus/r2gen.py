@@ -1,8 +1,8 @@
 """Reader of R2Gen's ``annotation.json``, for IU X-Ray and for MIMIC-CXR.
 
 A record of IU X-Ray has two images, the frontal first; one of MIMIC-CXR has a single image of either view. A table of
-views tells them apart; where there is none, or it does not know an image, the image's place in the record counts.
-``report`` is the findings section.
+views tells them apart. Where there is none the image's place in the record counts; where it does not know an image,
+place fills the gap in a pair, and any other image is not used. ``report`` is the findings section.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from pacer.corpus.rows import (
     Row,
     Unusable,
     check_roles,
-    kind,
     name_of,
     present,
     sound,
@@ -70,12 +69,12 @@ def _row(raw: Any, place: Place, views: dict[str, View] | None, notes: Notes) ->
     subject, study = _identify(raw, record_id, images)
     findings = present(raw, "report")
     if not isinstance(findings, str):
-        raise Unusable("report", f"expected text, got {kind(findings)}")
+        raise Unusable("report", f"expected text, got {type(findings).__name__}")
     if not sound(findings, "report").strip():
         return LeftOut(place, "neither findings nor impression")
     shown = _shown(images, views, notes)
     if "frontal" not in shown:
-        return LeftOut(place, "no frontal image")
+        return LeftOut(place, "no frontal image" if shown else "unknown view")
     frontal, view = shown["frontal"]
     lateral = shown["lateral"][0] if "lateral" in shown else None
     contexts: tuple[Context, ...] = ("sn",) if lateral is None else ("sn", "mn")
@@ -88,11 +87,14 @@ def _row(raw: Any, place: Place, views: dict[str, View] | None, notes: Notes) ->
 
 def _images(raw: dict[str, Any]) -> list[str]:
     value = present(raw, "image_path")
-    if not isinstance(value, list) or not value:
-        raise Unusable("image_path", f"expected a list of image paths, got {kind(value)}")
+    if not isinstance(value, list):
+        raise Unusable("image_path", f"expected a list of image paths, got {type(value).__name__}")
+    if not value:
+        raise Unusable("image_path", "expected a list of image paths; the list is empty")
     for image in value:
         if not isinstance(image, str) or not image.strip():
-            raise Unusable("image_path", f"expected the path of an image, got {kind(image)}")
+            found = "blank text" if isinstance(image, str) else type(image).__name__
+            raise Unusable("image_path", f"expected the path of an image, got {found}")
         sound(image, "image_path")
     return value
 
@@ -116,27 +118,37 @@ def _identify(raw: dict[str, Any], record_id: str, images: list[str]) -> tuple[s
 
 
 def _shown(images: list[str], views: dict[str, View] | None, notes: Notes) -> dict[str, tuple[str, str]]:
-    """``{kind: (image, AP | PA | other)}`` of the first frontal and the first lateral image; others are counted."""
+    """``{kind: (image, AP | PA | other)}`` of the first frontal and the first lateral image; others are counted.
+
+    Known views come first; an image of unknown view takes by its place what they leave open.
+    """
     shown: dict[str, tuple[str, str]] = {}
+    unknown: list[tuple[int, str]] = []
     for number, image in enumerate(images):
         view = None if views is None else view_of(views, image)
         if view is None:
-            place = _kind_by_place(number, image)
-            notes.count("assumed_views" if views is None else "unknown_views", "annotation", place or "not used")
-            if place is None:
-                continue
-            which, name = place, "other"
+            unknown.append((number, image))
+        elif view.kind in shown:
+            notes.count("further_images", "annotation", view.kind)
         else:
-            which, name = view.kind, view.view
-        if which in shown:
-            notes.count("further_images", "annotation", which)
+            shown[view.kind] = image, view.view
+    for number, image in unknown:
+        place = _kind_by_place(number, images, views is not None)
+        if place is None or place in shown:
+            place = None
         else:
-            shown[which] = image, name
+            shown[place] = image, "other"
+        notes.count("assumed_views" if views is None else "unknown_views", "annotation", place or "not used")
     return shown
 
 
-def _kind_by_place(number: int, image: str) -> str | None:
-    """In MIMIC-CXR the order of several images means nothing, so only the first one is taken, as in R2Gen's file."""
+def _kind_by_place(number: int, images: list[str], with_views: bool) -> str | None:
+    """What an image of unknown view is taken to be.
+
+    In MIMIC-CXR the order of several images means nothing, and a single image may be a lateral. Where there is no table
+    of views, a first image is taken as frontal all the same; beside a table, only the order of IU X-Ray's pairs tells.
+    """
+    pair = len(images) > 1 and mimic_ids(images[0]) is None
     if number == 0:
-        return "frontal"
-    return "lateral" if number == 1 and mimic_ids(image) is None else None
+        return "frontal" if pair or not with_views else None
+    return "lateral" if number == 1 and pair else None

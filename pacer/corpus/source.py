@@ -18,7 +18,7 @@ from typing import Any
 
 from pacer.core.config import Corpus
 from pacer.core.errors import DataError
-from pacer.core.io import hash_file, read_json, write_json
+from pacer.core.io import files_below, hash_file, read_json, write_json
 from pacer.corpus.json_stream import stream_records
 
 
@@ -137,7 +137,7 @@ def read_source(directory: str | Path) -> Source:
 
 def _bytes(path: Path) -> int:
     if path.is_dir():
-        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        return sum(file.stat().st_size for file in files_below(path) if file.is_file())
     return path.stat().st_size
 
 
@@ -146,7 +146,7 @@ def _hash(path: Path) -> str:
     if path.is_file():
         return hash_file(path)
     digest = hashlib.sha256()
-    for file in sorted(path.rglob("*")):
+    for file in files_below(path):
         if file.is_file():
             digest.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
     return digest.hexdigest()

@@ -6,7 +6,6 @@ whole, with the row, because polars would fill up short rows and drop late colum
 
 from __future__ import annotations
 
-import csv
 import difflib
 import gzip
 import json
@@ -19,6 +18,7 @@ from typing import Any
 import polars as pl
 
 from pacer.core.errors import DataError
+from pacer.corpus.csv_file import csv_rows, is_csv, separator_of
 from pacer.corpus.dates import as_text
 from pacer.corpus.rows import Notes, Unusable, kind, sound
 
@@ -47,23 +47,24 @@ def load_table(path: Path, columns: dict[str, str], notes: Notes) -> pl.DataFram
     if not path.is_file():
         raise DataError(f"{path} is not a file; corpus.table.file must name one table")
     try:
-        if name.endswith((".csv", ".csv.gz", ".tsv")):
-            separator = "\t" if name.endswith(".tsv") else ","
-            header = _check_csv(path, separator)
+        if is_csv(path):
+            header, height = _check_csv(path)
             ours = _resolve(path, header, columns)
-            table = pl.read_csv(path, separator=separator, infer_schema=False, glob=False, columns=list(ours.values()))
+            table = _read_csv(path, list(ours.values()), height)
             unknown = dict.fromkeys(set(header) - set(ours.values()), table.height)
         elif name.endswith(".parquet"):
             schema = pl.read_parquet_schema(path)
             ours = _resolve(path, list(schema), columns)
             table = pl.read_parquet(path, columns=list(ours.values()), glob=False, hive_partitioning=False)
             unknown = dict.fromkeys(set(schema) - set(ours.values()), table.height)
-        elif name.endswith(".jsonl"):
+        elif name.endswith((".jsonl", ".jsonl.gz")):
             table, met = _read_jsonl(path, {*COLUMNS, *columns.values()}, columns.get("time", "time"))
             ours = _resolve(path, list(met), columns)
             unknown = {column: count for column, count in met.items() if column not in ours.values()}
         else:
-            raise DataError(f"{path}: the kind of a table is told by its name: .csv, .csv.gz, .tsv, .parquet or .jsonl")
+            raise DataError(
+                f"{path}: the kind of a table is told by its name: .csv, .tsv, .jsonl (also .gz) or .parquet"
+            )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read: {_without_content(error)}") from None
     for column, count in sorted(unknown.items()):
@@ -114,28 +115,25 @@ def _closest(name: str, names: Any) -> str:
     return f" (did you mean {found[0]}?)" if found else ""
 
 
-def _check_csv(path: Path, separator: str) -> list[str]:
-    """The header of a CSV file, once it is known that every row has as many fields: polars fills up short ones."""
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
-    number = -1
-    with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=separator, strict=True)
-        try:
-            header = next(reader, [])
-            width = len(header)
-            for number, fields in enumerate(reader):
-                # An empty line is an empty row, which is left out later on.
-                if len(fields) != width and fields:
-                    raise DataError(f"{path}, row {number}: {len(fields)} fields, but the header has {width}")
-        except csv.Error as error:
-            raise DataError(
-                f"{path}, row {number + 1}: {error}; the file is cut off or its quotes do not match"
-            ) from None
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{path}, after row {max(number, 0)}: not UTF-8 ({error.reason}); save the table as UTF-8"
-            ) from None
-    return header
+def _check_csv(path: Path) -> tuple[list[str], int]:
+    """The header of a CSV file and its number of rows, blank lines included, once all of it has been read strictly:
+    polars fills up short rows."""
+    rows = csv_rows(path)
+    return next(rows, []), sum(1 for _ in rows)
+
+
+def _read_csv(path: Path, columns: list[str], height: int) -> pl.DataFrame:
+    """The columns as text, through polars, which is fast but reads some layouts in another way than the strict pass."""
+    try:
+        table = pl.read_csv(path, separator=separator_of(path), infer_schema=False, glob=False, columns=columns)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        table = None
+    if table is None or table.height != height:
+        raise DataError(
+            f"{path}: its {height} rows can be told apart in two ways; put every cell that holds a quote or a line end "
+            "into quotes, double the quotes in it, and end all lines alike"
+        )
+    return table
 
 
 def _read_jsonl(path: Path, wanted: set[str], decimal: str) -> tuple[pl.DataFrame, Counter[str]]:
@@ -145,7 +143,7 @@ def _read_jsonl(path: Path, wanted: set[str], decimal: str) -> tuple[pl.DataFram
     schema = dict.fromkeys(sorted(wanted), pl.String())
     frames = [pl.DataFrame(schema=schema)]
     held: list[list[str | None]] = []
-    with open(path, encoding="utf-8-sig") as file:
+    with (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rt", encoding="utf-8-sig") as file:
         try:
             for number, line in enumerate(file, start=1):
                 if line.isspace():

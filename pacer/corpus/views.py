@@ -6,7 +6,6 @@ The same image is named differently in each distribution. Tables and readers mee
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import re
@@ -19,6 +18,7 @@ from typing import IO, Any, Literal, NamedTuple
 import polars as pl
 
 from pacer.core.errors import DataError
+from pacer.corpus.csv_file import csv_rows, is_csv
 
 #: Columns that name the image and its view, in lower case; where a table has several, the first that tells counts.
 IMAGE_COLUMNS = ("image", "filename", "dicom_id")
@@ -29,6 +29,11 @@ _ENDINGS = re.compile(r"(?:\.(?:dcm|png|jpe?g))+$", re.IGNORECASE)
 _OPENI = re.compile(r"^CXR([0-9]+)_(?:\1_)?")
 
 _LONG_NAMES = ((re.compile(r"POSTERO[ -]?ANTERIOR"), "PA"), (re.compile(r"ANTERO[ -]?POSTERIOR"), "AP"))
+#: Posture and place, as they are written behind the direction in one word: ``APSUPINE``, ``PAerect``.
+_JOINED = re.compile(
+    r"(?<![A-Z])(AP|PA)(?=(?:SEMI|SUPINE|ERECT|UPRIGHT|SITTING|STANDING|PORTABLE|MOBILE|AXIAL|LORDOTIC|HORIZONTAL)+"
+    r"(?![A-Z]))"
+)
 _FRONTAL = {"AP", "PA", "APPA", "FRONTAL"}
 _LATERAL = {"LATERAL", "LAT", "LL", "RL"}
 #: Lying on the side: "lateral" then describes the patient, not the beam.
@@ -59,6 +64,7 @@ def _parse(text: str) -> View | None:
         return View("lateral", "other")
     for pattern, short in _LONG_NAMES:
         text = pattern.sub(short, text)
+    text = _JOINED.sub(r"\1 ", text)
     words = set(re.findall(r"[A-Z]+", text))
     frontal = words & _FRONTAL
     lateral = words & _LATERAL and not words & _DECUBITUS
@@ -91,7 +97,7 @@ def view_of(views: Mapping[str, View], image: str) -> View | None:
 
 
 def read_views(path: str | Path) -> dict[str, View]:
-    """Read a table of views: CSV (``.csv``, ``.csv.gz``), JSON lines (``.jsonl``, ``.jsonl.gz``) or Parquet.
+    """Read a table of views: CSV (``.csv``, ``.tsv``), JSON lines (``.jsonl``), both also ``.gz``, or Parquet.
 
     It names the image in a column ``image``, ``filename`` or ``dicom_id`` and its view in ``view``, ``projection`` or
     ``ViewPosition``. Of several view columns, the first that is understood says whether the image is frontal; the
@@ -102,15 +108,13 @@ def read_views(path: str | Path) -> dict[str, View]:
         name alone, where the table holds that name once. Images whose view is not understood are not in it.
 
     Raises:
-        DataError: the file is missing or malformed, lacks a column, has a row without an image or with more fields
-            than the header, or gives an image two different views.
+        DataError: the file is missing or malformed, lacks a column, has a row without an image, or gives an image two
+            different views.
     """
     views: dict[str, View] = {}
     alone: dict[str, str] = {}  # name without folder: key; empty where several images have the name
     for number, row in enumerate(table_rows(path, IMAGE_COLUMNS, VIEW_COLUMNS), start=1):
         name = first_text(row, IMAGE_COLUMNS)
-        if EXTRA in row:
-            raise DataError(f"{path}: row {number} has more fields than the header")
         if name is None:
             raise DataError(f"{path}: row {number} names no image in {', '.join(IMAGE_COLUMNS)}")
         key = image_key(name)
@@ -145,56 +149,50 @@ def first_text(row: dict[str, Any], columns: tuple[str, ...]) -> str | None:
     return None
 
 
-#: Key of the fields that a row of a CSV file has beyond its header; no column, because those are stripped.
-EXTRA = " beyond the header"
-
-
 def table_rows(path: str | Path, *needed: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """The rows of a CSV, JSON-lines or Parquet table, one at a time, with column names in lower case.
 
-    A field that a row of a CSV file lacks is None; those beyond the header are under :data:`EXTRA`. Empty rows are no
-    rows.
+    Rows of a CSV file without any text are no rows.
 
     Args:
         needed: groups of column names (lower case) of which the table must have at least one each.
 
     Raises:
-        DataError: the file is missing, unreadable or of another type, or lacks a column.
+        DataError: the file is missing, unreadable, malformed or of another type, or lacks a column.
     """
     path = Path(path)
-    name = path.name.lower().removesuffix(".gz")
+    name = path.name.lower()
+    if is_csv(path):
+        yield from _csv_rows(path, needed)
+        return
     try:
         if name.endswith(".parquet"):
             yield from _parquet_rows(path, needed)
-        elif name.endswith((".csv", ".jsonl")):
-            opened = gzip.open if path.name.lower().endswith(".gz") else open
-            with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-                yield from (_csv_rows if name.endswith(".csv") else _jsonl_rows)(path, file, needed)
+        elif name.endswith((".jsonl", ".jsonl.gz")):
+            with (gzip.open if name.endswith(".gz") else open)(path, "rt", encoding="utf-8-sig") as file:
+                yield from _jsonl_rows(path, file, needed)
         else:
-            raise DataError(f"{path} must be a table: .csv, .csv.gz, .jsonl, .jsonl.gz or .parquet")
+            raise DataError(f"{path} must be a table: .csv, .tsv, .jsonl (also .gz) or .parquet")
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not valid UTF-8: {error.reason}") from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read: {error}") from None
-    except csv.Error as error:
-        raise DataError(f"{path} is not valid CSV: {error}") from None
     except pl.exceptions.PolarsError as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}") from None
 
 
-def _csv_rows(path: Path, file: IO[str], needed: tuple[tuple[str, ...], ...]) -> Iterator[dict[str, Any]]:
-    lines = csv.reader(file)
-    header = [column.strip().lower() for column in next(lines, [])]
+def _csv_rows(path: Path, needed: tuple[tuple[str, ...], ...]) -> Iterator[dict[str, Any]]:
+    rows = csv_rows(path)
+    header = [column.strip().lower() for column in next(rows, [])]
     _check_columns(path, set(header), needed)
-    for fields in lines:
-        if not any(fields):
-            continue
-        row: dict[str, Any] = dict.fromkeys(header) | dict(zip(header, fields, strict=False))
-        if len(fields) > len(header):
-            row[EXTRA] = fields[len(header) :]
-        yield row
+    for column in (column for group in needed for column in group):
+        if header.count(column) > 1:
+            raise DataError(f"{path} has more than one column {column}")
+    for cells in rows:
+        if any(cells):
+            yield dict(zip(header, cells, strict=True))
 
 
 def _jsonl_rows(path: Path, file: IO[str], needed: tuple[tuple[str, ...], ...]) -> Iterator[dict[str, Any]]:

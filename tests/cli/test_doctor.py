@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pacer.core.config import load_params, parse_params
-from pacer.costs import Counts, Machine, count_records, estimate
 from pacer.corpus.source import point_to_files
+from pacer.costs import Counts, Machine, count_records, estimate
 from pacer.doctor import diagnose, weights
 
 REPOSITORY = Path(__file__).parents[2]

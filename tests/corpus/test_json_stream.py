@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -42,9 +43,9 @@ def test_a_file_that_ends_early_is_refused(tmp_path_factory, monkeypatch_block, 
             list(stream_records(path))
 
 
-@given(content=st.binary(max_size=200))
-def test_any_bytes_give_records_or_one_clear_error(tmp_path_factory, content) -> None:
-    path = tmp_path_factory.mktemp("json") / "a.json"
+@given(content=st.binary(max_size=200), name=st.sampled_from(["a.json", "a.json.gz"]))
+def test_any_bytes_give_records_or_one_clear_error(tmp_path_factory, content, name) -> None:
+    path = tmp_path_factory.mktemp("json") / name
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"a\.json"):
         list(stream_records(path))
@@ -80,6 +81,25 @@ def test_missing_file_and_folder(tmp_path) -> None:
         list(stream_records(tmp_path / "none.json"))
     with pytest.raises(DataError, match="cannot be read"):
         list(stream_records(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "A.JSON.GZ"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_byte_order_mark_and_gzip(tmp_path, name, mark) -> None:
+    content = (mark + '{"train": [{"id": "\u00e9\ufeff"}], "test": [2]}').encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.lower().endswith(".gz") else content)
+    assert list(stream_records(tmp_path / name)) == [("train", 0, {"id": "\u00e9\ufeff"}), ("test", 0, 2)]
+
+
+def test_damaged_gzip(tmp_path) -> None:
+    path = tmp_path / "a.json.gz"
+    sound = gzip.compress(json.dumps({"train": list(range(3000))}).encode())
+    for content in (b'{"train": []}', sound[:-4], sound[:-9], sound[:1000], sound[:99] + b"\xff" * 9 + sound[108:]):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"a\.json\.gz"):
+            list(stream_records(path))
+    with pytest.raises(DataError, match="does not exist"):
+        list(stream_records(tmp_path / "none.json.gz"))
 
 
 def test_records_before_a_fault_have_been_given(tmp_path) -> None:

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import tarfile
 from collections import Counter
 from contextlib import suppress
@@ -83,10 +84,11 @@ class OpenI:
         return self
 
     def rows(self) -> list[Row]:
-        values = {"reports": "-", "projections": None} | self.config
+        values = {"reports": "-", "projections": "-"} | self.config
         config = Corpus.model_validate(
-            PHANTOM | {"source": "files", "format": "openi", "root": str(self.root), "openi": values}
-        )
+            PHANTOM | {"source": "files", "format": "openi", "root": str(self.root), "openi": values,
+                       "contexts": ["sn", "mn"]}
+        )  # fmt: skip
         self.notes = Notes()
         rows = list(read(Source(self.root / "images", self.files, None), config, self.notes))
         assert sum(row.rows for row in rows) == sum(self.notes.read.values())
@@ -147,10 +149,10 @@ def test_texts(distribution: OpenI) -> None:
     ("content", "field", "reason"),
     [
         (b"", "-", "not valid XML"),
-        (b"<a>secret &undefined;</a>", "-", "not valid XML (line 1, column 10)"),
-        (b"<eCitation/>", "uId/@id", "got None"),
-        (report("secret"), "uId/@id", "got text of 6 characters"),
-        (report("CXR\u0661"), "uId/@id", "got text of 4 characters"),
+        (b"<a>secret &undefined;</a>", "-", "not valid XML"),
+        (b"<eCitation/>", "uId/@id", "expected a number such as CXR1 or 1"),
+        (report("secret"), "uId/@id", "expected a number such as CXR1 or 1"),
+        (report("CXR\u0661"), "uId/@id", "expected a number such as CXR1 or 1"),
         (report(images=("",)), "parentImage/@id", "blank text"),
         (report().replace(b'parentImage id="CXR', b'parentImage no="CXR'), "id", "missing"),
         (report().replace(b"utf-8", b"klingon"), "-", "encoding"),
@@ -261,6 +263,39 @@ def test_one_of_several_files_of_an_image(distribution: OpenI) -> None:
     assert distribution.examination().frontal == "CXR1_1_IM-0001-4001.dcm.png"
 
 
+def test_symlinked_folders_are_followed_and_loops_end(distribution: OpenI) -> None:
+    store = distribution.root / "store"
+    for name in ("pictures/1_IM-0001-4001.png", "texts/1.xml"):
+        distribution.write("-", f"store/{name}", report())
+    for name, target in (("images", "pictures"), ("ecgen-radiology", "texts")):
+        (distribution.root / name).mkdir()
+        (distribution.root / name / "linked").symlink_to(store / target)
+        (store / target / "back").symlink_to(distribution.root / name)
+        (distribution.root / name / "gone.xml").symlink_to(store / "none")
+    distribution.files["reports"] = distribution.root / "ecgen-radiology"
+    row = distribution.examination()
+    assert row.frontal == "linked/1_IM-0001-4001.png"
+    assert row.place.file.endswith("ecgen-radiology/linked/1.xml")
+    assert distribution.notes.found("other_files") == {"reports": {".xml": 1}}, "a link to nothing"
+
+
+@pytest.mark.parametrize("name", ["images", "ecgen-radiology"])
+def test_unreadable_folders(name: str, distribution: OpenI, monkeypatch: pytest.MonkeyPatch) -> None:
+    distribution.write("-", "images/deep/1_IM-0001-4001.png", b"")
+    distribution.write("-", "ecgen-radiology/deep/2.xml", report("CXR2"))
+    distribution.folder(report())
+    scandir, refused = os.scandir, str(distribution.root / name / "deep")
+
+    def refuse(path: str) -> object:
+        if str(path) == refused:
+            raise PermissionError(13, "Permission denied", refused)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)  # permissions do not bind every user
+    with pytest.raises(DataError, match=f"{name}/deep cannot be read"):
+        distribution.rows()
+
+
 def test_names_that_are_no_text(distribution: OpenI) -> None:
     try:
         distribution.write("image", "images/\udcff/1_IM-0001-4001.png", b"")
@@ -278,7 +313,8 @@ def test_names_that_are_no_text(distribution: OpenI) -> None:
     [
         ((), "no image"),
         ((LATERAL,), "no frontal image"),
-        (("CXR1_1_IM-0001-9999",), "no frontal image"),
+        (("CXR1_1_IM-0001-9999",), "unknown view"),
+        ((LATERAL, "CXR1_1_IM-0001-9999"), "no frontal image"),
         ((FRONTAL,), (FRONTAL, None, "PA", ("sn",))),
         ((FRONTAL, "CXR1_1_IM-0001-9999"), (FRONTAL, None, "PA", ("sn",))),
         (("CXR1_1_IM-0001-5001", FRONTAL), ("CXR1_1_IM-0001-5001", None, "AP", ("sn",))),
@@ -328,6 +364,7 @@ def test_r2gen_split(distribution: OpenI) -> None:
             "annotation.json",
             json.dumps({"train": [], "val": [{"id": "CXR1_1_IM-0001"}], "test": [{"id": "CXR12_IM-2"}]}),
         ),
+        ("annotation.json.gz", gzip.compress(b'{"val": [{"id": "CXR1_1_IM-0001"}]}')),
         ("split.csv", "uid,split\n1,val\n12,test\n1,val\n"),
         ("split.csv", "split,id\nval,CXR1_1_IM-0001\n"),
         ("split.jsonl", '{"id": "CXR1", "split": "val"}\n'),
@@ -405,16 +442,25 @@ def test_kaggle_with_a_table_of_ones_own(distribution: OpenI) -> None:
 @pytest.mark.parametrize(
     ("line", "field", "reason"),
     [
-        ("1,secret,b", "-", "more or fewer fields"),
-        ("1,,,,,,a,b,secret", "-", "more or fewer fields"),
-        ("secret,,,,,,a,b", "uid", "got text of 6"),
-        (",,,,,,a,b", "uid", "got blank text"),
+        ("secret,,,,,,a,b", "uid", "expected a number such as CXR1 or 1"),
+        (",,,,,,a,b", "uid", "expected a number such as CXR1 or 1"),
     ],
 )
 def test_kaggle_problems(line: str, field: str, reason: str, distribution: OpenI) -> None:
     row, good = kaggle(distribution, f"{line}\n1,,,,,,a,b\n", VIEWS)
     assert isinstance(row, Problem) and isinstance(good, Examination)
     assert row.field == field and reason in row.reason and "secret" not in row.reason
+
+
+@pytest.mark.parametrize(
+    "lines",
+    ["1,secret,b", "1,,,,,,a,b,secret", '1,,,,,,Clear.,"ok\n2,,,,,,secret,bad', '1,,,,,,"Clear.","No secret. No eff'],
+)
+def test_kaggle_damaged(lines: str, distribution: OpenI) -> None:
+    """A stray quote would swallow the reports below it; a file that is cut off in a cell ends in one."""
+    with pytest.raises(DataError, match=r"indiana_reports\.csv, row 0") as caught:
+        kaggle(distribution, lines + "\n", VIEWS)
+    assert "secret" not in str(caught.value).replace(str(distribution.root), "")
 
 
 def test_kaggle_without_columns(distribution: OpenI) -> None:

@@ -33,7 +33,7 @@ def rows_of(folder: Path, splits: Any, views: str | None = None) -> tuple[list[R
         files["views"] = folder / "views.csv"
         files["views"].write_text(views)
     config = Corpus.model_validate(PHANTOM | {
-        "source": "files", "format": "r2gen", "root": str(folder),
+        "source": "files", "format": "r2gen", "root": str(folder), "contexts": ["sn", "mn"],
         "r2gen": {"annotation": "annotation.json", "views": None},
     })  # fmt: skip
     notes = Notes()
@@ -74,15 +74,61 @@ def test_fields_win_over_the_path_and_lose_mimics_letters(tmp_path: Path) -> Non
     assert isinstance(row, Examination) and (row.subject_id, row.study_id) == ("1", "2")
 
 
-@pytest.mark.parametrize(("text", "view"), [("PA", "PA"), ("AP", "AP"), ("LL", None), ("LATERAL", None), ("", "other")])
+@pytest.mark.parametrize(
+    ("text", "view"), [("PA", "PA"), ("AP", "AP"), ("LL", None), ("LATERAL", None), ("Frontal", "other")]
+)
 def test_views_of_mimic(text: str, view: str | None, tmp_path: Path) -> None:
     row, notes = row_of(tmp_path, MIMIC, f"dicom_id,ViewPosition\n02aa804e,{text}\n")
     if view is None:
         assert isinstance(row, LeftOut) and row.reason == "no frontal image"
     else:
         assert isinstance(row, Examination) and row.view == view
-    assert notes.found("unknown_views") == ({"annotation": {"frontal": 1}} if text == "" else {})
-    assert notes.found("assumed_views") == {}
+    assert notes.topics == {}
+
+
+@pytest.mark.parametrize("line", ["02aa804e,", "02aa804e,LAO", "02aa804e,unheard of", "another,PA"])
+def test_unknown_views_of_mimic_are_not_frontal(line: str, tmp_path: Path) -> None:
+    row, notes = row_of(tmp_path, MIMIC, f"dicom_id,ViewPosition\n{line}\n")
+    assert isinstance(row, LeftOut) and row.reason == "unknown view"
+    assert notes.topics == {"unknown_views": {"annotation": {"not used": 1}}}
+    images = [MIMIC["image_path"][0], f"{FOLDER}/b.jpg", f"{FOLDER}/c.jpg"]
+    row, notes = row_of(tmp_path, MIMIC | {"image_path": images}, f"dicom_id,ViewPosition\n{line}\nb,LL\n")
+    assert isinstance(row, LeftOut) and row.reason == "no frontal image"
+    assert notes.topics == {"unknown_views": {"annotation": {"not used": 2}}}
+    row, _ = row_of(tmp_path, MIMIC | {"image_path": images}, f"dicom_id,ViewPosition\n{line}\nc,AP\n")
+    assert isinstance(row, Examination) and (row.frontal, row.lateral, row.view) == (images[2], None, "AP")
+
+
+def test_a_single_image_of_unknown_view_is_not_frontal(tmp_path: Path) -> None:
+    """Only the order of two images tells something."""
+    row, _ = row_of(tmp_path, IU | {"image_path": IU["image_path"][:1]}, "image,view\nx,PA\n")
+    assert isinstance(row, LeftOut) and row.reason == "unknown view"
+
+
+@pytest.mark.parametrize(
+    ("views", "frontal", "lateral", "unknown"),
+    [
+        (("", "PA"), 1, None, {"not used": 1}),
+        (("", "LL"), 0, 1, {"frontal": 1}),
+        (("PA", ""), 0, 1, {"lateral": 1}),
+        (("LL", ""), None, None, {"not used": 1}),
+        (("", ""), 0, 1, {"frontal": 1, "lateral": 1}),
+        (("LL", "AP"), 1, 0, {}),
+    ],
+)
+def test_known_views_win_over_the_order(
+    views: tuple[str, str], frontal: int | None, lateral: int | None, unknown: dict[str, int], tmp_path: Path
+) -> None:
+    table = "".join(f"{image},{view}\n" for image, view in zip(IU["image_path"], views, strict=True))
+    row, notes = row_of(tmp_path, IU, f"image,view\n{table}")
+    assert notes.found("unknown_views").get("annotation", {}) == unknown
+    if frontal is None:
+        assert isinstance(row, LeftOut) and row.reason == "no frontal image"
+        return
+    assert isinstance(row, Examination)
+    assert row.frontal == IU["image_path"][frontal]
+    assert row.lateral == (None if lateral is None else IU["image_path"][lateral])
+    assert row.view == {"LL": "other", "": "other"}.get(views[frontal], views[frontal])
 
 
 def test_views_turn_the_order_round(tmp_path: Path) -> None:
@@ -120,12 +166,12 @@ def test_the_order_of_several_mimic_images_means_nothing(tmp_path: Path) -> None
         ({"id": None}, "id", "expected a name or a number, got None"),
         ({"id": " "}, "id", "blank text"),
         ({"id": "\ud800"}, "id", "surrogate"),
-        ({"report": 0}, "report", "expected text, got 0"),
+        ({"report": 0}, "report", "expected text, got int"),
         ({"report": "secret \udfff"}, "report", "surrogate"),
-        ({"image_path": "a.png"}, "image_path", "expected a list of image paths, got text of 5"),
-        ({"image_path": []}, "image_path", "got a list"),
-        ({"image_path": ["a", 1]}, "image_path", "expected the path of an image, got 1"),
-        ({"image_path": [" "]}, "image_path", "blank text"),
+        ({"image_path": "a.png"}, "image_path", "expected a list of image paths, got str"),
+        ({"image_path": []}, "image_path", "the list is empty"),
+        ({"image_path": ["a", 1]}, "image_path", "expected the path of an image, got int"),
+        ({"image_path": [" "]}, "image_path", "expected the path of an image, got blank text"),
         ({"image_path": ["\ud800"]}, "image_path", "surrogate"),
         ({"id": "patient5"}, "subject_id", "the field is missing"),
         ({"id": "patient5", "subject_id": 5}, "study_id", "the field is missing"),
@@ -155,6 +201,18 @@ def test_notes(tmp_path: Path) -> None:
     _, notes = row_of(tmp_path, IU | {"labels": [1], "\ud800": 0, "split": "test"})
     assert notes.found("unknown_fields") == {"annotation": {"\\ud800": 1, "labels": 1}}
     assert notes.found("split_field_ignored") == {"annotation": {"train": 1}}
+
+
+def test_reasons_do_not_differ_from_row_to_row(tmp_path: Path) -> None:
+    """They are counted, so nothing of the row's content is in them."""
+    changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"report": 1}, {"report": 234}), ({"image_path": "a"}, {"image_path": "abc"}),
+        ({"image_path": [1]}, {"image_path": [23]}), ({"image_path": ["a", " "]}, {"image_path": ["  "]}),
+    ]  # fmt: skip
+    for pair in changes:
+        rows, _ = rows_of(tmp_path, {"train": [IU | change for change in pair]})
+        first, second = rows
+        assert isinstance(first, Problem) and isinstance(second, Problem) and first[1:] == second[1:]
 
 
 def test_a_broken_file(tmp_path: Path) -> None:

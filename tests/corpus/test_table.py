@@ -46,14 +46,15 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     """The rows in the layout that the file name tells."""
     names = list(dict.fromkeys(name for entry in rows for name in entry))
     name = path.name
-    if name.endswith(".jsonl"):
-        path.write_text("".join(json.dumps(entry) + "\n" for entry in rows))
+    if ".jsonl" in name.lower():
+        lines = "".join(json.dumps(entry) + "\n" for entry in rows).encode()
+        path.write_bytes(gzip.compress(lines) if name.lower().endswith(".gz") else lines)
         return path
     frame = pl.DataFrame([{n: entry.get(n) for n in names} for entry in rows], infer_schema_length=None)
     if name.endswith(".parquet"):
         frame.write_parquet(path)
     else:
-        content = frame.write_csv(separator="\t" if name.endswith(".tsv") else ",").encode()
+        content = frame.write_csv(separator="\t" if ".tsv" in name else ",").encode()
         path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     return path
 
@@ -106,7 +107,8 @@ FULL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "T.CSV", "t.tsv", "t.parquet", "t.jsonl"])
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "T.CSV", "t.tsv", "t.tsv.gz", "t.parquet", "t.jsonl",
+                                  "t.jsonl.gz", "T.JSONL.GZ"])  # fmt: skip
 def test_all_kinds_of_file_give_the_same(reading, name: str) -> None:
     first, second = reading(FULL, name)[0]
     assert isinstance(first, Examination) and isinstance(second, Examination)
@@ -161,12 +163,15 @@ GOOD = b"subject,study,view,image,findings\n"
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("t.csv", GOOD + b"p,s,PA,i," + SECRET.encode() + b",x\n", "row 0: 6 fields, but the header has 5"),
-        ("t.csv", GOOD + b"p,s,PA,i,f\np,s,PA," + SECRET.encode(), "row 1: 4 fields, but the header has 5"),
-        ("t.csv", GOOD + b'p,s,PA,i,"' + SECRET.encode() + b"\n", "row 0: unexpected end of data"),
-        ("t.csv", GOOD + b'p,s,PA,i,"a" ' + SECRET.encode() + b"\n", "row 0: ',' expected after"),
+        ("t.csv", GOOD + b"p,s,PA,i," + SECRET.encode() + b",x\n", "row 0, which begins in line 2: 6 fields"),
+        ("t.csv", GOOD + b"p,s,PA,i,f\np,s,PA," + SECRET.encode(), "row 1, which begins in line 3: 4 fields"),
+        ("t.csv", GOOD + b'p,s,PA,i,"' + SECRET.encode() + b"\n", "row 0, which begins in line 2: unexpected end"),
+        ("t.csv", GOOD + b'p,s,PA,i,"a" ' + SECRET.encode() + b"\n", "row 0, which begins in line 2: ',' expected"),
         ("t.csv", GOOD + b"p,s,PA,i,caf\xe9 " + SECRET.encode() + b"\n", "not UTF-8"),
         ("t.csv", (GOOD + b"p,s,PA,i,f\n").decode().encode("utf-16"), "not UTF-8"),
+        ("t.csv", GOOD + b'p,s,PA,i,5" ' + SECRET.encode() + b"\np,t,PA,i,f\n", "2 rows can be told apart in two"),
+        ("t.csv", GOOD.replace(b"\n", b"\r") + b"p,s,PA,i,f\r", "1 rows can be told apart in two"),
+        ("t.csv", GOOD + b"p,s,PA,i,f\r\r\np,t,PA,i,f\n", "3 rows can be told apart in two ways"),
         ("t.csv", b"", "The table has: no columns"),
         ("t.csv", b"subject,study,view,image,image,findings\np,s,PA,i,j,f\n", "column image more than once"),
         ("t.csv.gz", gzip.compress(GOOD * 50)[:40], "cannot be read"),
@@ -182,7 +187,10 @@ GOOD = b"subject,study,view,image,findings\n"
         ("t.jsonl", b'{"subject": "\xe9"}\n', "not UTF-8"),
         ("t.jsonl", b'{"subject": ' + b"9" * 5000 + b"}\n", "line 1: JSON with too long a number"),
         ("t.jsonl", b"[" * 100_000 + b"\n", "line 1"),
-        ("t.xlsx", b"", ".csv, .csv.gz, .tsv, .parquet or .jsonl"),
+        ("t.jsonl.gz", b'{"subject": "p"}\n', "cannot be read"),
+        ("t.jsonl.gz", gzip.compress(b'{"subject": "p"}\n' * 99)[:-9], "cannot be read"),
+        ("t.jsonl.gz", gzip.compress(b'{"subject": true}\n'), "line 1, subject: expected text or a number"),
+        ("t.xlsx", b"", ".csv, .tsv, .jsonl (also .gz) or .parquet"),
     ],
 )  # fmt: skip
 def test_broken_files(tmp_path: Path, name: str, content: bytes, expected: str) -> None:

@@ -95,7 +95,7 @@ def test_a_row_falls_with_its_last_record(studies: Studies) -> None:
     assert studies.priors == []
 
     studies.settings["max_bad_rows"] = 1
-    with pytest.raises(DataError, match="2 unusable rows, corpus.max_bad_rows allows 1"):
+    with pytest.raises(DataError, match=r"2 unusable rows, corpus\.max_bad_rows allows 1"):
         studies.build()
 
 

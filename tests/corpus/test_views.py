@@ -27,12 +27,15 @@ AP, PA, OTHER, LATERAL = (
     ("texts", "view"),
     [
         (("AP", "ap", " AP ", "AP SUPINE", "AP Supine", "AP erect", "AP AXIAL", "AP_horizontal", "antero-posterior",
-          "AP LLD", "AP left lateral decubitus"), AP),
-        (("PA", "PA LLD", "PA RLD", "postero-anterior", "PosteroAnterior", "Frontal PA"), PA),
+          "AP LLD", "AP left lateral decubitus", "APSupine", "APSUPINE", "apsupine", "APerect", "AP_PortableSupine",
+          "APSemiErect", "APHorizontal"), AP),
+        (("PA", "PA LLD", "PA RLD", "postero-anterior", "PosteroAnterior", "Frontal PA", "PAerect", "PAUpright"),
+         PA),
         (("FRONTAL", "Frontal", "AP/PA"), OTHER),
         (("LATERAL", "Lateral", "LL", "RL", "L", "LARGE LATERAL", "XTABLE LATERAL", "left lateral"), LATERAL),
         (("", "  ", "unknown", "LAO", "LATERAL OBLIQUE", "PA and lateral", "Frontal/Lateral", "SWIMMERS", "LLD",
-          "lateral decubitus", "APEX", "PAN", "MARKER L", None, 1, 0.5, ["PA"]), None),
+          "lateral decubitus", "APEX", "PAN", "APICAL", "PASSIVE", "PARTERECT", "APERTURE", "LAPSUPINE", "MARKER L",
+          None, 1, 0.5, ["PA"]), None),
     ],
 )  # fmt: skip
 def test_parse_view(texts: tuple[Any, ...], view: View | None) -> None:
@@ -65,7 +68,7 @@ def test_keys_keep_what_tells_images_apart() -> None:
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     """Rows in the format of the path's ending."""
-    opened = gzip.open if path.suffix == ".gz" else open
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
     if ".jsonl" in path.name:
         with opened(path, "wt") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
@@ -79,7 +82,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".parquet"])
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".CSV.GZ", ".jsonl", ".jsonl.gz", ".parquet"])
 def test_every_format(ending: str, tmp_path: Path) -> None:
     rows = [
         {"dicom_id": f"i{n}", "Rows": 1, "ViewPosition": text} for n, text in enumerate(("PA", "LL", "", "LAO", "AP"))
@@ -137,9 +140,12 @@ def test_columns_of_which_one_is_empty(tmp_path: Path) -> None:
         ("v.csv", b"image,other\na,PA\n", "needs one of the columns view"),
         ("v.csv", b"image,view\n,PA\n", "row 1 names no image"),
         ("v.csv", b"image,view\na,PA\na,AP\n", "row 2 gives image 'a' another view"),
-        ("v.csv", b"image,view\na,PA,1\n", "row 1 has more fields"),
+        ("v.csv", b"image,view\na,PA,1\n", "row 0, .*: 3 fields, but the header has 2"),
+        ("v.csv", b"image,view\na,PA\nb\n", "row 1, .*: 1 field, but the header has 2"),
+        ("v.csv", b'image,view\na,PA\nb,"Frontal\nc,PA\n', "row 1, which begins in line 3: unexpected end"),
+        ("v.csv", b"image,View,view\na,PA,AP\n", "more than one column view"),
+        ("v.parquet.gz", b"", "must be a table"),
         ("v.csv", b"image,view\n\xff\xfe,PA\n", "UTF-8"),
-        ("v.csv", b'image,view\n"' + b"a" * 140_000 + b'",PA\n', "not valid CSV"),
         ("v.csv.gz", b"image,view\na,PA\n", "cannot be read"),
         ("v.csv.gz", gzip.compress(b"image,view\na,PA\n" * 99)[:-9], "cannot be read"),
         ("v.jsonl", b"{}\n", "needs one of the columns image"),
@@ -155,6 +161,11 @@ def test_broken_tables(name: str, content: bytes, message: str, tmp_path: Path) 
     path.write_bytes(content)
     with pytest.raises(DataError, match=message):
         read_views(path)
+
+
+def test_long_cells(tmp_path: Path) -> None:
+    (tmp_path / "v.csv").write_text(f'image,view,note\na,PA,"{"x" * 140_000}"\n')
+    assert read_views(tmp_path / "v.csv") == {"a": PA}
 
 
 def test_missing_and_folder(tmp_path: Path) -> None:

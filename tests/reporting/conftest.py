@@ -159,7 +159,7 @@ def own_audit(tmp_path: Path) -> dict:
                 "date": f"2024-0{1 + visit}-{min(day, 28):02d}", "device": "A",
             })  # fmt: skip
     rows[5]["view"] = SECRET  # a report in the wrong column
-    rows[6]["image"] = None
+    rows[6]["date"] = "05/06/2024"  # it has two meanings
     _image(tmp_path / "own" / "f.png", np.random.default_rng(0))
     pl.DataFrame(rows, infer_schema_length=None).write_csv(tmp_path / "own" / "t.csv")
     config = files_config(tmp_path / "own", format="table", max_bad_rows=1, strict=True,
