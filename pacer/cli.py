@@ -172,7 +172,7 @@ def score(
     """Score predictions, of this or any other model, against their references."""
     from pacer.corpus.records import read_about, read_records
     from pacer.metrics.scoring import decoded_records, score_predictions
-    from pacer.reporting.tables import score_table
+    from pacer.reporting.tables import original_table, score_table
 
     settings = load_params(params).score
     table = read_records(records)
@@ -182,6 +182,10 @@ def score(
         convention=settings.convention, batch_size=settings.batch_size, about=read_about(records),
     )  # fmt: skip
     _print_table(score_table(scores))
+    originals = original_table(scores, read_about(records).get("target"))
+    if originals is not None:
+        console.print("\nAgainst the untouched findings")
+        _print_table(originals)
     console.print(f"\nwritten to {out}")
 
 

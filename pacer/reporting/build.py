@@ -67,6 +67,9 @@ def build_report(
     note = audits.standin_note(signature)
 
     score_table = tables.score_table(scores, _caption("Scores by context and their plain mean.", note))
+    original_table = tables.original_table(
+        scores, (signature.get("language") or {}).get("target"), "Scores against the untouched findings of the source."
+    )
     charts["scores"] = figures.efficacy_chart(scores)
     charts["findings"] = figures.finding_chart(finding_rates(scored))
     control_table = tables.control_table(
@@ -108,6 +111,7 @@ def build_report(
         signature_entries=audits.signature_entries(signature),
         note=note,
         scores=score_table,
+        originals=original_table,
         fallbacks=_fallbacks(predicted),
         commitments=tables.commitment_table(scores),
         truth=truth_table,
@@ -122,7 +126,8 @@ def build_report(
     )
     with whole_directory(out) as directory:
         write_text(directory / "index.html", page)
-        for name, result in (("scores", score_table), ("truth", truth_table), ("controls", control_table)):
+        written = {"scores": score_table, "originals": original_table, "truth": truth_table, "controls": control_table}
+        for name, result in written.items():
             if result is not None:
                 write_text(directory / "tables" / f"{name}.md", result.markdown())
                 write_text(directory / "tables" / f"{name}.tex", result.latex())

@@ -15,6 +15,12 @@ SCORE_COLUMNS = (
     ("rougeL", "ROUGE-L"), ("meteor", "METEOR"), ("cider", "CIDEr"), ("n", "n"),
 )  # fmt: skip
 
+#: The same for the untouched findings of the source as references.
+ORIGINAL_COLUMNS = (
+    *((f"original_{key}", label) for key, label in SCORE_COLUMNS if key.startswith(("bleu", "rouge", "meteor"))),
+    ("original_n", "n"),
+)  # fmt: skip
+
 #: The same for what the scores say about commitments, gate and extraction.
 COMMITMENT_COLUMNS = (
     ("anchor_agreement", "Agreement"), ("anchor_stated_agreement", "Stated"), ("anchor_positive_f1", "Positive F1"),
@@ -111,6 +117,31 @@ def contexts_in(scores: Mapping) -> Sequence[str]:
 def score_table(scores: Mapping, caption: str = "") -> Table:
     """The contexts' scores and their plain mean; columns that no context has are left out."""
     return _context_table(scores, SCORE_COLUMNS, caption)
+
+
+def original_table(scores: Mapping, target: str | None, caption: str = "") -> Table | None:
+    """Language scores against the untouched findings, "not available" where the corpus has none.
+
+    Args:
+        target: ``corpus.target`` of the references; None is returned unless it is ``findings``, the protocol that has
+            such columns.
+    """
+    if target != "findings":
+        return None
+    contexts = contexts_in(scores)
+    names = [*contexts, "mean"] if "mean" in scores else contexts
+    rows = []
+    for name in names:
+        cells = [
+            number(scores[name][key]) if key in scores[name] else "" if (name, key) == ("mean", "original_n")
+            else "not available"
+            for key, _ in ORIGINAL_COLUMNS
+        ]  # fmt: skip
+        rows.append((name.upper() if name != "mean" else "Mean", *cells))
+    headings = tuple(label for _, label in ORIGINAL_COLUMNS)
+    return Table(
+        ("Context", *headings), tuple(rows), caption, summary=len(contexts) if "mean" in scores else None
+    )
 
 
 def commitment_table(scores: Mapping) -> Table:

@@ -12,6 +12,7 @@ from pacer.reporting.tables import (
     control_table,
     latex_text,
     number,
+    original_table,
     score_table,
     truth_groups,
     truth_table,
@@ -22,6 +23,18 @@ SCORES = {
     "sn": {"f1": 0.25, "precision": 1.0, "n": 10},
     "mean": {"f1": 0.375},
 }
+
+
+def test_original_references_are_a_table_of_the_findings_protocol_alone():
+    scores = {"sn": {"f1": 0.5, "bleu1": 0.4}, "mean": {"f1": 0.5}}
+    assert original_table(scores, "findings_and_impression") is None
+    assert original_table(scores, None) is None
+    table = original_table(scores, "findings")
+    assert table.columns == ("Context", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "METEOR", "n")
+    assert table.rows[0] == ("SN", *["not available"] * 7)
+    scores["sn"] |= {f"original_{name}": 0.25 for name in ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor")}
+    scores["sn"]["original_n"] = 12
+    assert original_table(scores, "findings").rows[0] == ("SN", *["0.250"] * 6, "12")
 
 
 def test_score_table_orders_contexts_and_leaves_out_columns_that_no_context_has():
