@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.table import Table as Grid
+from rich.text import Text
 
 from pacer.core.config import load_params
 from pacer.core.errors import ConfigError, run_cleanly
@@ -85,8 +86,6 @@ def audit(
     out: Annotated[Path | None, typer.Option(help="Keep the corpus, audit.json and problems.csv here.")] = None,
 ) -> None:
     """Read the corpus that params.yaml names and report what is in it and what is wrong with it."""
-    from rich.text import Text
-
     from pacer.core.io import refuse_foreign
     from pacer.corpus.build import OUTPUTS, build_corpus
     from pacer.corpus.ledger import COLUMNS
@@ -157,6 +156,30 @@ def decode(
         _encode(table, images, checked, model, backbones, store)
     decode_records(model, backbones, table, store, checked.decode, out)
     console.print(f"predictions written to {out}")
+
+
+@app.command("import-llm-rg4")
+def import_llm_rg4(
+    file: Annotated[Path, typer.Argument(help="Released second-stage weights, .pth or .ckpt.")],
+    out: Annotated[Path, typer.Option(help="Folder for the checkpoint; an earlier import is replaced.")],
+    backbones: Annotated[Path, typer.Option(help="Frozen models.")] = Path("models/backbones"),
+    params: ParamsFile = PARAMS,
+) -> None:
+    """Turn LLM-RG4's released weights into a checkpoint: for `pacer decode --model`, or for parent.start."""
+    from pacer.core.io import refuse_foreign
+    from pacer.model.checkpoint import RECORD, WEIGHTS
+    from pacer.training.adopt import adopt_llm_rg4
+
+    refuse_foreign(out, (RECORD, WEIGHTS))
+    weights = adopt_llm_rg4(file, load_params(params), backbones, out)
+    told = ", ".join(f"{name} {value}" for name, value in weights.settings.items())
+    console.print(f"{len(weights.interface)} tensors of the source interface, {len(weights.lora)} of LoRA ({told})")
+    frozen = len(weights.unused) - len(weights.surplus)
+    if frozen:
+        console.print(f"{frozen} tensors of frozen models not taken: those of {backbones} are used")
+    for name in weights.surplus:
+        console.print(Text(f"unused: {name}"))
+    console.print(f"written to {out}; decode with `pacer decode --model {out}`, or set parent.start: {out}")
 
 
 @app.command()

@@ -9,12 +9,19 @@ from pathlib import Path
 
 from dvclive import Live
 
-from pacer.core.config import load_params
+from pacer.core.config import Params, load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.threads import share_cores
 from pacer.training.run import run_phase
 
-STARTS = {"warmup": None, "parent": Path("models/warmup"), "calibrate": Path("models/parent")}
+PHASES = ("warmup", "parent", "calibrate")
+
+
+def start_of(phase: str, params: Params) -> Path | None:
+    """The checkpoint that a phase starts from."""
+    if phase == "parent":
+        return Path("models/warmup") if params.parent.start == "warmup" else Path(params.parent.start).expanduser()
+    return Path("models/parent") if phase == "calibrate" else None
 
 
 @contextmanager
@@ -39,17 +46,18 @@ def dvclive_log(scratch: Path, final: Path) -> Generator:
 
 def main() -> None:
     phase = sys.argv[1] if len(sys.argv) > 1 else ""
-    if phase not in STARTS:
-        sys.exit(f"error: usage: stages/train.py {' | '.join(STARTS)}")
+    if phase not in PHASES:
+        sys.exit(f"error: usage: stages/train.py {' | '.join(PHASES)}")
+    params = load_params()
     share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     run_phase(
         phase,
-        load_params(),
+        params,
         corpus=Path("data/corpus"),
         backbones=Path("models/backbones"),
         features=Path("data/features"),
         anchors=None if phase == "warmup" else Path("data/anchors/anchors.parquet"),
-        start=STARTS[phase],
+        start=start_of(phase, params),
         out=Path(f"models/{phase}"),
         open_log=lambda scratch: dvclive_log(scratch, Path(f"metrics/{phase}")),
     )

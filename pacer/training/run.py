@@ -92,7 +92,7 @@ def run_phase(
     model = build_model(backbones, model_params, lora=name != "warmup", calibrate=name == "calibrate")
     if start is not None:
         _start_from(model, start, frozen)
-    if name == "parent" and params.parent.lateral_start == "frontal":
+    if name == "parent" and params.parent.start == "warmup" and params.parent.lateral_start == "frontal":
         model.interface.start_lateral_from_frontal()
     if name == "calibrate":
         model.merge_lora()

@@ -1,0 +1,216 @@
+"""LLM-RG4's released weights in PACER's modules.
+
+LLM-RG4 saves its trainable weights as a ``.pth`` (``{"model": state, "config", "epoch", "step"}``), and Lightning saves
+the whole model as a ``.ckpt`` (``{"state_dict": state, ...}``). Both hold the source interface under upstream's names
+and the LoRA matrices under PEFT's; a ``.ckpt`` holds the frozen models as well, which are not taken from it.
+
+    upstream                                PACER (SourceInterface)
+    APPA_visual_query_tokens [1, Q, d_v]    queries [Q, d_v]
+    APPA_, lateral_, text_                  frontal., lateral., prior.
+      crossattention_block.*                  attention.*
+      layernorm_768_1                         attention_norm
+      llama_proj_1                            mix
+      layernorm_768_2                         mix_norm
+      llama_proj_2, llama_proj_3              up, project
+      layernorm_4096_1                        project_norm
+    iit_proj, iit_layernorm                 fusion, fusion_norm
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pacer.core.errors import CheckpointError
+
+_SOURCES = {"APPA": "frontal", "lateral": "lateral", "text": "prior"}
+_LAYERS = {
+    "crossattention_block": "attention", "layernorm_768_1": "attention_norm", "llama_proj_1": "mix",
+    "layernorm_768_2": "mix_norm", "llama_proj_2": "up", "llama_proj_3": "project", "layernorm_4096_1": "project_norm",
+}  # fmt: skip
+_ATTENTION = ("in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "out_proj.weight", "out_proj.bias")
+_QUERIES = "APPA_visual_query_tokens"
+_LANGUAGE = "llama_model.base_model.model."
+
+#: Parts of a whole ``.ckpt`` that PACER takes from the frozen models themselves.
+FROZEN = ("visual_encoder.", "text_encoder.", "llama_model.", "embed_tokens.", "chexbert")
+
+#: What a file is when it is not LLM-RG4's, told by a name that it has.
+_OTHERS = (
+    ("router.", "a checkpoint of PACER; use it as it is"),
+    ("bert.embeddings", "CheXbert's or another BERT's weights"),
+    ("encoder.layer.", "an image or text encoder's weights"),
+    ("model.layers.0.self_attn.q_proj.weight", "a language model's weights, such as Vicuna's"),
+    ("llama_proj.weight", "weights of R2GenGPT or MambaXray, whose projector is one layer"),
+    ("qformer", "weights of a BLIP-2 model"),
+)
+
+
+@dataclass(frozen=True)
+class UpstreamWeights:
+    """LLM-RG4's weights under PACER's names.
+
+    Attributes:
+        interface: state of a :class:`~pacer.model.interface.SourceInterface`, complete.
+        lora: state of the LoRA matrices, named below the language model (``model.layers.0...lora_A.default.weight``).
+        unused: names in the file that PACER has no place for, sorted; frozen models included.
+        settings: ``num_queries``, ``d_vision``, ``d_hidden``, ``d_model`` and, with LoRA, ``lora_rank``, read off the
+            shapes; ``lora_alpha`` and ``step`` where the file says so.
+    """
+
+    interface: dict[str, Tensor]
+    lora: dict[str, Tensor]
+    unused: tuple[str, ...]
+    settings: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def surplus(self) -> tuple[str, ...]:
+        """Unused names that belong to no frozen model: a reason to look."""
+        return tuple(name for name in self.unused if not name.startswith(FROZEN))
+
+
+def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
+    """Read a released LLM-RG4 checkpoint.
+
+    Args:
+        source: a ``.pth`` or ``.ckpt`` file, or what such a file holds (also a bare state dict).
+
+    Raises:
+        CheckpointError: the file is missing, damaged, or something else (it says what); names of the interface are
+            missing (all are listed), or shapes do not fit each other.
+    """
+    origin, content = ("the state dict", source) if isinstance(source, Mapping) else (str(source), _load(Path(source)))
+    state = _state(content, origin)
+    interface, used = _interface(state, origin)
+    lora = {}
+    for name, tensor in state.items():
+        if ".lora_" in name and name.startswith(_LANGUAGE):
+            own = name.removeprefix(_LANGUAGE)
+            for matrix in ("lora_A", "lora_B"):
+                own = own.replace(f"{matrix}.weight", f"{matrix}.default.weight")
+            lora[own] = tensor
+            used.add(name)
+    settings = _settings(interface, lora, content)
+    return UpstreamWeights(interface, lora, tuple(sorted(set(state) - used)), settings)
+
+
+def interface_names() -> dict[str, str]:
+    """``{PACER's name: upstream's name}`` of every tensor of the source interface."""
+    names = {"queries": _QUERIES}
+    for theirs, ours in _SOURCES.items():
+        for layer, own in _LAYERS.items():
+            for part in _ATTENTION if own == "attention" else ("weight", "bias"):
+                names[f"{ours}.{own}.{part}"] = f"{theirs}_{layer}.{part}"
+    for layer, own in (("iit_proj", "fusion"), ("iit_layernorm", "fusion_norm")):
+        names |= {f"{own}.{part}": f"{layer}.{part}" for part in ("weight", "bias")}
+    return names
+
+
+def _interface(state: Mapping[str, Tensor], origin: str) -> tuple[dict[str, Tensor], set[str]]:
+    names = interface_names()
+    missing = sorted(theirs for theirs in names.values() if theirs not in state)
+    if missing:
+        raise CheckpointError(_why_incomplete(state, missing, origin))
+    interface = {ours: state[theirs] for ours, theirs in names.items()}
+    queries = interface["queries"]
+    if queries.ndim != 3 or queries.shape[0] != 1:
+        raise CheckpointError(f"{origin}: {_QUERIES} has shape {list(queries.shape)}, expected [1, queries, width]")
+    interface["queries"] = queries[0]
+    return interface, set(names.values())
+
+
+def _why_incomplete(state: Mapping[str, Tensor], missing: list[str], origin: str) -> str:
+    """What a file is that lacks names of the interface."""
+    frontal = {name for name in interface_names().values() if name.startswith("APPA_")}
+    if set(missing) == set(interface_names().values()) - frontal:
+        return (
+            f"{origin} is a first-stage checkpoint of LLM-RG4: it has the frontal interface alone; import the second "
+            f"stage's. Missing: {', '.join(missing)}"
+        )
+    if not frontal <= set(missing):
+        return f"{origin} is an incomplete checkpoint of LLM-RG4. Missing: {', '.join(missing)}"
+    for mark, what in _OTHERS:
+        if any(mark in name for name in state):
+            return f"{origin} is no checkpoint of LLM-RG4 but {what}"
+    shown = ", ".join(sorted(state)[:5]) or "nothing"
+    return f"{origin} is no checkpoint of LLM-RG4: it holds {shown}{' …' if len(state) > 5 else ''}"
+
+
+def _settings(interface: dict[str, Tensor], lora: dict[str, Tensor], content: Mapping[str, Any]) -> dict[str, int]:
+    settings = {
+        "num_queries": interface["queries"].shape[0],
+        "d_vision": interface["queries"].shape[1],
+        "d_hidden": interface["frontal.up.weight"].shape[0],
+        "d_model": interface["frontal.project.weight"].shape[0],
+    }
+    ranks = {tensor.shape[0] for name, tensor in lora.items() if ".lora_A." in name}
+    if len(ranks) > 1:
+        raise CheckpointError(f"the LoRA matrices have different ranks: {', '.join(map(str, sorted(ranks)))}")
+    if ranks:
+        settings["lora_rank"] = ranks.pop()
+    told = content.get("config") or content.get("hyper_parameters") or {}
+    told = vars(told) if isinstance(told, argparse.Namespace) else told
+    alpha = told.get("llm_alpha") if isinstance(told, Mapping) else None
+    step = content.get("step", content.get("global_step"))
+    settings |= {name: int(value) for name, value in (("lora_alpha", alpha), ("step", step)) if value is not None}
+    return settings
+
+
+def _state(content: Any, origin: str) -> dict[str, Tensor]:
+    """The named tensors of a file's content."""
+    if isinstance(content, Mapping) and "model_state_dict" in content:
+        raise CheckpointError(f"{origin} is no checkpoint of LLM-RG4 but CheXbert's or another trainer's")
+    for key in ("model", "state_dict"):
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+            break
+    if not isinstance(content, Mapping) or not content:
+        raise CheckpointError(f"{origin} holds {type(content).__name__}, expected named tensors")
+    strange = [str(name) for name, value in content.items() if not isinstance(value, Tensor)]
+    if strange:
+        raise CheckpointError(
+            f"{origin} is no checkpoint of LLM-RG4: besides tensors it holds {', '.join(strange[:5])}"
+        )
+    return dict(content)
+
+
+class _Settings(dict):
+    """Stands in for Lightning's dictionary of hyper-parameters, so that no foreign class is ever imported."""
+
+
+#: The only classes beside tensors that the released files hold.
+_HARMLESS: list[Any] = [
+    argparse.Namespace,
+    (_Settings, "lightning.fabric.utilities.data.AttributeDict"),
+    (_Settings, "lightning_fabric.utilities.data.AttributeDict"),
+    (_Settings, "pytorch_lightning.utilities.parsing.AttributeDict"),
+    (_Settings, "lightning.pytorch.utilities.parsing.AttributeDict"),
+]
+
+
+def _load(path: Path) -> Mapping[str, Any]:
+    """The content of a file, read without running any code that it may hold."""
+    if not path.is_file():
+        raise CheckpointError(f"{path} does not exist; download LLM-RG4's released weights and name the file")
+    with open(path, "rb") as file:
+        head = file.read(512).lstrip().lower()
+    if head.startswith((b"<!doctype", b"<html")):
+        raise CheckpointError(f"{path} is a web page: the download failed; fetch the file again")
+    if path.suffix == ".safetensors":
+        raise CheckpointError(f"{path} is a safetensors file; LLM-RG4 is released as .pth and .ckpt")
+    try:
+        with torch.serialization.safe_globals(_HARMLESS):
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except pickle.UnpicklingError as error:
+        reason = str(error).partition("\n")[0]
+        raise CheckpointError(f"{path} holds more than weights and settings and is not read: {reason}") from None
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError) as error:
+        raise CheckpointError(f"{path} is not a whole PyTorch file ({type(error).__name__}); fetch it again") from None

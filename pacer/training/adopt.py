@@ -1,0 +1,64 @@
+"""LLM-RG4's released weights as a checkpoint of this software, to decode with or to start the parent phase from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from pacer.core.config import Params
+from pacer.core.errors import CheckpointError
+from pacer.core.io import whole_directory
+from pacer.model.assemble import build_model, frozen_fingerprints
+from pacer.model.checkpoint import CheckpointRecord, load_strictly, package_versions, save_checkpoint
+from pacer.model.upstream import UpstreamWeights, import_llm_rg4
+from pacer.training.run import model_parameters
+
+
+def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> UpstreamWeights:
+    """Write LLM-RG4's second-stage weights to ``out`` as a checkpoint without Refine, Commit and Calibrate.
+
+    The checkpoint decodes as LLM-RG4 does (direct reports from the encoder's endpoint). As ``parent.start`` it gives
+    the parent phase its source interface, fusion and LoRA; Refine starts as the identity.
+
+    Args:
+        params: ``interface`` and ``lora`` must describe the weights; other groups go into the record.
+        backbones: the frozen models that the weights were trained with.
+
+    Raises:
+        CheckpointError: the file is something else, or its shapes do not fit the parameters; differences are listed.
+    """
+    weights = import_llm_rg4(source)
+    model_params = model_parameters("parent", params)
+    model_params["refine"] = model_params["refine"] | {"variant": "endpoint"}
+    model_params["commit"] = {"route": "direct"}
+    _compare(weights, params, source)
+    model = build_model(backbones, model_params, lora=True, calibrate=False)
+    state = {f"interface.{name}": tensor.float() for name, tensor in weights.interface.items()}
+    state |= {f"language.{name}": tensor.float() for name, tensor in weights.lora.items()}
+    for name, parameter in model.named_parameters():  # what must be there: the interface and LoRA
+        parameter.requires_grad_(name.startswith("interface.") or "lora_" in name)
+    load_strictly(model, state, source)
+    record = CheckpointRecord(
+        "parent", weights.settings.get("step", 0), model_params, frozen_fingerprints(backbones), None,
+        package_versions(),
+    )  # fmt: skip
+    with whole_directory(out) as directory:
+        save_checkpoint(directory, state, record)
+    return weights
+
+
+def _compare(weights: UpstreamWeights, params: Params, source: Path) -> None:
+    """Make sure that the parameters describe the weights, where shapes alone would not say what to change."""
+    found = weights.settings
+    wanted = {
+        "interface.num_queries": (found["num_queries"], params.interface.num_queries),
+        "interface.d_hidden": (found["d_hidden"], params.interface.d_hidden),
+        "lora.rank": (found.get("lora_rank"), params.lora.rank),
+        "lora.alpha": (found.get("lora_alpha", params.lora.alpha), params.lora.alpha),
+    }
+    wrong = [f"{key} is {own}, the file has {theirs}" for key, (theirs, own) in wanted.items() if theirs != own]
+    if wrong:
+        raise CheckpointError(f"{source} does not fit the parameters: {'; '.join(wrong)}")
+    if not all(torch.isfinite(tensor).all() for tensor in weights.interface.values()):
+        raise CheckpointError(f"{source} holds weights that are not finite")

@@ -1,0 +1,109 @@
+"""LLM-RG4's weights as a checkpoint: it decodes, it can be started from, and it must fit the parameters."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BertConfig, BertModel
+
+from pacer.core.config import Params, load_params, parse_params
+from pacer.core.errors import CheckpointError
+from pacer.model.assemble import build_model, load_model
+from pacer.model.upstream import interface_names
+from pacer.training.adopt import adopt_llm_rg4
+from pacer.training.run import model_parameters
+from tests.conftest import MODEL, WIDTH
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def alike(backbones: Path, tmp_path: Path) -> Path:
+    """The tiny models with image and text states of one width, as RAD-DINO and CXR-BERT have them."""
+    copy = tmp_path / "backbones"
+    shutil.copytree(backbones, copy)
+    config = BertConfig.from_pretrained(copy / "text", hidden_size=WIDTH)
+    BertModel(config).save_pretrained(copy / "text")
+    return copy
+
+
+@pytest.fixture
+def params() -> Params:
+    values = load_params(ROOT / "configs" / "micro.yaml").model_dump()
+    for group in ("refine", "interface", "lora"):
+        values[group] = MODEL[group]
+    values["features"]["depths"] = MODEL["features"]["depths"]
+    return parse_params(values)
+
+
+@pytest.fixture
+def released(params: Params, alike: Path, tmp_path: Path) -> Path:
+    """A second-stage file with the shapes of the tiny model."""
+    torch.manual_seed(2)
+    model = build_model(alike, model_parameters("parent", params), lora=True, calibrate=False)
+    own = {name: torch.randn_like(tensor) for name, tensor in model.interface.state_dict().items()}
+    state = {theirs: own[ours][None] if ours == "queries" else own[ours] for ours, theirs in interface_names().items()}
+    for name, tensor in model.language.named_parameters():
+        if "lora_" in name:
+            state[f"llama_model.base_model.model.{name}"] = torch.randn_like(tensor)
+    torch.save({"model": state, "config": {"llm_alpha": params.lora.alpha}, "step": 9}, tmp_path / "released.pth")
+    return tmp_path / "released.pth"
+
+
+def test_the_checkpoint_holds_upstreams_weights_and_decodes_directly(params, released, alike, tmp_path) -> None:
+    weights = adopt_llm_rg4(released, params, alike, tmp_path / "llm_rg4")
+    model, record = load_model(tmp_path / "llm_rg4", alike)
+    assert (record.phase, record.step) == ("parent", 9)
+    assert record.model["refine"]["variant"] == "endpoint"
+    assert record.model["commit"] == {"route": "direct"}
+    for name, tensor in weights.interface.items():
+        assert torch.equal(model.interface.state_dict()[name], tensor)
+    merged = dict(model.language.named_parameters())
+    assert len(weights.lora) == 2 * len([name for name in merged if name.endswith("lora_A.default.weight")]) > 0
+    assert not list(model.router.parameters())
+
+
+def test_the_parent_phase_can_start_from_it(params, released, alike, tmp_path) -> None:
+    from pacer.model.assemble import frozen_fingerprints
+    from pacer.training.run import _start_from
+
+    weights = adopt_llm_rg4(released, params, alike, tmp_path / "llm_rg4")
+    model = build_model(alike, model_parameters("parent", params), lora=True, calibrate=False)
+    before = {name: tensor.clone() for name, tensor in model.router.state_dict().items()}
+    _start_from(model, tmp_path / "llm_rg4", frozen_fingerprints(alike))
+    for name, tensor in weights.lora.items():
+        assert torch.equal(dict(model.language.named_parameters())[name], tensor)
+    for name, tensor in weights.interface.items():
+        assert torch.equal(model.interface.state_dict()[name], tensor)
+    assert before and all(torch.equal(model.router.state_dict()[name], tensor) for name, tensor in before.items())
+
+
+@pytest.mark.parametrize(
+    ("group", "change", "message"),
+    [
+        ("interface", {"num_queries": 5}, "interface.num_queries is 5, the file has 3"),
+        ("interface", {"d_hidden": 7}, "interface.d_hidden is 7, the file has 24"),
+        ("lora", {"rank": 3}, "lora.rank is 3"),
+        ("lora", {"alpha": 99}, "lora.alpha is 99"),
+    ],
+)
+def test_parameters_that_do_not_describe_the_file(
+    params, released, alike, tmp_path, group: str, change: dict, message: str
+) -> None:
+    values = params.model_dump()
+    values[group] |= change
+    with pytest.raises(CheckpointError, match=message):
+        adopt_llm_rg4(released, parse_params(values), alike, tmp_path / "llm_rg4")
+    assert not (tmp_path / "llm_rg4").exists()
+
+
+def test_surplus_and_frozen_names_are_told(params, released, alike, tmp_path) -> None:
+    content = torch.load(released, weights_only=True)
+    content["model"] |= {"surplus": torch.zeros(1), "visual_encoder.x": torch.zeros(1)}
+    torch.save(content, released)
+    weights = adopt_llm_rg4(released, params, alike, tmp_path / "llm_rg4")
+    assert weights.surplus == ("surplus",)
+    assert weights.unused == ("surplus", "visual_encoder.x")
