@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json
@@ -70,14 +70,22 @@ def build_model(
     backbones = Path(backbones)
     language = AutoModelForCausalLM.from_pretrained(resolve(backbones / "language"), dtype=dtype)
     vision = resolve(backbones / "vision")
-    d_model, d_vision = language.config.hidden_size, read_json(vision / "config.json")["hidden_size"]
     d_text = read_json(resolve(backbones / "text") / "config.json")["hidden_size"]
+    return wire(language, load_endpoint_norm(vision), d_text, model, lora=lora, calibrate=calibrate)
+
+
+def wire(
+    language: PreTrainedModel, endpoint_norm: nn.LayerNorm, d_text: int, model: dict[str, Any], *, lora: bool,
+    calibrate: bool,
+) -> Pacer:
+    """Fresh trainable parts around frozen modules; see :func:`build_model`. On the meta device nothing is allocated."""
+    d_model, d_vision = language.config.hidden_size, endpoint_norm.normalized_shape[0]
     router = DepthRouter(len(model["features"]["depths"]), d_vision, **model["refine"])
     interface = SourceInterface(d_vision, d_text, d_model, **model["interface"])
     calibrator = None
     if calibrate and model["calibrate"]["gate_inputs"] != "none":
         calibrator = PrefixCalibrator(d_model, **model["calibrate"])
-    pacer = Pacer(language, load_endpoint_norm(vision), router, interface, calibrator)
+    pacer = Pacer(language, endpoint_norm, router, interface, calibrator)
     if lora:
         pacer.add_lora(**model["lora"])
     return pacer

@@ -1,0 +1,70 @@
+"""Trainable parameters of the published model, part by part: its shapes on the meta device, no weights needed.
+
+    python bench/parameters.py [configs/mimic_rg4.yaml]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from pacer.core.config import Params, load_params
+from pacer.model.assemble import wire
+from pacer.model.pacer import Pacer
+from pacer.training.phases import phase_of
+from pacer.training.run import model_parameters
+
+ROOT = Path(__file__).resolve().parents[1]
+
+#: Shapes of lmsys/vicuna-7b-v1.5, microsoft/rad-dino and microsoft/BiomedVLP-CXR-BERT-specialized.
+LANGUAGE = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
+            "vocab_size": 32000}
+D_VISION = D_TEXT = 768
+
+#: Parts of the model by the beginning of their parameters' names.
+PARTS = {
+    "router": ("router.",),
+    "interfaces": ("interface.queries", "interface.frontal.", "interface.lateral.", "interface.prior."),
+    "fusion": ("interface.fusion", "interface.fusion_norm"),
+    "LoRA": ("language.",),
+    "calibrator": ("calibrator.",),
+}
+
+
+def published_model(params: Params) -> Pacer:
+    """The model of ``params`` around the published frozen models' shapes, on the meta device."""
+    with torch.device("meta"):
+        language = LlamaForCausalLM(LlamaConfig(**LANGUAGE))
+        return wire(language, nn.LayerNorm(D_VISION), D_TEXT, model_parameters("calibrate", params), lora=True,
+                    calibrate=True)
+
+
+def trainable_counts(model: Pacer, params: Params) -> dict[str, dict[str, int]]:
+    """``{phase: {part: parameters that the phase trains}}``."""
+    counts: dict[str, dict[str, int]] = {}
+    for name in ("warmup", "parent", "calibrate"):
+        phase = phase_of(name, params)
+        counts[name] = {
+            part: sum(p.numel() for n, p in model.named_parameters() if n.startswith(starts) and phase.trainable(n))
+            for part, starts in PARTS.items()
+        }
+    return counts
+
+
+def main() -> None:
+    params = load_params(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "configs" / "mimic_rg4.yaml")
+    model = published_model(params)
+    counts = trainable_counts(model, params)
+    print(f"{'':12}" + "".join(f"{part:>14}" for part in PARTS) + f"{'all':>14}")
+    for phase, parts in counts.items():
+        print(f"{phase:12}" + "".join(f"{parts[part]:>14,}" for part in PARTS) + f"{sum(parts.values()):>14,}")
+    frozen = sum(p.numel() for n, p in model.language.named_parameters() if "lora_" not in n)
+    print(f"frozen language model: {frozen:,}")
+
+
+if __name__ == "__main__":
+    main()
