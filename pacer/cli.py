@@ -5,7 +5,6 @@ Each command reads its arguments and calls one function of a room. Heavy imports
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -95,7 +94,6 @@ def audit(
     corpus = load_params(params).corpus
     if out is not None:
         refuse_foreign(out, OUTPUTS)
-        shutil.rmtree(out, ignore_errors=True)  # a refused corpus does not leave an earlier one in its place
     problems = Path("problems.csv") if out is None else None
     # a refused corpus leaves its problems here, and a later audit removes them: never a file of the user's own
     ours = ",".join(COLUMNS).encode()

@@ -130,7 +130,7 @@ class Corpus(Strict):
             if self.format in ("openi", "r2gen") and set(self.contexts) & {"sw", "mw"}:
                 raise ValueError(f"format: {self.format} knows no previous reports; contexts may hold sn and mn")
         elif self.format != "rg4":
-            raise ValueError("source: phantom writes MIMIC-RG4's layout; set format: rg4")
+            raise ValueError("source: phantom has format: rg4; for a corpus of your own set source: files")
         return self
 
 

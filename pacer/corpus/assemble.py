@@ -6,6 +6,7 @@ MIMIC-RG4.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from pacer.core.contexts import availability
 from pacer.corpus.mimic import bare_id
 from pacer.corpus.readers import Format
 from pacer.corpus.rows import Examination, LeftOut, Problem
+
+_DECIMAL = re.compile(r"\d\.\d")
 
 
 class Assembler:
@@ -26,6 +29,7 @@ class Assembler:
         originals: untouched findings by study id, MIMIC's letter left out.
 
     Attributes:
+        with_decimals: examinations whose target holds a number such as 1.2.
         empty_priors: examinations whose previous report was empty after cleaning, so that only their contexts without
             one were made.
     """
@@ -41,7 +45,7 @@ class Assembler:
         self.contexts, self.findings_only, self.clean = set(contexts), findings_only, clean
         self.form = form
         self.originals = originals or {}
-        self.empty_priors = 0
+        self.empty_priors = self.with_decimals = 0
 
     def records(self, exam: Examination) -> list[dict[str, Any]] | Problem | LeftOut:
         """The rows of :data:`~pacer.corpus.records.RECORD_SCHEMA` of an examination, or why there is none."""
@@ -56,6 +60,7 @@ class Assembler:
         text, sections = _join(exam.findings, None if self.findings_only else exam.impression)
         if text is None:
             return Problem(exam.place, self.form.target, "neither findings nor impression is there", exam.rows)
+        self.with_decimals += _DECIMAL.search(text) is not None
         report = self.clean(text)
         if not _says_something(report):
             return Problem(exam.place, self.form.target, "the target report is empty after cleaning", exam.rows)

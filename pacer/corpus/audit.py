@@ -113,6 +113,36 @@ def repeated_texts(ids: Ids, contexts: Sequence[str]) -> dict[str, Any]:
     return {"within": within, "known_from_train": known}
 
 
+def shared_images(ids: Ids) -> dict[str, int]:
+    """How many images stand in records of more than one ``study``, ``subject`` and ``split`` (the same path)."""
+    images = [hashes(ids.path, column) for column in ("frontal", "lateral")]
+    counts = {}
+    for name in ("study", "subject", "split"):
+        owner = ids.split.astype(np.uint64) if name == "split" else hashes(ids.path, f"{name}_id")
+        counts[name] = sum(_shared(image, owner) for image in images)
+    return counts
+
+
+def _shared(image: np.ndarray, owner: np.ndarray) -> int:
+    """Number of images that have more than one owner; 0 stands for no image."""
+    order = np.argsort(image, kind="stable")
+    image, owner = image[order], owner[order]
+    first = np.flatnonzero(np.concatenate([[True], image[1:] != image[:-1]]))
+    start = np.repeat(first, np.diff(np.append(first, len(image))))
+    return len(distinct(image[(owner != owner[start]) & (image != 0)]))
+
+
+def clinical_contexts(path: Path) -> dict[str, dict[str, int]]:
+    """``{context: {indication, history}}``: records that have one."""
+    counts: dict[str, dict[str, int]] = {}
+    for frame in batches(path, ["context", "indication", "history"]):
+        for context, *found in frame.group_by("context").agg(pl.col("indication", "history").count()).iter_rows():
+            entry = counts.setdefault(context, {"indication": 0, "history": 0})
+            for name, number in zip(("indication", "history"), found):
+                entry[name] += number
+    return dict(sorted(counts.items()))
+
+
 def value_counts(path: Path, column: str) -> dict[str, dict[str, int]]:
     """``{context: {value: records}}`` of a column."""
     counts: Counter[tuple[str, str]] = Counter()

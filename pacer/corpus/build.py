@@ -85,11 +85,13 @@ def build_corpus(
             problems.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(ledger.path, problems)
             shutil.rmtree(whole)
-            raise DataError(ledger.message(config.max_bad_rows, problems))
+            earlier = f"\n  {out} is unchanged: it holds an earlier corpus" if out.exists() else ""
+            raise DataError(ledger.message(config.max_bad_rows, problems) + earlier)
         if source.truth is not None:
             _matching_truth(source.truth, records).write_parquet(whole / "truth.parquet")
         missing = sum(problem == MISSING for problem in unusable.values())
         result = _settings(config) | _rows(draft, notes, ledger) | _findings(config, records, wording)
+        result["targets_with_decimals"] = assembler.with_decimals
         result["priors"] = audit.prior_summary(whole / "priors.parquet") | {"empty": assembler.empty_priors}
         result["images"] = audit.image_summary(whole / "images.parquet", missing, len(unusable) - missing)
         result["original_references"] = _original_summary(records, originals)
@@ -139,6 +141,8 @@ def _findings(config: Corpus, records: Path, wording: dict[str, Any]) -> dict[st
         "contexts": contexts,
         "overlap": audit.split_overlap(ids),
         "repeated_texts": audit.repeated_texts(ids, config.contexts),
+        "shared_images": audit.shared_images(ids),
+        "clinical_context": audit.clinical_contexts(records),
         "views": audit.value_counts(records, "view"),
         "sections": audit.value_counts(records, "sections"),
         "emphasis": audit.emphasis_summary(records),

@@ -43,7 +43,7 @@ _SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", 
 _DIFFER = "the rows of the study differ in it"
 #: What can be wrong with a study, the first that applies counts; the codes are places in this list.
 _FAULTS: tuple[tuple[str, str], ...] = (
-    ("study", "an earlier row has this study under another subject"),
+    ("study", "the study is given under more than one subject"),
     ("date", DATE_FORMS),
     ("time", TIME_FORMS),
     ("time", "the date holds another time of day"),
@@ -62,7 +62,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     """Every study of the table, and every row that is part of none.
 
     Rows that name no study come first, then the studies in the order of the table. ``notes`` gets ``read`` and the
-    topics ``unknown_fields``, ``other_views`` and ``priors`` (source: ``table``).
+    topics ``unknown_fields``, ``unknown_views`` and ``priors`` (source: ``table``).
 
     Raises:
         DataError: the source has no table, the file is damaged, or its columns are not those that ``config`` names.
@@ -174,7 +174,7 @@ def _ranks(view: pl.Series, notes: Notes, counted: pl.Series) -> pl.Series:
     rank = view.replace_strict(list(ranks), pl.Series(list(ranks.values()), dtype=pl.Int8), default=None,
                                return_dtype=pl.Int8)  # fmt: skip
     for text, number in view.filter(rank.is_null() & counted).value_counts().iter_rows():
-        notes.count("other_views", "table", "(none)" if text is None else shown_view(text), number)
+        notes.count("unknown_views", "table", "(none)" if text is None else shown_view(text), number)
     return rank
 
 
@@ -225,7 +225,7 @@ def _studies(table: pl.DataFrame, has_times: bool) -> pl.DataFrame:
     if not has_times:
         studies = studies.with_columns(differ_date=pl.any_horizontal("differ_date", "differ_time"))
     faults = [
-        ~pl.col("study").is_first_distinct(), pl.col("no_day"), pl.col("no_clock"), pl.col("two_clocks"),
+        pl.col("study").is_duplicated(), pl.col("no_day"), pl.col("no_clock"), pl.col("two_clocks"),
         pl.col("no_split"), pl.col("split").is_null() & has_splits,
         *(pl.col(f"differ_{name}") for name in compared),
     ]  # fmt: skip

@@ -56,25 +56,27 @@ def reading_audit() -> Generator[None]:
 
 
 def corpus_table(audit: Mapping[str, Any]) -> Table:
-    """Records of each context and split beside the paper's, and the studies and patients of each context.
+    """Records of each context and split, and the studies and patients of each context; MIMIC-RG4's beside the paper's.
 
     Raises:
         DataError: the audit lacks a part.
     """
     with reading_audit():
+        shown = ("records", "paper") if audit["format"] == "rg4" else ("records",)
         found = {context: audit["contexts"][context] for context in CONTEXTS if context in audit["contexts"]}
         rows = []
         for context, splits in found.items():
-            counts = [number(splits[split][name]) for split in SPLITS for name in ("records", "paper")]
+            counts = [number(splits[split][name]) for split in SPLITS for name in shown]
             whole = [number(sum(splits[split][name] for split in SPLITS)) for name in ("studies", "subjects")]
             rows.append((context.upper(), *counts, *whole))
         totals = [
             number(sum(splits[split][name] for splits in found.values()))
             for split in SPLITS
-            for name in ("records", "paper")
+            for name in shown
         ]
+    headings = [heading for split in SPLITS for heading in (split, "paper")[: len(shown)]]
     return Table(
-        columns=("Context", *(name for split in SPLITS for name in (split, "paper")), "studies", "patients"),
+        columns=("Context", *headings, "studies", "patients"),
         # a study has records in several contexts: their sum would count it more than once
         rows=(*rows, ("All", *totals, "", "")),
         summary=len(rows),
@@ -91,13 +93,16 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
         return [
             *_overlap(audit["overlap"]),
             *_rows(audit),
-            *_images(audit["images"]),
+            *_images(audit["images"], audit["shared_images"]),
+            _empty(audit["contexts"]),
             *_repeats(audit["repeated_texts"], audit["contexts"]),
             _wording(audit["prior_wording"], audit["strict"]),
             *_priors(audit["priors"], audit["contexts"]),
             *_emphasis(audit["emphasis"]),
             Check("Views", _by_context(audit["views"]), True),
             Check("Sections", _by_context(audit["sections"]), True),
+            Check("With indication", _clinical(audit, "indication"), True),
+            Check("With history", _clinical(audit, "history"), True),
             *(_note(topic, found) for topic, found in audit["notes"].items() if found),
             _originals(audit["original_references"]),
             *_settings(audit),
@@ -160,7 +165,22 @@ def _reasons(counts: Mapping[str, int]) -> str:
     return "; ".join(parts)
 
 
-def _images(images: Mapping[str, Any]) -> Iterator[Check]:
+def _empty(contexts: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Check:
+    """Splits that cannot be trained on or scored."""
+    empty = [f"{c.upper()} {s}" for c, splits in contexts.items() for s in splits if not splits[s]["records"]]
+    return Check("Contexts and splits without a record", ", ".join(empty) or "none", not empty)
+
+
+def _clinical(audit: Mapping[str, Any], name: str) -> str:
+    """Share of the records that have an indication or a history, by context."""
+    records = {c: sum(split["records"] for split in splits.values()) for c, splits in audit["contexts"].items()}
+    return _together({c: percent(found[name], records[c]) for c, found in audit["clinical_context"].items()})
+
+
+def _images(images: Mapping[str, Any], shared: Mapping[str, int]) -> Iterator[Check]:
+    several = ", ".join(f"{number(shared[kind])} in two {word}" for kind, word in (
+        ("subject", "patients"), ("split", "splits"), ("study", "studies")) if shared[kind])  # fmt: skip
+    yield Check("Images that stand for more than one", several or "none", not several)
     lost = {name: images[name] for name in ("missing", "unreadable") if images[name]}
     words = ", ".join(f"{number(count)} {name}" for name, count in lost.items())
     yield Check("Images missing or unreadable", words or "none", not lost)
@@ -295,7 +315,11 @@ def _originals(originals: Mapping[str, Any]) -> Check:
 def _settings(audit: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("Format", str(audit["format"]), True)
     yield Check("Target", str(audit["target"]).replace("_", " "), True)
-    yield Check("Cleaner", str(audit["cleaner"]), True)
+    lost = audit["targets_with_decimals"] if audit["cleaner"] == "upstream" else 0
+    told = f"; {number(lost)} examinations lose the point of a decimal (1.2 cm becomes 12 cm)" if lost else ""
+    # MIMIC-RG4's protocol has it so; one's own corpus need not
+    own = bool(lost) and audit["format"] != "rg4"
+    yield Check("Cleaner", audit["cleaner"] + told + ("; corpus.cleaner: careful keeps it" if own else ""), not own)
     yield Check("Strict", "yes" if audit["strict"] else "no", True)
     if audit["deidentified"] is not None:
         yield Check("Marks of de-identification", str(audit["deidentified"]).replace("_", " "), True)

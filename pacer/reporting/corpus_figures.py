@@ -44,7 +44,7 @@ def corpus_charts(audit: Mapping[str, Any]) -> list[Chart]:
     """
     with reading_audit():
         sizes = [
-            (f"{context.upper()} {split}", counts["records"], counts["paper"])
+            (f"{context.upper()} {split}", counts["records"], counts["paper"] if audit["format"] == "rg4" else 0)
             for context in CONTEXTS
             for split, counts in ((s, audit["contexts"][context][s]) for s in SPLITS if context in audit["contexts"])
         ]
@@ -59,7 +59,8 @@ def corpus_charts(audit: Mapping[str, Any]) -> list[Chart]:
             for kind in ("excluded", "left_out")
             for reason, count in audit[kind]["reasons"].items()
         ]
-    charts = [Chart("corpus-records", "Records, beside the paper's", _sizes_chart(sizes))]
+    beside = any(paper for _, _, paper in sizes)
+    charts = [Chart("corpus-records", "Records, beside the paper's" if beside else "Records", _sizes_chart(sizes))]
     if views:
         charts.append(Chart("corpus-views", "Frontal views", _views_chart(views)))
     if rates:
@@ -93,18 +94,21 @@ def _thousands(value: float, _: int | None = None) -> str:
 
 
 def _sizes_chart(sizes: Sequence[tuple[str, int, int]]) -> str:
-    """Two points per context and split on a logarithmic axis; a split without records has a cross at its left end."""
+    """Records and, where it is not 0, the paper's number per context and split on a logarithmic axis; a split without
+    records has a cross at its left end."""
 
     def draw(axes: Axes) -> None:
         rows = range(len(sizes))
         records, paper = [found for _, found, _ in sizes], [expected for _, _, expected in sizes]
-        least = min(value for value in (*records, *paper) if value)
+        least = min((value for value in (*records, *paper) if value), default=1)
         start = 10.0 ** (len(str(least)) - 1) / 2
         for row, (found, expected) in enumerate(zip(records, paper, strict=True)):
-            if found:
+            if found and expected:
                 axes.hlines(row, found, expected, color=LIGHT["--rule"], linewidth=3)
         here = [(found, row) for row, found in enumerate(records) if found]
-        axes.scatter(paper, list(rows), s=28, facecolors="none", edgecolors=LIGHT["--ink"], label="paper", zorder=3)
+        if any(paper):
+            axes.scatter(paper, list(rows), s=28, facecolors="none", edgecolors=LIGHT["--ink"], label="paper",
+                         zorder=3)  # fmt: skip
         axes.scatter([x for x, _ in here], [y for _, y in here], s=26, color=LIGHT["--series-1"], label="this corpus",
                      zorder=3)  # fmt: skip
         empty = [row for row, found in enumerate(records) if not found]
@@ -112,7 +116,7 @@ def _sizes_chart(sizes: Sequence[tuple[str, int, int]]) -> str:
             axes.scatter([start * 1.25] * len(empty), empty, s=22, marker="x", color=LIGHT["--series-2"],
                          label="no record", zorder=3)  # fmt: skip
         axes.set_xscale("log")
-        axes.set_xlim(start, max(*records, *paper) * 2)
+        axes.set_xlim(start, max(*records, *paper, 1) * 2)
         axes.xaxis.set_major_locator(FixedLocator([10.0**power for power in range(9)]))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(_thousands))

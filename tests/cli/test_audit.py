@@ -71,12 +71,14 @@ def test_nothing_but_an_earlier_audit_is_replaced(pacer, corpus, repository: Pat
     ).error
 
 
-def test_a_refused_corpus_leaves_no_earlier_one_in_its_place(pacer, corpus, repository: Path):
+def test_a_refused_corpus_leaves_the_earlier_one_and_says_so(pacer, corpus, repository: Path):
     assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
+    before = (repository / "read" / "records.parquet").read_bytes()
     corpus["train"][0]["APPA_imagepath"] = "gone.png"
     write(repository / "mine", corpus)
-    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 1
-    assert not (repository / "read").exists()
+    outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
+    assert outcome.code == 1 and "read is unchanged: it holds an earlier corpus" in outcome.error
+    assert (repository / "read" / "records.parquet").read_bytes() == before
     assert (repository / "read.problems.csv").exists()
 
 

@@ -69,7 +69,7 @@ def test_the_published_profiles_clean_as_upstream_and_alter_no_target():
         ({"format": "rg4", "annotations": {"mn": None}}, "annotations names no file for mn"),
         ({"format": "csv"}, "corpus.format"),
         ({"split": {"val": 0.5, "test": 0.5}}, "val \\+ test must leave subjects for training"),
-        ({"source": "phantom", "format": "openi"}, "source: phantom writes MIMIC-RG4's layout; set format: rg4"),
+        ({"source": "phantom", "format": "openi"}, "for a corpus of your own set source: files"),
         ({"openi": {"deidentified": "mask"}}, "corpus.openi.deidentified"),
     ],
 )

@@ -136,3 +136,13 @@ def test_untouched_findings_are_joined_on_the_study(studies: Studies) -> None:
     assert audit["original_references"] == {
         "supplied": True, "records": 1, "without": 1, "conflicting": 0, "without_findings": 0
     }  # fmt: skip
+
+
+def test_one_image_of_two_patients_is_noticed(studies: Studies) -> None:
+    studies.add("a", "2180-01-01", image="same.png", indication="Cough.")
+    studies.add("b", "2180-02-01", image="same.png", subject="p2", split="test", findings="A 1.2 cm nodule.")
+    studies.add("b", "2180-02-01", "LATERAL", image="side.png", subject="p2", split="test", findings="A 1.2 cm nodule.")
+    audit = studies.build()
+    assert audit["shared_images"] == {"study": 1, "subject": 1, "split": 1}
+    assert audit["clinical_context"] == {"mn": {"indication": 0, "history": 0}, "sn": {"indication": 1, "history": 0}}
+    assert audit["targets_with_decimals"] == 1

@@ -72,6 +72,22 @@ def test_lines_of_ones_own_table(own_audit: dict):
     assert "Targets that presuppose an absent previous report" not in looks(own_audit)
 
 
+def test_what_would_spoil_an_evaluation_is_marked(audit: dict):
+    audit |= {"shared_images": {"study": 7, "subject": 2, "split": 1}, "targets_with_decimals": 4, "format": "table",
+              "cleaner": "upstream"}  # fmt: skip
+    empty = {"records": 0, "studies": 0, "subjects": 0, "paper": 5}
+    audit["contexts"]["mn"] = {split: dict(empty) for split in audit["contexts"]["sn"]}
+    found = lines(audit)
+    assert found["Images that stand for more than one"] == "2 in two patients, 1 in two splits, 7 in two studies"
+    assert "MN test" in found["Contexts and splits without a record"]
+    assert found["Cleaner"].startswith("upstream; 4 examinations lose the point of a decimal")
+    marked = {"Images that stand for more than one", "Contexts and splits without a record", "Cleaner"}
+    assert marked <= looks(audit)
+    assert "paper" not in corpus_table(audit).columns
+    audit |= {"format": "rg4"}
+    assert "Cleaner" not in looks(audit) and "paper" in corpus_table(audit).columns
+
+
 def test_prior_wording_is_counted_by_context_and_marked_above_a_twentieth(audit: dict):
     name = "Targets that presuppose an absent previous report"
     audit["prior_wording"] = {
@@ -181,7 +197,7 @@ def test_odd_words_and_numbers_can_be_drawn(audit: dict):
 
 def test_no_report_text_is_said_or_drawn(own_audit: dict, audit: dict, secret: str, sentences: tuple[str, ...]):
     assert secret[:16] not in json.dumps(own_audit)  # although a report stands in the column of views
-    assert lines(own_audit)["Frontal views other than AP and PA"] == "table: 1 × text of 41 characters"
+    assert lines(own_audit)["Images whose view is not known"] == "table: 1 × text of 41 characters"
     for one in (own_audit, audit):
         shown = repr(corpus_checks(one)) + repr(corpus_table(one)) + "".join(c.svg for c in corpus_charts(one))
         for text in (secret, *sentences):

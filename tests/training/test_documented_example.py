@@ -1,4 +1,4 @@
-"""The worked example of docs/method.md: its ids, spans and weights are those of the code, its sums those of the losses."""
+"""The worked example of docs/method.md: ids, spans and weights are those of the code, sums those of the losses."""
 
 from __future__ import annotations
 
