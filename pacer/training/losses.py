@@ -33,8 +33,8 @@ def consistency_loss(teacher_logits: Tensor, student_logits: Tensor, mask: Tenso
     Args:
         teacher_logits, student_logits: [B, T, V]. mask: [B, T] bool, Omega_cons. An empty mask gives 0.
     """
-    teacher = F.log_softmax(teacher_logits[mask].float(), dim=-1)
-    student = F.log_softmax(student_logits[mask].float(), dim=-1)
+    teacher = F.log_softmax(at_least_float32(teacher_logits[mask]), dim=-1)
+    student = F.log_softmax(at_least_float32(student_logits[mask]), dim=-1)
     divergence = F.kl_div(student, teacher, reduction="none", log_target=True).sum(-1)
     return divergence.sum() / max(divergence.numel(), 1)
 
@@ -45,5 +45,10 @@ def drift_loss(residual: Tensor, prefix_mask: Tensor) -> Tensor:
     Args:
         residual: [B, T, d], the gated correction. prefix_mask: [B, T] bool.
     """
-    squared = residual.float().square().mean(-1)
+    squared = at_least_float32(residual).square().mean(-1)
     return torch.where(prefix_mask, squared, 0).sum() / prefix_mask.sum().clamp(min=1)
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """Half precision is widened; float64 stays."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

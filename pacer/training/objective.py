@@ -9,7 +9,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pacer.model.pacer import Batch, Pacer
-from pacer.training.losses import EPSILON, consistency_loss, drift_loss, emphasis_loss, trajectory_loss
+from pacer.training.losses import (
+    EPSILON,
+    at_least_float32,
+    consistency_loss,
+    drift_loss,
+    emphasis_loss,
+    trajectory_loss,
+)
 
 
 class Reducer(Protocol):
@@ -53,14 +60,17 @@ def objective(
     inputs, gate, residual = model.calibrate(embedded, batch)
     logits = model.target_logits(model.hidden(inputs), batch)
     predicted = batch.predicted
-    nll = F.cross_entropy(logits.float(), batch.ids[predicted], reduction="none")
+    nll = F.cross_entropy(at_least_float32(logits), batch.ids[predicted], reduction="none")
     weight, emphasis = batch.weight[predicted], batch.emphasis[predicted]
     mask = batch.consistency[predicted]
 
-    counts = torch.stack([weight.sum() + batch.kappa.sum() + EPSILON, emphasis.sum() + EPSILON,
-                          mask.sum().clamp(min=1), batch.prefix_mask.sum()])
-    # each mean becomes this process's share of the mean over all processes
-    shares = counts / processes.reduce(counts, reduction="sum")
+    counts = torch.stack([weight.sum() + batch.kappa.sum(), emphasis.sum(), mask.sum(), batch.prefix_mask.sum()])
+    # each mean becomes this process's share of the mean over all processes: its denominator over everybody's, with the
+    # stabiliser (and the 1 of an empty mask) in each once
+    epsilon = counts.new_tensor([EPSILON, EPSILON, 0, 0])
+    least = counts.new_tensor([0, 0, 1, 1])
+    everybody = processes.reduce(counts, reduction="sum")
+    shares = (counts + epsilon).clamp(min=least) / (everybody + epsilon).clamp(min=least)
     parts = {
         "trajectory": trajectory_loss(nll, weight, batch.kappa) * shares[0],
         "emphasis": emphasis_loss(nll, emphasis) * shares[1],

@@ -1,0 +1,216 @@
+"""Every row of the paper's component and mechanism ablations, trained from its parameters alone.
+
+A row is a set of overrides of ``params.yaml``. All rows go through warm-up and parent, and through Calibrate where they
+have it, in the loop that the stages run. Weight decay is off, so that a parameter changes only by its gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+import pytest
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from pacer.core.config import Params, load_params, parse_params
+from pacer.model.assemble import build_model, load_tokenizer
+from pacer.model.pacer import Pacer
+from pacer.training import loop
+from pacer.training.examples import Examples
+from pacer.training.phases import phase_of
+from pacer.training.record_table import RecordTable
+from pacer.training.run import model_parameters
+from tests.conftest import MODEL, QUERIES
+
+ROOT = Path(__file__).parents[2]
+
+#: Component ablations: Refine, Commit and Calibrate on or off.
+COMPONENTS = {
+    "Base": {"refine.variant": "endpoint", "commit.route": "direct", "calibrate.gate_inputs": "none"},
+    "Refine only": {"commit.route": "direct", "calibrate.gate_inputs": "none"},
+    "Commit only": {"refine.variant": "endpoint", "calibrate.gate_inputs": "none"},
+    "Refine + Commit": {"calibrate.gate_inputs": "none"},
+    "+ Calibrate": {},
+}
+#: Mechanism ablations: one group at a time; Refine and Commit without Calibrate.
+MECHANISMS = {
+    "Refine: endpoint": {"refine.variant": "endpoint", "calibrate.gate_inputs": "none"},
+    "Refine: global": {"refine.variant": "global", "calibrate.gate_inputs": "none"},
+    "Refine: patchwise": {"refine.variant": "patchwise", "calibrate.gate_inputs": "none"},
+    "Commit: direct": {"commit.route": "direct", "calibrate.gate_inputs": "none"},
+    "Commit: always": {"commit.route": "always", "calibrate.gate_inputs": "none"},
+    "Commit: stochastic": {"commit.route": "stochastic", "calibrate.gate_inputs": "none"},
+    "Calibrate: none": {"calibrate.gate_inputs": "none"},
+    "Calibrate: h": {"calibrate.gate_inputs": "h"},
+    "Calibrate: h, e": {"calibrate.gate_inputs": "he"},
+    "Calibrate: h, z": {"calibrate.gate_inputs": "hz"},
+    "Calibrate: h, z, e": {"calibrate.gate_inputs": "hze"},
+}
+UPDATES = 5
+
+
+def parameters(overrides: dict[str, Any]) -> Params:
+    """The smallest profile at the tiny models' widths, with overrides as ``group.key``."""
+    values = load_params(ROOT / "configs" / "micro.yaml").model_dump()
+    for group in ("refine", "interface", "lora", "prompt", "trajectory", "commit", "calibrate"):
+        values[group] |= MODEL[group]
+    values["features"]["depths"] = MODEL["features"]["depths"]
+    values["backbones"]["vision"] = {"provider": "local", "path": "elsewhere"}
+    values["train"] |= {"weight_decay": 0.0, "validation_interval": UPDATES}
+    for phase in ("warmup", "parent", "calibrate"):
+        values[phase] |= {"updates": UPDATES, "batch_size": 4, "warmup_updates": 1, "learning_rate": 0.01}
+    for key, value in overrides.items():
+        group, name = key.split(".")
+        assert name in values[group]
+        values[group][name] = value
+    return parse_params(values)
+
+
+class Trained(NamedTuple):
+    """One phase of one row: the model, its parameters at the start, what was logged, and the routes that were drawn."""
+
+    model: Pacer
+    start: dict[str, Tensor]
+    logged: list[dict[str, float]]
+    routes: set[bool]
+
+    @property
+    def changed(self) -> set[str]:
+        return {name for name, value in self.model.named_parameters() if not torch.equal(value, self.start[name])}
+
+
+@pytest.fixture
+def row(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features, tmp_path: Path):
+    def train(overrides: dict[str, Any]) -> dict[str, Trained]:
+        """Warm-up, parent and, where the row has it, Calibrate, each from the weights of the one before."""
+        params, done, weights = parameters(overrides), {}, dict[str, Tensor]()
+        calibrates = params.calibrate.gate_inputs != "none"
+        for name in ("warmup", "parent", "calibrate")[: 3 if calibrates else 2]:
+            torch.manual_seed(5)
+            own = model_parameters(name, params)
+            model = build_model(backbones, own, lora=name != "warmup", calibrate=name == "calibrate")
+            with torch.no_grad():
+                for parameter, value in weights.items():
+                    model.get_parameter(parameter).copy_(value)
+            if name == "calibrate":
+                model.merge_lora()
+            bare = name == "warmup"
+            table = (RecordTable.of(records.filter(pl.col("context") == "sn")) if bare
+                     else RecordTable.of(records, anchors))
+            examples = Examples(table, load_tokenizer(backbones), features, QUERIES, 100, own.get("prompt"))
+            done[name] = run(model, examples, name, params, tmp_path / name)
+            weights |= {n: p.detach() for n, p in model.named_parameters() if p.requires_grad}
+        return done
+
+    return train
+
+
+def run(model: Pacer, examples: Examples, name: str, params: Params, scratch: Path) -> Trained:
+    start = {n: p.detach().clone() for n, p in model.named_parameters()}
+    logged: list[dict[str, float]] = []
+    routes: set[bool] = set()
+    draw = examples.routes
+
+    def noting(*arguments: Any) -> list[bool]:
+        drawn = draw(*arguments)
+        routes.update(drawn)
+        return drawn
+
+    examples.routes = noting
+    scratch.mkdir(exist_ok=True)
+    phase = phase_of(name, params)
+    loop.train(model, examples, phase, params, Accelerator(cpu=True), scratch, lambda v, s: logged.append(v))
+    return Trained(model, start, logged, routes)
+
+
+def named(model: Pacer, *prefixes: str) -> set[str]:
+    """Parameters under these prefixes; of the language model LoRA alone."""
+    names = {n for n, _ in model.named_parameters() if n.startswith(prefixes)}
+    return {n for n in names if not n.startswith("language.") or "lora_" in n}
+
+
+@pytest.mark.parametrize("overrides", [*COMPONENTS.values(), *MECHANISMS.values()], ids=[*COMPONENTS, *MECHANISMS])
+def test_a_row_trains_what_it_is_made_of_and_nothing_else(overrides: dict[str, str], row) -> None:
+    done = row(overrides)
+    for name, phase in done.items():
+        losses = [value for point in phase.logged for key, value in point.items()
+                  if key.startswith(("loss", "validation"))]
+        assert len(phase.logged) == UPDATES and losses and all(math.isfinite(loss) for loss in losses)
+        trained = {"warmup": ("router.", "interface.queries", "interface.frontal."),
+                   "parent": ("router.", "interface.", "language."), "calibrate": ("calibrator.",)}[name]
+        expected = named(phase.model, *trained)
+        if "e" not in overrides.get("calibrate.gate_inputs", "hze") and name == "calibrate":
+            expected -= {"calibrator.availability.weight"}  # a cue that is off has no gradient
+        assert phase.changed == expected
+
+    variant = overrides.get("refine.variant", "patchwise")
+    for phase in done.values():
+        router = {n for n, _ in phase.model.router.named_parameters()}
+        assert ("route_vector" in router) is (variant == "patchwise")
+        assert ("eta" in router) is (variant != "endpoint")
+        assert router or variant == "endpoint"
+    route = overrides.get("commit.route", "stochastic")
+    assert done["warmup"].routes == {False}
+    assert done["parent"].routes == {"direct": {False}, "always": {True}, "stochastic": {False, True}}[route]
+    assert ("calibrate" in done) is (overrides.get("calibrate.gate_inputs") != "none")
+    assert done["parent"].model.calibrator is None
+
+
+def count(backbones: Path, overrides: dict[str, str]) -> int:
+    """Trainable numbers of the row's model in its last phase."""
+    params = parameters(overrides)
+    model = build_model(backbones, model_parameters("calibrate", params), lora=True, calibrate=True)
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def test_gates_of_all_cues_are_of_one_size(backbones: Path) -> None:
+    sizes = {cues: count(backbones, {"calibrate.gate_inputs": cues}) for cues in ("h", "he", "hz", "hze")}
+    assert len(set(sizes.values())) == 1
+    without = count(backbones, {"calibrate.gate_inputs": "none"})
+    d, r = 24, MODEL["calibrate"]["rank"]
+    # availability, W_g and b_g, w_g and b_out, LN, W_down and W_up
+    assert sizes["hze"] - without == 4 * d + (3 * d + 1) * d + (d + 1) + 2 * d + 2 * d * r
+
+
+def test_router_variants_differ_by_what_the_paper_says(backbones: Path) -> None:
+    sizes = {v: count(backbones, {"refine.variant": v}) for v in ("endpoint", "global", "patchwise")}
+    d, depths = 16, len(MODEL["features"]["depths"])
+    assert sizes["patchwise"] - sizes["global"] == d  # w
+    # per depth LN, P, b and beta; LN_delta; W_o and b_o; eta
+    assert sizes["global"] - sizes["endpoint"] == depths * (2 * d + d * d + d + 1) + 2 * d + d * d + d + 1
+
+
+def test_no_calibrate_builds_no_calibrator(backbones: Path) -> None:
+    params = parameters({"calibrate.gate_inputs": "none"})
+    model = build_model(backbones, model_parameters("calibrate", params), lora=True, calibrate=True)
+    assert model.calibrator is None
+    assert not any("calibrator" in name for name in model.state_dict())
+
+
+@pytest.mark.parametrize("cues", ["h", "he", "hz", "hze"])
+def test_a_cue_that_is_off_leaves_its_columns_of_the_gate_alone(cues: str, row) -> None:
+    """The widths are the same, but the gate learns nothing from what it must not see."""
+    done = row({"calibrate.gate_inputs": cues})["calibrate"]
+    columns = done.model.calibrator.gate_in.weight.split(24, dim=1)
+    starts = done.start["calibrator.gate_in.weight"].split(24, dim=1)
+    for cue, own, start in zip("hze", columns, starts, strict=True):
+        assert torch.equal(own, start) is (cue not in cues)
+
+
+def test_rows_of_one_group_share_what_comes_before(row) -> None:
+    """Commit rows start from one warm-up, Calibrate rows from one parent: parameters of later phases change neither."""
+
+    def weights(overrides: dict[str, str], phase: str) -> dict[str, Tensor]:
+        model = row(overrides)[phase].model
+        return {name: value for name, value in model.named_parameters() if value.requires_grad}
+
+    direct = {"calibrate.gate_inputs": "none", "commit.route": "direct"}
+    for one, other, phase in ((direct, direct | {"commit.route": "always"}, "warmup"),
+                              ({"calibrate.gate_inputs": "h"}, {"calibrate.gate_inputs": "none"}, "parent")):
+        first, second = weights(one, phase), weights(other, phase)
+        assert set(first) == set(second)
+        assert all(torch.equal(first[name], second[name]) for name in first)
