@@ -68,6 +68,17 @@ def test_a_model_that_does_not_exist_is_one_clear_line(pacer, corpus: Path):
     assert outcome.code == 1 and "nowhere" in outcome.error and "Traceback" not in outcome.error
 
 
+def test_weights_that_are_not_llm_rg4s_are_one_clear_line(pacer, repository: Path):
+    outcome = pacer("import-llm-rg4", "nowhere.pth", "--out", "llm")
+    assert outcome.code == 1 and "nowhere.pth does not exist; download LLM-RG4" in outcome.error
+    (repository / "page.pth").write_text("<html>quota</html>")
+    outcome = pacer("import-llm-rg4", "page.pth", "--out", "llm")
+    assert outcome.code == 1 and "is a web page: the download failed" in outcome.error
+    assert not (repository / "llm").exists()
+    outcome = pacer("import-llm-rg4", "page.pth", "--out", "configs")
+    assert outcome.code == 1 and "which this command did not make" in outcome.error
+
+
 def test_a_split_that_is_never_decoded_is_refused(pacer, repository: Path):
     outcome = pacer("decode", "--records", "r.parquet", "--out", "predictions", "--split", "train")
     assert outcome.code == 1 and "decode.split = 'train'" in outcome.error
