@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.metrics import precision_recall_fscore_support
 
@@ -18,18 +18,22 @@ def random_labels(seed: int, count: int = 50) -> np.ndarray:
     return labels
 
 
+def or_nan(scores, keys=("precision", "recall", "f1")):
+    return [np.nan if scores[key] is None else scores[key] for key in keys]
+
+
 @given(st.integers(0, 2**31), st.integers(1, 40))
+@example(350, 1)  # no positive prediction: the precision is undefined
 def test_equals_scikit_learn(seed, count):
     references, hypotheses = random_labels(seed, count), random_labels(seed + 1, count)
     scores = clinical_efficacy(references, hypotheses)
     truth, found = np.isin(references, (1, 3)), np.isin(hypotheses, (1, 3))
-    expected = precision_recall_fscore_support(truth.ravel(), found.ravel(), average="binary", zero_division=0)
-    assert [scores["precision"], scores["recall"], scores["f1"]] == pytest.approx(expected[:3])
-    per_label = precision_recall_fscore_support(truth, found, average=None, zero_division=0)
+    expected = precision_recall_fscore_support(truth.ravel(), found.ravel(), average="binary", zero_division=np.nan)
+    assert or_nan(scores) == pytest.approx(expected[:3], nan_ok=True)
+    per_label = precision_recall_fscore_support(truth, found, average=None, zero_division=np.nan)
     for index, name in enumerate(OBSERVATIONS):
         mine = scores["per_label"][name]
-        assert [mine[key] or 0.0 for key in ("precision", "recall", "f1")] == pytest.approx(
-            [column[index] for column in per_label[:3]])
+        assert or_nan(mine) == pytest.approx([column[index] for column in per_label[:3]], nan_ok=True)
         assert mine["support"] == per_label[3][index]
 
 
