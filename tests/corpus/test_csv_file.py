@@ -8,7 +8,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
@@ -96,6 +96,7 @@ TABLES = st.integers(2, 4).flatmap(
 
 
 @given(TABLES, st.integers(0, 200))
+@example([["", ""], ["0", "000"], ["0", "00000"], ["0000", "0000"], ["000000", "0"]], 55)
 def test_what_is_written_is_read_and_a_lost_end_is_no_other_table(
     tmp_path_factory: pytest.TempPathFactory, table: list[list[str]], cut: int
 ) -> None:
@@ -110,7 +111,11 @@ def test_what_is_written_is_read_and_a_lost_end_is_no_other_table(
         found = rows_of(folder, ("\ufeff" + text)[: cut + 1])
     except DataError:
         return
-    assert len(found) < 2 or found == table[: len(found)]
+    if len(found) >= 2:
+        *whole, last = found
+        assert whole == table[: len(whole)]
+        # a file that ends just behind a separator looks as if its last cell were empty
+        assert last in (table[len(whole)], [*table[len(whole)][:-1], ""])
 
 
 @given(st.binary(), st.sampled_from(["t.csv", "t.csv.gz", "t.tsv"]))
