@@ -1,0 +1,245 @@
+"""Reading a feature store: what the shards hold comes back, from any process, in little memory."""
+
+from __future__ import annotations
+
+import gc
+import json
+import multiprocessing
+import pickle
+import random
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from pacer.core.errors import DataError
+from pacer.features import store as reading
+from pacer.features.store import IMAGES, MANIFEST, PRIORS, FeatureStore, text_key
+
+SHARD, SHAPE = 5, (2, 3, 4)
+
+
+def write_index(path: Path, column: str, entries: list[tuple[str, str, int]]) -> None:
+    schema = {column: pl.String, "shard": pl.String, "row": pl.Int64}
+    pl.DataFrame(entries, schema=schema, orient="row").write_parquet(path)
+
+
+def write_store(directory: Path, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+    """A store of 23 images and 7 previous reports; returns the states of each image and text, and each text's mask."""
+    rows: dict[str, Tensor] = {}
+    generator = torch.Generator().manual_seed(3)
+    directory.mkdir()
+    for name, column, kind, keys, shape in (
+        (IMAGES, "image_id", "images", [f"p{i}/view {i}.jpg" for i in range(23)], SHAPE),
+        (PRIORS, "text_key", "priors", [f"report {i} ." for i in range(7)], SHAPE[1:]),
+    ):
+        entries = []
+        for start in range(0, len(keys), SHARD):
+            part, shard = keys[start : start + SHARD], f"{kind}-{start}.safetensors"
+            tensors = {"states": torch.randn(len(part), *shape, generator=generator).to(dtype)}
+            if kind == "priors":
+                tensors["mask"] = torch.randint(0, 2, (len(part), shape[0]), generator=generator, dtype=torch.uint8)
+            save_file(tensors, directory / shard, metadata={"format": "pt"})
+            stored = load_file(directory / shard)
+            for row, key in enumerate(part):
+                entries.append((text_key(key) if kind == "priors" else key, shard, row))
+                rows[key] = stored["states"][row]
+                if kind == "priors":
+                    rows[f"mask of {key}"] = stored["mask"][row].bool()
+        write_index(directory / name, column, entries)
+    (directory / MANIFEST).write_text("{}")
+    return rows
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_rows_are_those_of_the_shards(tmp_path: Path, dtype: torch.dtype) -> None:
+    rows = write_store(tmp_path / "store", dtype)
+    store = FeatureStore(tmp_path / "store")
+    images = [key for key in rows if key.endswith(".jpg")]
+    reports = [key for key in rows if key.startswith("report")]
+    chosen = random.Random(0)
+    for count in (1, 4, 40):  # 40: repeats
+        ids, texts = chosen.choices(images, k=count), chosen.choices(reports, k=count)
+        states = store.depth_states(ids)
+        assert states.dtype == dtype and states.shape == (count, *SHAPE) and states.is_contiguous()
+        assert torch.equal(states, torch.stack([rows[i] for i in ids]))
+        states, mask = store.prior_states(texts)
+        assert states.dtype == dtype and torch.equal(states, torch.stack([rows[t] for t in texts]))
+        assert mask.dtype == torch.bool and torch.equal(mask, torch.stack([rows[f"mask of {t}"] for t in texts]))
+    for image_id in images:
+        assert store[image_id].dtype == dtype and torch.equal(store[image_id], rows[image_id])
+
+
+def test_tensors_are_the_callers_own(tmp_path: Path) -> None:
+    rows = write_store(tmp_path / "store")
+    store, image_id = FeatureStore(tmp_path / "store"), "p3/view 3.jpg"
+    before = {path: path.read_bytes() for path in (tmp_path / "store").iterdir()}
+    store[image_id].zero_()
+    store.depth_states([image_id, image_id]).zero_()
+    store.prior_states(["report 2 ."])[0].zero_()
+    assert torch.equal(store[image_id], rows[image_id])
+    assert torch.equal(store.prior_states(["report 2 ."])[0][0], rows["report 2 ."])
+    assert {path: path.read_bytes() for path in (tmp_path / "store").iterdir()} == before
+    assert len(pickle.dumps(store[image_id])) < len(before[tmp_path / "store" / "images-0.safetensors"]) + 1000
+
+
+def test_memory_is_used_again_only_when_nothing_refers_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_LARGE", 1)
+    rows = write_store(tmp_path / "store")
+    store, ids = FeatureStore(tmp_path / "store"), [f"p{i}/view {i}.jpg" for i in range(23)]
+    batch = store.depth_states(ids[:8])
+    address, view = batch.data_ptr(), batch[6, 1]
+    del batch
+    others = [store.depth_states(ids[k : k + 8]) for k in (1, 2, 3)]
+    assert torch.equal(view, rows[ids[6]][1])  # a view keeps the memory
+    assert address not in [other.data_ptr() for other in others]
+    for k, other in enumerate(others, start=1):
+        assert torch.equal(other, torch.stack([rows[i] for i in ids[k : k + 8]]))
+    del view
+    smaller = store.depth_states(ids[9:16])
+    assert smaller.data_ptr() == address and len(smaller.untyped_storage()) == smaller.nbytes
+    assert torch.equal(smaller, torch.stack([rows[i] for i in ids[9:16]]))
+    single = store[ids[0]]
+    del smaller, others, other
+    assert len(store._memory.spare) == reading._SPARE
+    assert store[ids[1]].data_ptr() != address  # a block is not tied up by something far smaller
+    del store
+    assert torch.equal(single, rows[ids[0]])
+
+
+def test_what_is_not_there_is_named_among_what_is(tmp_path: Path) -> None:
+    write_store(tmp_path / "store")
+    store = FeatureStore(tmp_path / "store")
+    with pytest.raises(DataError, match="has no image nobody; run the features stage on this corpus"):
+        store.depth_states(["p1/view 1.jpg", "nobody", "nobody else"])
+    with pytest.raises(DataError, match=f"has no previous report {text_key('unheard of .')}"):
+        store.prior_states(["report 1 .", "unheard of ."])
+
+
+def test_a_store_without_previous_reports(tmp_path: Path) -> None:
+    write_store(tmp_path / "store")
+    write_index(tmp_path / "store" / PRIORS, "text_key", [])
+    with pytest.raises(DataError, match="has no previous report"):
+        FeatureStore(tmp_path / "store").prior_states(["report 1 ."])
+
+
+def test_asking_for_nothing_is_refused(tmp_path: Path) -> None:
+    write_store(tmp_path / "store")
+    with pytest.raises(ValueError, match="no image is asked for"):
+        FeatureStore(tmp_path / "store").depth_states([])
+    with pytest.raises(ValueError, match="no previous report is asked for"):
+        FeatureStore(tmp_path / "store").prior_states([])
+
+
+def test_the_index_has_24_bytes_an_entry(tmp_path: Path) -> None:
+    entries = [(f"files/p{i % 97}/{i}.jpg", f"images-{i // 512}.safetensors", i % 512) for i in range(40_000)]
+    random.Random(1).shuffle(entries)
+    write_index(tmp_path / IMAGES, "image_id", entries)
+    write_index(tmp_path / PRIORS, "text_key", [])
+    (tmp_path / MANIFEST).write_text("{}")
+    index = FeatureStore(tmp_path)._images
+    arrays = (index.digests, index.shards, index.rows)
+    assert all(array.base is None or array.base.nbytes == array.nbytes for array in arrays)
+    assert sum(array.nbytes for array in arrays) <= 24 * len(entries)
+    # nothing else grows with the entries: what the index refers to, classes and modules left out, is small
+    seen, waiting = 0, list(vars(index).values())
+    while waiting:
+        value = waiting.pop()
+        seen += 1
+        waiting += gc.get_referents(value) if isinstance(value, list | tuple | dict | set) else []
+    assert seen < 200
+    places, found = index.find([key for key, _, _ in entries])
+    assert found.all()
+    assert [index.names[s] for s in index.shards[places]] == [shard for _, shard, _ in entries]
+    assert index.rows[places].tolist() == [row for _, _, row in entries]
+    assert not index.find([f"{key} " for key, _, _ in entries])[1].any()
+
+
+@pytest.mark.parametrize("digest", [b"same", b"\0", b"\xff" * 16])
+def test_two_entries_under_one_key_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digest: bytes) -> None:
+    write_store(tmp_path / "store")
+    path = tmp_path / "store" / IMAGES
+    table = pl.read_parquet(path)
+    pl.concat([table, table[[4]]]).write_parquet(path)
+    with pytest.raises(DataError, match=r"images\.parquet has two entries under one key: p4/view 4\.jpg and p4/view 4"):
+        FeatureStore(tmp_path / "store")
+
+    class Collision:
+        def __init__(self, key: bytes, digest_size: int):
+            self.key = key
+
+        def digest(self) -> bytes:
+            alike = b"view 7" in self.key or b"view 9" in self.key
+            return (digest if alike else self.key)[:16].ljust(16, b"\0")
+
+    table.write_parquet(path)
+    monkeypatch.setattr(reading, "blake2b", Collision)
+    with pytest.raises(DataError, match=r"under one key: p7/view 7\.jpg and p9/view 9\.jpg"):
+        FeatureStore(tmp_path / "store")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12: polars has threads
+@pytest.mark.parametrize("method", [
+    pytest.param("fork", marks=pytest.mark.skipif(sys.platform != "linux", reason="forking is not safe there")),
+    "spawn",
+])
+def test_workers_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setattr(reading, "_LARGE", 1)
+    rows = write_store(tmp_path / "store", torch.bfloat16)
+    store, ids = FeatureStore(tmp_path / "store"), [f"p{i}/view {i}.jpg" for i in (20, 1, 1, 7)]
+    store.depth_states(ids[:1])  # leaves an open map and a spare block
+    assert store._open and store._memory.spare
+    copy = pickle.loads(pickle.dumps(store))
+    assert not copy._open and not copy._memory.spare
+    with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
+        there = pool.submit(store.depth_states, ids)
+        reports = pool.submit(store.prior_states, ["report 6 ."])
+        expected = torch.stack([rows[i] for i in ids])
+        assert torch.equal(store.depth_states(ids), expected)
+        assert torch.equal(there.result(timeout=120), expected)
+        states, mask = reports.result(timeout=120)
+    assert torch.equal(states[0], rows["report 6 ."]) and torch.equal(mask[0], rows["mask of report 6 ."])
+
+
+def header(**tensors: dict) -> bytes:
+    text = json.dumps(tensors).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+STATES = {"dtype": "F32", "shape": [5, *SHAPE], "data_offsets": [0, 480]}
+
+
+@pytest.mark.parametrize(("content", "why"), [
+    (None, "it cannot be read: No such file"),
+    (b"", "its header ends at byte 8 of 0"),
+    (header(states=STATES)[:30], r"its header ends at byte \d+ of 30"),
+    (header(states=STATES) + bytes(479), "it has 479 bytes of tensors, and states ends at byte 480"),
+    (header(states=STATES) + bytes(481), "it has 481 bytes of tensors, and its header tells of 480"),
+    (b"not a tensor, and rather long", r"its header ends at byte \d+ of 29"),
+    ((9).to_bytes(8, "little") + b"not JSON,", "its header is not one of safetensors"),
+    ((2).to_bytes(8, "little") + b"[]", "its header is not one of safetensors"),
+    (header(states={"dtype": "F32"}), "its header is not one of safetensors"),
+    (header(states=STATES | {"shape": []}) + bytes(480), "its header is not one of safetensors"),
+    (header(states=STATES | {"dtype": "I64"}) + bytes(480), "states is of type I64, not one of F32, F16, BF16, U8"),
+    (header(states=STATES | {"dtype": "F16"}) + bytes(480), r"states \[5, 2, 3, 4\] F16 cannot lie at \[0, 480\]"),
+    (header(other=STATES) + bytes(480), "it holds no states"),
+    (header(states=STATES | {"shape": [4, *SHAPE], "data_offsets": [0, 384]}) + bytes(384),
+     "the index asks for row 4 of 4"),
+    (header(states=STATES | {"shape": [5, 4, 3, 2]}) + bytes(480),
+     r"its rows of states are unlike those of images-5\.safetensors"),
+])
+def test_a_shard_that_is_not_whole_is_named(tmp_path: Path, content: bytes | None, why: str) -> None:
+    write_store(tmp_path / "store")
+    shard = tmp_path / "store" / "images-0.safetensors"
+    shard.unlink()
+    if content is not None:
+        shard.write_bytes(content)
+    store = FeatureStore(tmp_path / "store")
+    with pytest.raises(DataError, match=rf"images-0\.safetensors is not a shard of this feature store: {why}"):
+        store.depth_states(["p5/view 5.jpg", "p4/view 4.jpg"])
+    store["p5/view 5.jpg"]
