@@ -299,6 +299,7 @@ class Train(Strict):
     max_grad_norm: PositiveFloat | None
     precision: Literal["auto", "float32", "bfloat16"]
     checkpoint: Literal["last", "best"]
+    workers: Natural
     log_interval: Positive
     validation_interval: Positive
     validation_records: Positive | None
@@ -338,6 +339,7 @@ class Calibrate(Warmup):
     d_gate: Positive | None
     dropout: Fraction
     gate_bias: float
+    source_cache: Literal["auto", "on", "off"]
 
 
 class Decode(Strict):

@@ -26,15 +26,16 @@ class Ticker:
         what: name of the work, shown first.
         total: number of items; None when it is not known beforehand.
         done: items finished by an earlier run (they do not count towards the rate).
+        shown: False shows nothing (processes other than the first).
     """
 
-    def __init__(self, what: str, total: int | None, done: int = 0):
-        self.what, self.total, self.done, self.skipped = what, total, done, done
+    def __init__(self, what: str, total: int | None, done: int = 0, shown: bool = True):
+        self.what, self.total, self.done, self.skipped, self.shown = what, total, done, done, shown
         self.started = self.last_line = time.monotonic()
         self.bar: Progress | None = None
 
     def __enter__(self) -> Ticker:
-        if sys.stderr.isatty():
+        if self.shown and sys.stderr.isatty():
             columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate()
             self.bar = Progress(*columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
                                 console=Console(stderr=True))
@@ -53,6 +54,8 @@ class Ticker:
             self._line(note)
 
     def _line(self, note: str = "") -> None:
+        if not self.shown:
+            return
         elapsed = max(time.monotonic() - self.started, 1e-9)
         rate = (self.done - self.skipped) / elapsed
         left = ""
@@ -67,7 +70,7 @@ class Ticker:
     def __exit__(self, *error) -> None:
         if self.bar is not None:
             self.bar.stop()
-        elif error[0] is None:
+        elif error[0] is None and self.shown:
             elapsed = time.monotonic() - self.started
             print(f"{self.what}: {self._count()} in {elapsed:.1f} s", file=sys.stderr, flush=True)
 

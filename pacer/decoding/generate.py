@@ -83,6 +83,7 @@ class Generator:
             max_new_tokens=self.decode.max_new_tokens, length_penalty=self.decode.length_penalty,
             eos_token_id=eos, pad_token_id=eos, bos_token_id=self.tokenizer.bos_token_id,
         )
+        assert embedded.depth_weights is not None
         lateral_weights = embedded.lateral_depth_weights
         results, laterals = [], iter(() if lateral_weights is None else lateral_weights)
         for row, (record, tokens) in enumerate(zip(records, ids.tolist(), strict=True)):

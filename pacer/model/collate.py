@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pacer.core.contexts import availability
-from pacer.model.pacer import Batch
+from pacer.model.pacer import Batch, SourceStates
 from pacer.model.prompt import PromptIds
 
 
@@ -53,8 +53,12 @@ def collate(
     *,
     bos: int,
     num_queries: int,
+    compressed: Tensor | None = None,
 ) -> Batch:
     """One batch of B samples: ``[BOS] before | Q places | after || target``, padded on the right with zeros.
+
+    Args:
+        compressed: [B, 3, Q, d_v] compressed sources, which make the stored features needless.
 
     Raises:
         ValueError: a sample's context asks for a source that it does not have.
@@ -69,26 +73,40 @@ def collate(
         masks.append(np.concatenate([zeros, target.consistency]))
         starts.append(1 + len(prompt.before))
         prefixes.append(len(left))
-    available = [availability(s.context) for s in sources]
-    pairs = list(zip(sources, available, strict=True))
-    laterals = [_present(source.lateral, "lateral view") for source, (lateral, _) in pairs if lateral]
-    priors = [_present(source.prior, "previous report") for source, (_, prior) in pairs if prior]
-    prior, prior_mask = features.prior_states(priors) if priors else (None, None)
+    if compressed is None:
+        states = read_sources(sources, features)
+    else:
+        states = SourceStates(None, None, None, None, _availability(sources), compressed)
     return Batch(
         ids=torch.from_numpy(_pad(rows, np.int64)),
         visual_start=torch.tensor(starts),
         prefix_length=torch.tensor(prefixes),
         length=torch.tensor([len(row) for row in rows]),
-        frontal=features.depth_states([s.frontal for s in sources]),
-        lateral=features.depth_states(laterals) if laterals else None,
-        prior=prior,
-        prior_mask=prior_mask,
-        availability=torch.tensor(available),
+        **states._asdict(),
         weight=torch.from_numpy(_pad(weights, np.float32)),
         emphasis=torch.from_numpy(_pad(emphases, np.float32)),
         kappa=torch.tensor([target.kappa for target in targets], dtype=torch.float32),
         consistency=torch.from_numpy(_pad(masks, np.float32)).bool(),
     )
+
+
+def read_sources(sources: Sequence[Sources], features: Features) -> SourceStates:
+    """The stored states of the sources that the contexts have.
+
+    Raises:
+        ValueError: a sample's context asks for a source that it does not have.
+    """
+    available = _availability(sources)
+    pairs = list(zip(sources, available.tolist(), strict=True))
+    laterals = [_present(source.lateral, "lateral view") for source, (lateral, _) in pairs if lateral]
+    priors = [_present(source.prior, "previous report") for source, (_, prior) in pairs if prior]
+    prior, prior_mask = features.prior_states(priors) if priors else (None, None)
+    return SourceStates(features.depth_states([source.frontal for source in sources]),
+                        features.depth_states(laterals) if laterals else None, prior, prior_mask, available)
+
+
+def _availability(sources: Sequence[Sources]) -> Tensor:
+    return torch.tensor([availability(source.context) for source in sources])
 
 
 def _present(value: str | None, what: str) -> str:

@@ -42,12 +42,15 @@ class SourceCompressor(nn.Module):
         self.project = nn.Linear(d_hidden, d_model)
         self.project_norm = nn.LayerNorm(d_model)
 
-    def forward(self, queries: Tensor, source: Tensor, padding: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """queries [B, Q, d_v], source [B, L, d_source], padding [B, L] bool (True: hidden) -> (c, z)."""
+    def forward(self, queries: Tensor, source: Tensor, padding: Tensor | None = None) -> Tensor:
+        """queries [B, Q, d_v], source [B, L, d_source], padding [B, L] bool (True: hidden) -> c [B, Q, d_v]."""
         attended, _ = self.attention(queries, source, source, key_padding_mask=padding, need_weights=False)
         attended = self.attention_norm(attended)
-        compressed = attended + self.mix_norm(self.mix(attended))
-        return compressed, self.project_norm(self.project(F.gelu(self.up(compressed))))
+        return attended + self.mix_norm(self.mix(attended))
+
+    def to_model(self, compressed: Tensor) -> Tensor:
+        """c [B, Q, d_v] -> z [B, Q, d]."""
+        return self.project_norm(self.project(F.gelu(self.up(compressed))))
 
 
 class SourceInterface(nn.Module):
@@ -106,10 +109,52 @@ class SourceInterface(nn.Module):
         width = self.fusion.out_features
         self.fusion.weight[:, width : 2 * width] = share * self.fusion.weight[:, :width]
 
-    def compress_frontal(self, frontal: Tensor) -> tuple[Tensor, Tensor]:
-        """frontal [B, N, d_v] -> compressed [B, Q, d_v] and Z_f [B, Q, d] (all that the warm-up trains)."""
+    def compress_frontal(self, frontal: Tensor) -> Tensor:
+        """frontal [B, N, d_v] -> c_f [B, Q, d_v]."""
         queries = self.queries.to(frontal.dtype).expand(len(frontal), -1, -1)
         return self.frontal(queries, frontal)
+
+    def compress(
+        self,
+        frontal: Tensor,
+        lateral: Tensor | None,
+        prior: Tensor | None,
+        availability: Tensor,
+        prior_mask: Tensor | None = None,
+    ) -> Tensor:
+        """The compressed sources [B, 3, Q, d_v], zeros where absent; arguments as in :meth:`forward`.
+
+        Raises:
+            ValueError: a row is said to have a source, but none was passed.
+        """
+        compressed = self.compress_frontal(frontal)
+        slots = [compressed]
+        for column, (name, source) in enumerate((("lateral", lateral), ("prior", prior))):
+            rows = availability[:, column].nonzero().squeeze(1)
+            absent = torch.zeros_like(compressed)
+            if len(rows) == 0:
+                slots.append(absent)
+                continue
+            if source is None:
+                raise ValueError(f"{len(rows)} rows have a {name} source, but no {name} states were passed")
+            padding = None
+            if name == "prior" and self.mask_prior_padding and prior_mask is not None:
+                padding = ~prior_mask[rows]
+            module = self.lateral if name == "lateral" else self.prior
+            own = module(compressed[rows], source[rows], padding)
+            slots.append(absent.index_copy(0, rows, own.to(absent.dtype)))
+        return torch.stack(slots, dim=1)
+
+    def fuse(self, compressed: Tensor, availability: Tensor) -> SourceTokens:
+        """Project compressed sources [B, 3, Q, d_v] of the given availability [B, 2] to the model and fuse them."""
+        z_frontal = self.frontal.to_model(compressed[:, 0])
+        slots = [z_frontal]
+        for column, module in enumerate((self.lateral, self.prior)):
+            rows, absent = availability[:, column].nonzero().squeeze(1), torch.zeros_like(z_frontal)
+            if len(rows):
+                absent = absent.index_copy(0, rows, module.to_model(compressed[rows, column + 1]).to(absent.dtype))
+            slots.append(absent)
+        return SourceTokens(torch.stack(slots, dim=1), self.fusion_norm(self.fusion(torch.cat(slots, dim=-1))))
 
     def forward(
         self,
@@ -124,26 +169,5 @@ class SourceInterface(nn.Module):
         Args:
             frontal: [B, N, d_v]. lateral: [B, N, d_v], or None when no row has one. prior: [B, L, d_text] or None.
             availability: [B, 2] bool, (lateral, prior) of each row. prior_mask: [B, L] bool, real positions.
-
-        Raises:
-            ValueError: a row is said to have a source, but none was passed.
         """
-        compressed, z_frontal = self.compress_frontal(frontal)
-        absent = torch.zeros_like(z_frontal)
-        slots = [z_frontal]
-        for column, (name, source) in enumerate((("lateral", lateral), ("prior", prior))):
-            rows = availability[:, column].nonzero().squeeze(1)
-            if len(rows) == 0:
-                slots.append(absent)
-                continue
-            if source is None:
-                raise ValueError(f"{len(rows)} rows have a {name} source, but no {name} states were passed")
-            padding = None
-            if name == "prior" and self.mask_prior_padding and prior_mask is not None:
-                padding = ~prior_mask[rows]
-            module = self.lateral if name == "lateral" else self.prior
-            _, projected = module(compressed[rows], source[rows], padding)
-            slots.append(absent.index_copy(0, rows, projected.to(absent.dtype)))
-        tokens = torch.stack(slots, dim=1)
-        fused = self.fusion_norm(self.fusion(torch.cat(slots, dim=-1)))
-        return SourceTokens(tokens, fused)
+        return self.fuse(self.compress(frontal, lateral, prior, availability, prior_mask), availability)

@@ -5,6 +5,7 @@ Shapes: B samples, T positions, P prefix positions, Q visual tokens, K depths, N
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +20,22 @@ from pacer.model.interface import SourceInterface, SourceTokens
 from pacer.model.refine import DepthRouter
 
 
+class SourceStates(NamedTuple):
+    """The sources of a batch: those fields of :class:`Batch` that hold them."""
+
+    frontal: Tensor | None
+    lateral: Tensor | None
+    prior: Tensor | None
+    prior_mask: Tensor | None
+    availability: Tensor
+    compressed: Tensor | None = None
+
+    def to(self, device: torch.device) -> SourceStates:
+        """The same sources on another device."""
+        moved = {k: v.to(device) for k, v in self._asdict().items() if v is not None}
+        return self._replace(**moved)
+
+
 @dataclass
 class Batch:
     """One micro-batch of model inputs, right-padded; every sample is contiguous.
@@ -26,18 +43,20 @@ class Batch:
     Attributes:
         ids: [B, T] token ids; zeros at the visual positions and in the padding.
         visual_start: [B] first visual position. prefix_length: [B] positions left of ``||``. length: [B].
-        frontal: [B, K, N, d_v] depth states. lateral: [n_l, K, N, d_v] of the rows that have one, or None.
+        frontal: [B, K, N, d_v] depth states, None beside ``compressed``. lateral: [n_l, K, N, d_v] of the rows that
+            have one, or None.
         prior: [n_p, L, d_text] and prior_mask [n_p, L] bool of the rows that have one, or None.
         availability: [B, 2] bool (lateral, prior).
         weight: [B, T] omega of the token at each position (zero outside targets and on BOS). emphasis: [B, T] s.
         kappa: [B]. consistency: [B, T] bool, Omega_cons.
+        compressed: [B, 3, Q, d_v], the interface's compressed sources where they were computed beforehand.
     """
 
     ids: Tensor
     visual_start: Tensor
     prefix_length: Tensor
     length: Tensor
-    frontal: Tensor
+    frontal: Tensor | None
     lateral: Tensor | None
     prior: Tensor | None
     prior_mask: Tensor | None
@@ -46,11 +65,18 @@ class Batch:
     emphasis: Tensor | None = None
     kappa: Tensor | None = None
     consistency: Tensor | None = None
+    compressed: Tensor | None = None
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""
-        moved = {k: v.to(device, non_blocking=True) for k, v in vars(self).items() if isinstance(v, Tensor)}
-        return Batch(**(vars(self) | moved))
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> Batch:
+        """The same batch in page-locked memory, which a GPU reads while it computes (called by the data loader)."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        return Batch(**{k: change(v) if isinstance(v, Tensor) else v for k, v in vars(self).items()})
 
     @property
     def prefix_mask(self) -> Tensor:
@@ -64,12 +90,21 @@ class Batch:
         return (positions > self.prefix_length.unsqueeze(1)) & (positions < self.length.unsqueeze(1))
 
 
+class Compressed(NamedTuple):
+    """Compressed sources [B, 3, Q, d_v] and the routing weights [B, N, K] of frontal and lateral images; the weights
+    are None where there was no image to route."""
+
+    tokens: Tensor
+    depth_weights: Tensor | None
+    lateral_depth_weights: Tensor | None
+
+
 class Embedded(NamedTuple):
     """Input embeddings [B, T, d] before Calibrate, the sources behind them, and the routing weights."""
 
     inputs: Tensor
     sources: SourceTokens
-    depth_weights: Tensor
+    depth_weights: Tensor | None
     lateral_depth_weights: Tensor | None
 
 
@@ -101,6 +136,8 @@ class Pacer(nn.Module):
         inject_adapter_in_model(config, self.language)
         for name, parameter in self.language.named_parameters():
             parameter.requires_grad_("lora_" in name)
+            if parameter.requires_grad:  # it took the type of the weight beside it
+                parameter.data = parameter.data.to(torch.promote_types(parameter.dtype, torch.float32))
 
     def merge_lora(self) -> None:
         """Fold LoRA into the frozen weights: same function, no extra work per step."""
@@ -113,8 +150,11 @@ class Pacer(nn.Module):
         depths = depths.to(self.endpoint_norm.weight.dtype)
         return self.router(depths, self.endpoint_norm(depths[:, -1]))
 
-    def sources(self, batch: Batch) -> tuple[SourceTokens, Tensor, Tensor | None]:
-        """Z_s and their fusion, with the depth weights of frontal and lateral images."""
+    def compress(self, batch: Batch | SourceStates) -> Compressed:
+        """Refine and compress the sources of a batch, or take them as they were computed beforehand."""
+        if batch.compressed is not None:
+            return Compressed(batch.compressed, None, None)
+        assert batch.frontal is not None
         frontal, weights = self.refine(batch.frontal)
         lateral = prior = prior_mask = lateral_weights = None
         if batch.lateral is not None:
@@ -126,7 +166,8 @@ class Pacer(nn.Module):
             prior = prior.index_copy(0, rows, batch.prior.to(frontal.dtype))
             prior_mask = torch.zeros(prior.shape[:2], dtype=torch.bool, device=prior.device)
             prior_mask = prior_mask.index_copy(0, rows, batch.prior_mask)
-        return self.interface(frontal, lateral, prior, batch.availability, prior_mask), weights, lateral_weights
+        tokens = self.interface.compress(frontal, lateral, prior, batch.availability, prior_mask)
+        return Compressed(tokens, weights, lateral_weights)
 
     def embed(self, batch: Batch, warmup: bool = False) -> Embedded:
         """Input embeddings: text tokens with the visual tokens in their places.
@@ -135,11 +176,13 @@ class Pacer(nn.Module):
         """
         text = self.language.get_input_embeddings()(batch.ids)
         if warmup:
+            assert batch.frontal is not None
             frontal, weights = self.refine(batch.frontal)
-            _, visual = self.interface.compress_frontal(frontal)
+            visual = self.interface.frontal.to_model(self.interface.compress_frontal(frontal))
             sources, lateral_weights = SourceTokens(visual.unsqueeze(1), visual), None
         else:
-            sources, weights, lateral_weights = self.sources(batch)
+            compressed, weights, lateral_weights = self.compress(batch)
+            sources = self.interface.fuse(compressed, batch.availability)
             visual = sources.fused
         places = batch.visual_start.unsqueeze(1) + torch.arange(visual.shape[1], device=text.device)
         inputs = text.scatter(1, places.unsqueeze(-1).expand_as(visual), visual.to(text.dtype))
@@ -164,6 +207,10 @@ class Pacer(nn.Module):
         """Last hidden states [B, T, d]. Right padding and causality make an attention mask needless."""
         return self.language.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
 
+    def target_hidden(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """Hidden states [n, d] that predict the n target tokens, in row-major order of ``batch.predicted``."""
+        return hidden[:, :-1][batch.predicted[:, 1:]]
+
     def target_logits(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Logits [n, V] of the n predicted target tokens, in row-major order of ``batch.predicted``."""
-        return self.language.lm_head(hidden[:, :-1][batch.predicted[:, 1:]])
+        return self.language.lm_head(self.target_hidden(hidden, batch))

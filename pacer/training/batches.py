@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+
+#: Token counts of records at these visits, when the micro-batch of this number begins.
+Lengths = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 
 
 class MicroBatch(NamedTuple):
@@ -15,87 +18,112 @@ class MicroBatch(NamedTuple):
     visits: np.ndarray
 
 
-def epoch_micro_batches(
-    rows: Mapping[str, np.ndarray],
-    lengths: np.ndarray,
-    *,
-    batch_size: int,
-    window: int,
-    mix: bool,
-    seed: int,
-    phase: str,
-    epoch: int,
-) -> list[np.ndarray]:
-    """The micro-batches of one epoch, in order.
+class Order(NamedTuple):
+    """What the order of training is a function of.
 
-    Published order: rounds of one micro-batch per context in the mapping's order; contexts smaller than the largest
-    are recycled, reshuffled each time. With ``mix`` the same records are dealt into batches regardless of context.
+    Attributes:
+        rows: row numbers of the training records per context, in the order of the rounds; empty ones are left out.
+        batch_size: records of a micro-batch. window, mix: see :func:`micro_batches`.
+        seed, phase: of the shuffles.
+    """
+
+    rows: Mapping[str, np.ndarray]
+    batch_size: int
+    window: int
+    mix: bool
+    seed: int
+    phase: str
+
+    @property
+    def rounds(self) -> int:
+        """Micro-batches per context in an epoch: as many as the largest context fills.
+
+        Raises:
+            ValueError: no context has a record.
+        """
+        largest = max((len(own) for own in self.rows.values()), default=0)
+        if largest == 0:
+            raise ValueError("no context has a training record")
+        return -(-largest // self.batch_size)
+
+    @property
+    def micro_batches_per_epoch(self) -> int:
+        """Micro-batches in which the largest context is seen once."""
+        return self.rounds * sum(len(own) > 0 for own in self.rows.values())
+
+
+def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator[MicroBatch]:
+    """Endless micro-batches over epochs, a pure function of the arguments; ``start`` skips as many.
+
+    Published order: rounds of one micro-batch per context; contexts smaller than the largest are recycled,
+    reshuffled each time. With ``mix`` the same records are dealt into batches regardless of context.
 
     Within windows of ``window`` micro-batches (of one context, or of the mix) records are sorted by length and cut
-    into batches, whose order is then shuffled: 1 is the plain shuffled order.
-
-    Args:
-        rows: row numbers of the training records per context, in the order of the rounds; empty ones are left out.
-        lengths: one number per row that grows with its token count.
-
-    Raises:
-        ValueError: no context has a record.
+    into batches, whose order is then shuffled: 1 is the plain shuffled order. A record's route is drawn from its
+    visit, so its length is known before the batches are.
     """
-    present = {context: r for context, r in rows.items() if len(r)}
-    if not present:
-        raise ValueError("no context has a training record")
-    rng = np.random.default_rng(_seed_words(seed, phase, epoch))
-    rounds = -(-max(len(r) for r in present.values()) // batch_size)
-    needed = rounds * batch_size
-    streams = {}
-    for context, own in present.items():
-        repeats = -(-needed // len(own))
-        streams[context] = np.concatenate([rng.permutation(own) for _ in range(repeats)])[:needed]
-    if mix:
-        streams = {"mixed": rng.permutation(np.concatenate(list(streams.values())))}
-    batches = {name: _windows(stream, lengths, batch_size, window, rng) for name, stream in streams.items()}
-    return [batch for group in zip(*batches.values(), strict=True) for batch in group]
+    epoch, per_epoch = 0, order.micro_batches_per_epoch
+    visits = np.zeros(1 + max(int(own.max()) for own in order.rows.values() if len(own)), dtype=np.int64)
+    while True:
+        first = epoch * per_epoch
+        rng = np.random.default_rng([order.seed, epoch, *order.phase.encode()])
+        streams = _streams(order, rng)
+        met = [visits[stream] + _occurrence(stream) for stream in streams]
+        for stream in streams:
+            np.add.at(visits, stream, 1)
+        if start < first + per_epoch:
+            cut = [_windows(order, stream, own, lengths, range(first + place, first + per_epoch, len(streams)), rng)
+                   for place, (stream, own) in enumerate(zip(streams, met, strict=True))]
+            position = first
+            for group in zip(*cut, strict=True):
+                for batch in group:
+                    if position >= start:
+                        yield batch
+                    position += 1
+        epoch += 1
+
+
+def _streams(order: Order, rng: np.random.Generator) -> list[np.ndarray]:
+    """The records of an epoch in shuffled order, one stream per context, or one in all."""
+    needed = order.rounds * order.batch_size
+    streams = []
+    for own in order.rows.values():
+        if len(own):
+            repeats = -(-needed // len(own))
+            streams.append(np.concatenate([rng.permutation(own) for _ in range(repeats)])[:needed])
+    return [rng.permutation(np.concatenate(streams))] if order.mix else streams
+
+
+def _occurrence(stream: np.ndarray) -> np.ndarray:
+    """How often each entry's value stands before it."""
+    by_value = np.argsort(stream, kind="stable")
+    ordered = stream[by_value]
+    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    counts = np.arange(len(stream)) - np.repeat(first, np.diff(np.r_[first, len(stream)]))
+    occurrence = np.empty(len(stream), dtype=np.int64)
+    occurrence[by_value] = counts
+    return occurrence
 
 
 def _windows(
-    stream: np.ndarray, lengths: np.ndarray, batch_size: int, window: int, rng: np.random.Generator
-) -> list[np.ndarray]:
-    batches = []
-    for start in range(0, len(stream), window * batch_size):
-        part = stream[start : start + window * batch_size]
-        if window > 1:
-            part = part[np.argsort(lengths[part], kind="stable")]
-        cut = [part[i : i + batch_size] for i in range(0, len(part), batch_size)]
-        batches += [cut[i] for i in (rng.permutation(len(cut)) if window > 1 else range(len(cut)))]
+    order: Order, stream: np.ndarray, visits: np.ndarray, lengths: Lengths, numbers: range, rng: np.random.Generator
+) -> list[MicroBatch]:
+    """The micro-batches of one stream, whose places in the phase are ``numbers``."""
+    size, batches = order.batch_size, []
+    for start in range(0, len(stream), order.window * size):
+        rows, own = stream[start : start + order.window * size], visits[start : start + order.window * size]
+        if order.window > 1:
+            by_length = np.argsort(lengths(rows, own, numbers[start // size]), kind="stable")
+            rows, own = rows[by_length], own[by_length]
+        cut = [MicroBatch(rows[i : i + size], own[i : i + size]) for i in range(0, len(rows), size)]
+        batches += [cut[i] for i in (rng.permutation(len(cut)) if order.window > 1 else range(len(cut)))]
     return batches
 
 
-def _seed_words(seed: int, phase: str, epoch: int) -> list[int]:
-    return [seed, epoch, *phase.encode()]
-
-
-def micro_batches(
-    rows: Mapping[str, np.ndarray],
-    lengths: np.ndarray,
-    *,
-    batch_size: int,
-    window: int,
-    mix: bool,
-    seed: int,
-    phase: str,
-    start: int = 0,
-) -> Iterator[MicroBatch]:
-    """Endless micro-batches over epochs, a pure function of its arguments; ``start`` skips as many micro-batches."""
-    visits = np.zeros(len(lengths), dtype=np.int64)
-    position, epoch = 0, 0
-    while True:
-        for batch in epoch_micro_batches(
-            rows, lengths, batch_size=batch_size, window=window, mix=mix, seed=seed, phase=phase, epoch=epoch
-        ):
-            # a record that stands twice in one batch is met twice
-            order = np.array([np.count_nonzero(batch[:i] == row) for i, row in enumerate(batch)], dtype=np.int64)
-            if position >= start:
-                yield MicroBatch(batch, visits[batch] + order)
-            np.add.at(visits, batch, 1)
-            position += 1
-        epoch += 1
+def real_share(batches: Iterator[MicroBatch] | list[MicroBatch], lengths: Lengths) -> float:
+    """Real tokens over padded tokens of micro-batches that begin with number 0."""
+    real = padded = 0
+    for number, batch in enumerate(batches):
+        own = lengths(batch.rows, batch.visits, number)
+        real, padded = real + int(own.sum()), padded + int(own.max()) * len(own)
+    return real / padded

@@ -4,22 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from pacer.anchors.render import render_anchor
 from pacer.anchors.rules import Anchor
-from pacer.core.contexts import CONTEXTS
 from pacer.model.collate import Features, Sources, Target, collate
 from pacer.model.pacer import Batch
 from pacer.model.prompt import PromptIds, build_prompt
+from pacer.training.batches import MicroBatch
 from pacer.training.record_table import RecordTable
 from pacer.training.trajectory import TrajectoryBuilder, draw
 
-#: Reports tokenised at a time.
-_BLOCK = 1024
+
+class CompressedSources(Protocol):
+    """Compressed sources that were computed beforehand (:class:`pacer.training.source_cache.SourceCache`)."""
+
+    def read(self, rows: Sequence[int] | np.ndarray) -> Tensor:
+        """[B, 3, Q, d_v]."""
+        ...
+
+
+class Draw(NamedTuple):
+    """What routes are drawn from: ``train.seed`` and the name of the phase."""
+
+    seed: int
+    phase: str
+
+
+class Survey(NamedTuple):
+    """What :meth:`Examples.survey` found.
+
+    ``counts`` of train reports: ``cut`` are longer than the token limit; ``emphasis_shortened``: emphasis of findings
+    and impression cut to a target of findings; ``emphasis_dropped``: the same, but the findings' tokens do not begin
+    the longer text's; ``emphasis_not_binary``: with values outside {0, 1}.
+
+    ``lengths`` int32 [rows, 2]: tokens of each record's sequence on the direct and on the commitment-first route (equal
+    where there are no commitments).
+    """
+
+    counts: dict[str, float]
+    lengths: np.ndarray
 
 
 @dataclass
@@ -29,6 +58,7 @@ class Examples:
     Args:
         table: the records, with commitments unless all reports are direct (warm-up).
         prompt: settings of the instruction (group ``prompt``), or None: nothing but the visual tokens (warm-up).
+        compressed: where compressed sources are read from; None: states are read from ``features``.
     """
 
     table: RecordTable
@@ -37,46 +67,77 @@ class Examples:
     num_queries: int
     report_tokens: int
     prompt: dict[str, Any] | None
+    compressed: CompressedSources | None = None
 
     def __post_init__(self) -> None:
         self.builder = TrajectoryBuilder(self.tokenizer, self.report_tokens)
 
-    def survey(self) -> dict[str, float]:
-        """What the train targets lose on their way into tokens, as counts of reports.
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """:attr:`Survey.lengths`; may be set where a survey was made before."""
+        return self.survey().lengths
 
-        ``cut``: longer than the token limit. ``emphasis_shortened``: emphasis of findings and impression cut to a
-        target of findings; ``emphasis_dropped``: the same, but the findings' tokens do not begin the longer text's.
-        ``emphasis_not_binary``: with values outside {0, 1}.
-        """
+    def survey(self) -> Survey:
+        """Measure every record's sequence and count what the train targets lose on their way into tokens."""
         counts = dict.fromkeys(("reports", "cut", "emphasis_shortened", "emphasis_dropped", "emphasis_not_binary"), 0)
-        train = np.concatenate([np.empty(0, dtype=np.int64), *self.table.rows("train", CONTEXTS).values()])
-        for start in range(0, len(train), _BLOCK):
-            rows = [self.table.row(int(row)) for row in train[start : start + _BLOCK]]
-            ids = self.tokenizer([row["report"] for row in rows], add_special_tokens=False)["input_ids"]
-            for row, own in zip(rows, ids, strict=True):
-                counts["reports"] += 1
-                counts["cut"] += self.builder.is_cut(own)
-                if row["emphasis"] is None:
-                    continue
-                counts["emphasis_not_binary"] += any(value not in (0, 1) for value in row["emphasis"])
-                if row["emphasis_text"] is not None:
-                    kept = self.builder.emphasis_of(own, row["emphasis"], row["emphasis_text"]) is not None
-                    counts["emphasis_shortened" if kept else "emphasis_dropped"] += 1
-        return {f"targets/{name}": float(count) for name, count in counts.items()}
+        lengths = np.empty((len(self.table), 2), dtype=np.int32)
+        suffixes: dict[tuple, int] = {}
+        for first, rows in self.table.in_blocks():
+            reports = self._encoded([row["report"] for row in rows])
+            anchors = self._encoded([render_anchor(_anchor(row)) for row in rows]) if self.table.labelled else None
+            for number, (row, report) in enumerate(zip(rows, reports, strict=True)):
+                prompt = self._prompt(row, commit=False)
+                left = 1 + len(prompt.before) + self.num_queries + len(prompt.after)
+                lengths[first + number] = left + self.builder.length(report, None)
+                if anchors is not None:
+                    suffix = self._suffix(row, suffixes)
+                    lengths[first + number, 1] = left + suffix + self.builder.length(report, anchors[number])
+                if row["split"] == "train":
+                    self._count(counts, row, report)
+        return Survey({f"targets/{name}": float(count) for name, count in counts.items()}, lengths)
+
+    def _count(self, counts: dict[str, int], row: dict, report: list[int]) -> None:
+        counts["reports"] += 1
+        counts["cut"] += self.builder.is_cut(report)
+        if row["emphasis"] is None:
+            return
+        counts["emphasis_not_binary"] += any(value not in (0, 1) for value in row["emphasis"])
+        if row["emphasis_text"] is not None:
+            kept = self.builder.emphasis_of(report, row["emphasis"], row["emphasis_text"]) is not None
+            counts["emphasis_shortened" if kept else "emphasis_dropped"] += 1
+
+    def _suffix(self, row: dict, known: dict[tuple, int]) -> int:
+        """Tokens by which the commitment-first instruction is longer: the same for all records of a task."""
+        task = row["view"], row["sections"]
+        if task not in known:
+            known[task] = len(self._prompt(row, commit=True).after) - len(self._prompt(row, commit=False).after)
+        return known[task]
+
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
+        return self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+
+    def routes(self, rows: np.ndarray, visits: np.ndarray, rho: float, draws: Draw) -> list[bool]:
+        """True where the commitment-first route is drawn (probability 1 - rho)."""
+        return [draw(*draws, int(visit), self.table.record_id(int(row))) >= rho
+                for row, visit in zip(rows, visits, strict=True)]
+
+    def drawn(self, micro: MicroBatch, rho: float, draws: Draw, lambda_q: float) -> Batch:
+        """The batch of a micro-batch, each record on the route that its visit draws."""
+        return self.batch(micro.rows, self.routes(micro.rows, micro.visits, rho, draws), lambda_q)
 
     def batch(self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float) -> Batch:
         """The batch of these rows; ``commits`` gives the route of each (True: commitment first)."""
-        prompts, targets, sources = [], [], []
-        for number, commit in zip(rows, commits, strict=True):
-            record = self.table.row(int(number))
+        records = [self.table.row(int(number)) for number in rows]
+        prompts, targets = [], []
+        for record, commit in zip(records, commits, strict=True):
             anchor = render_anchor(_anchor(record)) if commit else None
             trajectory = self.builder.build(record["report"], anchor, record["emphasis"], record["emphasis_text"])
             targets.append(Target(trajectory.ids, trajectory.weights(lambda_q), trajectory.emphasis,
                                   trajectory.consistency(), trajectory.kappa(lambda_q)))
             prompts.append(self._prompt(record, commit))
-            sources.append(Sources(record["context"], record["frontal"], record["lateral"], record["prior_report"]))
-        return collate(prompts, targets, sources, self.features, bos=self.builder.tokenizer.bos_token_id,
-                       num_queries=self.num_queries)
+        compressed = None if self.compressed is None else self.compressed.read(rows)
+        return collate(prompts, targets, [sources_of(record) for record in records], self.features,
+                       bos=self.builder.tokenizer.bos_token_id, num_queries=self.num_queries, compressed=compressed)
 
     def _prompt(self, record: dict, commit: bool) -> PromptIds:
         if self.prompt is None:
@@ -84,10 +145,10 @@ class Examples:
         return build_prompt(self.tokenizer, view=record["view"], sections=record["sections"],
                             indication=record["indication"], history=record["history"], commit=commit, **self.prompt)
 
-    def routes(self, rows: np.ndarray, visits: np.ndarray, rho: float, seed: int, phase: str) -> list[bool]:
-        """True where the commitment-first route is drawn (probability 1 - rho)."""
-        ids = [self.table.row(int(row))["record_id"] for row in rows]
-        return [draw(seed, phase, int(visit), own) >= rho for own, visit in zip(ids, visits, strict=True)]
+
+def sources_of(record: dict) -> Sources:
+    """The sources that a row of the record table names."""
+    return Sources(record["context"], record["frontal"], record["lateral"], record["prior_report"])
 
 
 def _anchor(record: dict) -> Anchor:

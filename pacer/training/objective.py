@@ -2,84 +2,102 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from pacer.model.pacer import Batch, Pacer
-from pacer.training.losses import (
-    EPSILON,
-    at_least_float32,
-    consistency_loss,
-    drift_loss,
-    emphasis_loss,
-    trajectory_loss,
-)
-
-
-class Reducer(Protocol):
-    """Adds a tensor up over all processes (``accelerate.Accelerator``, or :class:`Alone`)."""
-
-    def reduce(self, tensor: Tensor, reduction: str) -> Tensor: ...
-
-
-class Alone:
-    """The reducer of a process that has the whole batch."""
-
-    def reduce(self, tensor: Tensor, reduction: str) -> Tensor:
-        return tensor
+from pacer.training.head import head_losses
+from pacer.training.losses import EPSILON, drift_loss
 
 
 class Objective(NamedTuple):
     """``total`` is what is differentiated; ``parts`` are this process's shares of the named losses (their sum over
-    processes is the loss of the whole micro-batch); ``gate`` [B] or None; ``depth_weights`` [K] mean over patches."""
+    processes is the loss of the whole micro-batch), without a gradient; ``gate`` [B] or None; ``depth_weights`` [K]
+    mean over patches, or None where no image was routed."""
 
     total: Tensor
     parts: dict[str, Tensor]
     gate: Tensor | None
-    depth_weights: Tensor
+    depth_weights: Tensor | None
+
+
+class _Targets(NamedTuple):
+    """Ids, omega, s and Omega_cons of the n predicted tokens, each [n], and kappa [B]."""
+
+    ids: Tensor
+    weight: Tensor
+    emphasis: Tensor
+    consistency: Tensor
+    kappa: Tensor
+
+
+def _targets(batch: Batch) -> _Targets:
+    assert batch.weight is not None and batch.emphasis is not None
+    assert batch.kappa is not None and batch.consistency is not None
+    at = batch.predicted
+    return _Targets(batch.ids[at], batch.weight[at], batch.emphasis[at], batch.consistency[at], batch.kappa)
+
+
+def denominators(batch: Batch) -> Tensor:
+    """What the means of a micro-batch are taken over: ``sum(omega) + sum(kappa)``, ``sum(s)``, ``|Omega_cons|`` and
+    ``sum(m)``, float64 [4]. Shares of several processes add up."""
+    _, weight, emphasis, consistency, kappa = _targets(batch)
+    return torch.stack([t.sum(dtype=torch.float64) for t in (
+        torch.cat([weight, kappa]), emphasis, consistency, batch.prefix_length)])
 
 
 def objective(
     model: Pacer,
     batch: Batch,
-    processes: Reducer,
     *,
     warmup: bool,
     regularised: bool,
     lambda_tlw: float,
     lambda_cons: float = 0.0,
     lambda_drift: float = 0.0,
+    everybody: Tensor | None = None,
 ) -> Objective:
-    """Equation (complete-objective) where ``regularised``, else equation (trajectory-objective)."""
-    assert batch.weight is not None and batch.emphasis is not None
-    assert batch.kappa is not None and batch.consistency is not None
+    """Equation (complete-objective) where ``regularised``, else equation (trajectory-objective).
+
+    With ``lambda_cons`` 0 the frozen parent is not asked and ``parts`` has no consistency.
+
+    Args:
+        everybody: :func:`denominators` of the whole micro-batch, of which ``batch`` is a part; None: it is the whole.
+    """
+    own = denominators(batch)
+    supervised, emphasised, constrained, prefix = own if everybody is None else everybody
     embedded = model.embed(batch, warmup=warmup)
     inputs, gate, residual = model.calibrate(embedded, batch)
-    logits = model.target_logits(model.hidden(inputs), batch)
-    predicted = batch.predicted
-    nll = F.cross_entropy(at_least_float32(logits), batch.ids[predicted], reduction="none")
-    weight, emphasis = batch.weight[predicted], batch.emphasis[predicted]
-    mask = batch.consistency[predicted]
-
-    counts = torch.stack([weight.sum() + batch.kappa.sum(), emphasis.sum(), mask.sum(), batch.prefix_mask.sum()])
-    # each mean becomes this process's share of the mean over all processes: its denominator over everybody's, with the
-    # stabiliser (and the 1 of an empty mask) in each once
-    epsilon = counts.new_tensor([EPSILON, EPSILON, 0, 0])
-    least = counts.new_tensor([0, 0, 1, 1])
-    everybody = processes.reduce(counts, reduction="sum")
-    shares = (counts + epsilon).clamp(min=least) / (everybody + epsilon).clamp(min=least)
-    parts = {
-        "trajectory": trajectory_loss(nll, weight, batch.kappa) * shares[0],
-        "emphasis": emphasis_loss(nll, emphasis) * shares[1],
-    }
-    total = parts["trajectory"] + lambda_tlw * parts["emphasis"]
-    if regularised and residual is not None:
+    targets = _targets(batch)
+    scaled = {"trajectory": targets.weight / (supervised + EPSILON),
+              "emphasis": targets.emphasis / (emphasised + EPSILON)}
+    coefficient = scaled["trajectory"] + lambda_tlw * scaled["emphasis"]
+    teacher = share = None
+    if regularised and lambda_cons > 0 and residual is not None:
         with torch.no_grad():
-            teacher = model.target_logits(model.hidden(embedded.inputs), batch)
-        parts["consistency"] = consistency_loss(teacher, logits, mask) * shares[2]
-        parts["drift"] = drift_loss(residual, batch.prefix_mask[:, : residual.shape[1]]) * shares[3]
-        total = total + lambda_cons * parts["consistency"] + lambda_drift * parts["drift"]
-    return Objective(total, parts, gate, embedded.depth_weights.detach().mean((0, 1)))
+            teacher = model.target_hidden(model.hidden(embedded.inputs), batch)
+        share = targets.consistency.to(targets.weight.dtype) / constrained.clamp(min=1)
+    total, nll, divergence = head_losses(
+        model.target_hidden(model.hidden(inputs), batch), model.language.lm_head.weight, targets.ids,
+        coefficient, teacher, None if share is None else share.mul(lambda_cons),
+    )
+    parts = {name: (own_weight * nll).sum() for name, own_weight in scaled.items()}
+    if share is not None and divergence is not None:
+        parts["consistency"] = (share * divergence).sum()
+    if regularised and residual is not None:
+        drift = drift_loss(residual, batch.prefix_mask[:, : residual.shape[1]]) * own[3] / prefix
+        parts["drift"] = drift.detach()
+        total = total + lambda_drift * drift
+    weights = None if embedded.depth_weights is None else embedded.depth_weights.detach().mean((0, 1))
+    return Objective(total, parts, gate, weights)
+
+
+def target_nll(model: Pacer, batch: Batch, *, warmup: bool) -> tuple[Tensor, Tensor]:
+    """What a validation loss is made of: ``sum(omega l)`` and ``sum(s l)`` as float64 [2], and :func:`denominators`."""
+    inputs, _, _ = model.calibrate(model.embed(batch, warmup=warmup), batch)
+    targets = _targets(batch)
+    nll = head_losses(model.target_hidden(model.hidden(inputs), batch), model.language.lm_head.weight,
+                      targets.ids, targets.weight).nll.double()
+    return torch.stack([(targets.weight * nll).sum(), (targets.emphasis * nll).sum()]), denominators(batch)

@@ -6,7 +6,7 @@ of training needs; the texts are file pages, which all processes of a machine sh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,6 @@ ANCHOR_COLUMNS = ("positive", "negative", "uncertain")
 #: Rows of one block of the mapped file.
 _BLOCK = 4096
 _REMEDY = "run the anchors stage on these records"
-#: Columns whose characters make up most of a sequence.
-_TEXTS = ("report", "indication", "history")
 
 
 class RecordTable:
@@ -37,17 +35,14 @@ class RecordTable:
 
     Attributes:
         context, split: place in CONTEXTS and SPLITS of each record, uint8 [rows].
-        lengths: a number per record that grows with its tokens: bytes of report and clinical context, int32 [rows].
     """
 
     def __init__(self, blocks: Sequence[pa.RecordBatch]):
         self.blocks = [block for block in blocks if block.num_rows]
         self.first = np.cumsum([0, *(block.num_rows for block in self.blocks)])
-        frames = [pl.DataFrame(block.select(["context", "split", *_TEXTS])) for block in self.blocks]
+        frames = [pl.DataFrame(block.select(["context", "split"])) for block in self.blocks]
         self.context = _joined([_codes(frame["context"], CONTEXTS) for frame in frames], np.uint8)
         self.split = _joined([_codes(frame["split"], SPLITS) for frame in frames], np.uint8)
-        sizes = [frame.select(pl.sum_horizontal(pl.col(_TEXTS).str.len_bytes())).to_series() for frame in frames]
-        self.lengths = _joined([size.to_numpy() for size in sizes], np.int32)
 
     @classmethod
     def of(cls, records: pl.DataFrame, anchors: pl.DataFrame | None = None) -> RecordTable:
@@ -74,8 +69,22 @@ class RecordTable:
 
     def row(self, number: int) -> dict[str, Any]:
         """All columns of one record."""
+        block, place = self._place(number)
+        return block.slice(place, 1).to_pylist()[0]
+
+    def record_id(self, number: int) -> str:
+        """The id of one record."""
+        block, place = self._place(number)
+        return block.column("record_id")[place].as_py()
+
+    def in_blocks(self) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+        """All records in order: the number of the first row of a block, and the block's rows."""
+        for first, block in zip(self.first, self.blocks, strict=False):
+            yield int(first), block.to_pylist()
+
+    def _place(self, number: int) -> tuple[pa.RecordBatch, int]:
         block = int(np.searchsorted(self.first, number, side="right")) - 1
-        return self.blocks[block].slice(number - int(self.first[block]), 1).to_pylist()[0]
+        return self.blocks[block], number - int(self.first[block])
 
     def rows(self, split: str, contexts: Sequence[str]) -> dict[str, np.ndarray]:
         """Row numbers of a split per context, in the order of ``contexts``."""

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from accelerate import Accelerator, PartialState
+from accelerate import Accelerator, InitProcessGroupKwargs, PartialState
 
 from pacer.core.config import Params
-from pacer.core.errors import CheckpointError
-from pacer.core.io import hash_file, hash_json, publish, scratch_directory
-from pacer.features.store import FeatureStore
+from pacer.core.errors import CheckpointError, PacerError
+from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
+from pacer.features.store import IMAGES, PRIORS, FeatureStore
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     CheckpointRecord,
+    checkpoint_hash,
     load_strictly,
     load_weights,
     package_versions,
@@ -24,13 +27,19 @@ from pacer.model.checkpoint import (
     refer_to_parent,
     save_checkpoint,
 )
+from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples
 from pacer.training.loop import Log, train
-from pacer.training.phases import phase_of
+from pacer.training.phases import Phase, phase_of
+from pacer.training.plan import plan_of
 from pacer.training.record_table import RecordTable, write_record_table
+from pacer.training.source_cache import open_source_cache
 
-#: The phase's records in the run's scratch directory.
-_RECORDS = "records.arrow"
+#: Files of the run's scratch directory: the phase's records, the tokens of each, and what was counted of them.
+_RECORDS, _LENGTHS, _SURVEY = "records.arrow", "lengths.npy", "survey.json"
+
+#: How long processes wait for one that surveys the records or validates.
+_PATIENCE = timedelta(hours=2)
 
 #: Makes the ``log`` callable of a run in the run's scratch directory.
 OpenLog = Callable[[Path], AbstractContextManager[Log]]
@@ -87,38 +96,90 @@ def run_phase(
             state.wait_for_everyone()
             return
 
-    accelerator = Accelerator(mixed_precision=_precision(params.train.precision))
-    torch.manual_seed(params.train.seed)
-    model = build_model(backbones, model_params, lora=name != "warmup", calibrate=name == "calibrate")
-    if start is not None:
-        _start_from(model, start, frozen)
-    if name == "parent" and params.parent.start == "warmup" and params.parent.lateral_start == "frontal":
-        model.interface.start_lateral_from_frontal()
-    if name == "calibrate":
-        model.merge_lora()
-    tokenizer = load_tokenizer(backbones)
-    own_params = params.model_dump(include={name, "train", "batches", *model_params})
-    inputs = {"params": own_params, "frozen": frozen, "records": hash_file(corpus / "records.parquet"),
-              "anchors": hash_file(anchors) if anchors else None,
-              "start": hash_file(start / "model.safetensors") if start else None}
+    accelerator = Accelerator(mixed_precision=_precision(params.train.precision),
+                              kwargs_handlers=[InitProcessGroupKwargs(timeout=_PATIENCE)])
     main = accelerator.is_main_process
+    inputs = {"params": params.model_dump(include={name, "train", "batches", *model_params}), "frozen": frozen,
+              "records": hash_file(corpus / "records.parquet"), "anchors": hash_file(anchors) if anchors else None,
+              "features": [hash_file(features / index) for index in (IMAGES, PRIORS)],
+              "start": checkpoint_hash(start) if start else None}
     fingerprint = hash_json(inputs)
     scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
     with scratch as directory:
-        if main:
-            write_record_table(corpus / "records.parquet", anchors, phase.contexts, directory / _RECORDS)
-        accelerator.wait_for_everyone()
-        examples = Examples(RecordTable.map(directory / _RECORDS), tokenizer, FeatureStore(features),
-                            params.interface.num_queries, params.trajectory.report_tokens, model_params.get("prompt"))
+        model = _build(name, params, model_params, backbones, start, frozen, accelerator)
+        examples = _examples(corpus, anchors, backbones, features, phase, params, model_params, directory, accelerator)
+        facts = read_json(directory / _SURVEY)
+        if name == "calibrate":
+            examples.compressed = open_source_cache(
+                params.calibrate.source_cache, plan_of(phase, params, examples).visits(params.train), model, examples,
+                accelerator, directory / "sources", params.train.workers)
         with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             if main:
-                log(examples.survey(), 0)
+                print(_padding(phase, params, facts), flush=True)
+                log(facts, 0)
             weights = train(model, examples, phase, params, accelerator, directory, log)
         if main:
             checkpoint = directory / "checkpoint"
             save_checkpoint(checkpoint, weights, record)
             publish(checkpoint, out)
+    accelerator.wait_for_everyone()
     accelerator.end_training()
+
+
+def _build(
+    name: str, params: Params, model_params: dict[str, Any], backbones: Path, start: Path | None,
+    frozen: dict[str, str], accelerator: Accelerator,
+) -> Pacer:
+    """The phase's model with its starting weights; with bfloat16 training the frozen language model is bfloat16."""
+    torch.manual_seed(params.train.seed)
+    half = accelerator.mixed_precision == "bf16"
+    calibrate = name == "calibrate"
+    # Calibrate's parent is merged in float32 and rounded once, as decoding does
+    dtype = torch.bfloat16 if half and not calibrate else torch.float32
+    model = build_model(backbones, model_params, lora=name != "warmup", calibrate=calibrate, dtype=dtype)
+    if start is not None:
+        _start_from(model, start, frozen)
+    if name == "parent" and params.parent.start == "warmup" and params.parent.lateral_start == "frontal":
+        model.interface.start_lateral_from_frontal()
+    if calibrate:
+        model.merge_lora()
+        if half:
+            model.language.to(torch.bfloat16)
+    return model.to(accelerator.device)
+
+
+def _examples(
+    corpus: Path, anchors: Path | None, backbones: Path, features: Path, phase: Phase, params: Params,
+    model_params: dict[str, Any], directory: Path, accelerator: Accelerator,
+) -> Examples:
+    """The phase's records, measured; the first process writes what the others map."""
+
+    def examples() -> Examples:
+        return Examples(RecordTable.map(directory / _RECORDS), load_tokenizer(backbones), FeatureStore(features),
+                        params.interface.num_queries, params.trajectory.report_tokens, model_params.get("prompt"))
+
+    if accelerator.is_main_process and not (directory / _SURVEY).exists():
+        write_record_table(corpus / "records.parquet", anchors, phase.contexts, directory / _RECORDS)
+        own = examples()
+        counts, own.lengths = own.survey()
+        with atomic_path(directory / _LENGTHS) as temporary, open(temporary, "wb") as file:
+            np.save(file, own.lengths)
+        write_json(directory / _SURVEY, counts | plan_of(phase, params, own).real_share())
+    accelerator.wait_for_everyone()
+    if not (directory / _SURVEY).exists():
+        raise PacerError(
+            f"process {accelerator.process_index} does not see {directory}, which the first process wrote; all nodes "
+            "must run in one shared working tree"
+        )
+    own = examples()
+    own.lengths = np.load(directory / _LENGTHS, mmap_mode="r")
+    return own
+
+
+def _padding(phase: Phase, params: Params, facts: dict[str, float]) -> str:
+    return (f"{phase.name}: {facts['targets/reports']:.0f} records; real tokens over padded tokens in an epoch "
+            f"{facts['batches/real_share']:.3f} (batches.window {params.batches.window}), in the published order "
+            f"{facts['batches/published_real_share']:.3f}")
 
 
 def _start_from(model: torch.nn.Module, start: Path, frozen: dict[str, str]) -> None:

@@ -82,6 +82,13 @@ class TrajectoryBuilder:
         """Whether a report is too long: upstream tokenises BOS + report + EOS and cuts the whole at the limit."""
         return len(report_ids) + 2 > self.report_tokens
 
+    def length(self, report_ids: Sequence[int], anchor_ids: Sequence[int] | None) -> int:
+        """Tokens of a trajectory, BOS included; commitment-first where ``anchor_ids`` are given."""
+        commit, whole = anchor_ids is not None, not self.is_cut(report_ids)
+        report = min(len(report_ids), self.report_tokens - 1)
+        delimiters = commit * len(self.opening) + (commit and whole) * len(self.closing)
+        return 1 + len(anchor_ids or ()) + delimiters + report + whole
+
     def emphasis_of(
         self, report_ids: Sequence[int], emphasis: list[float] | None, emphasis_text: str | None
     ) -> list[float] | None:

@@ -27,7 +27,7 @@ from pacer.model.pacer import Batch, Pacer
 from pacer.model.prompt import build_prompt
 from pacer.model.refine import DepthRouter
 from pacer.training.examples import Examples
-from pacer.training.objective import Alone, objective
+from pacer.training.objective import objective
 from pacer.training.record_table import RecordTable
 from tests.conftest import MODEL, QUERIES
 
@@ -337,7 +337,7 @@ def collated(sources: list[Sources], store: Tagged, backbones: Path) -> Batch:
 
 def complete_loss(model: Pacer, batch: Batch) -> Tensor:
     model.zero_grad(set_to_none=True)
-    total = objective(model, batch, Alone(), warmup=False, regularised=True, lambda_tlw=0.75, lambda_cons=0.5,
+    total = objective(model, batch, warmup=False, regularised=True, lambda_tlw=0.75, lambda_cons=0.5,
                       lambda_drift=0.5).total
     total.backward()
     return total.detach()
@@ -450,4 +450,4 @@ def test_running_the_model_leaves_the_batch_alone(examples, backbones) -> None:
     before = deepcopy(vars(batch))
     complete_loss(model, batch)
     for name, value in before.items():
-        assert torch.equal(value, getattr(batch, name)), name
+        assert value is None or torch.equal(value, getattr(batch, name)), name

@@ -24,7 +24,7 @@ from pacer.model.prompt import continuation_ids
 from pacer.model.refine import DepthRouter
 from pacer.training.examples import Examples
 from pacer.training.losses import consistency_loss, drift_loss, emphasis_loss, trajectory_loss
-from pacer.training.objective import Alone, objective
+from pacer.training.objective import denominators, objective
 from pacer.training.record_table import RecordTable
 from tests.conftest import MODEL, QUERIES
 
@@ -163,7 +163,8 @@ def test_the_compressor_is_attention_with_bias_and_zero_keys(d_source: int, padd
     module = perturbed(SourceCompressor(6, d_source, 8, num_heads=2, d_hidden=7, dropout=0.1))
     queries, source = random(2, 3, 6), random(2, 5, d_source, seed=2)
     padding = torch.tensor([[False] * 3 + [True] * 2, [True] * 5]) if padded else None  # the second has nothing else
-    compressed, projected = module(queries, source, padding)
+    compressed = module(queries, source, padding)
+    projected = module.to_model(compressed)
     for b in range(2):
         hidden = None if padding is None else padding[b].numpy()
         c, z = compress(weights_of(module), "", queries[b].numpy(), source[b].numpy(), 2, hidden)
@@ -334,7 +335,7 @@ def targets(tokenizer, record: dict, commit: bool, lambda_q: float) -> list[tupl
 @pytest.mark.parametrize("regularised", [False, True], ids=["trajectory", "complete"])
 def test_the_objective_is_the_papers_equation(setting: SimpleNamespace, regularised: bool) -> None:
     model, batch = setting.model, setting.batch
-    result = objective(model, batch, Alone(), warmup=False, regularised=regularised, lambda_tlw=0.75, lambda_cons=0.4,
+    result = objective(model, batch, warmup=False, regularised=regularised, lambda_tlw=0.75, lambda_cons=0.4,
                        lambda_drift=0.3)
     with torch.no_grad():
         embedded = model.embed(batch)
@@ -367,30 +368,15 @@ def test_the_objective_is_the_papers_equation(setting: SimpleNamespace, regulari
     close(result.total, total)
 
 
-class Process:
-    """One of several processes: notes its own denominators, or is told their sum."""
-
-    def __init__(self, total: torch.Tensor | None = None):
-        self.own, self.total = torch.empty(0), total
-
-    def reduce(self, tensor: torch.Tensor, reduction: str) -> torch.Tensor:
-        assert reduction == "sum"
-        self.own = tensor
-        return tensor if self.total is None else self.total
-
-
 def split_and_whole(setting: SimpleNamespace) -> dict[str, tuple[float, float]]:
     """Each part of the loss, summed over two processes with one row and with three, and of the whole micro-batch."""
     weights = {"warmup": False, "regularised": True, "lambda_tlw": 0.75, "lambda_cons": 0.4, "lambda_drift": 0.3}
     batches = [part(setting.batch, slice(0, 1)), part(setting.batch, slice(1, 4))]
     with torch.no_grad():
-        whole = objective(setting.model, setting.batch, Alone(), **weights).parts
-        noting = [Process(), Process()]
-        for batch, process in zip(batches, noting, strict=True):
-            objective(setting.model, batch, process, **weights)
-        total = noting[0].own + noting[1].own
-        assert (noting[0].own != noting[1].own).all()  # every denominator is divided unevenly
-        shares = [objective(setting.model, batch, Process(total), **weights).parts for batch in batches]
+        whole = objective(setting.model, setting.batch, **weights).parts
+        own = [denominators(batch) for batch in batches]
+        assert (own[0] != own[1]).all()  # every denominator is divided unevenly
+        shares = [objective(setting.model, batch, everybody=own[0] + own[1], **weights).parts for batch in batches]
     return {name: (sum(float(share[name]) for share in shares), float(whole[name])) for name in whole}
 
 
@@ -402,7 +388,8 @@ def test_two_processes_compute_the_objective_of_their_whole_batch(setting: Simpl
 
 def part(batch: Batch, rows: slice) -> Batch:
     """Some rows of a batch, with the lateral views and previous reports that belong to them."""
-    own = {name: value[rows] for name, value in vars(batch).items() if name not in ("lateral", "prior", "prior_mask")}
+    own = {name: value[rows] for name, value in vars(batch).items()
+           if value is not None and name not in ("lateral", "prior", "prior_mask")}
     for column, names in enumerate((("lateral",), ("prior", "prior_mask"))):
         has = batch.availability[:, column]
         kept = torch.arange(len(has))[rows][has[rows]]

@@ -52,7 +52,7 @@ def test_it_computes_upstreams_layers() -> None:
     compressed = part.mix_norm(part.mix(attended)) + attended
     expected = part.project_norm(part.project(torch.nn.functional.gelu(part.up(compressed))))
     torch.testing.assert_close(tokens[:, 0], expected)
-    row = model.lateral(compressed[2:3], lateral[2:3])[1]
+    row = model.lateral.to_model(model.lateral(compressed[2:3], lateral[2:3]))
     torch.testing.assert_close(tokens[2:3, 1], row)
     joined = torch.cat([tokens[:, 0], tokens[:, 1], tokens[:, 2]], dim=-1)
     torch.testing.assert_close(fused, model.fusion_norm(model.fusion(joined)))
@@ -70,8 +70,9 @@ def test_the_lateral_may_start_as_the_frontal_does() -> None:
     frontal, lateral, prior = sources()
     rows = torch.tensor([[True, False]] * 4)
     tokens, fused = model(frontal, lateral, prior, rows)
-    compressed, _ = model.compress_frontal(frontal)
-    torch.testing.assert_close(tokens[:, 1], model.frontal(compressed, lateral)[1])
+    compressed = model.compress_frontal(frontal)
+    own = model.frontal(compressed, lateral)
+    torch.testing.assert_close(tokens[:, 1], model.frontal.to_model(own))
     torch.testing.assert_close(fused, model.fusion_norm(tokens[:, 0] + 0.5 * tokens[:, 1]))
 
 

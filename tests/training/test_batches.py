@@ -2,15 +2,18 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pacer.training.batches import epoch_micro_batches, micro_batches
+from pacer.core.config import load_params
+from pacer.training.batches import MicroBatch, Order, micro_batches, real_share
 from pacer.training.schedule import direct_probability, learning_rate_factor
 
+ROOT = Path(__file__).parents[2]
 SIZES = {"sn": 50, "sw": 20, "mn": 7, "mw": 0}
 
 
@@ -19,21 +22,44 @@ def rows(sizes: dict[str, int]) -> dict[str, np.ndarray]:
     return {c: np.arange(starts[i], starts[i + 1]) for i, c in enumerate(sizes)}
 
 
-def epoch(sizes: dict[str, int], window: int = 1, mix: bool = False, batch_size: int = 8, number: int = 0) -> list:
+def by_table(lengths: np.ndarray):
+    """Lengths that depend on the record alone."""
+    return lambda rows, visits, number: lengths[rows]
+
+
+def order(sizes: dict[str, int], window: int = 1, mix: bool = False, batch_size: int = 8) -> Order:
+    return Order(rows(sizes), batch_size, window, mix, seed=1, phase="parent")
+
+
+def epoch(sizes: dict[str, int], window: int = 1, mix: bool = False, batch_size: int = 8, number: int = 0
+          ) -> list[MicroBatch]:
     lengths = np.random.default_rng(0).integers(10, 100, sum(sizes.values()))
-    return epoch_micro_batches(rows(sizes), lengths, batch_size=batch_size, window=window, mix=mix, seed=1,
-                               phase="parent", epoch=number)
+    own = order(sizes, window, mix, batch_size)
+    start = number * own.micro_batches_per_epoch
+    return list(islice(micro_batches(own, by_table(lengths), start=start), own.micro_batches_per_epoch))
+
+
+PAPER = {"sn": 172_608, "sw": 112_776, "mn": 91_341, "mw": 47_686}
 
 
 def test_the_papers_epoch_has_43152_micro_batches() -> None:
-    paper = {"sn": 172_608, "sw": 112_776, "mn": 91_341, "mw": 47_686}
-    batches = epoch(paper, batch_size=16)
-    assert len(batches) == 43_152  # two such epochs at accumulation 2 are the parent's 43,152 updates
-    assert {len(batch) for batch in batches} == {16}
+    batches = epoch(PAPER, batch_size=16)
+    assert len(batches) == order(PAPER, batch_size=16).micro_batches_per_epoch == 43_152
+    assert {len(batch.rows) for batch in batches} == {16}
+
+
+@pytest.mark.parametrize(("phase", "updates", "contexts", "epochs"), [
+    ("warmup", 14_384, ["sn"], 4), ("parent", 43_152, list(PAPER), 2), ("calibrate", 21_576, list(PAPER), 1),
+])
+def test_the_papers_updates_are_whole_epochs(phase: str, updates: int, contexts: list[str], epochs: int) -> None:
+    own = getattr(load_params(ROOT / "configs" / "mimic_rg4.yaml"), phase)
+    per_epoch = order({c: PAPER[c] for c in contexts}, batch_size=own.batch_size).micro_batches_per_epoch
+    assert own.updates == updates and updates * own.accumulation == epochs * per_epoch
+    assert own.warmup_updates == per_epoch // own.accumulation // 10  # a tenth of one epoch
 
 
 def test_rounds_in_the_published_order_with_small_contexts_recycled() -> None:
-    batches, own = epoch(SIZES), rows(SIZES)
+    batches, own = [batch.rows for batch in epoch(SIZES)], rows(SIZES)
     assert len(batches) == 7 * 3
     for i, batch in enumerate(batches):
         assert set(batch) <= set(own[("sn", "sw", "mn")[i % 3]])
@@ -42,40 +68,67 @@ def test_rounds_in_the_published_order_with_small_contexts_recycled() -> None:
     assert max(seen[r] for r in own["mn"]) - min(seen[r] for r in own["mn"]) <= 1
 
 
+def met(batches: list[MicroBatch]) -> Counter:
+    return Counter((int(row), int(visit)) for b in batches for row, visit in zip(b.rows, b.visits, strict=True))
+
+
 @settings(max_examples=30)
 @given(window=st.integers(1, 9), mix=st.booleans(), number=st.integers(0, 3))
-def test_windows_and_mixing_keep_the_records(window: int, mix: bool, number: int) -> None:
-    plain = Counter(np.concatenate(epoch(SIZES, number=number)).tolist())
-    assert Counter(np.concatenate(epoch(SIZES, window, mix, number=number)).tolist()) == plain
+def test_windows_and_mixing_keep_the_records_and_their_visits(window: int, mix: bool, number: int) -> None:
+    assert met(epoch(SIZES, window, mix, number=number)) == met(epoch(SIZES, number=number))
+
+
+def test_mixed_batches_hold_several_contexts() -> None:
+    own = rows(SIZES)
+    held = [sum(bool(set(batch.rows) & set(own[c])) for c in own) for batch in epoch(SIZES, mix=True)]
+    assert np.mean(held) > 2
 
 
 def test_windows_bring_similar_lengths_together() -> None:
-    lengths = np.random.default_rng(0).integers(10, 100, 400)
+    lengths = by_table(np.random.default_rng(0).integers(10, 100, 400))
 
-    def padding(window: int) -> float:
-        batches = epoch_micro_batches({"sn": np.arange(400)}, lengths, batch_size=8, window=window, mix=False, seed=1,
-                                      phase="p", epoch=0)
-        return sum(lengths[b].sum() for b in batches) / sum(lengths[b].max() * len(b) for b in batches)
+    def share(window: int) -> float:
+        own = order({"sn": 400}, window)
+        return real_share(islice(micro_batches(own, lengths), own.micro_batches_per_epoch), lengths)
 
-    assert padding(8) > 0.9 > padding(1)
+    assert share(8) > 0.9 > share(1)
 
 
-def test_a_later_start_continues_the_same_stream() -> None:
-    lengths = np.arange(77)
-    settings_ = {"batch_size": 8, "window": 2, "mix": False, "seed": 1, "phase": "parent"}
-    whole = list(islice(micro_batches(rows(SIZES), lengths, **settings_), 60))
-    late = list(islice(micro_batches(rows(SIZES), lengths, **settings_, start=25), 35))
-    for a, b in zip(whole[25:], late, strict=True):
+def test_the_real_share_is_real_over_padded_tokens() -> None:
+    batches = [MicroBatch(np.array([0, 1]), np.array([0, 0])), MicroBatch(np.array([2, 2]), np.array([0, 1]))]
+    assert real_share(batches, by_table(np.array([3, 5, 9]))) == (3 + 5 + 9 + 9) / (5 + 5 + 9 + 9)
+
+
+def test_lengths_are_asked_for_at_the_visit_and_place_of_each_window() -> None:
+    asked = []
+
+    def lengths(rows: np.ndarray, visits: np.ndarray, number: int) -> np.ndarray:
+        asked.append((number, met([MicroBatch(rows, visits)])))
+        return rows
+
+    own = order(SIZES, window=2)
+    batches = list(islice(micro_batches(own, lengths), own.micro_batches_per_epoch))
+    assert len(asked) == 4 * 3  # seven rounds of three contexts
+    for number, window in asked:
+        assert window == met(batches[number : number + 4 : 3])
+
+
+@pytest.mark.parametrize("start", [0, 1, 20, 21, 25, 45])
+@pytest.mark.parametrize("mix", [False, True])
+def test_a_later_start_continues_the_same_stream(start: int, mix: bool) -> None:
+    own, lengths = order(SIZES, 2, mix), by_table(np.arange(77))
+    whole = list(islice(micro_batches(own, lengths), 60))
+    late = list(islice(micro_batches(own, lengths, start=start), 60 - start))
+    for a, b in zip(whole[start:], late, strict=True):
         assert a.rows.tolist() == b.rows.tolist() and a.visits.tolist() == b.visits.tolist()
 
 
 def test_visits_count_how_often_a_record_was_met() -> None:
-    met: Counter = Counter()
-    stream = micro_batches(rows(SIZES), np.arange(77), batch_size=8, window=1, mix=False, seed=1, phase="parent")
-    for batch in islice(stream, 60):
+    known: Counter = Counter()
+    for batch in islice(micro_batches(order(SIZES), by_table(np.arange(77))), 60):
         for row, visit in zip(batch.rows.tolist(), batch.visits.tolist(), strict=True):
-            assert visit == met[row]
-            met[row] += 1
+            assert visit == known[row]
+            known[row] += 1
 
 
 def test_no_records_at_all_is_an_error() -> None:

@@ -13,7 +13,7 @@ from pacer.core.config import Params, load_params
 from pacer.core.errors import DataError, PacerError
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.training import loop
-from pacer.training.examples import Examples
+from pacer.training.examples import Draw, Examples
 from pacer.training.phases import phase_of
 from pacer.training.record_table import RecordTable
 from tests.conftest import MODEL, QUERIES
@@ -94,15 +94,15 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
         return weights, logged
 
     whole, curve = run(tmp_path / "whole")
-    update, count = loop._Run.update, iter(range(100))
+    gradient, count = loop._Run.gradient, iter(range(100))
 
     def stopping(self, *arguments):
         if next(count) == 5:
             raise KeyboardInterrupt
-        return update(self, *arguments)
+        return gradient(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop._Run, "update", stopping)
+        patch.setattr(loop._Run, "gradient", stopping)
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path / "stopped")
     resumed, resumed_curve = run(tmp_path / "stopped")
@@ -127,11 +127,11 @@ def test_best_keeps_the_weights_of_the_lowest_validation_loss(
     losses = iter([3.0, 1.0, 2.0])
     seen: list[dict] = []
 
-    def validate(self) -> dict:
-        seen.append({n: p.detach().clone() for n, p in self.model.named_parameters() if p.requires_grad})
+    def validate(model, *arguments) -> dict:
+        seen.append({n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad})
         return {"validation/mean": next(losses)}
 
-    monkeypatch.setattr(loop._Run, "validate", validate)
+    monkeypatch.setattr(loop, "validate", validate)
     model, examples = setting("parent")
     best = loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)
     assert all(torch.equal(best[n], seen[1][n]) for n in best)
@@ -151,5 +151,6 @@ def test_routes(route: str, expected: set, setting) -> None:
     phase = phase_of("parent", parameters(commit={"route": route}))
     _, examples = setting("parent")
     rows = examples.table.rows("train", ("sn",))["sn"]
-    drawn = {c for visit in range(20) for c in examples.routes(rows, rows * 0 + visit, phase.rho(10**6), 1, "parent")}
+    drawn = {commit for visit in range(20)
+             for commit in examples.routes(rows, rows * 0 + visit, phase.rho(10**6), Draw(1, "parent"))}
     assert drawn == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -16,7 +17,7 @@ from pacer.model.pacer import Batch, Pacer
 from pacer.training import loop
 from pacer.training.examples import Examples
 from pacer.training.losses import consistency_loss
-from pacer.training.objective import Alone, objective
+from pacer.training.objective import objective
 from pacer.training.phases import Phase, phase_of
 from pacer.training.record_table import RecordTable
 from tests.conftest import MODEL, QUERIES
@@ -106,7 +107,7 @@ def mixed(own: Examples, name: str) -> Batch:
 
 
 def loss(model: Pacer, batch: Batch, phase: Phase) -> Tensor:
-    return objective(model, batch, Alone(), warmup=phase.bare, regularised=phase.regularised, lambda_tlw=0.75,
+    return objective(model, batch, warmup=phase.bare, regularised=phase.regularised, lambda_tlw=0.75,
                      lambda_cons=0.5, lambda_drift=0.5).total
 
 
@@ -169,7 +170,7 @@ def logits(model: Pacer, batch: Batch, calibrated: bool) -> Tensor:
 
 def regularised(model: Pacer, batch: Batch) -> dict[str, Tensor]:
     with torch.no_grad():
-        return objective(model, batch, Alone(), warmup=False, regularised=True, lambda_tlw=0.75, lambda_cons=0.05,
+        return objective(model, batch, warmup=False, regularised=True, lambda_tlw=0.75, lambda_cons=0.05,
                          lambda_drift=0.01).parts
 
 
@@ -239,7 +240,7 @@ def test_the_teacher_is_the_parent_itself(backbones: Path, examples) -> None:
     assert torch.equal(teacher, logits(model, batch, calibrated=False))
     expected = consistency_loss(teacher, student, batch.consistency[batch.predicted])
     assert expected > 1e-6
-    torch.testing.assert_close(regularised(model, batch)["consistency"], expected, rtol=0, atol=0)
+    torch.testing.assert_close(regularised(model, batch)["consistency"], expected, rtol=1e-6, atol=0)
 
 
 def test_the_teacher_gets_no_gradient(backbones: Path, examples) -> None:
@@ -247,13 +248,15 @@ def test_the_teacher_gets_no_gradient(backbones: Path, examples) -> None:
     divergence moves the residual alone, as if the teacher were numbers."""
     model = assemble(backbones, "calibrate", trained=True).eval()
     batch = mixed(examples("calibrate"), "calibrate")
-    consistency = objective(model, batch, Alone(), warmup=False, regularised=True, lambda_tlw=0.0).parts["consistency"]
     names = [n for n, p in model.named_parameters() if p.requires_grad]
-    found = torch.autograd.grad(consistency, [model.get_parameter(n) for n in names])
+    parameters = [model.get_parameter(n) for n in names]
+    silent = replace(batch, weight=torch.zeros_like(batch.weight))  # nothing is left but the divergence
+    found = torch.autograd.grad(
+        objective(model, silent, warmup=False, regularised=True, lambda_tlw=0.0, lambda_cons=1.0).total, parameters)
     teacher = logits(model, batch, calibrated=False)
     embedded = model.embed(batch)
     student = model.target_logits(model.hidden(model.calibrate(embedded, batch)[0]), batch)
     alone = consistency_loss(teacher, student, batch.consistency[batch.predicted])
-    expected = torch.autograd.grad(alone, [model.get_parameter(n) for n in names])
+    expected = torch.autograd.grad(alone, parameters)
     for name, one, other in zip(names, found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-9, msg=name)
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6 * other.abs().max().item(), msg=name)

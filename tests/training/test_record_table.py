@@ -35,8 +35,10 @@ def test_mapped_rows_are_those_of_the_tables(files, records, anchors, monkeypatc
     assert [table.row(number) for number in range(len(table))] == expected
     assert [CONTEXTS[code] for code in table.context] == [row["context"] for row in expected]
     assert [SPLITS[code] for code in table.split] == [row["split"] for row in expected]
-    sizes = [sum(len((row[c] or "").encode()) for c in ("report", "indication", "history")) for row in expected]
-    assert table.lengths.tolist() == sizes
+    assert [table.record_id(number) for number in range(len(table))] == [row["record_id"] for row in expected]
+    blocks = list(table.in_blocks())
+    assert [row for _, rows in blocks for row in rows] == expected
+    assert all(rows[0] == table.row(first) for first, rows in blocks)
     rows = table.rows("val", ("mw", "sn"))
     assert list(rows) == ["mw", "sn"]
     assert [table.row(int(number))["record_id"] for number in rows["mw"]] == ["mw-6", "mw-7"]

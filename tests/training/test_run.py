@@ -14,6 +14,7 @@ from pacer.core.config import Params, load_params
 from pacer.core.errors import CheckpointError
 from pacer.core.io import read_json
 from pacer.corpus.records import RECORD_SCHEMA, write_table
+from pacer.features.store import IMAGES, PRIORS
 from pacer.model.assemble import load_model
 from pacer.training import run
 from tests.conftest import DEPTHS, MODEL, RandomFeatures
@@ -41,12 +42,14 @@ def phase(
     corpus.mkdir()
     write_table(corpus / "records.parquet", records, RECORD_SCHEMA)
     anchors.write_parquet(tmp_path / "anchors.parquet")
+    for index in (IMAGES, PRIORS):
+        (tmp_path / index).touch()
     monkeypatch.setattr(run, "FeatureStore", lambda directory: RandomFeatures())
 
     def train(name: str, params: Params, start: str | None) -> list:
         logged: list = []
         run.run_phase(
-            name, params, corpus=corpus, backbones=backbones, features=tmp_path / "none",
+            name, params, corpus=corpus, backbones=backbones, features=tmp_path,
             anchors=None if name == "warmup" else tmp_path / "anchors.parquet",
             start=None if start is None else tmp_path / start, out=tmp_path / name,
             open_log=lambda scratch: nullcontext(lambda values, step: logged.append((step, values))),

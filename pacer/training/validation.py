@@ -1,0 +1,54 @@
+"""Validation loss per context, over the whole split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+
+from pacer.core.config import Params
+from pacer.model.pacer import Batch, Pacer
+from pacer.training.examples import Examples
+from pacer.training.loader import prefetch
+from pacer.training.losses import EPSILON
+from pacer.training.objective import target_nll
+from pacer.training.phases import Phase
+
+
+@torch.no_grad()
+def validate(
+    model: Pacer, examples: Examples, phase: Phase, params: Params, accelerator: Accelerator
+) -> dict[str, float]:
+    """``validation/<context>`` and their mean: equation (trajectory-objective) with the whole context as one batch.
+
+    So neither the size of a batch nor the number of processes enters. The route is the one of inference:
+    commitment first, unless all reports of the phase are direct.
+    """
+    model.eval()
+    commit = phase.rho(phase.updates) < 1.0
+    contexts = {context: rows[: params.train.validation_records]
+                for context, rows in examples.table.rows("val", phase.contexts).items() if len(rows)}
+    batches = list(_batches(list(contexts.values()), examples.lengths[:, int(commit)], phase.batch_size))
+    mine = batches[accelerator.process_index :: accelerator.num_processes]
+
+    def make(item: tuple[int, np.ndarray]) -> Batch:
+        return examples.batch(item[1], [commit] * len(item[1]), phase.lambda_q)
+
+    sums = torch.zeros(len(contexts), 4, dtype=torch.float64, device=accelerator.device)
+    made = prefetch(make, mine, params.train.workers, pin=accelerator.device.type == "cuda")
+    for (context, _), batch in zip(mine, made, strict=True):
+        with accelerator.autocast():
+            nll, counts = target_nll(model, batch.to(accelerator.device), warmup=phase.bare)
+        sums[context] += torch.cat([nll, counts[:2]])
+    supervised, emphasised, weight, emphasis = accelerator.reduce(sums, reduction="sum").unbind(1)
+    means = supervised / (weight + EPSILON) + params.train.lambda_tlw * emphasised / (emphasis + EPSILON)
+    losses = {f"validation/{context}": loss for context, loss in zip(contexts, means.tolist(), strict=True)}
+    return losses | ({"validation/mean": means.mean().item()} if losses else {})
+
+
+def _batches(contexts: list[np.ndarray], lengths: np.ndarray, size: int) -> Iterator[tuple[int, np.ndarray]]:
+    for number, rows in enumerate(contexts):
+        by_length = rows[np.argsort(lengths[rows], kind="stable")]
+        yield from ((number, by_length[start : start + size]) for start in range(0, len(rows), size))
