@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-#: Token counts of records at these visits, when the micro-batch of this number begins.
+#: Token counts of records at these visits in the micro-batch of this number.
 Lengths = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 
 
@@ -60,7 +60,7 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
 
     Within windows of ``window`` micro-batches (of one context, or of the mix) records are sorted by length and cut
     into batches, whose order is then shuffled: 1 is the plain shuffled order. A record's route is drawn from its
-    visit, so its length is known before the batches are.
+    visit, so its length is known beforehand, up to the change of rho within the window.
     """
     epoch, per_epoch = 0, order.micro_batches_per_epoch
     visits = np.zeros(1 + max(int(own.max()) for own in order.rows.values() if len(own)), dtype=np.int64)
@@ -113,7 +113,8 @@ def _windows(
     for start in range(0, len(stream), order.window * size):
         rows, own = stream[start : start + order.window * size], visits[start : start + order.window * size]
         if order.window > 1:
-            by_length = np.argsort(lengths(rows, own, numbers[start // size]), kind="stable")
+            middle = numbers[(start + len(rows) // 2) // size]  # which batch a record will be in is not known yet
+            by_length = np.argsort(lengths(rows, own, middle), kind="stable")
             rows, own = rows[by_length], own[by_length]
         cut = [MicroBatch(rows[i : i + size], own[i : i + size]) for i in range(0, len(rows), size)]
         batches += [cut[i] for i in (rng.permutation(len(cut)) if order.window > 1 else range(len(cut)))]

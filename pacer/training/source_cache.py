@@ -66,9 +66,16 @@ class SourceCache:
         return self.directory / f"sources-{block:06d}.safetensors"
 
     def read(self, rows: Sequence[int] | np.ndarray) -> Tensor:
-        """[B, 3, Q, d_v] of these rows, zeros where a source is absent."""
+        """[B, 3, Q, d_v] of these rows, zeros where a source is absent.
+
+        Raises:
+            KeyError: a row is not one of ``self.rows``.
+        """
         out = torch.zeros(len(rows), 3, *self.shape, dtype=self.dtype)
-        for target, place in zip(out, np.searchsorted(self.rows, rows), strict=True):
+        places = np.searchsorted(self.rows, rows).clip(max=len(self.rows) - 1)
+        if len(unknown := np.flatnonzero(self.rows[places] != rows)):
+            raise KeyError(f"row {rows[unknown[0]]} has no compressed sources")
+        for target, place in zip(out, places, strict=True):
             block = int(place) // _BLOCK
             if block not in self._open:
                 self._open[block] = safe_open(self.path(block), "pt").get_slice(_NAME)

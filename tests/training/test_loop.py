@@ -4,51 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import polars as pl
 import pytest
 import torch
-from accelerate import Accelerator
 
-from pacer.core.config import Params, load_params
 from pacer.core.errors import DataError, PacerError
-from pacer.model.assemble import build_model, load_tokenizer
 from pacer.training import loop
-from pacer.training.examples import Draw, Examples
+from pacer.training.examples import Draw
 from pacer.training.phases import phase_of
-from pacer.training.record_table import RecordTable
-from tests.conftest import MODEL, QUERIES
-
-ROOT = Path(__file__).parents[2]
-
-
-def parameters(**groups: dict) -> Params:
-    base = load_params(ROOT / "configs" / "micro.yaml").model_dump()
-    phase = {"updates": 6, "batch_size": 4, "warmup_updates": 2}
-    changes = {"warmup": phase, "parent": phase, "calibrate": phase,
-               "train": {"state_interval": 2, "validation_interval": 3, "log_interval": 1}, **groups}
-    for name, values in changes.items():
-        base[name] |= values
-    return Params.model_validate(base)
-
-
-@pytest.fixture
-def accelerator() -> Accelerator:
-    return Accelerator(cpu=True)
-
-
-@pytest.fixture
-def setting(records, anchors, backbones, features):
-    def make(phase: str):
-        torch.manual_seed(5)
-        model = build_model(backbones, MODEL, lora=phase != "warmup", calibrate=phase == "calibrate")
-        own = records.filter(pl.col("context") == "sn") if phase == "warmup" else records
-        table = RecordTable.of(own, None if phase == "warmup" else anchors)
-        examples = Examples(table, load_tokenizer(backbones), features, QUERIES, 100,
-                            None if phase == "warmup" else MODEL["prompt"])
-        return model, examples
-
-    return make
-
+from tests.training.conftest import parameters
 
 TRAINED = {
     "warmup": ("router.", "interface.queries", "interface.frontal."),

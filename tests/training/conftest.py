@@ -1,0 +1,57 @@
+"""A phase on tiny models, as its parts meet in the training stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from accelerate import Accelerator
+
+from pacer.core.config import Params, load_params, parse_params
+from pacer.model.assemble import build_model, load_tokenizer
+from pacer.model.pacer import Pacer
+from pacer.training.examples import Examples
+from pacer.training.record_table import RecordTable
+from tests.conftest import MODEL, QUERIES
+
+ROOT = Path(__file__).parents[2]
+
+
+def parameters(**groups: dict) -> Params:
+    """The micro profile with six updates of four records, and what ``groups`` change."""
+    values = load_params(ROOT / "configs" / "micro.yaml").model_dump()
+    phase = {"updates": 6, "batch_size": 4, "warmup_updates": 2}
+    changes = {"warmup": phase, "parent": phase, "calibrate": phase,
+               "train": {"state_interval": 2, "validation_interval": 3, "validation_records": None, "log_interval": 1}}
+    for group, own in changes.items():
+        values[group] |= own
+    for group, own in groups.items():
+        values[group] |= own
+    return parse_params(values)
+
+
+@pytest.fixture
+def accelerator() -> Accelerator:
+    return Accelerator(cpu=True)
+
+
+@pytest.fixture
+def setting(
+    records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features
+) -> Callable[..., tuple[Pacer, Examples]]:
+    """Model and examples of a phase; ``dropout`` of all parts."""
+
+    def make(phase: str, dropout: float = 0.1) -> tuple[Pacer, Examples]:
+        torch.manual_seed(5)
+        own = MODEL | {group: MODEL[group] | {"dropout": dropout} for group in ("interface", "lora", "calibrate")}
+        model = build_model(backbones, own, lora=phase != "warmup", calibrate=phase == "calibrate")
+        bare = phase == "warmup"
+        rows = records.filter(pl.col("context") == "sn") if bare else records
+        examples = Examples(RecordTable.of(rows, None if bare else anchors), load_tokenizer(backbones), features,
+                            QUERIES, 100, None if bare else MODEL["prompt"])
+        return model, examples
+
+    return make

@@ -1,0 +1,155 @@
+"""The head that forms its gradient chunk by chunk, against the losses as the paper writes them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pacer.training.head import head_losses
+from pacer.training.losses import at_least_float32, consistency_loss, emphasis_loss, trajectory_loss
+
+
+class Case:
+    """Random hidden states of n tokens in one sample, with the weights of all terms."""
+
+    def __init__(self, n: int, vocabulary: int, width: int = 12, seed: int = 0, dtype: torch.dtype = torch.float32):
+        make = torch.Generator().manual_seed(seed)
+        self.head = torch.randn(vocabulary, width, generator=make, dtype=torch.float64) * 0.5
+        self.hidden, self.teacher = (torch.randn(n, width, generator=make, dtype=torch.float64) for _ in range(2))
+        self.targets = torch.randint(0, vocabulary, (n,), generator=make)
+        self.omega = torch.rand(n, generator=make, dtype=torch.float64)
+        self.emphasis = (torch.rand(n, generator=make) < 0.4).double()
+        self.mask = torch.rand(n, generator=make) < 0.6
+        self.kappa = torch.tensor([0.35], dtype=torch.float64)
+        for name, value in vars(self).items():
+            if value.is_floating_point():
+                setattr(self, name, value.to(dtype))
+        self.hidden.requires_grad_()
+
+    def reference(self, taught: bool) -> Tensor:
+        """lambda_TLW 0.75, lambda_cons 0.05, over logits of all tokens at once."""
+        logits = self.hidden @ self.head.T
+        nll = F.cross_entropy(at_least_float32(logits), self.targets, reduction="none")[None]
+        wide = nll.dtype
+        total = trajectory_loss(nll, self.omega[None].to(wide), self.kappa.to(wide))
+        total = total + 0.75 * emphasis_loss(nll, self.emphasis[None].to(wide))
+        return total + 0.05 * consistency_loss(self.teacher @ self.head.T, logits, self.mask) if taught else total
+
+    def chunked(self, taught: bool, logits_at_once: int | None = None) -> Tensor:
+        wide = torch.promote_types(self.omega.dtype, torch.float32)
+        omega, emphasis = self.omega.to(wide), self.emphasis.to(wide)
+        weight = omega / (omega.sum() + self.kappa.to(wide).sum() + 1e-3) + 0.75 * emphasis / (emphasis.sum() + 1e-3)
+        share = 0.05 * self.mask.to(wide) / self.mask.sum().clamp(min=1)
+        teacher = (self.teacher, share) if taught else ()
+        return head_losses(self.hidden, self.head, self.targets, weight, *teacher, logits_at_once=logits_at_once).total
+
+
+def value_and_gradient(total: Tensor, case: Case) -> tuple[Tensor, Tensor]:
+    return total.detach(), torch.autograd.grad(total, case.hidden)[0]
+
+
+def close(one: Tensor, other: Tensor, tolerance: float) -> None:
+    torch.testing.assert_close(one, other, rtol=0, atol=tolerance * max(other.abs().max().item(), 1e-30))
+
+
+@settings(max_examples=40)
+@given(n=st.integers(1, 40), vocabulary=st.integers(2, 60), rows=st.integers(1, 50), taught=st.booleans(),
+       seed=st.integers(0, 99), dtype=st.sampled_from([torch.float32, torch.float64]))
+def test_it_equals_the_definition(n: int, vocabulary: int, rows: int, taught: bool, seed: int, dtype) -> None:
+    case = Case(n, vocabulary, seed=seed, dtype=dtype)
+    expected = value_and_gradient(case.reference(taught), case)
+    found = value_and_gradient(case.chunked(taught, rows * vocabulary), case)
+    for one, other in zip(found, expected, strict=True):
+        close(one, other, 1e-6 if dtype == torch.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("taught", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_in_bfloat16_it_is_no_further_from_float64_than_the_definition(taught: bool, seed: int) -> None:
+    case = Case(300, 2000, width=64, seed=seed, dtype=torch.bfloat16)
+    exact = Case(300, 2000, width=64, seed=seed, dtype=torch.bfloat16)
+    for name, value in vars(exact).items():  # the same rounded numbers, computed with in float64
+        if value.is_floating_point():
+            setattr(exact, name, value.detach().double())
+    exact.hidden.requires_grad_()
+    truth = value_and_gradient(exact.reference(taught), exact)
+    plain = value_and_gradient(case.reference(taught), case)
+    chunked = value_and_gradient(case.chunked(taught, 50 * 2000), case)
+    for kind, real, one, other in zip(("value", "gradient"), truth, chunked, plain, strict=True):
+        errors = [(result.double() - real).norm() / real.norm() for result in (one, other)]
+        assert 0 < errors[0] <= errors[1] * 1.02 + 1e-7, (kind, errors)
+        assert errors[0] < 0.02
+
+
+class Largest(TorchDispatchMode):
+    """Notes the largest tensor that any operation makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        out = function(*arguments, **(keywords or {}))
+        for tensor in out if isinstance(out, (tuple, list)) else [out]:
+            if isinstance(tensor, Tensor):
+                self.elements = max(self.elements, tensor.numel())
+        return out
+
+
+@pytest.mark.parametrize("taught", [False, True])
+def test_logits_never_exist_together(taught: bool) -> None:
+    case = Case(64, 500)
+    with Largest() as seen:
+        case.chunked(taught, 8 * 500).backward()
+    assert seen.elements == 500 * 12  # the head's own weight
+    with Largest() as seen:
+        case.reference(taught).backward()
+    assert seen.elements == 64 * 500
+
+
+def test_tokens_outside_the_mask_do_not_ask_the_teacher() -> None:
+    case = Case(20, 30)
+    case.teacher[~case.mask] = float("nan")
+    value, gradient = value_and_gradient(case.chunked(True), case)
+    assert value.isfinite() and gradient.isfinite().all()
+
+
+def test_values_come_without_a_gradient_and_per_token() -> None:
+    case = Case(20, 30, dtype=torch.float64)
+    found = head_losses(case.hidden, case.head, case.targets, case.omega, case.teacher, case.mask.double())
+    logits, taught = case.hidden @ case.head.T, case.teacher @ case.head.T
+    close(found.nll, F.cross_entropy(logits, case.targets, reduction="none"), 1e-12)
+    divergence = (taught.softmax(1) * (taught.log_softmax(1) - logits.log_softmax(1))).sum(1)
+    assert found.divergence is not None
+    close(found.divergence, torch.where(case.mask, divergence, 0), 1e-12)
+    assert not found.nll.requires_grad and not found.divergence.requires_grad and found.total.requires_grad
+    with torch.no_grad():
+        close(head_losses(case.hidden, case.head, case.targets, case.omega).nll, found.nll, 1e-12)
+
+
+def test_the_head_is_frozen_and_the_outer_gradient_counts() -> None:
+    case = Case(20, 30)
+    case.head.requires_grad_()
+    total = case.chunked(False)
+    gradient = torch.autograd.grad(total, case.hidden, retain_graph=True)[0]
+    (3 * total).backward()
+    assert case.head.grad is None
+    close(case.hidden.grad, 3 * gradient, 1e-6)
+
+
+def test_no_token_at_all_is_a_loss_of_zero() -> None:
+    case = Case(0, 30)
+    total = case.chunked(True)
+    total.backward()
+    assert total.item() == 0.0 and case.hidden.grad.shape == (0, 12)
+
+
+def test_a_teacher_without_weights_is_refused() -> None:
+    case = Case(3, 30)
+    with pytest.raises(ValueError, match="divergence_weight"):
+        head_losses(case.hidden, case.head, case.targets, case.omega, case.teacher)

@@ -1,0 +1,44 @@
+"""Batches made ahead are the same batches, in order, whoever makes them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from itertools import islice
+
+import pytest
+import torch
+
+from pacer.core.errors import DataError
+from pacer.training.loader import prefetch
+from pacer.training.phases import phase_of
+from pacer.training.plan import plan_of
+from tests.training.conftest import parameters
+
+
+def test_workers_make_the_batches_that_the_process_itself_makes(setting) -> None:
+    params = parameters(batches={"window": 3})
+    _, examples = setting("parent")
+    plan = plan_of(phase_of("parent", params), params, examples)
+
+    def batches(workers: int) -> list:
+        stream = prefetch(lambda item: examples.drawn(*item, plan.draws, 0.35), plan.from_update(0), workers)
+        return list(islice(stream, 8))
+
+    for one, other in zip(batches(0), batches(2), strict=True):
+        for field in fields(one):
+            a, b = getattr(one, field.name), getattr(other, field.name)
+            assert (a is None and b is None) or torch.equal(a, b), field.name
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_arrives_as_it_was_raised(workers: int) -> None:
+    def make(item: int) -> int:
+        if item == 3:
+            raise DataError("image 3 is not in the store")
+        return item
+
+    stream = prefetch(make, range(6), workers)
+    assert [next(stream) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(DataError) as caught:
+        next(stream)
+    assert str(caught.value) == "image 3 is not in the store"

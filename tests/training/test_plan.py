@@ -1,0 +1,78 @@
+"""What a phase will do is known beforehand, and is what it then does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from pacer.training.phases import phase_of
+from pacer.training.plan import plan_of
+from tests.training.conftest import parameters
+
+
+@pytest.mark.parametrize("window", [1, 3])
+@pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
+def test_measured_lengths_are_those_of_the_batches(name: str, window: int, setting) -> None:
+    params = parameters(batches={"window": window}, parent={"rho_start": 0.5})
+    _, examples = setting(name)
+    plan = plan_of(phase_of(name, params), params, examples)
+    routes = set()
+    for micro, rho in islice(plan.from_update(0), 12):
+        commits = examples.routes(micro.rows, micro.visits, rho, plan.draws)
+        batch = examples.drawn(micro, rho, plan.draws, 0.35)
+        assert batch.length.tolist() == examples.lengths[micro.rows, np.array(commits, dtype=int)].tolist()
+        routes |= set(commits)
+    assert routes == ({False} if name == "warmup" else {False, True})
+
+
+def test_long_reports_and_histories_are_measured_as_they_are_cut(setting, records, anchors) -> None:
+    import polars as pl
+
+    from pacer.training.record_table import RecordTable
+
+    _, examples = setting("parent")
+    long = records.with_columns(report=pl.lit("no edema . " * 60), history=pl.lit("fever " * 90))
+    examples.table = RecordTable.of(long, anchors)
+    for commit in (False, True):
+        batch = examples.batch([0, 9, 18], [commit] * 3, 0.35)
+        assert batch.length.tolist() == examples.lengths[[0, 9, 18], int(commit)].tolist()
+
+
+def test_visits_are_counted_with_those_of_validation(setting) -> None:
+    params = parameters(train={"validation_interval": 4, "validation_records": 1}, parent={"updates": 9})
+    _, examples = setting("parent")
+    plan = plan_of(phase_of("parent", params), params, examples)
+    expected: Counter = Counter()
+    for micro, _ in islice(plan.from_update(0), 9):
+        expected.update(micro.rows.tolist())
+    for rows in examples.table.rows("val", ("sn", "sw", "mn", "mw")).values():
+        expected[int(rows[0])] += 3  # after updates 4, 8 and 9
+    rows, counts = plan.visits(params.train)
+    assert dict(zip(rows.tolist(), counts.tolist(), strict=True)) == expected
+    assert rows.tolist() == sorted(expected)
+
+
+def test_the_shares_of_real_tokens_are_those_of_an_epoch(setting) -> None:
+    params = parameters(batches={"window": 6})
+    _, examples = setting("parent")
+    plan = plan_of(phase_of("parent", params), params, examples)
+    real = padded = 0
+    for micro, rho in islice(plan.from_update(0), plan.order.micro_batches_per_epoch):
+        batch = examples.drawn(micro, rho, plan.draws, 0.35)
+        real, padded = real + int(batch.length.sum()), padded + batch.ids.numel()
+    shares = plan.real_share()
+    assert shares["batches/real_share"] == pytest.approx(real / padded)
+    assert shares["batches/published_real_share"] < shares["batches/real_share"] < 1
+
+
+def test_a_later_update_continues_the_plan(setting) -> None:
+    params = parameters(batches={"window": 3}, parent={"accumulation": 2})
+    _, examples = setting("parent")
+    plan = plan_of(phase_of("parent", params), params, examples)
+    whole = list(islice(plan.from_update(0), 20))
+    for (one, rho), (other, later) in zip(whole[10:], islice(plan.from_update(5), 10), strict=True):
+        assert one.rows.tolist() == other.rows.tolist() and one.visits.tolist() == other.visits.tolist()
+        assert rho == later
