@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 
-from pacer.core.errors import DataError, PacerError
+from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.training import loop
 from pacer.training.examples import Draw
 from pacer.training.phases import phase_of
+from pacer.training.resume import load_state
 from tests.training.conftest import parameters
 
 TRAINED = {
@@ -117,3 +120,105 @@ def test_routes(route: str, expected: set, setting) -> None:
     drawn = {commit for visit in range(20)
              for commit in examples.routes(rows, rows * 0 + visit, phase.rho(10**6), Draw(1, "parent"))}
     assert drawn == expected
+
+
+def test_a_gradient_that_is_not_finite_stops_before_the_step(setting, accelerator, tmp_path: Path) -> None:
+    params = parameters()
+    model, examples = setting("parent")
+    model.interface.fusion.weight.register_hook(lambda gradient: gradient * float("inf"))
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    with pytest.raises(PacerError, match=r"gradient norm of update 0 is nan on records sn-\d"):
+        loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)
+    assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
+
+
+def test_the_last_good_state_outlives_a_loss_that_is_not_finite(setting, accelerator, tmp_path: Path) -> None:
+    params = parameters()
+    model, examples = setting("parent")
+    steps = []
+
+    def log(values: dict, step: int) -> None:
+        steps.append(step)
+        if step == 3:
+            with torch.no_grad():
+                model.interface.fusion.bias.fill_(float("nan"))
+
+    with pytest.raises(PacerError, match="loss of update 3 is nan"):
+        loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, log)
+    state = load_state(tmp_path)
+    assert state is not None and state["update"] == 2
+    assert all(weight.isfinite().all() for weight in state["weights"].values())
+
+
+@pytest.mark.parametrize("limit", [None, 0.01])
+def test_the_gradient_is_clipped_to_its_limit(limit: float | None, setting, accelerator, tmp_path: Path, monkeypatch
+                                              ) -> None:
+    params = parameters(train={"max_grad_norm": limit})
+    model, examples = setting("parent")
+    norms, logged = [], []
+    step = torch.optim.AdamW.step
+
+    def noting(self, *arguments):
+        grads = [p.grad for group in self.param_groups for p in group["params"]]
+        norms.append(torch.nn.utils.get_total_norm(grads).item())
+        return step(self, *arguments)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", noting)
+    loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path,
+               lambda v, s: logged.append(v["gradient_norm"]))
+    assert min(logged) > 0.02
+    assert norms == pytest.approx(logged if limit is None else [limit] * 6, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["parent", "calibrate"])
+def test_half_precision_trains_as_float32_does(name: str, setting, tmp_path: Path, monkeypatch) -> None:
+    """Frozen weights in bfloat16, what is trained in float32."""
+    params = parameters()
+    curves = {}
+    for precision in ("no", "bf16"):
+        AcceleratorState._reset_state()
+        model, examples = setting(name, dropout=0.0)
+        if precision == "bf16":
+            model.language.to(torch.bfloat16)
+            for parameter_name, parameter in model.named_parameters():
+                if "lora_" in parameter_name:
+                    parameter.data = parameter.data.float()
+        losses: list[float] = []
+        folder = tmp_path / precision
+        folder.mkdir()
+        weights = loop.train(model, examples, phase_of(name, params), params,
+                             Accelerator(cpu=True, mixed_precision=precision), folder,
+                             lambda v, s, losses=losses: losses.append(v["loss"]))
+        assert {weight.dtype for weight in weights.values()} == {torch.float32}
+        curves[precision] = losses
+    AcceleratorState._reset_state()
+    assert curves["bf16"] == pytest.approx(curves["no"], rel=0.02)
+    assert curves["bf16"] != curves["no"]
+
+
+def test_more_processes_than_records_are_refused(setting, accelerator, tmp_path: Path, monkeypatch) -> None:
+    params = parameters()
+    model, examples = setting("parent")
+    monkeypatch.setattr(type(accelerator), "num_processes", 5)
+    with pytest.raises(ConfigError, match=r"parent.batch_size = 4 .* at least the number of processes, 5"):
+        loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)
+
+
+def test_everything_worth_watching_is_logged(setting, accelerator, tmp_path: Path) -> None:
+    params = parameters(batches={"mix": True}, calibrate={"batch_size": 16})
+    model, examples = setting("calibrate")
+    logged: list[dict] = []
+    loop.train(model, examples, phase_of("calibrate", params), params, accelerator, tmp_path,
+               lambda v, s: logged.append(v))
+    contexts = ("sn", "sw", "mn", "mw")
+    assert set(logged[-1]) == {
+        "loss", "loss_trajectory", "loss_emphasis", "loss_consistency", "loss_drift", "learning_rate", "rho", "alpha",
+        "gradient_norm", "tokens_per_second", "loader_wait", "memory_gb", "validation/mean",
+        *(f"gate/{c}" for c in contexts), *(f"validation/{c}" for c in contexts),
+        *(f"depth_weight/{k}" for k in range(3)),
+    }  # fmt: skip
+    for values in logged:
+        parts = values["loss_trajectory"] + 0.75 * values["loss_emphasis"] + 0.05 * values["loss_consistency"]
+        assert values["loss"] == pytest.approx(parts + 0.01 * values["loss_drift"], rel=1e-5)
+        assert sum(values[f"depth_weight/{k}"] for k in range(3)) == pytest.approx(1, abs=1e-5)
+        assert 0 < values["gate/sn"] < 1 and values["memory_gb"] > 0.01 and 0 <= values["loader_wait"] < 1

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 
 from pacer.core.config import Params, load_params
 from pacer.core.errors import CheckpointError
@@ -17,6 +18,7 @@ from pacer.corpus.records import RECORD_SCHEMA, write_table
 from pacer.features.store import IMAGES, PRIORS
 from pacer.model.assemble import load_model
 from pacer.training import run
+from pacer.training.examples import Examples
 from tests.conftest import DEPTHS, MODEL, RandomFeatures
 
 ROOT = Path(__file__).parents[2]
@@ -93,3 +95,38 @@ def test_a_start_from_other_frozen_models_is_refused(phase, tmp_path: Path, monk
     monkeypatch.setattr(run, "frozen_fingerprints", lambda backbones: {"vision": "another"})
     with pytest.raises(CheckpointError, match="was trained on other frozen models"):
         phase("parent", parameters(), "warmup")
+
+
+def test_half_precision_runs_through_all_phases(phase, backbones: Path, tmp_path: Path) -> None:
+    params = parameters(source_cache="on")
+    params = params.model_copy(update={"train": params.train.model_copy(update={"precision": "bfloat16"})})
+    AcceleratorState._reset_state()
+    try:
+        curves = [phase(name, params, start) for name, start in
+                  (("warmup", None), ("parent", "warmup"), ("calibrate", "parent"))]
+    finally:
+        AcceleratorState._reset_state()
+    assert all(0 < values["loss"] < 20 for curve in curves for step, values in curve if step)
+    model, _ = load_model(tmp_path / "calibrate", backbones, torch.bfloat16)
+    assert {p.dtype for n, p in model.named_parameters() if n.startswith(("router.", "interface.", "calibrator."))} == {
+        torch.float32}
+    assert {p.dtype for n, p in model.language.named_parameters() if "lora_" not in n} == {torch.bfloat16}
+
+
+def test_the_survey_is_logged_first_and_made_once(phase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    params, update = parameters(), run.train
+    surveys: list[int] = []
+    survey = Examples.survey
+    monkeypatch.setattr(Examples, "survey", lambda self: surveys.append(1) or survey(self))
+
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "train", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        phase("parent", params, None)
+    monkeypatch.setattr(run, "train", update)
+    step, values = phase("parent", params, None)[0]
+    assert step == 0 and surveys == [1]
+    assert values["targets/reports"] == 24 and 0 < values["batches/published_real_share"] <= 1
+    assert "batches/real_share" in values
