@@ -104,29 +104,52 @@ def _read(root: Path, results: Any) -> None:
 
 
 def _write_table(root: Path, results: Any) -> None:
+    """What a phase maps: records, their lengths, and a feature store's index of every image and previous report."""
+    import numpy as np
+
+    from pacer.core.io import write_json
+    from pacer.features.store import IMAGES, MANIFEST, PRIORS, text_key
     from pacer.training.record_table import write_record_table
 
-    write_record_table(root / "corpus" / "records.parquet", None, CONTEXTS, root / "records.arrow")
-    results.put({})
+    records = root / "corpus" / "records.parquet"
+    write_record_table(records, None, CONTEXTS, root / "records.arrow")
+    table = pl.read_parquet(records, columns=["frontal", "lateral", "prior_report"])
+    np.save(root / "lengths.npy", np.full((table.height, 2), 300, dtype=np.int32))
+    images = pl.concat([table["frontal"], table["lateral"]]).drop_nulls().unique()
+    priors = table["prior_report"].drop_nulls().unique().map_elements(text_key, return_dtype=pl.String)
+    for name, keys, column in ((IMAGES, images, "image_id"), (PRIORS, priors, "text_key")):
+        frame = pl.DataFrame({column: keys}).with_row_index("row")
+        frame.with_columns(shard=pl.format("{}-{}.safetensors", pl.lit(column), pl.col("row") // 512),
+                           row=(pl.col("row") % 512).cast(pl.Int64)).write_parquet(root / name)
+    write_json(root / MANIFEST, {})
+    results.put({"images": len(images), "priors": len(priors)})
 
 
 def _hold(root: Path, results: Any) -> None:
-    """What a training process keeps: the mapped records after a shuffled pass over a tenth of them."""
+    """What a training process keeps: mapped records and lengths, the store's index, and the order of an epoch."""
+    from itertools import islice
+
     import numpy as np
 
-    import pacer.training.examples  # noqa: F401 (what a training process imports anyway)
+    from pacer.features.store import FeatureStore
+    from pacer.training.batches import Order, micro_batches
     from pacer.training.record_table import RecordTable
 
-    rows = np.random.default_rng(0).permutation
     before = _own_memory()
     table = RecordTable.map(root / "records.arrow")
-    started = time.perf_counter()
-    sample = rows(len(table))[: max(len(table) // 10, 1)]
-    for number in sample:
-        table.row(int(number))
+    lengths = np.load(root / "lengths.npy", mmap_mode="r")
+    store = FeatureStore(root)
+    order = Order(table.rows("train", CONTEXTS), 16, 32, False, 1, "parent")
+    stream = micro_batches(order, lambda rows, visits, number: lengths[rows, 0])
+    started, read = time.perf_counter(), 0
+    for micro in islice(stream, max(order.micro_batches_per_epoch // 10, 1)):
+        for row in micro.rows:
+            table.row(int(row))
+        read += len(micro.rows)
     seconds = time.perf_counter() - started
     held = (_own_memory() - before) / len(table)
-    results.put({"resident_bytes_per_record": round(held), "microseconds_per_row": round(1e6 * seconds / len(sample))})
+    del store
+    results.put({"resident_bytes_per_record": round(held), "microseconds_per_row": round(1e6 * seconds / read)})
 
 
 def _own_memory() -> int:
@@ -156,7 +179,7 @@ def main() -> None:
         root = arguments.folder or Path(temporary)
         size = write_annotations(root, arguments.records)
         found = measure(_read, root)
-        measure(_write_table, root)
+        found |= measure(_write_table, root)
         print(json.dumps(found | measure(_hold, root) | {"annotation_megabytes": round(size / 1e6)}))
 
 

@@ -15,7 +15,6 @@ from statistics import median
 
 import polars as pl
 import torch
-from accelerate import Accelerator
 
 from pacer.core.config import load_params
 from pacer.core.pointers import resolve
@@ -67,10 +66,9 @@ def main() -> None:
                         params.interface.num_queries, params.trajectory.report_tokens, record.model["prompt"])
     rows = examples.table.rows("train", ["sn"])["sn"][: params.calibrate.batch_size]
     batch = examples.batch(rows, [True] * len(rows), params.calibrate.lambda_q)
-    accelerator = Accelerator(cpu=True)
 
     def step(made) -> None:
-        objective(model, made, accelerator, warmup=False, regularised=True, lambda_tlw=params.train.lambda_tlw,
+        objective(model, made, warmup=False, regularised=True, lambda_tlw=params.train.lambda_tlw,
                   lambda_cons=params.calibrate.lambda_cons, lambda_drift=params.calibrate.lambda_drift)
 
     compare("calibrate: batch and losses", "records", len(rows),

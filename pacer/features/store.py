@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -33,6 +34,8 @@ _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "
 
 #: Bytes from which a block goes back to the system when it is freed: malloc keeps and reuses smaller ones (glibc).
 _LARGE = 32 << 20
+#: Index entries read at a time.
+_ENTRIES = 8192
 #: Large blocks that wait for their next use: frontal views, lateral views and previous reports of one batch.
 _SPARE = 3
 
@@ -132,10 +135,11 @@ class _Index:
     def __init__(self, path: Path, column: str):
         numbers: dict[str, int] = {}
         digests, shards, rows = [_digests([])], [np.empty(0, np.int32)], [np.empty(0, np.int32)]
-        for frame in columns.batches(path, [column, "shard", "row"]):
+        for frame in columns.batches(path, [column, "shard", "row"], _ENTRIES):
             digests.append(_digests(frame[column]))
             shards.append(np.array([numbers.setdefault(name, len(numbers)) for name in frame["shard"]], np.int32))
             rows.append(frame["row"].cast(pl.Int32).to_numpy())
+        pa.default_memory_pool().release_unused()  # what was read is small beside what reading it took
         self.digests = np.concatenate(digests)
         order = np.argsort(self.digests)
         self.digests = self.digests[order]

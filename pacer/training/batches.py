@@ -63,7 +63,7 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
     visit, so its length is known beforehand, up to the change of rho within the window.
     """
     epoch, per_epoch = 0, order.micro_batches_per_epoch
-    visits = np.zeros(1 + max(int(own.max()) for own in order.rows.values() if len(own)), dtype=np.int64)
+    visits = np.zeros(1 + max(int(own.max()) for own in order.rows.values() if len(own)), dtype=np.int32)
     while True:
         first = epoch * per_epoch
         rng = np.random.default_rng([order.seed, epoch, *order.phase.encode()])
@@ -100,16 +100,16 @@ def _occurrence(stream: np.ndarray) -> np.ndarray:
     ordered = stream[by_value]
     first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
     counts = np.arange(len(stream)) - np.repeat(first, np.diff(np.r_[first, len(stream)]))
-    occurrence = np.empty(len(stream), dtype=np.int64)
+    occurrence = np.empty(len(stream), dtype=np.int32)
     occurrence[by_value] = counts
     return occurrence
 
 
 def _windows(
     order: Order, stream: np.ndarray, visits: np.ndarray, lengths: Lengths, numbers: range, rng: np.random.Generator
-) -> list[MicroBatch]:
-    """The micro-batches of one stream, whose places in the phase are ``numbers``."""
-    size, batches = order.batch_size, []
+) -> Iterator[MicroBatch]:
+    """The micro-batches of one stream, whose places in the phase are ``numbers``, cut when their window is reached."""
+    size = order.batch_size
     for start in range(0, len(stream), order.window * size):
         rows, own = stream[start : start + order.window * size], visits[start : start + order.window * size]
         if order.window > 1:
@@ -117,8 +117,7 @@ def _windows(
             by_length = np.argsort(lengths(rows, own, middle), kind="stable")
             rows, own = rows[by_length], own[by_length]
         cut = [MicroBatch(rows[i : i + size], own[i : i + size]) for i in range(0, len(rows), size)]
-        batches += [cut[i] for i in (rng.permutation(len(cut)) if order.window > 1 else range(len(cut)))]
-    return batches
+        yield from (cut[i] for i in (rng.permutation(len(cut)) if order.window > 1 else range(len(cut))))
 
 
 def real_share(batches: Iterator[MicroBatch] | list[MicroBatch], lengths: Lengths) -> float:

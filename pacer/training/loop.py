@@ -150,10 +150,11 @@ class _Run:
 
         def make(item: tuple[MicroBatch, float]) -> _Micro:
             micro, rho = item
-            return _Micro(micro.rows, self.examples.drawn(micro, rho, plan.draws, self.phase.lambda_q))
+            batch = self.examples.drawn(micro, rho, plan.draws, self.phase.lambda_q)
+            return _Micro(micro.rows, batch.pin_memory() if self.accelerator.device.type == "cuda" else batch)
 
         parts = ((MicroBatch(m.rows[rank::ranks], m.visits[rank::ranks]), rho) for m, rho in plan.from_update(first))
-        return prefetch(make, parts, self.params.train.workers, pin=self.accelerator.device.type == "cuda")
+        return prefetch(make, parts, self.params.train.workers)
 
     def gradient(self, update: int, micros: list[_Micro], gradients: Gradients) -> dict[str, float]:
         """Leave the gradient of accumulated micro-batches in ``gradients``; returns the values to log.

@@ -87,9 +87,9 @@ class RecordTable:
         return self.blocks[block], number - int(self.first[block])
 
     def rows(self, split: str, contexts: Sequence[str]) -> dict[str, np.ndarray]:
-        """Row numbers of a split per context, in the order of ``contexts``."""
+        """Row numbers of a split per context, int32, in the order of ``contexts``."""
         inside = self.split == SPLITS.index(split)
-        return {c: np.flatnonzero(inside & (self.context == CONTEXTS.index(c))) for c in contexts}
+        return {c: np.flatnonzero(inside & (self.context == CONTEXTS.index(c))).astype(np.int32) for c in contexts}
 
 
 def write_record_table(records: Path, anchors: Path | None, contexts: Sequence[str], path: Path) -> None:

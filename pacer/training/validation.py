@@ -37,8 +37,7 @@ def validate(
         return examples.batch(item[1], [commit] * len(item[1]), phase.lambda_q)
 
     sums = torch.zeros(len(contexts), 4, dtype=torch.float64, device=accelerator.device)
-    made = prefetch(make, mine, params.train.workers, pin=accelerator.device.type == "cuda")
-    for (context, _), batch in zip(mine, made, strict=True):
+    for (context, _), batch in zip(mine, prefetch(make, mine, params.train.workers), strict=True):
         with accelerator.autocast():
             nll, counts = target_nll(model, batch.to(accelerator.device), warmup=phase.bare)
         sums[context] += torch.cat([nll, counts[:2]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import fields
 from itertools import islice
 
@@ -30,8 +31,8 @@ def test_workers_make_the_batches_that_the_process_itself_makes(setting) -> None
             assert (a is None and b is None) or torch.equal(a, b), field.name
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_an_error_arrives_as_it_was_raised(workers: int) -> None:
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_an_error_arrives_in_its_place(workers: int) -> None:
     def make(item: int) -> int:
         if item == 3:
             raise DataError("image 3 is not in the store")
@@ -39,6 +40,21 @@ def test_an_error_arrives_as_it_was_raised(workers: int) -> None:
 
     stream = prefetch(make, range(6), workers)
     assert [next(stream) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match="image 3 is not in the store"):
         next(stream)
-    assert str(caught.value) == "image 3 is not in the store"
+
+
+def test_only_a_few_are_made_ahead_and_none_after_the_end() -> None:
+    asked: list[int] = []
+
+    def items():
+        for number in range(1000):
+            asked.append(number)
+            yield number
+
+    before = threading.active_count()
+    stream = prefetch(lambda item: item, items(), 2)
+    assert [next(stream) for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert len(asked) == 8  # five taken, one being made by each of two threads, and one beyond
+    stream.close()
+    assert threading.active_count() == before
