@@ -140,7 +140,7 @@ def _hold(root: Path, results: Any) -> None:
     lengths = np.load(root / "lengths.npy", mmap_mode="r")
     store = FeatureStore(root)
     order = Order(table.rows("train", CONTEXTS), 16, 32, False, 1, "parent")
-    stream = micro_batches(order, lambda rows, visits, number: lengths[rows, 0])
+    stream = micro_batches(order, lambda rows, visits: lambda numbers: lengths[rows, 0])
     started, read = time.perf_counter(), 0
     for micro in islice(stream, max(order.micro_batches_per_epoch // 10, 1)):
         for row in micro.rows:

@@ -126,7 +126,7 @@ def training(folder: Path, table: RecordTable, images: int, workers: int) -> int
     examples = Examples(table, tokenizer, FeatureStore(folder), 128, 100,
                         {"before_tokens": 50, "unknown_view": "upstream"})
     order = Order(table.rows("train", tuple(CONTEXTS)), BATCH, 1, False, random.randrange(1000), "parent")
-    plan = micro_batches(order, lambda rows, visits, number: rows)
+    plan = micro_batches(order, lambda rows, visits: lambda numbers: rows)
     batches = max(4, 4 * round(images / BATCH / 6))  # rounds of four contexts read six images a place
     stream = prefetch(lambda micro: examples.drawn(micro, 0.5, Draw(1, "parent"), 0.35), plan, workers)
     return sum(bytes_of(batch) for batch in islice(stream, batches))

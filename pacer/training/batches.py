@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-#: Token counts of records at these visits in the micro-batch of this number.
-Lengths = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+#: Of records at these visits: their token counts as a function of the micro-batches that they will be in (numbers from
+#: the start of the phase), which decide over the route.
+Lengths = Callable[[np.ndarray, np.ndarray], Callable[[np.ndarray], np.ndarray]]
+
+#: How often length and place are brought into line.
+_ROUNDS = 3
 
 
 class MicroBatch(NamedTuple):
@@ -60,7 +64,7 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
 
     Within windows of ``window`` micro-batches (of one context, or of the mix) records are sorted by length and cut
     into batches, whose order is then shuffled: 1 is the plain shuffled order. A record's route is drawn from its
-    visit, so its length is known beforehand, up to the change of rho within the window.
+    visit, so its length is known beforehand.
     """
     epoch, per_epoch = 0, order.micro_batches_per_epoch
     visits = np.zeros(1 + max(int(own.max()) for own in order.rows.values() if len(own)), dtype=np.int32)
@@ -111,19 +115,36 @@ def _windows(
     """The micro-batches of one stream, whose places in the phase are ``numbers``, cut when their window is reached."""
     size = order.batch_size
     for start in range(0, len(stream), order.window * size):
-        rows, own = stream[start : start + order.window * size], visits[start : start + order.window * size]
+        window = MicroBatch(stream[start : start + order.window * size], visits[start : start + order.window * size])
         if order.window > 1:
-            middle = numbers[(start + len(rows) // 2) // size]  # which batch a record will be in is not known yet
-            by_length = np.argsort(lengths(rows, own, middle), kind="stable")
-            rows, own = rows[by_length], own[by_length]
-        cut = [MicroBatch(rows[i : i + size], own[i : i + size]) for i in range(0, len(rows), size)]
-        yield from (cut[i] for i in (rng.permutation(len(cut)) if order.window > 1 else range(len(cut))))
+            places = rng.permutation(numbers[start // size : start // size + order.window])
+            window = _grouped(window, lengths(*window), places)
+        for first in range(0, len(window.rows), size):
+            yield MicroBatch(window.rows[first : first + size], window.visits[first : first + size])
 
 
-def real_share(batches: Iterator[MicroBatch] | list[MicroBatch], lengths: Lengths) -> float:
+def _grouped(window: MicroBatch, lengths: Callable[[np.ndarray], np.ndarray], places: np.ndarray) -> MicroBatch:
+    """A window's records in the order of its micro-batches, similar lengths together.
+
+    A record's length depends on its route, which depends on rho at the place of its batch, which depends on its
+    length: the first guess is the middle of the window.
+
+    Args:
+        places: number of the micro-batch that takes the shortest records, the next ones, and so on.
+    """
+    size = len(window.rows) // len(places)
+    numbers = np.full(len(window.rows), np.sort(places)[len(places) // 2])
+    for _ in range(_ROUNDS):
+        by_length = np.argsort(lengths(numbers), kind="stable")
+        numbers[by_length] = np.repeat(places, size)
+    in_place = by_length.reshape(len(places), size)[np.argsort(places)].ravel()
+    return MicroBatch(window.rows[in_place], window.visits[in_place])
+
+
+def real_share(batches: Iterable[MicroBatch], lengths: Lengths) -> float:
     """Real tokens over padded tokens of micro-batches that begin with number 0."""
     real = padded = 0
     for number, batch in enumerate(batches):
-        own = lengths(batch.rows, batch.visits, number)
+        own = lengths(*batch)(np.full(len(batch.rows), number))
         real, padded = real + int(own.sum()), padded + int(own.max()) * len(own)
     return real / padded

@@ -116,10 +116,14 @@ class Examples:
     def _encoded(self, texts: list[str]) -> list[list[int]]:
         return self.tokenizer(texts, add_special_tokens=False)["input_ids"]
 
+    def uniform(self, rows: np.ndarray, visits: np.ndarray, draws: Draw) -> np.ndarray:
+        """The number in [0, 1) that each visit draws."""
+        return np.array([draw(*draws, int(visit), self.table.record_id(int(row)))
+                         for row, visit in zip(rows, visits, strict=True)])
+
     def routes(self, rows: np.ndarray, visits: np.ndarray, rho: float, draws: Draw) -> list[bool]:
         """True where the commitment-first route is drawn (probability 1 - rho)."""
-        return [draw(*draws, int(visit), self.table.record_id(int(row))) >= rho
-                for row, visit in zip(rows, visits, strict=True)]
+        return (self.uniform(rows, visits, draws) >= rho).tolist()
 
     def drawn(self, micro: MicroBatch, rho: float, draws: Draw, lambda_q: float) -> Batch:
         """The batch of a micro-batch, each record on the route that its visit draws."""

@@ -12,7 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
 
-Item, Made = TypeVar("Item"), TypeVar("Made")
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 #: Batches that are made or wait, beyond one for each thread.
 _AHEAD = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -60,9 +60,14 @@ class Plan:
     def _rho(self, number: int) -> float:
         return self.phase.rho(number // self.phase.accumulation)
 
-    def _lengths(self, rows: np.ndarray, visits: np.ndarray, number: int) -> np.ndarray:
-        commits = self.examples.routes(rows, visits, self._rho(number), self.draws)
-        return self.examples.lengths[rows, np.asarray(commits, dtype=np.int64)]
+    def _lengths(self, rows: np.ndarray, visits: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        uniform, tokens = self.examples.uniform(rows, visits, self.draws), self.examples.lengths[rows]
+
+        def at(numbers: np.ndarray) -> np.ndarray:
+            commits = uniform >= np.array([self._rho(int(number)) for number in numbers])
+            return np.where(commits, tokens[:, 1], tokens[:, 0])
+
+        return at
 
 
 def plan_of(phase: Phase, params: Params, examples: Examples) -> Plan:

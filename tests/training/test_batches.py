@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pacer.core.config import load_params
+from pacer.training import batches
 from pacer.training.batches import MicroBatch, Order, micro_batches, real_share
 from pacer.training.schedule import direct_probability, learning_rate_factor
 
@@ -24,7 +25,7 @@ def rows(sizes: dict[str, int]) -> dict[str, np.ndarray]:
 
 def by_table(lengths: np.ndarray):
     """Lengths that depend on the record alone."""
-    return lambda rows, visits, number: lengths[rows]
+    return lambda rows, visits: lambda numbers: lengths[rows]
 
 
 def order(sizes: dict[str, int], window: int = 1, mix: bool = False, batch_size: int = 8) -> Order:
@@ -99,19 +100,33 @@ def test_the_real_share_is_real_over_padded_tokens() -> None:
     assert real_share(batches, by_table(np.array([3, 5, 9]))) == (3 + 5 + 9 + 9) / (5 + 5 + 9 + 9)
 
 
-def test_lengths_are_asked_for_at_the_visits_and_the_middle_of_each_window() -> None:
-    asked = []
+@pytest.mark.parametrize("window", [30, 60])
+def test_length_and_place_are_brought_into_line(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of two lengths, of which the longer gets rarer in the course of the epoch."""
+    own, rng = order({"sn": 960}, window, batch_size=8), np.random.default_rng(0)
+    short, uniform = rng.integers(30, 60, 960), rng.random(960)
 
-    def lengths(rows: np.ndarray, visits: np.ndarray, number: int) -> np.ndarray:
-        asked.append((number, met([MicroBatch(rows, visits)])))
-        return rows
+    def lengths(rows: np.ndarray, visits: np.ndarray):
+        return lambda numbers: short[rows] + 50 * (uniform[rows] >= 0.1 + 0.8 * numbers / 120)
+
+    shares = []
+    for rounds in (1, 3):
+        monkeypatch.setattr(batches, "_ROUNDS", rounds)
+        epoch = list(islice(micro_batches(own, lengths), own.micro_batches_per_epoch))
+        assert met(epoch) == Counter({(row, 0): 1 for row in range(960)})
+        shares.append(real_share(epoch, lengths))
+    assert shares[1] > shares[0] + 0.01
+
+
+def test_a_window_asks_for_lengths_with_the_visits_of_its_records() -> None:
+    asked: Counter = Counter()
+
+    def lengths(rows: np.ndarray, visits: np.ndarray):
+        asked.update(met([MicroBatch(rows, visits)]))
+        return lambda numbers: rows
 
     own = order(SIZES, window=2)
-    batches = list(islice(micro_batches(own, lengths), own.micro_batches_per_epoch))
-    assert len(asked) == 4 * 3  # seven rounds of three contexts
-    for number, window in asked:  # the second batch of its window, or the only one of the last
-        first = number - 3 if number < 18 else number
-        assert window == met(batches[first : number + 1 : 3])
+    assert met(list(islice(micro_batches(own, lengths), own.micro_batches_per_epoch))) == asked
 
 
 @pytest.mark.parametrize("start", [0, 1, 20, 21, 25, 45])
