@@ -12,11 +12,14 @@ import json
 import os
 import shutil
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from pacer.core.errors import DataError, PacerError
+
+#: The file in a scratch directory's parent that its user holds locked.
+_LOCK = "lock"
 
 
 def hash_bytes(content: bytes) -> str:
@@ -66,11 +69,20 @@ def atomic_path(path: str | Path) -> Generator[Path]:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
+        _sync(temporary)
         os.replace(temporary, target)
+        _sync(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Flush a file, or the names in a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -127,19 +139,33 @@ def scratch_directory(out: str | Path, fingerprint: str) -> Generator[Path]:
     """
     parent = Path(f"{out}.scratch")
     directory = parent / fingerprint[:16]
-    directory.mkdir(parents=True, exist_ok=True)
-    lock_path = parent / "lock"
-    with open(lock_path, "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise PacerError(
-                f"{parent} is in use by another process that makes {out}; wait for it or stop it first"
-            ) from None
+    with _lock(parent / _LOCK, f"{parent} is in use by another process that makes {out}; wait for it or stop it first"):
+        directory.mkdir(exist_ok=True)
         for other in parent.iterdir():
             if other.is_dir() and other != directory:
                 shutil.rmtree(other)
+        for temporary in directory.rglob(".*.tmp"):  # a killed process left it half-written
+            temporary.unlink()
         yield directory
+
+
+@contextmanager
+def _lock(path: Path, refusal: str) -> Generator[None]:
+    """Hold a lock file; the system frees it when the process ends, however it ends."""
+    held = False
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise PacerError(refusal) from None
+            with suppress(FileNotFoundError):
+                held = os.path.samestat(os.fstat(lock.fileno()), path.stat())
+            if held:
+                yield
+                return
+        # its holder removed it just before it became free: this lock keeps nobody out, so make it anew
 
 
 def refuse_foreign(out: str | Path, known: Iterable[str]) -> None:
@@ -171,14 +197,21 @@ def publish(directory: str | Path, out: str | Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     for file in directory.rglob("*"):
         if file.is_file():
-            with open(file, "rb") as handle:
-                os.fsync(handle.fileno())
+            _sync(file)
     if out.exists():
         shutil.rmtree(out)
     os.replace(directory, out)
+    _sync(out.parent)
     scratch = Path(f"{out}.scratch")
-    if scratch.exists():
-        shutil.rmtree(scratch)
+    if not scratch.exists():
+        return
+    for other in [path for path in scratch.iterdir() if path.is_dir()]:
+        removed = scratch / f"removed-{other.name}"  # at once: a run that is killed now must not resume a part of it
+        os.replace(other, removed)
+        shutil.rmtree(removed)
+    (scratch / _LOCK).unlink(missing_ok=True)
+    with suppress(OSError):  # another process has just begun to use it
+        scratch.rmdir()
 
 
 @contextmanager

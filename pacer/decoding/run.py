@@ -10,7 +10,6 @@ from typing import Any
 
 import polars as pl
 import torch
-from accelerate import PartialState
 from safetensors.torch import save_file
 
 from pacer.core.config import Decode
@@ -27,6 +26,7 @@ from pacer.core.io import (
     write_text,
 )
 from pacer.core.pointers import provenance
+from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.extract import extract_report
@@ -50,7 +50,7 @@ def decode_records(
     Raises:
         DataError: the split has no record.
     """
-    state = PartialState()
+    state = process_state()
     cases = records.filter(pl.col("split") == config.split)
     if config.limit is not None:
         cases = cases.group_by("context", maintain_order=True).head(config.limit)

@@ -23,6 +23,7 @@ from pacer.core.config import Features
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory, write_json
 from pacer.core.pointers import fingerprint, resolve
+from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import IMAGES, MANIFEST, PRIORS, text_key
@@ -41,7 +42,7 @@ def build_store(
     Raises:
         DataError: images cannot be read; all of them are named. PacerError: the disk cannot hold the store.
     """
-    state = PartialState()
+    state = process_state()
     device = torch.device(state.device or "cpu")
     vision, text = backbones / "vision", backbones / "text"
     shared = config.model_dump(include={"mode", "dtype"})

@@ -5,7 +5,8 @@ Shapes: B samples, T positions, P prefix positions, Q visual tokens, K depths, N
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -88,6 +89,11 @@ class Batch:
         """[B, T] bool: target tokens that are predicted, that is all after the target's BOS."""
         positions = torch.arange(self.ids.shape[1], device=self.ids.device)
         return (positions > self.prefix_length.unsqueeze(1)) & (positions < self.length.unsqueeze(1))
+
+    @property
+    def predicting(self) -> Tensor:
+        """[B, T] bool: the positions that predict them, each one to the left."""
+        return self.predicted.roll(-1, 1)
 
 
 class Compressed(NamedTuple):
@@ -203,9 +209,14 @@ class Pacer(nn.Module):
         corrected = result.prefix.to(embedded.inputs.dtype)
         return torch.cat([corrected, embedded.inputs[:, width:]], dim=1), result.gate, result.residual
 
-    def hidden(self, inputs: Tensor) -> Tensor:
-        """Last hidden states [B, T, d]. Right padding and causality make an attention mask needless."""
-        return self.language.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
+    def hidden(self, inputs: Tensor, wanted: Tensor | None = None) -> Tensor:
+        """Last hidden states [B, T, d]. Right padding and causality make an attention mask needless.
+
+        Args:
+            wanted: [B, T] bool, positions whose states will be used; the others may hold anything. None: all.
+        """
+        with _only_at(self.language.model.layers[-1].mlp, wanted):
+            return self.language.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
 
     def target_hidden(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Hidden states [n, d] that predict the n target tokens, in row-major order of ``batch.predicted``."""
@@ -214,3 +225,28 @@ class Pacer(nn.Module):
     def target_logits(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Logits [n, V] of the n predicted target tokens, in row-major order of ``batch.predicted``."""
         return self.language.lm_head(self.target_hidden(hidden, batch))
+
+
+@contextmanager
+def _only_at(block: nn.Module, wanted: Tensor | None) -> Generator[None]:
+    """Let a position-wise block [B, T, d] -> [B, T, d] compute the ``wanted`` positions alone; the others get zeros.
+
+    Behind the last attention nothing but the positions that predict a token is used.
+    """
+    if wanted is None:
+        yield
+        return
+
+    def gather(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (inputs[0][wanted],)
+
+    def spread(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        whole = output.new_zeros(*wanted.shape, output.shape[-1])
+        return whole.index_put((wanted,), output)
+
+    handles = [block.register_forward_pre_hook(gather), block.register_forward_hook(spread)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

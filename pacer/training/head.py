@@ -12,10 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pacer.training.losses import at_least_float32
-
-#: Logits held at a time: on a CPU a chunk should stay in cache, on a GPU it should fill the matrix units.
-LOGITS_AT_ONCE = {"cpu": 2**22, "cuda": 2**26}
+#: Logits of a chunk: enough to fill the matrix units.
+LOGITS_AT_ONCE = {"cpu": 2**23, "cuda": 2**26}
 
 
 class HeadLosses(NamedTuple):
@@ -72,30 +70,28 @@ class _ChunkedHead(torch.autograd.Function):
             divergence_weight = divergence_weight.to(wide)
             taught = divergence_weight != 0
         chunks = [*(~taught).nonzero().squeeze(1).split(rows), *taught.nonzero().squeeze(1).split(rows)]
+        size = (max(len(part) for part in chunks), len(head))
+        room = [torch.empty(size, dtype=wide, device=hidden.device) for _ in range(4 if taught.any() else 2)]
         with torch.autocast(hidden.device.type, enabled=False):
             for part in chunks:
                 if len(part) == 0:
                     continue
                 coefficient = None if divergence_weight is None or not taught[part[0]] else divergence_weight[part]
-                own = _log_probabilities(hidden[part], head)
+                logits, own, scale = _softmax(hidden[part], head, room[:2])
                 aimed = targets[part].unsqueeze(1)
-                nll[part] = -own.gather(1, aimed).squeeze(1)
+                nll[part] = (scale - logits.gather(1, aimed)).squeeze(1)
                 slope = weight[part].unsqueeze(1)  # of the softmax in the gradient of the logits
-                aim, pull = -slope, None
+                aim = -slope
                 if coefficient is not None and teacher is not None:
-                    difference = _log_probabilities(teacher[part], head)
-                    pull = difference.exp()  # p_0
-                    divergence[part] = difference.sub_(own).mul_(pull).sum(1)
-                    del difference
+                    difference, known, other = _softmax(teacher[part], head, room[2:])  # the second is p_0
+                    difference.sub_(logits)
+                    divergence[part] = torch.linalg.vecdot(known, difference) - (other - scale).squeeze(1)
                     slope = slope + coefficient.unsqueeze(1)
-                    pull = pull.mul_(coefficient.unsqueeze(1))
-                if gradient is None:
-                    continue
-                logit_gradient = own.exp_().mul_(slope)
-                if pull is not None:
-                    logit_gradient -= pull
-                logit_gradient.scatter_add_(1, aimed, aim)
-                gradient[part] = (logit_gradient.to(head.dtype) @ head).to(gradient.dtype)
+                    own.mul_(slope).addcmul_(known, coefficient.unsqueeze(1), value=-1)
+                else:
+                    own.mul_(slope)
+                if gradient is not None:
+                    gradient[part] = (own.scatter_add_(1, aimed, aim).to(head.dtype) @ head).to(gradient.dtype)
         total = (weight * nll).sum()
         if divergence_weight is not None:
             total = total + (divergence_weight * divergence).sum()
@@ -109,7 +105,16 @@ class _ChunkedHead(torch.autograd.Function):
         return (outer[0].to(gradient.dtype) * gradient, *[None] * 6)
 
 
-def _log_probabilities(hidden: Tensor, head: Tensor) -> Tensor:
-    """[m, d] -> [m, V], at least in float32, in memory of its own."""
-    logits = at_least_float32(hidden.to(head.dtype) @ head.T)
-    return logits.sub_(logits.logsumexp(1, keepdim=True))
+def _softmax(hidden: Tensor, head: Tensor, room: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """[m, d] -> logits and probabilities [m, V] in the first rows of ``room``, and the logits' logsumexp [m, 1].
+
+    Memory is used again from chunk to chunk: fresh pages take longer than the arithmetic.
+    """
+    logits, probabilities = (tensor[: len(hidden)] for tensor in room)
+    if logits.dtype == head.dtype:
+        torch.mm(hidden.to(head.dtype), head.T, out=logits)
+    else:
+        logits.copy_(hidden.to(head.dtype) @ head.T)
+    torch.softmax(logits, 1, out=probabilities)
+    # the largest probability is the exponential of nothing over the sum
+    return logits, probabilities, logits.amax(1, keepdim=True) - probabilities.amax(1, keepdim=True).log()

@@ -77,10 +77,10 @@ def objective(
     teacher = share = None
     if regularised and lambda_cons > 0 and residual is not None:
         with torch.no_grad():
-            teacher = model.target_hidden(model.hidden(embedded.inputs), batch)
+            teacher = model.target_hidden(model.hidden(embedded.inputs, batch.predicting), batch)
         share = targets.consistency.to(targets.weight.dtype) / constrained.clamp(min=1)
     total, nll, divergence = head_losses(
-        model.target_hidden(model.hidden(inputs), batch), model.language.lm_head.weight, targets.ids,
+        model.target_hidden(model.hidden(inputs, batch.predicting), batch), model.language.lm_head.weight, targets.ids,
         coefficient, teacher, None if share is None else share.mul(lambda_cons),
     )
     parts = {name: (own_weight * nll).sum() for name, own_weight in scaled.items()}
@@ -98,6 +98,6 @@ def target_nll(model: Pacer, batch: Batch, *, warmup: bool) -> tuple[Tensor, Ten
     """What a validation loss is made of: ``sum(omega l)`` and ``sum(s l)`` as float64 [2], and :func:`denominators`."""
     inputs, _, _ = model.calibrate(model.embed(batch, warmup=warmup), batch)
     targets = _targets(batch)
-    nll = head_losses(model.target_hidden(model.hidden(inputs), batch), model.language.lm_head.weight,
+    nll = head_losses(model.target_hidden(model.hidden(inputs, batch.predicting), batch), model.language.lm_head.weight,
                       targets.ids, targets.weight).nll.double()
     return torch.stack([(targets.weight * nll).sum(), (targets.emphasis * nll).sum()]), denominators(batch)

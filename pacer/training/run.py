@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator, InitProcessGroupKwargs, PartialState
+from accelerate import Accelerator, InitProcessGroupKwargs
 
 from pacer.core.config import Params
 from pacer.core.errors import CheckpointError, PacerError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
+from pacer.core.processes import process_state
 from pacer.features.store import IMAGES, PRIORS, FeatureStore
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
@@ -88,7 +89,7 @@ def run_phase(
         record = CheckpointRecord(name, phase.updates, model_params, frozen, parent_reference(out, start),
                                   package_versions())
         if params.calibrate.gate_inputs == "none":
-            state = PartialState()
+            state = process_state()
             if state.is_main_process:
                 with scratch_directory(out, "log") as directory, open_log(directory) as log:
                     log({"updates": 0.0}, 0)

@@ -451,3 +451,16 @@ def test_running_the_model_leaves_the_batch_alone(examples, backbones) -> None:
     complete_loss(model, batch)
     for name, value in before.items():
         assert value is None or torch.equal(value, getattr(batch, name)), name
+
+
+def test_states_that_nobody_wants_are_not_computed_and_the_others_stay(examples, backbones) -> None:
+    model, batch = assemble(backbones), examples.batch(ROWS, COMMITS, 0.35)
+    met: list[tuple] = []
+    last = model.language.model.layers[-1].mlp
+    last.gate_proj.register_forward_hook(lambda module, inputs, out: met.append(tuple(inputs[0].shape)))
+    with torch.no_grad():
+        inputs = model.embed(batch).inputs
+        whole, some = model.hidden(inputs), model.hidden(inputs, batch.predicting)
+    assert met == [tuple(inputs.shape), (int(batch.predicted.sum()), inputs.shape[2])]
+    assert_near(model.target_hidden(some, batch), model.target_hidden(whole, batch))
+    assert not last._forward_hooks and not last._forward_pre_hooks

@@ -1,0 +1,11 @@
+"""The processes of one run."""
+
+from __future__ import annotations
+
+from accelerate import PartialState
+from accelerate.utils import parse_flag_from_env
+
+
+def process_state() -> PartialState:
+    """The processes that the launcher started, on CPUs where it said so (by itself the class looks for GPUs alone)."""
+    return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
