@@ -1,0 +1,317 @@
+"""What `bench/train.py` measures on: presets, synthetic records of realistic lengths, batches, models, and FLOPs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from pacer.core.config import load_params
+from pacer.core.contexts import CONTEXTS, availability
+from pacer.corpus.audit import PAPER_RECORDS
+from pacer.model.assemble import wire
+from pacer.model.collate import Sources, Target, collate
+from pacer.model.pacer import Batch, Pacer
+from pacer.model.prompt import PromptIds
+from pacer.training.batches import MicroBatch, Order, micro_batches
+from pacer.training.run import model_parameters
+from pacer.training.trajectory import Span, Trajectory
+
+ROOT = Path(__file__).resolve().parents[1]
+PARAMS = load_params(ROOT / "configs" / "mimic_rg4.yaml")
+#: batches.window of the default profile.
+WINDOW = load_params(ROOT / "configs" / "phantom.yaml").batches.window
+
+BOS, EOS, FIRST_WORD = 1, 2, 3
+#: Tokens of "\n<REPORT>\n" and "\n</REPORT>" under the Llama tokenizer; visits whose routes are drawn beforehand.
+OPENING, CLOSING, VISITS = 6, 5, 16
+
+#: How closely losses and gradients of two sides agree in single precision, relatively.
+FLOAT32 = (1e-5, 1e-4)
+
+
+class HeadShape(NamedTuple):
+    """Shapes of the loss head's part: samples, positions of each, and how many of them carry loss."""
+
+    batch: int
+    positions: int
+    targets: int
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Lengths in tokens of one kind of training records; pairs are inclusive bounds.
+
+    Attributes:
+        name: as the tables call it. direct: share of records on the direct route.
+        before: text left of the image, log-normal around ``before_median``. after, after_commit: text right of it.
+        anchor: the commitment with its delimiters. report: without BOS and EOS, log-normal around ``report_median``.
+        pad_before, pad_target: fixed lengths of the baseline's padding.
+    """
+
+    name: str
+    direct: float
+    before: tuple[int, int] = (10, 50)
+    before_median: float = 24
+    after: tuple[int, int] = (20, 26)
+    after_commit: tuple[int, int] = (34, 40)
+    anchor: tuple[int, int] = (30, 60)
+    report: tuple[int, int] = (20, 98)
+    report_median: float = 64
+    pad_before: int = 50
+    pad_target: int = 100
+
+
+#: Direct reports in at most 100 positions, as LLM-RG4 trains; and PACER's two routes.
+UPSTREAM = Texts("LLM-RG4's", direct=1.0)
+PACERS = Texts("PACER's", direct=0.45, pad_target=1 + 60 + OPENING + 98 + CLOSING + 1)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One set of shapes and repetitions.
+
+    Attributes:
+        device: None: a GPU if there is one. dtype: of the frozen language model; trainable parts are float32.
+        d_hidden: of the source projector. head: shapes of the loss head's part. texts: the kinds of records that
+            Commit steps are timed on. calibrate_texts: the same for Calibrate.
+        records: of the synthetic epoch. batches: of it that are timed. repeats: of each timed comparison.
+        widths, lengths, batch_sizes: of the cost table. width_layers: layers of the models in its widths.
+        gemm: side of the square matrices that give the GEMM rate.
+        tolerances: relative, of losses and of gradients, in the checks before anything is timed.
+        limits: bars by name: ``(">=" or "<=", value)``.
+    """
+
+    name: str
+    device: str | None
+    dtype: torch.dtype
+    d_model: int
+    d_ffn: int
+    layers: int
+    heads: int
+    vocabulary: int
+    d_vision: int
+    patches: int
+    vision_heads: int
+    d_hidden: int
+    queries: int
+    prior_tokens: int
+    batch_size: int
+    head: HeadShape
+    records: int
+    batches: int
+    repeats: int
+    widths: tuple[int, ...]
+    width_layers: int
+    lengths: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    gemm: int
+    tolerances: tuple[float, float]
+    texts: tuple[Texts, ...] = (UPSTREAM, PACERS)
+    calibrate_texts: tuple[Texts, ...] = (PACERS,)
+    limits: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+
+
+CPU = Preset(
+    name="cpu", device="cpu", dtype=torch.float32, d_model=512, d_ffn=1376, layers=4, heads=8, vocabulary=32_000,
+    d_vision=192, patches=64, vision_heads=12, d_hidden=512, queries=128, prior_tokens=100, batch_size=8,
+    head=HeadShape(8, 400, 100), records=6_000, batches=2, repeats=3, widths=(256, 512, 1024), width_layers=4,
+    lengths=(200, 300, 400), batch_sizes=(4, 8, 16), gemm=2048, tolerances=FLOAT32,
+    limits={"Cross-entropy: times faster": (">=", 3.5), "Cross-entropy: share of the peak": ("<=", 1 / 15),
+            "Cross-entropy and KL: times faster": (">=", 3.5),
+            "Cross-entropy and KL: share of the peak": ("<=", 1 / 15),
+            "Commit, LLM-RG4's texts: times faster": (">=", 2.2), "Commit, PACER's texts: times faster": (">=", 2.5),
+            "Calibrate over Commit": ("<=", 1.45)},
+)  # fmt: skip
+
+#: lmsys/vicuna-7b-v1.5 and microsoft/rad-dino in shape.
+GPU = Preset(
+    name="gpu", device=None, dtype=torch.bfloat16, d_model=4096, d_ffn=11008, layers=32, heads=32, vocabulary=32_000,
+    d_vision=768, patches=1369, vision_heads=12, d_hidden=2048, queries=128, prior_tokens=100, batch_size=16,
+    head=HeadShape(16, 400, 100), records=20_000, batches=6, repeats=5, widths=(2048, 4096, 5120), width_layers=8,
+    lengths=(200, 300, 400), batch_sizes=(8, 16, 32), gemm=8192, tolerances=(1e-2, 1.5e-1),
+    calibrate_texts=(UPSTREAM, PACERS),
+    limits={"Commit, LLM-RG4's texts: times faster": (">=", 1.7),
+            "Commit, LLM-RG4's texts: share of the peak": ("<=", 0.75),
+            "Commit, PACER's texts: times faster": (">=", 1.7),
+            "Commit, PACER's texts: share of the peak": ("<=", 0.75),
+            "Commit, PACER's texts: share of the GEMM rate": (">=", 0.60), "Calibrate over bare passes": ("<=", 1.12)},
+)  # fmt: skip
+
+PRESETS = {preset.name: preset for preset in (CPU, GPU)}
+
+
+@dataclass
+class Records:
+    """Lengths of synthetic records, int64 [n] each; ``commit`` bool [n, VISITS]: the route of each visit."""
+
+    context: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+    after_commit: np.ndarray
+    anchor: np.ndarray
+    report: np.ndarray
+    commit: np.ndarray
+    queries: int
+
+    def commits(self, rows: np.ndarray, visits: np.ndarray) -> np.ndarray:
+        """bool [m]: which of these visits takes the commitment-first route."""
+        return self.commit[rows, visits % VISITS]
+
+    def lengths(self, rows: np.ndarray, visits: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """:meth:`tokens` wherever the records are (a :data:`pacer.training.batches.Lengths`)."""
+        tokens = self.tokens(rows, visits)
+        return lambda numbers: tokens
+
+    def tokens(self, rows: np.ndarray, visits: np.ndarray) -> np.ndarray:
+        """int64 [m]: real positions of these records' sequences."""
+        left = 1 + self.before[rows] + self.queries
+        direct = self.after[rows] + 2 + self.report[rows]
+        commit = self.after_commit[rows] + 2 + self.report[rows] + self.anchor[rows] + OPENING + CLOSING
+        return left + np.where(self.commits(rows, visits), commit, direct)
+
+    def epoch(self, batch_size: int, window: int) -> list[MicroBatch]:
+        """The micro-batches of one epoch in the order of training."""
+        rows = {str(name): np.flatnonzero(self.context == place) for place, name in enumerate(CONTEXTS)}
+        order = Order(rows, batch_size, window, mix=False, seed=0, phase="parent")
+        return list(islice(micro_batches(order, self.lengths), order.micro_batches_per_epoch))
+
+
+def make_records(texts: Texts, count: int, queries: int, seed: int = 0) -> Records:
+    """About ``count`` records in the paper's mixture of contexts."""
+    rng = np.random.default_rng(seed)
+    sizes = [PAPER_RECORDS[context]["train"] for context in CONTEXTS]
+    context = np.repeat(np.arange(len(CONTEXTS)), [max(round(count * size / sum(sizes)), 1) for size in sizes])
+    n = len(context)
+
+    def around(median: float, spread: float, bounds: tuple[int, int]) -> np.ndarray:
+        return np.clip(np.rint(median * np.exp(spread * rng.standard_normal(n))), *bounds).astype(np.int64)
+
+    def between(bounds: tuple[int, int]) -> np.ndarray:
+        return rng.integers(bounds[0], bounds[1] + 1, n)
+
+    return Records(
+        context, around(texts.before_median, 0.5, texts.before), between(texts.after), between(texts.after_commit),
+        between(texts.anchor), around(texts.report_median, 0.45, texts.report),
+        rng.random((n, VISITS)) >= texts.direct, queries,
+    )
+
+
+def equal_records(positions: int, count: int, queries: int) -> Records:
+    """Direct frontal-only records that all take ``positions``, about a quarter of them with a loss."""
+    whole, report = np.ones(count, dtype=np.int64), max(positions // 4 - 1, 1)
+    before = max(positions - queries - report - 3, 1)
+    nothing = 0 * whole
+    return Records(nothing, before * whole, nothing, nothing, nothing, report * whole,
+                   np.zeros((count, VISITS), dtype=bool), queries)
+
+
+def spread_batches(records: Records, micros: Sequence[MicroBatch], count: int) -> list[MicroBatch]:
+    """``count`` micro-batches that stand for all: the middles of equal groups in the order of their longest sample."""
+    longest = [int(records.tokens(micro.rows, micro.visits).max()) for micro in micros]
+    order = np.argsort(longest, kind="stable")
+    return [micros[order[int((part + 0.5) * len(order) / count)]] for part in range(min(count, len(order)))]
+
+
+class RandomStates:
+    """A feature store of random states: K x N x d_v for an image, L x d_text for a previous report."""
+
+    def __init__(self, preset: Preset, depths: int, seed: int = 0):
+        generator = torch.Generator().manual_seed(seed)
+        self.images = torch.randn(4, depths, preset.patches, preset.d_vision, generator=generator).to(preset.dtype)
+        self.texts = torch.randn(4, preset.prior_tokens, preset.d_vision, generator=generator).to(preset.dtype)
+
+    def depth_states(self, image_ids: Sequence[str]) -> Tensor:
+        """[B, K, N, d_v]."""
+        return self.images[[int(name) % len(self.images) for name in image_ids]]
+
+    def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """[B, L, d_text] and a mask [B, L] without padding."""
+        states = self.texts[[int(text) % len(self.texts) for text in texts]]
+        return states, torch.ones(states.shape[:2], dtype=torch.bool)
+
+
+def make_batch(records: Records, micro: MicroBatch, preset: Preset, states: RandomStates, lambda_q: float) -> Batch:
+    """The training batch of a micro-batch: random words, real lengths, spans and weights."""
+    rng = np.random.default_rng([7, *micro.rows.tolist()])
+
+    def words(count: int) -> np.ndarray:
+        return rng.integers(FIRST_WORD, preset.vocabulary, count)
+
+    prompts, targets, sources = [], [], []
+    for row, commit in zip(micro.rows.tolist(), records.commits(micro.rows, micro.visits).tolist()):
+        pieces = [(Span.BOS, np.array([BOS]))]
+        if commit:
+            pieces += [(Span.ANCHOR, words(records.anchor[row])), (Span.OPENING, words(OPENING))]
+        pieces.append((Span.REPORT, words(records.report[row])))
+        if commit:
+            pieces.append((Span.CLOSING, words(CLOSING)))
+        pieces.append((Span.END, np.array([EOS])))
+        spans = np.concatenate([np.full(len(ids), span, dtype=np.int8) for span, ids in pieces])
+        emphasis = ((spans == Span.REPORT) & (rng.random(len(spans)) < 0.3)).astype(np.float32)
+        own = Trajectory(np.concatenate([ids for _, ids in pieces]), spans, emphasis, commit, cut=False)
+        targets.append(Target(own.ids, own.weights(lambda_q), emphasis, own.consistency(), own.kappa(lambda_q)))
+        after = records.after_commit[row] if commit else records.after[row]
+        prompts.append(PromptIds(words(records.before[row]).tolist(), words(after).tolist()))
+        context = CONTEXTS[records.context[row]]
+        lateral, prior = availability(context)
+        sources.append(Sources(context, str(row), str(row + 1) if lateral else None, str(row) if prior else None))
+    return collate(prompts, targets, sources, states, bos=BOS, num_queries=preset.queries)
+
+
+def make_model(preset: Preset, device: torch.device, d_model: int | None = None, layers: int | None = None) -> Pacer:
+    """The whole model with random weights, LoRA unmerged; what starts at zero is random too, so that it counts.
+
+    Args:
+        d_model, layers: of another language model than the preset's (heads and inner width follow).
+    """
+    torch.manual_seed(0)
+    width = d_model or preset.d_model
+    config = LlamaConfig(
+        vocab_size=preset.vocabulary, hidden_size=width, num_hidden_layers=layers or preset.layers,
+        intermediate_size=preset.d_ffn * width // preset.d_model, bos_token_id=BOS, eos_token_id=EOS,
+        num_attention_heads=max(preset.heads * width // preset.d_model, 1),
+    )  # fmt: skip
+    groups = model_parameters("calibrate", PARAMS)
+    groups["interface"] |= {"num_queries": preset.queries, "num_heads": preset.vision_heads,
+                            "d_hidden": preset.d_hidden}
+    groups["lora"] |= {"rank": min(groups["lora"]["rank"], width)}
+    before = torch.get_default_dtype()
+    with torch.device(device):
+        torch.set_default_dtype(preset.dtype)
+        try:
+            language = LlamaForCausalLM(config)
+        finally:
+            torch.set_default_dtype(before)
+        model = wire(language, nn.LayerNorm(preset.d_vision), preset.d_vision, groups, lora=True, calibrate=True)
+    model.to(device)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name or name.startswith("router.out") or name == "calibrator.gate_out.weight":
+                parameter.normal_(std=0.02)
+            elif name == "calibrator.up.weight":
+                parameter.normal_(std=0.2)
+    return model
+
+
+def language_flops(config: LlamaConfig, lengths: Sequence[int], targets: int, *, forwards: int = 1) -> float:
+    """FLOPs of a training step in the language model, whose weights are frozen, over real positions alone.
+
+    A position takes 2 N in a forward pass through N weights of linear layers and 2 N in the backward pass (of the
+    input, not of the weights); causal attention takes 2 t^2 d a layer and sample forward and twice that backward.
+    Heads over ``targets`` positions take 2 d V forward for each of ``forwards`` and 2 d V backward. LoRA, router,
+    interface and calibrator are left out.
+    """
+    d, layers = config.hidden_size, config.num_hidden_layers
+    weights = layers * (4 * d * d + 3 * d * config.intermediate_size)
+    linear = 2 * weights * sum(lengths)
+    attention = 2 * layers * d * sum(length**2 for length in lengths)
+    head = 2 * d * config.vocab_size * targets
+    return (forwards + 1) * linear + (forwards + 2) * attention + (forwards + 1) * head

@@ -1,0 +1,175 @@
+"""The baseline of `bench/train.py`: training steps as one writes them straightforwardly after LLM-RG4.
+
+The layout is LLM-RG4's: the text before the image padded on the left to a fixed length behind which BOS stands, the
+text after it padded on the right to the batch's longest, the target padded on the right to a fixed length; an
+attention mask hides the padding. The language model gives logits for all positions, which are taken to float32;
+cross-entropy (``reduction="none"``) and the divergence are taken over all of them and masked by their weights. LoRA
+stays beside the frozen weights, as peft leaves it. Router, interface, calibrator and the losses' definitions are
+PACER's own, so that both sides differ in the language model's part alone.
+
+One thing is kinder than LLM-RG4: position ids count real positions only, as the other side's do, without which the
+losses could not agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pacer.training.losses import drift_loss, emphasis_loss, trajectory_loss
+
+IGNORED = -100
+
+
+def all_position_nll(logits: Tensor, labels: Tensor) -> Tensor:
+    """logits [B, T, V] float32, labels [B, T] of the next tokens (-100: none) -> [B, T], zero where there is none."""
+    nll = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
+    return nll.view_as(labels)
+
+
+def all_position_divergence(teacher: Tensor, student: Tensor) -> Tensor:
+    """Logits [B, T, V] float32 of both -> ``KL(p_teacher || p_student)`` [B, T]."""
+    own, known = F.log_softmax(student, dim=-1), F.log_softmax(teacher, dim=-1)
+    return F.kl_div(own, known, reduction="none", log_target=True).sum(-1)
+
+
+def all_position_head(
+    hidden: Tensor,
+    head: Tensor,
+    labels: Tensor,
+    weight: Tensor,
+    teacher: Tensor | None = None,
+    divergence_weight: Tensor | None = None,
+) -> Tensor:
+    """``sum(weight * nll) + sum(divergence_weight * KL)`` with full logits.
+
+    Args:
+        hidden, teacher: [B, T, d]. head: [V, d]. labels: [B, T] of the next tokens. weight, divergence_weight: [B, T].
+    """
+    logits = F.linear(hidden, head).float()
+    total = (weight * all_position_nll(logits, labels)).sum()
+    if teacher is not None and divergence_weight is not None:
+        with torch.no_grad():
+            known = F.linear(teacher, head).float()
+        total = total + (divergence_weight * all_position_divergence(known, logits)).sum()
+    return total
+
+
+@dataclass
+class FixedBatch:
+    """A batch in LLM-RG4's layout: L = 1 + ``before`` positions, Q visual ones, A of text, M of target; T in all.
+
+    Attributes:
+        left: [B, L] and right: [B, A + M] token ids. mask: [B, T] int64. labels: [B, T], -100 where there is no loss.
+        weight, emphasis: [B, T]. kappa: [B]. consistency: [B, T] bool. prefix_mask: [B, L + Q + A] bool.
+        sources: the :class:`pacer.model.pacer.Batch` whose sources are used.
+    """
+
+    left: Tensor
+    right: Tensor
+    mask: Tensor
+    labels: Tensor
+    weight: Tensor
+    emphasis: Tensor
+    kappa: Tensor
+    consistency: Tensor
+    prefix_mask: Tensor
+    sources: Any
+
+    def to(self, device: torch.device) -> FixedBatch:
+        """The same batch on another device."""
+        return self._each(lambda value: value.to(device) if value is self.sources
+                          else value.to(device, non_blocking=True))
+
+    def pin_memory(self) -> FixedBatch:
+        """The same batch in page-locked memory."""
+        return self._each(lambda value: value.pin_memory())
+
+    def _each(self, change: Callable[[Any], Any]) -> FixedBatch:
+        return FixedBatch(**{own.name: change(getattr(self, own.name)) for own in fields(self)})
+
+
+def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBatch:
+    """A right-padded :class:`pacer.model.pacer.Batch` in LLM-RG4's layout.
+
+    Args:
+        queries: Q. before, target: fixed lengths of the text before the image (without BOS) and of the target.
+    """
+    count = len(batch.ids)
+    starts, prefixes, lengths = (t.tolist() for t in (batch.visual_start, batch.prefix_length, batch.length))
+    after = max(prefix - start - queries for start, prefix in zip(starts, prefixes))
+    first = 1 + before + queries
+    total = first + after + target
+    ids = torch.zeros(count, total, dtype=torch.int64)
+    mask, labels = torch.zeros_like(ids), torch.full_like(ids, IGNORED)
+    weight, emphasis = torch.zeros(count, total), torch.zeros(count, total)
+    consistency = torch.zeros(count, total, dtype=torch.bool)
+    for row, (start, prefix, length) in enumerate(zip(starts, prefixes, lengths)):
+        left, asked = slice(1 + before - start, 1 + before), slice(first, first + prefix - start - queries)
+        answer, own = slice(first + after, first + after + length - prefix), slice(prefix, length)
+        ids[row, left] = batch.ids[row, :start]  # BOS and the text before the image
+        ids[row, asked] = batch.ids[row, start + queries : prefix]
+        ids[row, answer] = batch.ids[row, own]
+        mask[row, left] = mask[row, asked] = mask[row, answer] = 1
+        mask[row, 1 + before : first] = 1
+        labels[row, answer] = batch.ids[row, own]
+        labels[row, first + after] = IGNORED  # the target's BOS
+        weight[row, answer], emphasis[row, answer] = batch.weight[row, own], batch.emphasis[row, own]
+        consistency[row, answer] = batch.consistency[row, own]
+    return FixedBatch(ids[:, : 1 + before], ids[:, first:], mask, labels, weight, emphasis, batch.kappa, consistency,
+                      mask[:, : first + after].bool(), batch)
+
+
+def _next(values: Tensor, nothing: float) -> Tensor:
+    """Per-token values [B, T] moved to the position that predicts the token."""
+    return F.pad(values, (0, 1), value=nothing)[:, 1:]
+
+
+def _embed(model: Any, batch: FixedBatch) -> tuple[Tensor, Tensor]:
+    """Input embeddings [B, T, d] and the source tokens [B, 3, Q, d]."""
+    tokens, fused = model.interface.fuse(model.compress(batch.sources).tokens, batch.sources.availability)
+    embed = model.language.get_input_embeddings()
+    left, right = embed(batch.left), embed(batch.right)
+    return torch.cat([left, fused.to(left.dtype), right], dim=1), tokens
+
+
+def _logits(model: Any, inputs: Tensor, batch: FixedBatch) -> Tensor:
+    """[B, T, V] in float32."""
+    places = (batch.mask.cumsum(1) - 1).clamp(min=0)
+    output = model.language(inputs_embeds=inputs, attention_mask=batch.mask, position_ids=places, use_cache=False)
+    return output.logits.float()
+
+
+def _likelihood(logits: Tensor, batch: FixedBatch) -> dict[str, Tensor]:
+    # transformers' own loss, which LLM-RG4 uses (4.41), shifts the logits and copies them
+    nll = all_position_nll(logits[:, :-1].contiguous(), batch.labels[:, 1:])
+    return {"trajectory": trajectory_loss(nll, batch.weight[:, 1:], batch.kappa),
+            "emphasis": emphasis_loss(nll, batch.emphasis[:, 1:])}
+
+
+def commit_losses(model: Any, batch: FixedBatch) -> dict[str, Tensor]:
+    """The terms of the trajectory objective."""
+    inputs, _ = _embed(model, batch)
+    return _likelihood(_logits(model, inputs, batch), batch)
+
+
+def calibrate_losses(model: Any, batch: FixedBatch) -> dict[str, Tensor]:
+    """The terms of the complete objective: the frozen parent and the corrected model, each with full logits."""
+    inputs, tokens = _embed(model, batch)
+    width = batch.prefix_mask.shape[1]
+    with torch.no_grad():
+        teacher = _logits(model, inputs, batch)
+    prefix = inputs[:, :width].to(model.calibrator.up.weight.dtype)
+    corrected = model.calibrator(prefix, batch.prefix_mask, tokens, batch.sources.availability)
+    student = _logits(model, torch.cat([corrected.prefix.to(inputs.dtype), inputs[:, width:]], dim=1), batch)
+    mask = F.pad(batch.consistency, (0, 1))[:, 1:]
+    divergence = all_position_divergence(teacher, student) * mask
+    return _likelihood(student, batch) | {
+        "consistency": divergence.sum() / mask.sum().clamp(min=1),
+        "drift": drift_loss(corrected.residual, batch.prefix_mask),
+    }

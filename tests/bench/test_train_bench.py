@@ -1,0 +1,146 @@
+"""The training bench in miniature: every part runs on both presets' code, and its checks of equality can fail."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from transformers import LlamaConfig
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+
+
+@pytest.fixture
+def shapes(monkeypatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module("shapes")
+
+
+@pytest.fixture
+def train(shapes) -> ModuleType:
+    return importlib.import_module("train")
+
+
+def tiny(shapes: ModuleType, name: str):
+    """The preset in miniature."""
+    return replace(
+        shapes.PRESETS[name], device="cpu", d_model=16, d_ffn=40, layers=3, heads=2, vocabulary=97, d_vision=8,
+        patches=4, vision_heads=2, d_hidden=8, queries=3, prior_tokens=4, batch_size=2, records=60, batches=1,
+        head=shapes.HeadShape(2, 12, 3), repeats=1, widths=(8, 16, 32), width_layers=1, lengths=(16, 20, 24),
+        batch_sizes=(1, 2, 3), gemm=16,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu"])
+def test_every_part_runs_and_every_bar_is_judged(shapes, train, name) -> None:
+    preset = tiny(shapes, name)
+    sections = train.run(preset, list(train.PARTS))
+    assert {bar[0] for section in sections for bar in section.bars} == set(preset.limits)
+    text = train.report(preset, sections, "python bench/train.py", 0.0)
+    for section in sections:
+        assert f"## {section.title}" in text
+    assert all(f"| {name} |" in text for name in preset.limits)
+    assert "nan" not in text
+
+
+def test_a_missed_bar_says_so(shapes, train) -> None:
+    preset = replace(tiny(shapes, "cpu"), limits={"slow": (">=", 2.0), "fast": (">=", 2.0), "small": ("<=", 0.5)})
+    bench = train.Bench(preset, torch.device("cpu"))
+    for name, value in (("slow", 1.99), ("fast", 2.0), ("small", 0.5), ("unasked", 0.0)):
+        bench.judge(name, value)
+    assert [(bar[0], bar[-1]) for bar in bench.bars] == [("slow", "**missed**"), ("fast", "met"), ("small", "met")]
+
+
+@pytest.mark.parametrize("changed", ["loss", "gradient"])
+def test_heads_that_differ_are_not_timed(shapes, train, monkeypatch, changed) -> None:
+    def other(case):
+        loss = train.our_head(case)
+        return 1.001 * loss if changed == "loss" else 1.001 * loss - 0.001 * loss.detach()
+
+    monkeypatch.setitem(train.HEADS, "ours", other)
+    monkeypatch.setattr(train, "in_turns", lambda *_: pytest.fail("timed"))
+    with pytest.raises(train.Unequal, match=changed):
+        train.measure_head(train.Bench(tiny(shapes, "cpu"), torch.device("cpu")))
+
+
+@pytest.mark.parametrize(("phase", "term"), [
+    *(("commit", term) for term in ("trajectory", "emphasis")),
+    *(("calibrate", term) for term in ("trajectory", "emphasis", "consistency", "drift")),
+])  # fmt: skip
+@pytest.mark.parametrize("changed", ["loss", "gradient"])
+def test_steps_that_differ_are_not_timed(shapes, train, monkeypatch, phase, term, changed) -> None:
+    losses = getattr(train, f"{phase}_losses")
+
+    def other(model, batch):
+        parts = losses(model, batch)
+        parts[term] = 1.1 * parts[term] if changed == "loss" else 1.1 * parts[term] - 0.1 * parts[term].detach()
+        return parts
+
+    monkeypatch.setattr(train, f"{phase}_losses", other)
+    monkeypatch.setattr(train, "in_turns", lambda *_: pytest.fail("timed"))
+    bench = train.Bench(tiny(shapes, "cpu"), torch.device("cpu"))
+    with pytest.raises(train.Unequal, match=changed):
+        train.compared_steps(bench, train.COMMIT if phase == "commit" else train.CALIBRATE, [shapes.PACERS])
+
+
+def test_half_precision_presets_are_compared_in_float32_first(shapes, train, monkeypatch) -> None:
+    losses = train.commit_losses
+
+    def nearly(model, batch):  # half precision would not notice
+        return {name: 1.0001 * part for name, part in losses(model, batch).items()}
+
+    monkeypatch.setattr(train, "commit_losses", nearly)
+    with pytest.raises(train.Unequal, match="float32"):
+        train.measure_steps(train.Bench(tiny(shapes, "gpu"), torch.device("cpu")))
+
+
+def test_values_that_are_missing_or_not_finite_are_unequal(train) -> None:
+    one, nan = torch.ones(2), torch.tensor([1.0, float("nan")])
+    train.assert_close("same", {"a": one}, {"a": one}, 1e-6)
+    for ours, theirs in (({"a": one}, {"b": one}), ({"a": nan}, {"a": one}), ({"a": one}, {"a": nan})):
+        with pytest.raises(train.Unequal):
+            train.assert_close("other", ours, theirs, 1e-6)
+
+
+def test_the_baseline_sees_the_same_tokens_and_weights(shapes, train) -> None:
+    bench = train.Bench(tiny(shapes, "cpu"), torch.device("cpu"))
+    for texts in (shapes.UPSTREAM, shapes.PACERS):
+        ((batch, fixed),) = train.beside_theirs(
+            bench, train.our_batches(bench, train.records_of(texts, bench.preset), train.COMMIT), texts)
+        assert torch.equal(fixed.mask.sum(1), batch.length)
+        assert fixed.labels.shape == fixed.mask.shape and (fixed.labels != -100).sum() == batch.predicted.sum()
+        assert torch.equal(fixed.labels[fixed.labels != -100], batch.ids[batch.predicted])
+        assert torch.equal(fixed.prefix_mask.sum(1), batch.prefix_length)
+        for name in ("weight", "emphasis", "consistency"):
+            own, known = getattr(fixed, name), getattr(batch, name)
+            assert torch.equal(own[fixed.labels != -100], known[batch.predicted])
+
+
+def test_lengths_of_records_are_those_of_their_batches(shapes, train) -> None:
+    preset = tiny(shapes, "cpu")
+    bench, records = train.Bench(preset, torch.device("cpu")), train.records_of(shapes.PACERS, preset)
+    for micro in records.epoch(preset.batch_size, 8)[:3]:
+        batch = shapes.make_batch(records, micro, preset, bench.states, 0.35)
+        assert batch.length.tolist() == records.tokens(micro.rows, micro.visits).tolist()
+
+
+def test_peak_memory_of_a_known_allocation(shapes, train) -> None:
+    def allocate() -> None:
+        first = torch.empty(1_000_000)
+        del first
+        second, third = torch.empty(500_000), torch.empty(1_000_000)
+        del second, third
+
+    assert train.Bench(tiny(shapes, "cpu"), torch.device("cpu")).peak(allocate) == 6_000_000
+
+
+def test_flops_by_hand(shapes) -> None:
+    config = LlamaConfig(hidden_size=2, intermediate_size=3, num_hidden_layers=1, vocab_size=5, num_attention_heads=1)
+    weights = 4 * 2 * 2 + 3 * 2 * 3
+    linear, attention, head = 2 * weights * (3 + 4), 2 * 2 * (9 + 16), 2 * 2 * 5 * 6
+    assert shapes.language_flops(config, [3, 4], 6) == 2 * linear + 3 * attention + 2 * head
+    assert shapes.language_flops(config, [3, 4], 6, forwards=2) == 3 * linear + 4 * attention + 3 * head
