@@ -39,6 +39,9 @@ from pacer.training.source_cache import open_source_cache
 #: Files of the run's scratch directory: the phase's records, the tokens of each, and what was counted of them.
 _RECORDS, _LENGTHS, _SURVEY = "records.arrow", "lengths.npy", "survey.json"
 
+#: Settings of ``train`` that a stopped run may continue with other values of.
+_NO_MATTER = {"workers", "state_interval"}
+
 #: How long processes wait for one that surveys the records or validates.
 _PATIENCE = timedelta(hours=2)
 
@@ -100,8 +103,9 @@ def run_phase(
     accelerator = Accelerator(mixed_precision=_precision(params.train.precision),
                               kwargs_handlers=[InitProcessGroupKwargs(timeout=_PATIENCE)])
     main = accelerator.is_main_process
-    inputs = {"params": params.model_dump(include={name, "train", "batches", *model_params}), "frozen": frozen,
-              "records": hash_file(corpus / "records.parquet"), "anchors": hash_file(anchors) if anchors else None,
+    own_params = params.model_dump(include={name, "train", "batches", *model_params}, exclude={"train": _NO_MATTER})
+    inputs = {"params": own_params, "frozen": frozen, "records": hash_file(corpus / "records.parquet"),
+              "anchors": hash_file(anchors) if anchors else None,
               "features": [hash_file(features / index) for index in (IMAGES, PRIORS)],
               "start": checkpoint_hash(start) if start else None}
     fingerprint = hash_json(inputs)
