@@ -177,6 +177,11 @@ class Records:
         commit = self.after_commit[rows] + 2 + self.report[rows] + self.anchor[rows] + OPENING + CLOSING
         return left + np.where(self.commits(rows, visits), commit, direct)
 
+    def fixed_positions(self, micro: MicroBatch, texts: Texts) -> int:
+        """Positions of a micro-batch in the baseline's layout, padding included."""
+        after = np.where(self.commits(*micro), self.after_commit[micro.rows], self.after[micro.rows])
+        return len(micro.rows) * (1 + texts.pad_before + self.queries + int(after.max()) + texts.pad_target)
+
     def epoch(self, batch_size: int, window: int) -> list[MicroBatch]:
         """The micro-batches of one epoch in the order of training."""
         rows = {str(name): np.flatnonzero(self.context == place) for place, name in enumerate(CONTEXTS)}
@@ -184,11 +189,11 @@ class Records:
         return list(islice(micro_batches(order, self.lengths), order.micro_batches_per_epoch))
 
 
-def make_records(texts: Texts, count: int, queries: int, seed: int = 0) -> Records:
-    """About ``count`` records in the paper's mixture of contexts."""
-    rng = np.random.default_rng(seed)
+def make_records(texts: Texts, preset: Preset) -> Records:
+    """The synthetic corpus of one kind of texts, in the paper's mixture of contexts."""
+    rng = np.random.default_rng(0)
     sizes = [PAPER_RECORDS[context]["train"] for context in CONTEXTS]
-    context = np.repeat(np.arange(len(CONTEXTS)), [max(round(count * size / sum(sizes)), 1) for size in sizes])
+    context = np.repeat(np.arange(len(CONTEXTS)), [max(round(preset.records * size / sum(sizes)), 1) for size in sizes])
     n = len(context)
 
     def around(median: float, spread: float, bounds: tuple[int, int]) -> np.ndarray:
@@ -200,7 +205,7 @@ def make_records(texts: Texts, count: int, queries: int, seed: int = 0) -> Recor
     return Records(
         context, around(texts.before_median, 0.5, texts.before), between(texts.after), between(texts.after_commit),
         between(texts.anchor), around(texts.report_median, 0.45, texts.report),
-        rng.random((n, VISITS)) >= texts.direct, queries,
+        rng.random((n, VISITS)) >= texts.direct, preset.queries,
     )
 
 
@@ -215,7 +220,7 @@ def equal_records(positions: int, count: int, queries: int) -> Records:
 
 def spread_batches(records: Records, micros: Sequence[MicroBatch], count: int) -> list[MicroBatch]:
     """``count`` micro-batches that stand for all: the middles of equal groups in the order of their longest sample."""
-    longest = [int(records.tokens(micro.rows, micro.visits).max()) for micro in micros]
+    longest = [int(records.tokens(*micro).max()) for micro in micros]
     order = np.argsort(longest, kind="stable")
     return [micros[order[int((part + 0.5) * len(order) / count)]] for part in range(min(count, len(order)))]
 
@@ -223,8 +228,8 @@ def spread_batches(records: Records, micros: Sequence[MicroBatch], count: int) -
 class RandomStates:
     """A feature store of random states: K x N x d_v for an image, L x d_text for a previous report."""
 
-    def __init__(self, preset: Preset, depths: int, seed: int = 0):
-        generator = torch.Generator().manual_seed(seed)
+    def __init__(self, preset: Preset, depths: int):
+        generator = torch.Generator().manual_seed(0)
         self.images = torch.randn(4, depths, preset.patches, preset.d_vision, generator=generator).to(preset.dtype)
         self.texts = torch.randn(4, preset.prior_tokens, preset.d_vision, generator=generator).to(preset.dtype)
 
@@ -246,7 +251,7 @@ def make_batch(records: Records, micro: MicroBatch, preset: Preset, states: Rand
         return rng.integers(FIRST_WORD, preset.vocabulary, count)
 
     prompts, targets, sources = [], [], []
-    for row, commit in zip(micro.rows.tolist(), records.commits(micro.rows, micro.visits).tolist()):
+    for row, commit in zip(micro.rows.tolist(), records.commits(*micro).tolist()):
         pieces = [(Span.BOS, np.array([BOS]))]
         if commit:
             pieces += [(Span.ANCHOR, words(records.anchor[row])), (Span.OPENING, words(OPENING))]

@@ -43,8 +43,8 @@ def all_position_head(
     head: Tensor,
     labels: Tensor,
     weight: Tensor,
-    teacher: Tensor | None = None,
-    divergence_weight: Tensor | None = None,
+    teacher: Tensor | None,
+    divergence_weight: Tensor | None,
 ) -> Tensor:
     """``sum(weight * nll) + sum(divergence_weight * KL)`` with full logits.
 
@@ -123,11 +123,6 @@ def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBat
         consistency[row, answer] = batch.consistency[row, own]
     return FixedBatch(ids[:, : 1 + before], ids[:, first:], mask, labels, weight, emphasis, batch.kappa, consistency,
                       mask[:, : first + after].bool(), batch)
-
-
-def _next(values: Tensor, nothing: float) -> Tensor:
-    """Per-token values [B, T] moved to the position that predicts the token."""
-    return F.pad(values, (0, 1), value=nothing)[:, 1:]
 
 
 def _embed(model: Any, batch: FixedBatch) -> tuple[Tensor, Tensor]:

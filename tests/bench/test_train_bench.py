@@ -21,6 +21,21 @@ def shapes(monkeypatch) -> ModuleType:
 
 
 @pytest.fixture
+def measuring(shapes) -> ModuleType:
+    return importlib.import_module("measuring")
+
+
+@pytest.fixture
+def heads(shapes) -> ModuleType:
+    return importlib.import_module("heads")
+
+
+@pytest.fixture
+def steps(shapes) -> ModuleType:
+    return importlib.import_module("steps")
+
+
+@pytest.fixture
 def train(shapes) -> ModuleType:
     return importlib.import_module("train")
 
@@ -47,24 +62,24 @@ def test_every_part_runs_and_every_bar_is_judged(shapes, train, name) -> None:
     assert "nan" not in text
 
 
-def test_a_missed_bar_says_so(shapes, train) -> None:
+def test_a_missed_bar_says_so(shapes, measuring) -> None:
     preset = replace(tiny(shapes, "cpu"), limits={"slow": (">=", 2.0), "fast": (">=", 2.0), "small": ("<=", 0.5)})
-    bench = train.Bench(preset, torch.device("cpu"))
+    bench = measuring.Bench(preset, torch.device("cpu"))
     for name, value in (("slow", 1.99), ("fast", 2.0), ("small", 0.5), ("unasked", 0.0)):
         bench.judge(name, value)
     assert [(bar[0], bar[-1]) for bar in bench.bars] == [("slow", "**missed**"), ("fast", "met"), ("small", "met")]
 
 
 @pytest.mark.parametrize("changed", ["loss", "gradient"])
-def test_heads_that_differ_are_not_timed(shapes, train, monkeypatch, changed) -> None:
+def test_heads_that_differ_are_not_timed(shapes, measuring, heads, train, monkeypatch, changed) -> None:
     def other(case):
-        loss = train.our_head(case)
+        loss = heads.our_head(case)
         return 1.001 * loss if changed == "loss" else 1.001 * loss - 0.001 * loss.detach()
 
-    monkeypatch.setitem(train.HEADS, "ours", other)
+    monkeypatch.setitem(heads.HEADS, "ours", other)
     monkeypatch.setattr(train, "in_turns", lambda *_: pytest.fail("timed"))
-    with pytest.raises(train.Unequal, match=changed):
-        train.measure_head(train.Bench(tiny(shapes, "cpu"), torch.device("cpu")))
+    with pytest.raises(measuring.Unequal, match=changed):
+        train.measure_head(measuring.Bench(tiny(shapes, "cpu"), torch.device("cpu")))
 
 
 @pytest.mark.parametrize(("phase", "term"), [
@@ -72,45 +87,45 @@ def test_heads_that_differ_are_not_timed(shapes, train, monkeypatch, changed) ->
     *(("calibrate", term) for term in ("trajectory", "emphasis", "consistency", "drift")),
 ])  # fmt: skip
 @pytest.mark.parametrize("changed", ["loss", "gradient"])
-def test_steps_that_differ_are_not_timed(shapes, train, monkeypatch, phase, term, changed) -> None:
-    losses = getattr(train, f"{phase}_losses")
+def test_steps_that_differ_are_not_timed(shapes, measuring, steps, train, monkeypatch, phase, term, changed) -> None:
+    losses = getattr(steps, f"{phase}_losses")
 
     def other(model, batch):
         parts = losses(model, batch)
         parts[term] = 1.1 * parts[term] if changed == "loss" else 1.1 * parts[term] - 0.1 * parts[term].detach()
         return parts
 
-    monkeypatch.setattr(train, f"{phase}_losses", other)
+    monkeypatch.setattr(steps, f"{phase}_losses", other)
     monkeypatch.setattr(train, "in_turns", lambda *_: pytest.fail("timed"))
-    bench = train.Bench(tiny(shapes, "cpu"), torch.device("cpu"))
-    with pytest.raises(train.Unequal, match=changed):
-        train.compared_steps(bench, train.COMMIT if phase == "commit" else train.CALIBRATE, [shapes.PACERS])
+    bench = measuring.Bench(tiny(shapes, "cpu"), torch.device("cpu"))
+    with pytest.raises(measuring.Unequal, match=changed):
+        train.compared_steps(bench, steps.COMMIT if phase == "commit" else steps.CALIBRATE, [shapes.PACERS])
 
 
-def test_half_precision_presets_are_compared_in_float32_first(shapes, train, monkeypatch) -> None:
-    losses = train.commit_losses
+def test_half_precision_presets_are_compared_in_float32_first(shapes, measuring, steps, train, monkeypatch) -> None:
+    losses = steps.commit_losses
 
     def nearly(model, batch):  # half precision would not notice
         return {name: 1.0001 * part for name, part in losses(model, batch).items()}
 
-    monkeypatch.setattr(train, "commit_losses", nearly)
-    with pytest.raises(train.Unequal, match="float32"):
-        train.measure_steps(train.Bench(tiny(shapes, "gpu"), torch.device("cpu")))
+    monkeypatch.setattr(steps, "commit_losses", nearly)
+    with pytest.raises(measuring.Unequal, match="float32"):
+        train.measure_steps(measuring.Bench(tiny(shapes, "gpu"), torch.device("cpu")))
 
 
-def test_values_that_are_missing_or_not_finite_are_unequal(train) -> None:
+def test_values_that_are_missing_or_not_finite_are_unequal(measuring) -> None:
     one, nan = torch.ones(2), torch.tensor([1.0, float("nan")])
-    train.assert_close("same", {"a": one}, {"a": one}, 1e-6)
+    measuring.assert_close("same", {"a": one}, {"a": one}, 1e-6)
     for ours, theirs in (({"a": one}, {"b": one}), ({"a": nan}, {"a": one}), ({"a": one}, {"a": nan})):
-        with pytest.raises(train.Unequal):
-            train.assert_close("other", ours, theirs, 1e-6)
+        with pytest.raises(measuring.Unequal):
+            measuring.assert_close("other", ours, theirs, 1e-6)
 
 
-def test_the_baseline_sees_the_same_tokens_and_weights(shapes, train) -> None:
-    bench = train.Bench(tiny(shapes, "cpu"), torch.device("cpu"))
+def test_the_baseline_sees_the_same_tokens_and_weights(shapes, measuring, steps) -> None:
+    bench = measuring.Bench(tiny(shapes, "cpu"), torch.device("cpu"))
     for texts in (shapes.UPSTREAM, shapes.PACERS):
-        ((batch, fixed),) = train.beside_theirs(
-            bench, train.our_batches(bench, train.records_of(texts, bench.preset), train.COMMIT), texts)
+        ((batch, fixed),) = steps.beside_theirs(
+            bench, steps.our_batches(bench, shapes.make_records(texts, bench.preset), steps.COMMIT), texts)
         assert torch.equal(fixed.mask.sum(1), batch.length)
         assert fixed.labels.shape == fixed.mask.shape and (fixed.labels != -100).sum() == batch.predicted.sum()
         assert torch.equal(fixed.labels[fixed.labels != -100], batch.ids[batch.predicted])
@@ -120,22 +135,22 @@ def test_the_baseline_sees_the_same_tokens_and_weights(shapes, train) -> None:
             assert torch.equal(own[fixed.labels != -100], known[batch.predicted])
 
 
-def test_lengths_of_records_are_those_of_their_batches(shapes, train) -> None:
+def test_lengths_of_records_are_those_of_their_batches(shapes, measuring) -> None:
     preset = tiny(shapes, "cpu")
-    bench, records = train.Bench(preset, torch.device("cpu")), train.records_of(shapes.PACERS, preset)
+    bench, records = measuring.Bench(preset, torch.device("cpu")), shapes.make_records(shapes.PACERS, preset)
     for micro in records.epoch(preset.batch_size, 8)[:3]:
         batch = shapes.make_batch(records, micro, preset, bench.states, 0.35)
         assert batch.length.tolist() == records.tokens(micro.rows, micro.visits).tolist()
 
 
-def test_peak_memory_of_a_known_allocation(shapes, train) -> None:
+def test_peak_memory_of_a_known_allocation(shapes, measuring) -> None:
     def allocate() -> None:
         first = torch.empty(1_000_000)
         del first
         second, third = torch.empty(500_000), torch.empty(1_000_000)
         del second, third
 
-    assert train.Bench(tiny(shapes, "cpu"), torch.device("cpu")).peak(allocate) == 6_000_000
+    assert measuring.Bench(tiny(shapes, "cpu"), torch.device("cpu")).peak(allocate) == 6_000_000
 
 
 def test_flops_by_hand(shapes) -> None:

@@ -1,0 +1,69 @@
+"""Both sides of the loss head's comparison in `bench/train.py`: their inputs, losses, and forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from shapes import Preset
+from torch import Tensor
+from upstream_style import IGNORED, all_position_head
+
+from pacer.training.head import head_losses
+
+
+class HeadCase(NamedTuple):
+    """Inputs of the loss head: hidden, teacher [B, T, d]; head [V, d]; labels, weight, divergence_weight [B, T]."""
+
+    hidden: Tensor
+    head: Tensor
+    labels: Tensor
+    weight: Tensor
+    teacher: Tensor | None
+    divergence_weight: Tensor | None
+
+
+def head_case(preset: Preset, device: torch.device, divergence: bool) -> HeadCase:
+    """Random inputs with the targets at each sample's end."""
+    torch.manual_seed(1)
+    shape = preset.head
+    size = (shape.batch, shape.positions)
+    with torch.device(device):
+        hidden = torch.randn(*size, preset.d_model).to(preset.dtype)
+        teacher = (hidden + 0.3 * torch.randn(*size, preset.d_model)).to(preset.dtype)
+        head = (torch.randn(preset.vocabulary, preset.d_model) * preset.d_model**-0.5).to(preset.dtype)
+        labels = torch.full(size, IGNORED)
+        weight, share = torch.zeros(size), torch.zeros(size)
+        last = slice(-shape.targets, None)
+        count = shape.batch * shape.targets
+        labels[:, last] = torch.randint(preset.vocabulary, (shape.batch, shape.targets))
+        weight[:, last] = (1 + torch.rand(shape.batch, shape.targets)) / count
+        share[:, last] = 1 / count
+    return HeadCase(hidden.requires_grad_(), head, labels, weight, *((teacher, share) if divergence else (None, None)))
+
+
+def our_head(case: HeadCase) -> Tensor:
+    """The loss of :func:`pacer.training.head.head_losses`, with a gradient to all hidden states."""
+    places = case.labels != IGNORED
+    return head_losses(
+        case.hidden[places], case.head, case.labels[places], case.weight[places],
+        None if case.teacher is None else case.teacher[places],
+        None if case.divergence_weight is None else case.divergence_weight[places],
+    ).total  # fmt: skip
+
+
+def their_head(case: HeadCase) -> Tensor:
+    """The same loss with logits for all positions."""
+    return all_position_head(*case)
+
+
+HEADS: dict[str, Callable[[HeadCase], Tensor]] = {"ours": our_head, "theirs": their_head}
+
+
+def head_step(case: HeadCase, side: str) -> Tensor:
+    """Loss, and its gradient in ``case.hidden.grad``."""
+    case.hidden.grad = None
+    loss = HEADS[side](case)
+    loss.backward()
+    return loss.detach()

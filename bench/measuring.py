@@ -1,0 +1,196 @@
+"""How `bench/train.py` measures: that two sides agree, seconds in turns, peak memory, the GEMM rate, bars, tables."""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from shapes import Preset, RandomStates, make_model
+from torch import Tensor
+
+from pacer.model.pacer import Pacer
+
+#: Losses and gradients by name.
+Found = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
+
+
+class Unequal(AssertionError):
+    """The two sides of a comparison do not compute the same."""
+
+
+def assert_close(what: str, ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], tolerance: float) -> None:
+    """Both sides have the same entries, and each differs by at most ``tolerance`` of its norm (entries that are small
+    beside the others: of a hundredth of the largest norm).
+
+    Raises:
+        Unequal: they do not, or a value is not finite.
+    """
+    if set(ours) != set(theirs):
+        raise Unequal(f"{what}: only one side has {', '.join(sorted(set(ours) ^ set(theirs)))}")
+    largest = max(float(value.double().norm()) for value in theirs.values())
+    for name, expected in theirs.items():
+        own, known = ours[name].double(), expected.double()
+        difference, allowed = float((own - known).norm()), tolerance * max(float(known.norm()), 0.01 * largest)
+        if not difference <= allowed:
+            raise Unequal(f"{what}: {name} differs by {difference:.3g}, allowed are {allowed:.3g}")
+
+
+def assert_agree(what: str, ours: Found, theirs: Found, tolerances: tuple[float, float]) -> None:
+    """:func:`assert_close` of the losses and of the gradients, each with its tolerance."""
+    for kind, own, known, tolerance in zip(("loss", "gradient"), ours, theirs, tolerances):
+        assert_close(f"{what}, {kind}", own, known, tolerance)
+
+
+def within(tolerances: tuple[float, float]) -> str:
+    """Tolerances of :func:`assert_agree` in words."""
+    return f"losses within {tolerances[0]:g}, gradients within {tolerances[1]:g}"
+
+
+def in_turns(sides: Sequence[Callable[[Any], float]], items: Sequence[Any], repeats: int) -> list[list[float]]:
+    """Seconds of each side over all ``items``, ``repeats`` times; the sides take turns item by item.
+
+    Args:
+        sides: each takes one item and returns its seconds. items: each with one entry per side.
+    """
+    gc.collect()
+    totals = [[0.0] * repeats for _ in sides]
+    for repeat in range(repeats):
+        for item in items:
+            for place, side in enumerate(sides):
+                totals[place][repeat] += side(item[place])
+    return totals
+
+
+def ratio(numerator: Sequence[float], denominator: Sequence[float]) -> tuple[float, str]:
+    """Ratio of the medians, and the same as text with the range of the turns' ratios."""
+    value = statistics.median(numerator) / statistics.median(denominator)
+    turns = [a / b for a, b in zip(numerator, denominator)]
+    return value, f"{value:.2f} ({min(turns):.2f} to {max(turns):.2f})"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table and a blank line; the first column to the left."""
+    rule = "|---|" + "---:|" * (len(header) - 1)
+    return ["| " + " | ".join(header) + " |", rule, *("| " + " | ".join(row) + " |" for row in rows), ""]
+
+
+def milliseconds(values: Sequence[float], count: int = 1) -> str:
+    """Median of ``values`` in milliseconds, divided among ``count``."""
+    return f"{1e3 * statistics.median(values) / count:,.1f}"
+
+
+def megabytes(amount: float) -> str:
+    """Bytes in megabytes."""
+    return f"{amount / 1e6:,.1f}"
+
+
+def device_of(preset: Preset) -> torch.device:
+    """Where a preset is measured."""
+    return torch.device(preset.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def hardware(device: torch.device) -> str:
+    """The machine in words."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    words = f"{models[0] if models else platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
+    return f"{words}; {torch.cuda.get_device_name(device)}" if device.type == "cuda" else f"{words}; no GPU used"
+
+
+@dataclass
+class Bench:
+    """One run: the preset on a device, the model when it is first asked for, and the bars met so far."""
+
+    preset: Preset
+    device: torch.device
+    started: float = field(default_factory=time.perf_counter)
+    bars: list[list[str]] = field(default_factory=list)
+
+    @cached_property
+    def model(self) -> Pacer:
+        """LoRA unmerged, with a calibrator."""
+        self.say("building the model")
+        return make_model(self.preset, self.device)
+
+    @cached_property
+    def states(self) -> RandomStates:
+        """Image and text states of the samples."""
+        return RandomStates(self.preset, self.model.router.num_depths)
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.type == "cuda"
+
+    def say(self, text: str) -> None:
+        """One line of progress."""
+        print(f"[{time.perf_counter() - self.started:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+    def judge(self, name: str, value: float) -> None:
+        """Note how ``value`` stands to the bar of this name, if the preset has one."""
+        if name in self.preset.limits:
+            sign, limit = self.preset.limits[name]
+            met = value >= limit if sign == ">=" else value <= limit
+            self.bars.append([name, f"{'≥' if sign == '>=' else '≤'} {limit:.3g}", f"{value:.3g}",
+                              "met" if met else "**missed**"])
+
+    def autocast(self) -> AbstractContextManager:
+        """Mixed precision as in training: where the frozen weights have half the width."""
+        half = self.preset.dtype == torch.bfloat16
+        return torch.autocast(self.device.type, torch.bfloat16) if half else nullcontext()
+
+    def pinned(self, batch: Any) -> Any:
+        """The batch as it waits for the device: for a GPU in page-locked memory."""
+        return batch.pin_memory() if self.on_gpu else batch
+
+    def wait(self) -> None:
+        """Until the device has done all that was asked of it."""
+        if self.on_gpu:
+            torch.cuda.synchronize(self.device)
+
+    def seconds(self, call: Callable[[], Any]) -> float:
+        """Seconds of one call, its work on the device included."""
+        self.wait()
+        started = time.perf_counter()
+        call()
+        self.wait()
+        return time.perf_counter() - started
+
+    def gemm_rate(self) -> float:
+        """FLOP/s of a large square matrix product in the frozen weights' type: the median of ten."""
+        side = self.preset.gemm
+        left, right = (torch.randn(side, side, device=self.device).to(self.preset.dtype) for _ in range(2))
+        times = [self.seconds(lambda: left @ right) for _ in range(12)][2:]
+        return 2 * side**3 / statistics.median(times)
+
+    def peak(self, call: Callable[[], Any]) -> int:
+        """Most bytes that tensors hold during ``call``, beyond what they held before.
+
+        On a CPU the running sum of the allocations and releases that the profiler records: the resident peak of a
+        fresh process whose freed blocks go back at once was 5 MB above it, the matrix library's buffers.
+        """
+        if self.on_gpu:
+            self.wait()
+            before = torch.cuda.memory_allocated(self.device)
+            torch.cuda.reset_peak_memory_stats(self.device)
+            call()
+            self.wait()
+            return torch.cuda.max_memory_allocated(self.device) - before
+        os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # no "USDT" lines, which stand above errors
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+            call()
+        events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+        changes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+        return max(accumulate(changes, initial=0))

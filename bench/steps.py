@@ -1,0 +1,236 @@
+"""Both sides of the comparisons of steps in `bench/train.py`: models and losses by phase, batches, timed updates."""
+
+from __future__ import annotations
+
+import copy
+import gc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from measuring import Bench, Found, assert_agree
+from shapes import FLOAT32, PARAMS, WINDOW, Records, Texts, language_flops, make_batch, make_records, spread_batches
+from torch import Tensor
+from upstream_style import FixedBatch, calibrate_losses, commit_losses, fixed_layout
+
+from pacer.model.pacer import Batch, Pacer
+from pacer.training.objective import objective
+from pacer.training.phases import Phase, phase_of
+
+COMMIT, CALIBRATE = phase_of("parent", PARAMS), phase_of("calibrate", PARAMS)
+NAMES = {"parent": "Commit", "calibrate": "Calibrate"}
+#: Weights of the loss's terms as in training.
+LAMBDAS = {"trajectory": 1.0, "emphasis": PARAMS.train.lambda_tlw, "consistency": PARAMS.calibrate.lambda_cons,
+           "drift": PARAMS.calibrate.lambda_drift}
+#: And in the check of equality: the regularisers count as much as the rest.
+CHECKED = {"trajectory": 1.0, "emphasis": 0.75, "consistency": 1.0, "drift": 1.0}
+
+
+# Models
+
+
+def for_phase(model: Pacer, phase: Phase, training: bool = True) -> dict[str, torch.nn.Parameter]:
+    """Switch gradients and dropout as the phase has them; returns what it trains."""
+    model.eval()
+    trained = {}
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(phase.trainable(name))
+        if parameter.requires_grad:
+            trained[name] = parameter
+    for name, module in model.named_children():
+        if training and any(prefix.split(".")[0] == name for prefix in phase.trains):
+            module.train()
+    return trained
+
+
+def without_calibrator(model: Pacer) -> Pacer:
+    """The same modules as the parent phase has them."""
+    return Pacer(model.language, model.endpoint_norm, model.router, model.interface)
+
+
+def with_merged_lora(model: Pacer) -> Pacer:
+    """The same modules with LoRA folded in; only the weights beside LoRA are copies."""
+    folded = {id(p) for name, p in model.language.named_parameters() if ".base_layer." in name}
+    shared: dict[int, Any] = {id(p): p for p in model.language.parameters() if id(p) not in folded}
+    merged = Pacer(copy.deepcopy(model.language, shared), model.endpoint_norm, model.router, model.interface,
+                   model.calibrator)
+    merged.merge_lora()
+    return merged
+
+
+# Sides
+
+
+class Side(NamedTuple):
+    """One side of a comparison of steps: a model, its phase, and the total and terms of its loss on a batch."""
+
+    model: Pacer
+    phase: Phase
+    loss: Callable[[Any], tuple[Tensor, dict[str, Tensor]]]
+
+
+def our_side(model: Pacer, phase: Phase, lambdas: Mapping[str, float] = LAMBDAS) -> Side:
+    """With the loss of :func:`pacer.training.objective.objective`."""
+    weights: dict[str, Any] = {"lambda_tlw": lambdas["emphasis"]}
+    if phase.regularised:
+        weights |= {"lambda_cons": lambdas["consistency"], "lambda_drift": lambdas["drift"]}
+
+    def loss(batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        found = objective(model, batch, warmup=phase.bare, regularised=phase.regularised, **weights)
+        return found.total, found.parts
+
+    return Side(model, phase, loss)
+
+
+def their_side(model: Pacer, phase: Phase, lambdas: Mapping[str, float] = LAMBDAS) -> Side:
+    """With the loss of the baseline."""
+
+    def loss(batch: FixedBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        parts = calibrate_losses(model, batch) if phase.regularised else commit_losses(model, batch)
+        return torch.stack([lambdas[name] * part for name, part in parts.items()]).sum(), parts
+
+    return Side(model, phase, loss)
+
+
+def model_of(bench: Bench, phase: Phase) -> Pacer:
+    """Our model of a phase."""
+    return with_merged_lora(bench.model) if phase.regularised else without_calibrator(bench.model)
+
+
+def sides_of(bench: Bench, phase: Phase, ours: Pacer, lambdas: Mapping[str, float] = LAMBDAS) -> tuple[Side, Side]:
+    """Our side with the model ``ours``, and the baseline, which leaves LoRA unmerged."""
+    theirs = bench.model if phase.regularised else ours
+    return our_side(ours, phase, lambdas), their_side(theirs, phase, lambdas)
+
+
+# Batches
+
+
+def our_batches(bench: Bench, records: Records, phase: Phase) -> list[Batch]:
+    """Micro-batches of an epoch in length windows that stand for all of them."""
+    preset = bench.preset
+    micros = spread_batches(records, records.epoch(preset.batch_size, WINDOW), preset.batches)
+    return [bench.pinned(make_batch(records, micro, preset, bench.states, phase.lambda_q)) for micro in micros]
+
+
+def beside_theirs(bench: Bench, batches: Sequence[Batch], texts: Texts) -> list[tuple[Batch, FixedBatch]]:
+    """Each batch and the same records in the baseline's layout."""
+    return [(batch, bench.pinned(fixed_layout(batch, bench.preset.queries, texts.pad_before, texts.pad_target)))
+            for batch in batches]
+
+
+def with_stored_sources(bench: Bench, model: Pacer, batch: Batch) -> Batch:
+    """The batch with its compressed sources instead of its states."""
+    for_phase(model, CALIBRATE, training=False)
+    with torch.no_grad(), bench.autocast():
+        tokens = model.compress(batch.to(bench.device)).tokens.to("cpu", bench.preset.dtype)
+    return bench.pinned(replace(batch, frontal=None, lateral=None, prior=None, prior_mask=None, compressed=tokens))
+
+
+# Steps
+
+
+def optimizer_of(side: Side) -> torch.optim.Optimizer:
+    """AdamW over what the phase trains."""
+    return torch.optim.AdamW(for_phase(side.model, side.phase).values(), lr=side.phase.learning_rate,
+                             weight_decay=PARAMS.train.weight_decay)
+
+
+def timed_step(bench: Bench, side: Side, optimizer: torch.optim.Optimizer) -> Callable[[Any], float]:
+    """Seconds of one update on a batch; gradients and dropout are switched before the clock starts."""
+
+    def step(batch: Any) -> None:
+        moved = batch.to(bench.device)
+        with bench.autocast():
+            loss, _ = side.loss(moved)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    def timed(batch: Any) -> float:
+        for_phase(side.model, side.phase)
+        return bench.seconds(partial(step, batch))
+
+    return timed
+
+
+def bare_passes(bench: Bench, model: Pacer) -> Callable[[Batch], float]:
+    """Seconds of a forward pass without and one with a backward pass through the language model's layers."""
+
+    def timed(batch: Batch) -> float:
+        for_phase(model, CALIBRATE)
+        size = (*batch.ids.shape, model.language.config.hidden_size)
+        inputs = torch.randn(size, device=bench.device).to(bench.preset.dtype)
+        slope = torch.randn_like(inputs)
+
+        def passes() -> None:
+            with bench.autocast():
+                with torch.no_grad():
+                    model.hidden(inputs)
+                hidden = model.hidden(inputs.detach().requires_grad_())
+            hidden.backward(slope.to(hidden.dtype))
+
+        return bench.seconds(passes)
+
+    return timed
+
+
+def step_flops(model: Pacer, batches: Sequence[Batch], forwards: int = 1) -> float:
+    """FLOPs of steps over all batches; see :func:`language_flops`."""
+    return sum(language_flops(model.language.config, batch.length.tolist(), int(batch.predicted.sum()),
+                              forwards=forwards) for batch in batches)
+
+
+def most_memory(bench: Bench, timed: Callable[[Any], float], batches: Sequence[Any]) -> int:
+    """Most bytes that a step on one of the batches holds; on a GPU with all that lies there already."""
+    most = 0
+    for batch in batches:
+        held = torch.cuda.memory_allocated(bench.device) if bench.on_gpu else 0
+        most = max(most, held + bench.peak(partial(timed, batch)))
+    return most
+
+
+# Equality
+
+
+def loss_and_gradients(bench: Bench, side: Side, batch: Any) -> Found:
+    """Terms of the loss and the gradients of all that is trained, without dropout."""
+    trained = for_phase(side.model, side.phase, training=False)
+    with bench.autocast():
+        loss, parts = side.loss(batch.to(bench.device))
+    loss.backward()
+    gradients = {name: p.grad for name, p in trained.items() if p.grad is not None}
+    for parameter in trained.values():
+        parameter.grad = None
+    return {"total": loss.detach()} | {name: part.detach() for name, part in parts.items()}, gradients
+
+
+def assert_same_step(bench: Bench, phase: Phase, ours: Pacer, texts: Texts, pair: tuple[Batch, FixedBatch]) -> None:
+    """Both sides have the same loss and gradients on a pair of batches.
+
+    Raises:
+        Unequal: they have not.
+    """
+    found = [loss_and_gradients(bench, side, own) for side, own in zip(sides_of(bench, phase, ours, CHECKED), pair)]
+    assert_agree(f"{NAMES[phase.name]}, {texts.name} texts, {bench.preset.dtype}", *found, bench.preset.tolerances)
+
+
+def assert_same_in_float32(bench: Bench) -> None:
+    """Both sides agree closely in a model of two layers that is not rounded.
+
+    Raises:
+        Unequal: they do not.
+    """
+    bench.say("comparing two layers in float32")
+    preset = bench.preset
+    strict = Bench(replace(preset, dtype=torch.float32, layers=min(2, preset.layers), tolerances=FLOAT32), bench.device)
+    for phase in (COMMIT, CALIBRATE):
+        ours = model_of(strict, phase)
+        for texts in preset.texts:
+            batches = our_batches(strict, make_records(texts, preset), phase)[-1:]
+            (pair,) = beside_theirs(strict, batches, texts)
+            assert_same_step(strict, phase, ours, texts, pair)
+    del strict, ours
+    gc.collect()
