@@ -17,7 +17,7 @@ from pacer.reporting.cases import example_cases, finding_rates, predictions_by_i
 from pacer.reporting.corpus_audit import corpus_checks, corpus_table
 from pacer.reporting.corpus_figures import corpus_charts
 from pacer.reporting.html import render_page
-from pacer.reporting.training_logs import panels, read_curves
+from pacer.reporting.training_logs import counted, panels, read_curves
 
 #: What the phases train, for the headings of their curves.
 PHASE_TITLES = {
@@ -87,13 +87,13 @@ def build_report(
     for phase, directory in training.items():
         if not Path(directory).is_dir():
             continue
-        drawn = []
-        for index, panel in enumerate(panels(read_curves(Path(directory)), depths)):
+        drawn, curves = [], read_curves(Path(directory))
+        for index, panel in enumerate(panels(curves, depths)):
             name = f"training-{phase}-{index + 1}"
             charts[name] = figures.curve_chart(panel)
             drawn.append({"title": panel.title, "figure": name})
         if drawn:
-            phases.append({"title": PHASE_TITLES.get(phase, phase), "panels": drawn})
+            phases.append({"title": PHASE_TITLES.get(phase, phase), "panels": drawn, "counted": counted(curves)})
 
     corpus = read_json(corpus_audit)
     pictures = corpus_charts(corpus)

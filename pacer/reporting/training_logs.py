@@ -70,8 +70,27 @@ PANELS = (
 )
 
 
+#: What a phase counts before its first update, in words.
+COUNTED = {
+    "targets/reports": "Training targets",
+    "targets/cut": "cut at the token limit",
+    "targets/emphasis_shortened": "emphasis cut to the findings",
+    "targets/emphasis_dropped": "emphasis that could not be placed",
+    "targets/emphasis_not_binary": "emphasis outside 0 and 1",
+    "batches/real_share": "Real over padded tokens of an epoch",
+    "batches/published_real_share": "the same in the published order",
+}  # fmt: skip
+
+
+def counted(curves: dict[str, Curve]) -> list[tuple[str, str]]:
+    """Name and value of what was counted once, before the first update; counts of none are left out."""
+    found = [(label, curves[name].values[0]) for name, label in COUNTED.items() if name in curves]
+    return [(label, f"{value:,.0f}" if value == int(value) else f"{value:.3f}") for label, value in found if value]
+
+
 def panels(curves: dict[str, Curve], depths: Sequence[int] | None = None) -> list[Panel]:
-    """Sort curves into panels: the known quantities first, then one panel for each other name.
+    """Sort curves into panels: the known quantities first, then one panel for each other name. What is counted once
+    (:func:`counted`) has none.
 
     Args:
         depths: the encoder blocks that ``depth_weight/0``, ``depth_weight/1``, ... belong to, where known.
@@ -79,7 +98,7 @@ def panels(curves: dict[str, Curve], depths: Sequence[int] | None = None) -> lis
     taken: dict[str, list[Curve]] = {title: [] for title, _ in PANELS}
     others = []
     for name, curve in curves.items():
-        if curve.values:
+        if curve.values and name not in COUNTED:
             title = next((title for title, pattern in PANELS if re.search(pattern, name)), None)
             (taken[title] if title else others).append(curve)
     known = [

@@ -9,7 +9,7 @@ from dvclive import Live
 
 from pacer.core.errors import DataError
 from pacer.reporting.figures import LIGHT, curve_chart, for_page
-from pacer.reporting.training_logs import panels, read_curves
+from pacer.reporting.training_logs import counted, panels, read_curves
 
 
 @pytest.fixture
@@ -41,6 +41,15 @@ def test_panels_are_labelled_and_ordered(log: Path):
         "Depth weights, mean over patches": ["block 4", "block 12"],
         "Gradient norm": ["gradient_norm"],
     }
+
+
+def test_what_is_counted_once_is_listed_and_not_drawn(tmp_path: Path):
+    with Live(str(tmp_path / "parent"), save_dvc_exp=False, dvcyaml=None) as live:
+        for name, value in {"targets/reports": 4717.0, "targets/cut": 0.0, "batches/real_share": 0.9551}.items():
+            live.log_metric(name, value)
+    curves = read_curves(tmp_path / "parent")
+    assert counted(curves) == [("Training targets", "4,717"), ("Real over padded tokens of an epoch", "0.955")]
+    assert panels(curves) == []
 
 
 def test_depths_are_numbered_where_their_blocks_are_unknown(log: Path):
