@@ -141,9 +141,8 @@ def scratch_directory(out: str | Path, fingerprint: str) -> Generator[Path]:
     directory = parent / fingerprint[:16]
     with _lock(parent / _LOCK, f"{parent} is in use by another process that makes {out}; wait for it or stop it first"):
         directory.mkdir(exist_ok=True)
-        for other in parent.iterdir():
-            if other.is_dir() and other != directory:
-                shutil.rmtree(other)
+        for other in [path for path in parent.iterdir() if path.is_dir() and path != directory]:
+            _remove(other)
         for temporary in directory.rglob(".*.tmp"):  # a killed process left it half-written
             temporary.unlink()
         yield directory
@@ -158,8 +157,11 @@ def _lock(path: Path, refusal: str) -> Generator[None]:
         with open(path, "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 raise PacerError(refusal) from None
+            except OSError as error:
+                raise PacerError(f"{path} cannot be locked: {error.strerror}; put the outs on a file system with locks"
+                                 ) from None
             with suppress(FileNotFoundError):
                 held = os.path.samestat(os.fstat(lock.fileno()), path.stat())
             if held:
@@ -206,12 +208,20 @@ def publish(directory: str | Path, out: str | Path) -> None:
     if not scratch.exists():
         return
     for other in [path for path in scratch.iterdir() if path.is_dir()]:
-        removed = scratch / f"removed-{other.name}"  # at once: a run that is killed now must not resume a part of it
-        os.replace(other, removed)
-        shutil.rmtree(removed)
+        _remove(other)
     (scratch / _LOCK).unlink(missing_ok=True)
-    with suppress(OSError):  # another process has just begun to use it
+    with suppress(OSError):  # another process has just begun to use it, or a file of it is still mapped
         scratch.rmdir()
+
+
+def _remove(directory: Path) -> None:
+    """Remove a scratch directory, as far as the file system lets go of it: NFS keeps files that are in use.
+
+    Its name goes first and at once: a run that is killed meanwhile must not resume a part of it.
+    """
+    removed = directory.with_name(f"removed-{directory.name.removeprefix('removed-')}")
+    os.replace(directory, removed)
+    shutil.rmtree(removed, ignore_errors=True)
 
 
 @contextmanager

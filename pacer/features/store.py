@@ -1,8 +1,8 @@
 """The feature store: tensor shards and a Parquet index, read at random by image id or report text.
 
-Shards are mapped into memory and a row is copied once, from the map into the batch. What stays resident is 24 bytes
-per entry and the memory of the last batches; the states are file pages, which all processes of a machine share and
-the system may drop.
+Shards are mapped into memory and a row is read in one copy, from the map into the batch. What stays resident is 24
+bytes per entry and the memory of the last batches; the states are file pages, which all processes of a machine share
+and the system may drop.
 """
 
 from __future__ import annotations

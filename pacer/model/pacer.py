@@ -73,7 +73,7 @@ class Batch:
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Batch:
-        """The same batch in page-locked memory, which a GPU reads while it computes (called by the data loader)."""
+        """The same batch in page-locked memory, from which a GPU copies without the processor waiting."""
         return self._each(Tensor.pin_memory)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
@@ -223,7 +223,8 @@ class Pacer(nn.Module):
         return hidden[:, :-1][batch.predicted[:, 1:]]
 
     def target_logits(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """Logits [n, V] of the n predicted target tokens, in row-major order of ``batch.predicted``."""
+        """Logits [n, V] of the n predicted target tokens: what the losses are defined on, though training forms them
+        from :meth:`target_hidden`."""
         return self.language.lm_head(self.target_hidden(hidden, batch))
 
 

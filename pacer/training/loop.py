@@ -11,6 +11,7 @@ import math
 import resource
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,6 +102,9 @@ def train(
                 losses = validate(model, examples, phase, params, accelerator)
                 values |= losses
                 mean = losses.get("validation/mean", math.inf)
+                if losses and not math.isfinite(mean):
+                    raise PacerError(f"{phase.name}: validation after update {done} gave {losses}; look for states "
+                                     "that are not numbers in the feature store, or lower the learning rate")
                 if params.train.checkpoint == "best" and (best is None or mean < best["loss"]):
                     best = {"loss": mean, "weights": _copy(trainable)}
             if validated or done % params.train.log_interval == 0 or done == 1:
@@ -144,7 +148,7 @@ class _Run:
                                   "lambda_drift": params.calibrate.lambda_drift}
 
     def stream(self, first: int) -> Iterator[_Micro]:
-        """This process's parts of all micro-batches from update ``first`` on."""
+        """This process's parts of the micro-batches from update ``first`` to the last."""
         plan = plan_of(self.phase, self.params, self.examples)
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
 
@@ -153,7 +157,9 @@ class _Run:
             batch = self.examples.drawn(micro, rho, plan.draws, self.phase.lambda_q)
             return _Micro(micro.rows, batch.pin_memory() if self.accelerator.device.type == "cuda" else batch)
 
-        parts = ((MicroBatch(m.rows[rank::ranks], m.visits[rank::ranks]), rho) for m, rho in plan.from_update(first))
+        left = (self.phase.updates - first) * self.phase.accumulation
+        parts = ((MicroBatch(micro.rows[rank::ranks], micro.visits[rank::ranks]), rho)
+                 for micro, rho in islice(plan.from_update(first), left))
         return prefetch(make, parts, self.params.train.workers)
 
     def gradient(self, update: int, micros: list[_Micro], gradients: Gradients) -> dict[str, float]:

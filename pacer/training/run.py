@@ -13,7 +13,7 @@ import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
 
 from pacer.core.config import Params
-from pacer.core.errors import CheckpointError, PacerError
+from pacer.core.errors import CheckpointError, DataError, PacerError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
 from pacer.core.processes import process_state
 from pacer.features.store import IMAGES, PRIORS, FeatureStore
@@ -40,7 +40,7 @@ from pacer.training.source_cache import open_source_cache
 _RECORDS, _LENGTHS, _SURVEY = "records.arrow", "lengths.npy", "survey.json"
 
 #: Settings of ``train`` that a stopped run may continue with other values of.
-_NO_MATTER = {"workers", "state_interval"}
+_NO_MATTER = {"workers", "state_interval", "log_interval"}
 
 #: How long processes wait for one that surveys the records or validates.
 _PATIENCE = timedelta(hours=2)
@@ -103,8 +103,9 @@ def run_phase(
     accelerator = Accelerator(mixed_precision=_precision(params.train.precision),
                               kwargs_handlers=[InitProcessGroupKwargs(timeout=_PATIENCE)])
     main = accelerator.is_main_process
-    own_params = params.model_dump(include={name, "train", "batches", *model_params}, exclude={"train": _NO_MATTER})
-    inputs = {"params": own_params, "frozen": frozen, "records": hash_file(corpus / "records.parquet"),
+    own_params = params.model_dump(include={name, "train", "batches", "commit"}, exclude={"train": _NO_MATTER})
+    inputs = {"params": own_params, "model": model_params, "precision": accelerator.mixed_precision, "frozen": frozen,
+              "records": hash_file(corpus / "records.parquet"),
               "anchors": hash_file(anchors) if anchors else None,
               "features": [hash_file(features / index) for index in (IMAGES, PRIORS)],
               "start": checkpoint_hash(start) if start else None}
@@ -123,6 +124,7 @@ def run_phase(
                 print(_padding(phase, params, facts), flush=True)
                 log(facts, 0)
             weights = train(model, examples, phase, params, accelerator, directory, log)
+        accelerator.wait_for_everyone()  # nobody reads the scratch directory any more
         if main:
             checkpoint = directory / "checkpoint"
             save_checkpoint(checkpoint, weights, record)
@@ -166,6 +168,9 @@ def _examples(
     if accelerator.is_main_process and not (directory / _SURVEY).exists():
         write_record_table(corpus / "records.parquet", anchors, phase.contexts, directory / _RECORDS)
         own = examples()
+        if not any(len(rows) for rows in own.table.rows("train", phase.contexts).values()):
+            raise DataError(f"{corpus} has no record of split train in {', '.join(phase.contexts)}, which {phase.name} "
+                            "trains on; look at the corpus audit")
         counts, own.lengths = own.survey()
         with atomic_path(directory / _LENGTHS) as temporary, open(temporary, "wb") as file:
             np.save(file, own.lengths)
@@ -200,6 +205,6 @@ def _start_from(model: torch.nn.Module, start: Path, frozen: dict[str, str]) -> 
 
 def _precision(precision: str) -> str:
     if precision == "auto":
-        return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
+        return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported(False) else "no"
     return {"float32": "no", "bfloat16": "bf16"}[precision]
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.core.errors import PacerError
-from pacer.core.io import atomic_path
+from pacer.core.errors import DataError, PacerError
+from pacer.core.io import atomic_path, read_json, write_json
 from pacer.core.progress import Ticker
 from pacer.model.collate import read_sources
 from pacer.model.pacer import Pacer, SourceStates
@@ -31,6 +31,8 @@ from pacer.training.plan import Visits
 #: Records in one file, and records compressed at a time.
 _BLOCK, _BATCH = 256, 32
 _NAME = "tokens"
+#: Whether the cache is used, decided once.
+_DECISION = "used.json"
 #: Slots (frontal, lateral, prior) that each context fills.
 _SLOTS = np.array([(True, *availability(context)) for context in CONTEXTS])
 
@@ -49,9 +51,6 @@ class SourceCache:
         self.first = np.concatenate([[0], np.cumsum(self.slots.sum(1))])
         self._open: dict[int, Any] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_open": {}}
-
     @property
     def nbytes(self) -> int:
         """Size of all files."""
@@ -64,6 +63,13 @@ class SourceCache:
     def path(self, block: int) -> Path:
         """File of a block."""
         return self.directory / f"sources-{block:06d}.safetensors"
+
+    def _slice(self, block: int) -> Any:
+        try:
+            return safe_open(self.path(block), "pt").get_slice(_NAME)
+        except (OSError, SafetensorError) as error:
+            raise DataError(f"{self.path(block)} cannot be read ({error}); remove {self.directory} and start again"
+                            ) from None
 
     def read(self, rows: Sequence[int] | np.ndarray) -> Tensor:
         """[B, 3, Q, d_v] of these rows, zeros where a source is absent.
@@ -78,7 +84,7 @@ class SourceCache:
         for target, place in zip(out, places, strict=True):
             block = int(place) // _BLOCK
             if block not in self._open:
-                self._open[block] = safe_open(self.path(block), "pt").get_slice(_NAME)
+                self._open[block] = self._slice(block)
             start, end = self.first[[place, place + 1]] - self.first[block * _BLOCK]
             target[torch.from_numpy(self.slots[place])] = self._open[block][int(start) : int(end)]
         return out
@@ -110,16 +116,18 @@ def open_source_cache(
     kept = cache.slots.sum(1) * (cache.nbytes // max(int(cache.first[-1]), 1))
     without, once = int((direct * visits.counts).sum()), int(direct.sum())
     with_cache = once + cache.nbytes + int((kept * visits.counts).sum())
-    directory.mkdir(parents=True, exist_ok=True)
-    written = sum(file.stat().st_size for file in directory.iterdir())
-    room = 0.95 * shutil.disk_usage(directory).free + written > cache.nbytes
     plan = (f"source cache: {len(visits.rows)} records, {cache.nbytes / 1e9:.2f} GB on disk; "
             f"{with_cache / 1e9:.2f} GB moved with it, {without / 1e9:.2f} GB without")
-    if switch == "on" and not room:
-        raise PacerError(f"{plan}; the disk has no room for it: free some, or set calibrate.source_cache: off")
-    use = switch == "on" or (room and with_cache < without)
-    accelerator.print(f"{plan}: {'used' if use else 'not used'}{'' if room else ' (no room on the disk)'}", flush=True)
-    if not use:
+    if accelerator.is_main_process and not (directory / _DECISION).exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        room = 0.95 * shutil.disk_usage(directory).free > cache.nbytes
+        if switch == "on" and not room:
+            raise PacerError(f"{plan}; the disk has no room for it: free some, or set calibrate.source_cache: off")
+        use = switch == "on" or (room and with_cache < without)
+        print(f"{plan}: {'used' if use else 'not used'}{'' if room else ' (no room on the disk)'}", flush=True)
+        write_json(directory / _DECISION, use)  # for all processes, and for a run that goes on after a stop
+    accelerator.wait_for_everyone()
+    if not read_json(directory / _DECISION):
         return None
     _fill(cache, model, examples, accelerator, workers)
     return cache

@@ -222,3 +222,11 @@ def test_everything_worth_watching_is_logged(setting, accelerator, tmp_path: Pat
         assert values["loss"] == pytest.approx(parts + 0.01 * values["loss_drift"], rel=1e-5)
         assert sum(values[f"depth_weight/{k}"] for k in range(3)) == pytest.approx(1, abs=1e-5)
         assert 0 < values["gate/sn"] < 1 and values["memory_gb"] > 0.01 and 0 <= values["loader_wait"] < 1
+
+
+def test_a_validation_loss_that_is_not_finite_stops(setting, accelerator, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(loop, "validate", lambda *arguments: {"validation/sn": 1.0, "validation/mean": float("nan")})
+    params = parameters(train={"checkpoint": "best"})
+    model, examples = setting("parent")
+    with pytest.raises(PacerError, match="validation after update 3 gave"):
+        loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)

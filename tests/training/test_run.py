@@ -12,7 +12,7 @@ import torch
 from accelerate.state import AcceleratorState
 
 from pacer.core.config import Params, load_params
-from pacer.core.errors import CheckpointError
+from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import read_json
 from pacer.corpus.records import RECORD_SCHEMA, write_table
 from pacer.features.store import IMAGES, PRIORS
@@ -130,3 +130,32 @@ def test_the_survey_is_logged_first_and_made_once(phase, monkeypatch: pytest.Mon
     assert step == 0 and surveys == [1]
     assert values["targets/reports"] == 24 and 0 < values["batches/published_real_share"] <= 1
     assert "batches/real_share" in values
+
+
+def test_a_phase_without_training_records_is_refused(phase, records: pl.DataFrame, tmp_path: Path) -> None:
+    only = records.with_columns(split=pl.lit("val"))
+    write_table(tmp_path / "corpus" / "records.parquet", only, RECORD_SCHEMA)
+    with pytest.raises(DataError, match="has no record of split train in sn, which warmup trains on"):
+        phase("warmup", parameters(), None)
+
+
+def test_what_does_not_matter_does_not_start_anew(phase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Settings that change no weight, and those of other stages, keep the state of a stopped run."""
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    def folders(params: Params) -> set[str]:
+        with pytest.raises(KeyboardInterrupt):
+            phase("parent", params, None)
+        return {path.name for path in (tmp_path / "parent.scratch").iterdir() if path.is_dir()}
+
+    monkeypatch.setattr(run, "train", stopped)
+    params = parameters()
+    first = folders(params)
+    other = params.model_copy(update={
+        "train": params.train.model_copy(update={"workers": 3, "state_interval": 7, "log_interval": 9}),
+        "features": params.features.model_copy(update={"workers": 5, "batch_size": 3}),
+    })
+    assert folders(other) == first and len(first) == 1
+    changed = params.model_copy(update={"train": params.train.model_copy(update={"lambda_tlw": 0.1})})
+    assert folders(changed) != first and len(folders(changed)) == 1
