@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from pacer.core.errors import DataError
 
 MISSING = "the file does not exist"
 NOT_AN_IMAGE = "the file is not an image"
+#: Larger images are refused before they are decoded: a small file can ask for all memory. Radiographs stay below.
+MAX_PIXELS = 80_000_000
+TOO_LARGE = f"the image has more than {MAX_PIXELS:,} pixels"
 
 #: Pillow's modes of one channel with more than 8 bits. Its own conversion to 8 bits clips them instead of scaling.
 _DEEP = ("I", "F")
@@ -23,6 +26,10 @@ _DEEP = ("I", "F")
 _GREY = ("1", "L", "LA", "La")
 #: TIFF's PhotometricInterpretation; 0 says that the smallest value is white.
 _TIFF_PHOTOMETRIC = 262
+#: How an image lies when its EXIF orientation, 2 to 8, is undone.
+_TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
+          5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
+          8: Image.Transpose.ROTATE_90}  # fmt: skip
 #: What a header needs to hold for a DICOM file to be judged without its pixels.
 _HEADER = ["PhotometricInterpretation", "SamplesPerPixel", "NumberOfFrames", "Rows", "Columns", "BitsAllocated"]
 
@@ -40,26 +47,31 @@ def open_image(path: str | Path) -> Image.Image:
 
     Ordinary 8-bit files keep their values. Deeper grey files (PNG, TIFF) are scaled from their smallest and largest
     value to 0..255. DICOM files go through their modality transform, then their first VOI table or window, else from
-    smallest to largest value; MONOCHROME1 is inverted last, and padding is black. An EXIF orientation is not applied.
+    smallest to largest value; MONOCHROME1 is inverted last, and padding is black. An EXIF orientation is applied.
 
     Returns:
         Mode "L" where the file has one channel (transparency is dropped), else "RGB".
 
     Raises:
-        ImageError: the file is missing, is not an image, cannot be decoded, or holds what is no single grey
-            radiograph (DICOM in colour or with several frames).
+        ImageError: the file is missing, is not an image, has more than ``MAX_PIXELS``, cannot be decoded, or holds
+            what is no single grey radiograph (DICOM in colour or with several frames).
     """
     with _problems_of(path), open(path, "rb") as file:
         if _is_dicom(file, path):
             return Image.fromarray(_dicom_grey(_read_dicom(file)))
-        with Image.open(file) as image:
+        with Image.open(file) as image:  # not by path: Pillow 13 then scrambles TIFF files that are to be turned
+            _check_pixels(*image.size)
+            turn = _turn(image)
             if image.mode.startswith(_DEEP):
-                return Image.fromarray(_deep_grey(image))
-            return image.convert("L" if image.mode in _GREY else "RGB")
+                shown = Image.fromarray(_deep_grey(image))
+            else:
+                image.info.pop("transparency", None)  # Pillow warns about a palette's, and drops it
+                shown = image.convert("L" if image.mode in _GREY else "RGB")
+            return shown if turn is None else shown.transpose(turn)
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
-    """Width and height from the header alone; what a DICOM header rules out is refused as ``open_image`` does.
+    """Width and height of what ``open_image`` returns, from the header alone; what the header rules out is refused.
 
     Raises:
         ImageError: the file is missing, is not an image, or its header says that it cannot be used.
@@ -69,11 +81,33 @@ def image_size(path: str | Path) -> tuple[int, int]:
             header = _read_dicom(file, header_only=True)
             return int(header.Columns), int(header.Rows)
         with Image.open(file) as image:
-            return image.size
+            _check_pixels(*image.size)
+            lying = _turn(image) in (_TURNS[5], _TURNS[6], _TURNS[7], _TURNS[8])
+            return (image.height, image.width) if lying else image.size
 
 
 class _Refused(Exception):
     """Why a file that can be read is not used."""
+
+
+class _TooLarge(Exception):
+    """An image has more than ``MAX_PIXELS``."""
+
+
+def _check_pixels(width: int, height: int) -> None:
+    if width * height > MAX_PIXELS:
+        raise _TooLarge
+
+
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """What undoes the EXIF orientation in the header of an image that is not decoded yet."""
+    # Pillow turns TIFF files itself, and decodes a PNG file to look for EXIF behind the pixels
+    if image.format == "TIFF" or (image.format == "PNG" and "exif" not in image.info):
+        return None
+    try:
+        return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # whatever a damaged block raises: it tells nothing about an image that may be whole
+        return None
 
 
 @contextmanager
@@ -85,6 +119,8 @@ def _problems_of(path: str | Path) -> Generator[None]:
         problem = MISSING
     except UnidentifiedImageError:
         problem = NOT_AN_IMAGE
+    except (_TooLarge, Image.DecompressionBombError, Image.DecompressionBombWarning):
+        problem = TOO_LARGE
     except _Refused as refusal:
         problem = f"the file cannot be decoded ({refusal})"
     except Exception as error:
@@ -142,6 +178,7 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> Any:
         raise _Refused(f"it has {int(data.NumberOfFrames)} frames, not one")
     if not (data.Rows and data.Columns):
         raise _Refused("its Rows or Columns are zero")
+    _check_pixels(data.Columns, data.Rows)
     if int(data.get("BitsAllocated") or 0) not in (8, 16):
         raise _Refused("its pixels are not allocated 8 or 16 bits")
     if data.file_meta.get("TransferSyntaxUID") is None:

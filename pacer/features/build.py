@@ -1,14 +1,13 @@
 """Fill a feature store: every image and every distinct previous report encoded once.
 
-Work goes shard by shard in a scratch directory; a stopped run continues at the next shard. The key of an entry covers
-the image's bytes, the encoder's files, the depths and the type, so entries of an earlier store are taken over exactly
-where nothing that made them has changed.
+Work goes shard by shard in a scratch directory, divided among the processes of the run; whatever stops it, the next
+start keeps the shards that are whole. The key of an entry covers the image's bytes, the encoder's files, the depths and
+the type, so entries of an earlier store or run are taken over exactly where nothing that made them has changed.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
+import csv
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -17,178 +16,209 @@ from pathlib import Path
 import polars as pl
 import torch
 from accelerate import PartialState
-from safetensors.torch import save_file
+from accelerate.utils import broadcast_object_list, gather_object
 
 from pacer.core.config import Features
-from pacer.core.errors import DataError, PacerError
+from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory, write_json
 from pacer.core.pointers import fingerprint, resolve
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.features.encoder import ImageEncoder, TextEncoder
-from pacer.features.store import IMAGES, MANIFEST, PRIORS, text_key
+from pacer.features.plan import Work, announce, divide
+from pacer.features.shards import INDEXES, Note, Scratch, damage, finished
+from pacer.features.store import MANIFEST, text_key
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+#: Name of the scratch directory. It is the same for all settings: entries are kept by their keys.
+_SCRATCH = "shards"
+#: Images that cannot be read and are shown; the list beside the store has all.
+_SHOWN = 20
+#: Image files that wait for a thread at a time.
+_BLOCK = 256
 
 
 def build_store(
     config: Features, images: pl.DataFrame, prior_reports: Sequence[str], backbones: Path, out: Path
 ) -> dict:
-    """Make or complete the store ``out`` and return its manifest.
+    """Make, complete or repair the store ``out`` and return its manifest.
 
     Args:
         images: columns ``image_id`` and ``path``. prior_reports: cleaned texts, repeats allowed.
 
     Raises:
-        DataError: images cannot be read; all of them are named. PacerError: the disk cannot hold the store.
+        DataError: images cannot be read; ``<out>.unreadable.csv`` lists all of them, and what could be encoded is
+            kept for the next start. PacerError: the disk cannot hold the store, or another run makes it.
     """
     state = process_state()
-    device = torch.device(state.device or "cpu")
+    main = state.is_main_process
     vision, text = backbones / "vision", backbones / "text"
     shared = config.model_dump(include={"mode", "dtype"})
     recipes = {"images": {"vision": fingerprint(vision), "depths": config.depths, **shared},
                "priors": {"text": fingerprint(text), "prior_tokens": config.prior_tokens, **shared}}
     paths = dict(images.select("image_id", "path").iter_rows())
-    image_recipe, prior_recipe = hash_json(recipes["images"]), hash_json(recipes["priors"])
-    keys = {i: hash_json([image_recipe, hash_file(path)]) for i, path in paths.items()}
     texts = {text_key(t): t for t in prior_reports}
 
-    fingerprint_ = hash_json([recipes, config.shard_size, keys, sorted(texts)])
-    main = state.is_main_process
-    scratch = scratch_directory(out, fingerprint_) if main else nullcontext(Path(f"{out}.scratch") / fingerprint_[:16])
-    with scratch as directory:
-        state.wait_for_everyone()
-        old_images, old_priors = _take_over(out, directory, keys, dict.fromkeys(texts, prior_recipe), main)
-        new = [i for i in paths if i not in old_images]
-        new_texts = [k for k in texts if k not in old_priors]
-        if new:
-            encoder = ImageEncoder(resolve(vision), config.depths, device)
-            placed = _placed("images", new, config.shard_size)
-            missing = [i for i in new if not (directory / placed[i][0]).exists()]
-            if missing:
-                _check_disk(encoder, config, paths[missing[0]], len(missing), out)
-            _encode_images(encoder, config, new, paths, directory, state)
-        if new_texts:
-            _encode_texts(TextEncoder(resolve(text), config.prior_tokens, device), config, new_texts, texts,
-                          directory, state)
-        state.wait_for_everyone()
+    directory = scratch_directory(out, _SCRATCH) if main else nullcontext(Path(f"{out}.scratch") / _SCRATCH)
+    with directory as folder, ThreadPoolExecutor(max(config.workers, 1)) as pool:
+        scratch = Scratch(folder)
+        hashes, unreadable = _hashes(paths, pool, state)
+        recipe = hash_json(recipes["images"])
+        keys = {"images": {name: hash_json([recipe, content]) for name, content in hashes.items()},
+                "priors": dict.fromkeys(texts, hash_json(recipes["priors"]))}
+        notes = _kept(out, scratch, keys, pool, state)
+        kept = {kind: {entry.name for note in notes.values() if note.kind == kind for entry in note.entries}
+                for kind in keys}
+        new = {kind: divide(kind, [name for name in own if name not in kept[kind]], own, config.shard_size)
+               for kind, own in keys.items()}
+        works = _works(config, new, paths, texts, vision, text, pool, state)
+        announce([work.measure() for work in works], out, state)
+        made: dict[str, Note] = {}
+        for work in works:
+            made |= work.do(scratch, main)
+            unreadable |= work.unreadable
+        _refuse_unreadable(unreadable, paths, out, state)
+        notes |= dict(gather_object(list(made.items())))
         manifest = {"recipes": recipes, "images": len(paths), "priors": len(texts)}
         if main:
-            _write_index(directory, IMAGES, "image_id", old_images, _placed("images", new, config.shard_size), keys)
-            _write_index(directory, PRIORS, "text_key", old_priors, _placed("priors", new_texts, config.shard_size),
-                         dict.fromkeys(texts, prior_recipe))
-            write_json(directory / MANIFEST, manifest)
-            publish(directory, out)
-        state.wait_for_everyone()
+            manifest |= {"indexes": {index: _write_index(scratch.store / index, column, kind, notes, keys[kind])
+                                     for kind, (index, column) in INDEXES.items()},
+                         "shards": {name: notes[name].shard._asdict() for name in sorted(notes)}}
+            write_json(scratch.store / MANIFEST, manifest)
+            publish(scratch.store, out)
+        manifest = broadcast_object_list([manifest])[0]
     return manifest
 
 
-def _placed(kind: str, names: Sequence[str], shard_size: int) -> dict[str, tuple[str, int]]:
-    """Shard file and row of each new entry; the file name tells its content, so shards of two runs never collide."""
-    placed = {}
-    for start in range(0, len(names), shard_size):
-        part = names[start : start + shard_size]
-        shard = f"{kind}-{hash_json(list(part))[:16]}.safetensors"
-        placed |= {name: (shard, row) for row, name in enumerate(part)}
-    return placed
+def _hashes(
+    paths: dict[str, str], pool: ThreadPoolExecutor, state: PartialState
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Content hash of each image file, and why there is none; each process reads its share."""
+
+    def read(name: str) -> tuple[str, str | None, str]:
+        try:
+            return name, hash_file(paths[name]), ""
+        except FileNotFoundError:
+            return name, None, "the file does not exist"
+        except OSError as error:
+            return name, None, f"the file cannot be read ({error.strerror})"
+
+    found = []
+    own = list(paths)[state.process_index :: state.num_processes]
+    with Ticker("hash images", len(own), shown=state.is_main_process) as ticker:
+        for start in range(0, len(own), _BLOCK):
+            found += pool.map(read, own[start : start + _BLOCK])
+            ticker.advance(min(_BLOCK, len(own) - start))
+    found = {name: (content, problem) for name, content, problem in gather_object(found)}
+    unreadable = {name: found[name][1] for name in paths if found[name][0] is None}
+    if unreadable and state.is_main_process:
+        print(f"features: {len(unreadable):,} images cannot be read; the others are encoded first", flush=True)
+    return {name: found[name][0] for name in paths if found[name][0] is not None}, unreadable
 
 
-def _encode_images(
-    encoder: ImageEncoder, config: Features, new: list[str], paths: dict[str, str], directory: Path, state: PartialState
-) -> None:
-    shards = [new[i : i + config.shard_size] for i in range(0, len(new), config.shard_size)]
-    unreadable: list[str] = []
-    with Ticker("encode images", len(new)) as ticker, ThreadPoolExecutor(max(config.workers, 1)) as pool:
-        for number, names in enumerate(shards):
-            shard = directory / _placed("images", names, len(names))[names[0]][0]
-            if number % state.num_processes != state.process_index:
-                continue
-            if shard.exists():
-                ticker.advance(len(names))
-                continue
-            parts = []
-            for start in range(0, len(names), config.batch_size):
-                batch = names[start : start + config.batch_size]
-                pixels = list(pool.map(lambda name: _prepared(encoder, name, paths[name], unreadable), batch))
-                readable = [p for p in pixels if p is not None]
-                if not unreadable and readable:
-                    parts.append(encoder.encode(torch.stack(readable)).to(DTYPES[config.dtype]))
-                ticker.advance(len(batch))
-            if not unreadable:
-                with atomic_path(shard) as temporary:
-                    save_file({"states": torch.cat(parts)}, temporary)
-    if unreadable:
-        raise DataError(f"{len(unreadable)} images cannot be read: {'; '.join(sorted(unreadable)[:20])}")
+def _kept(
+    out: Path, scratch: Scratch, keys: dict[str, dict[str, str]], pool: ThreadPoolExecutor, state: PartialState
+) -> dict[str, Note]:
+    """Shards that need not be made: what an earlier run left in scratch, then what the store ``out`` has undamaged.
+
+    What is damaged is named on the console.
+    """
+    notes: dict[str, Note] = {}
+    old: dict[str, Note] = {}
+    if state.is_main_process:
+        notes = scratch.kept(keys)
+        missing = {kind: own.copy() for kind, own in keys.items()}
+        for note in notes.values():
+            for entry in note.entries:
+                missing[note.kind].pop(entry.name, None)
+        try:
+            old = finished(out, missing)
+        except DataError as error:
+            print(f"features: {error}: nothing of it is used, all is encoded again", flush=True)
+    notes, old = broadcast_object_list([notes, old])
+    own = list(old)[state.process_index :: state.num_processes]
+    damaged = []
+    with Ticker("verify shards", len(own), shown=state.is_main_process and bool(own)) as ticker:
+        for name, problem in zip(own, pool.map(lambda name: damage(out / name, old[name].shard), own)):
+            if problem is None:
+                scratch.take(out / name, old[name])
+            else:
+                damaged.append((name, problem))
+            ticker.advance()
+    for name, problem in gather_object(damaged):
+        note = old.pop(name)
+        if state.is_main_process:
+            kind = "images" if note.kind == "images" else "previous reports"
+            print(f"features: {out / name} is damaged: {problem}; its {len(note.entries)} {kind} are encoded again",
+                  flush=True)
+    return notes | old
 
 
-def _prepared(encoder: ImageEncoder, name: str, path: str, unreadable: list[str]) -> torch.Tensor | None:
-    try:
-        return encoder.prepare(path)
-    except DataError as error:
-        unreadable.append(f"{name} ({error})")
-        return None
+def _works(
+    config: Features, new: dict[str, dict], paths: dict[str, str], texts: dict[str, str], vision: Path, text: Path,
+    pool: ThreadPoolExecutor, state: PartialState,
+) -> list[Work]:
+    """This process's share of the shards of each kind that has any; shards go to the processes in turn."""
+    device, dtype = torch.device(state.device or "cpu"), DTYPES[config.dtype]
+    own = {kind: dict(list(shards.items())[state.process_index :: state.num_processes]) for kind, shards in new.items()}
+    works = []
+    if new["images"]:
+        image_encoder = ImageEncoder(resolve(vision), config.depths, device)
+
+        def encode_images(pixels: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+            return {"states": image_encoder.encode(torch.stack(pixels)).to(dtype)}
+
+        works.append(Work("images", own["images"], lambda name: image_encoder.prepare(paths[name]), encode_images,
+                          config.batch_size, pool))
+    if new["priors"]:
+        text_encoder = TextEncoder(resolve(text), config.prior_tokens, device)
+
+        def encode_texts(batch: list[str]) -> dict[str, torch.Tensor]:
+            states, mask = text_encoder.encode(batch)
+            return {"states": states.to(dtype), "mask": mask.to(torch.uint8)}
+
+        works.append(Work("priors", own["priors"], texts.__getitem__, encode_texts, config.batch_size, pool))
+    return works
 
 
-def _encode_texts(
-    encoder: TextEncoder, config: Features, new: list[str], texts: dict[str, str], directory: Path, state: PartialState
-) -> None:
-    with Ticker("encode previous reports", len(new)) as ticker:
-        for number, start in enumerate(range(0, len(new), config.shard_size)):
-            names = new[start : start + config.shard_size]
-            shard = directory / _placed("priors", names, len(names))[names[0]][0]
-            if number % state.num_processes == state.process_index and not shard.exists():
-                encoded = [encoder.encode([texts[k] for k in names[i : i + config.batch_size]])
-                           for i in range(0, len(names), config.batch_size)]
-                with atomic_path(shard) as temporary:
-                    save_file({"states": torch.cat([s for s, _ in encoded]).to(DTYPES[config.dtype]),
-                               "mask": torch.cat([m for _, m in encoded]).to(torch.uint8)}, temporary)
-            ticker.advance(len(names))
+def _refuse_unreadable(unreadable: dict[str, str], paths: dict[str, str], out: Path, state: PartialState) -> None:
+    """End all processes if images cannot be read on any; the first process lists them all in a file.
 
-
-def _take_over(
-    out: Path, directory: Path, image_keys: dict[str, str], prior_keys: dict[str, str], main: bool
-) -> tuple[dict[str, tuple[str, int]], dict[str, tuple[str, int]]]:
-    """Entries of an earlier store whose key is still right; their shards are linked into ``directory``."""
-    if not (out / MANIFEST).exists():
-        return {}, {}
-    images, priors = (
-        {name: (shard, row)
-         for name, shard, row, key in pl.read_parquet(out / index).select(column, "shard", "row", "key").iter_rows()
-         if wanted.get(name) == key and (out / shard).exists()}
-        for index, column, wanted in ((IMAGES, "image_id", image_keys), (PRIORS, "text_key", prior_keys))
+    Raises:
+        DataError: there are some.
+    """
+    listing = Path(f"{out}.unreadable.csv")
+    found = dict(gather_object(list(unreadable.items())))
+    rows = [(name, path, found[name]) for name, path in paths.items() if name in found]
+    if state.is_main_process:
+        listing.unlink(missing_ok=True)
+        if rows:
+            with atomic_path(listing) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows([("image_id", "path", "problem"), *rows])
+    # the launcher ends all processes with the first that ends, so none does before the list is there
+    state.wait_for_everyone()
+    if not rows:
+        return
+    if not state.is_main_process:
+        raise DataError(f"{len(rows):,} images cannot be read; {listing} lists them")
+    shown = "; ".join(f"{name} ({problem})" for name, _, problem in rows[:_SHOWN])
+    more = f"; and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
+    raise DataError(
+        f"{len(rows):,} images cannot be read: {shown}{more}. {listing} lists all. Mend them and start again, which "
+        "keeps what was encoded; or leave their records out: corpus.check_images: full, and raise corpus.max_bad_rows"
     )
-    if main:
-        for shard in {s for s, _ in [*images.values(), *priors.values()]}:
-            if not (directory / shard).exists():
-                try:
-                    os.link(out / shard, directory / shard)
-                except OSError:  # another file system, or one without hard links
-                    shutil.copy2(out / shard, directory / shard)
-    return images, priors
 
 
-def _write_index(
-    directory: Path, name: str, column: str, old: dict[str, tuple[str, int]], new: dict[str, tuple[str, int]],
-    keys: dict[str, str],
-) -> None:
-    entries = old | new
+def _write_index(path: Path, column: str, kind: str, notes: dict[str, Note], keys: dict[str, str]) -> str:
+    """Write one kind's index in the order of the corpus, whatever the order of the work; returns its SHA-256."""
+    places = {entry.name: (name, entry.row) for name, note in notes.items() if note.kind == kind
+              for entry in note.entries}
     table = pl.DataFrame(
-        {column: list(entries), "shard": [s for s, _ in entries.values()], "row": [r for _, r in entries.values()],
-         "key": [keys[k] for k in entries]},
+        {column: list(keys), "shard": [places[name][0] for name in keys], "row": [places[name][1] for name in keys],
+         "key": list(keys.values())},
         schema={column: pl.String, "shard": pl.String, "row": pl.Int64, "key": pl.String},
     )
-    with atomic_path(directory / name) as temporary:
+    with atomic_path(path) as temporary:
         table.write_parquet(temporary)
-
-
-def _check_disk(encoder: ImageEncoder, config: Features, path: str, count: int, out: Path) -> None:
-    """Print what the new images need, and refuse a plan that cannot fit."""
-    size = encoder.encode(encoder.prepare(path)[None]).to(DTYPES[config.dtype]).nbytes
-    out.parent.mkdir(parents=True, exist_ok=True)
-    need, free = size * count, shutil.disk_usage(out.parent).free
-    print(f"features: {count} images x {size / 1e6:.2f} MB = {need / 1e9:.2f} GB, {free / 1e9:.1f} GB free", flush=True)
-    if need > 0.95 * free:
-        raise PacerError(
-            f"the features need {need / 1e9:.1f} GB, {free / 1e9:.1f} GB are free at {out.parent}; free space, use "
-            "fewer features.depths or a smaller features.dtype"
-        )
+    return hash_file(path)

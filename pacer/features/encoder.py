@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoImageProcessor, AutoModel, BertModel, BertTokenizer
+from transformers import AutoModel, BertModel, BertTokenizer
 
 from pacer.core.errors import BackboneError, ConfigError
-from pacer.corpus.pixels import open_image
+from pacer.features.prepare import Preparation
 
 
 class ImageEncoder:
@@ -26,10 +26,11 @@ class ImageEncoder:
 
     Raises:
         ConfigError: depths do not end with the last block.
+        BackboneError: the image processor has a setting that is not covered, which is named.
     """
 
     def __init__(self, directory: Path, depths: Sequence[int], device: torch.device | str = "cpu"):
-        self.processor = AutoImageProcessor.from_pretrained(directory, backend="pil")
+        self.preparation = Preparation(directory)
         self.model = AutoModel.from_pretrained(directory, dtype=torch.float32).eval().requires_grad_(False).to(device)
         blocks = self.model.config.num_hidden_layers
         if depths[-1] != blocks or depths[0] < 1:
@@ -37,13 +38,12 @@ class ImageEncoder:
         self.depths, self.device = list(depths), device
 
     def prepare(self, path: str | Path) -> Tensor:
-        """Decode one image and process it as the encoder expects: [3, H, W] float32.
+        """Decode one image and process it as the encoder expects: [3, H, W] float32, the processor's bits.
 
         Raises:
-            DataError: the file cannot be decoded.
+            DataError: the file cannot be used.
         """
-        rgb = open_image(path).convert("RGB")
-        return self.processor(images=rgb, return_tensors="pt")["pixel_values"][0]
+        return self.preparation(path)
 
     @torch.no_grad()
     def encode(self, pixels: Tensor) -> Tensor:

@@ -24,13 +24,13 @@ import torch
 from torch import Tensor
 
 from pacer.core.errors import DataError
-from pacer.core.io import hash_bytes
+from pacer.core.io import hash_bytes, read_json
 from pacer.corpus import columns
 
 IMAGES, PRIORS, MANIFEST = "images.parquet", "priors.parquet", "manifest.json"
 
 #: Stored types, as safetensors names them. Rows are copied as bytes, so a further type needs no more than its name.
-_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "U8": torch.uint8}
+DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "U8": torch.uint8}
 
 #: Bytes from which a block goes back to the system when it is freed: malloc keeps and reuses smaller ones (glibc).
 _LARGE = 32 << 20
@@ -53,15 +53,18 @@ class FeatureStore:
 
     Raises:
         DataError: the directory is no feature store, its index has two entries under one key, an id is not in it, or
-            a shard is missing or not what the index says.
+            a shard is missing or not what the index and the manifest say (its size is compared, not its checksum).
     """
 
     def __init__(self, directory: str | Path):
         self.directory = Path(directory)
         if not (self.directory / MANIFEST).exists():
             raise DataError(f"{directory} is not a feature store: it has no {MANIFEST}; run the features stage")
+        manifest = read_json(self.directory / MANIFEST)
         self._images = _Index(self.directory / IMAGES, "image_id")
         self._priors = _Index(self.directory / PRIORS, "text_key")
+        #: bytes of each shard, as they were written
+        self._sizes = {name: shard["bytes"] for name, shard in manifest.get("shards", {}).items()}
         self._open: dict[str, dict[str, _Stored]] = {}
         self._memory = _Memory()
 
@@ -113,7 +116,7 @@ class FeatureStore:
 
     def _stored(self, shard: str, tensor: str) -> _Stored:
         if shard not in self._open:
-            self._open[shard] = _map(self.directory / shard)
+            self._open[shard] = _map(self.directory / shard, self._sizes.get(shard))
         if tensor not in self._open[shard]:
             raise _refusal(self.directory / shard, f"it holds no {tensor}")
         return self._open[shard][tensor]
@@ -174,12 +177,15 @@ class _Stored(NamedTuple):
         return self.rows.shape[1]
 
 
-def _map(path: Path) -> dict[str, _Stored]:
+def _map(path: Path, told_size: int | None) -> dict[str, _Stored]:
     """The tensors of a safetensors file, by name.
 
     The file is eight bytes (the header's length, little-endian), the header (JSON: type, shape and place of each
     tensor), and the tensors' bytes. The map is private and no file stays open: a large store has more shards than a
     process may open files.
+
+    Args:
+        told_size: its bytes as the manifest has them (None: the store was made without).
 
     Raises:
         DataError: the file cannot be read, is not whole, or has a type that is not known.
@@ -187,6 +193,8 @@ def _map(path: Path) -> dict[str, _Stored]:
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
+            if told_size not in (None, size):
+                raise _refusal(path, f"it has {size} bytes, and the manifest tells of {told_size}")
             start = 8 + int.from_bytes(file.read(8), "little")
             if not 8 < start <= size:
                 raise _refusal(path, f"its header ends at byte {start} of {size}")
@@ -207,19 +215,20 @@ def _map(path: Path) -> dict[str, _Stored]:
 
 def _stored(path: Path, name: str, data: np.ndarray, *, dtype: str, shape: list[int], data_offsets: list[int]
             ) -> _Stored:
-    if dtype not in _DTYPES:
-        raise _refusal(path, f"{name} is of type {dtype}, not one of {', '.join(_DTYPES)}")
+    if dtype not in DTYPES:
+        raise _refusal(path, f"{name} is of type {dtype}, not one of {', '.join(DTYPES)}")
     (begin, end), (rows, *row) = data_offsets, shape
-    size = _DTYPES[dtype].itemsize * math.prod(row)
+    size = DTYPES[dtype].itemsize * math.prod(row)
     if not 0 <= begin <= end == begin + rows * size:
         raise _refusal(path, f"{name} {shape} {dtype} cannot lie at {data_offsets}")
     if end > len(data):
         raise _refusal(path, f"it has {len(data)} bytes of tensors, and {name} ends at byte {end}")
-    return _Stored(data[begin:end].reshape(rows, size), _DTYPES[dtype], tuple(row))
+    return _Stored(data[begin:end].reshape(rows, size), DTYPES[dtype], tuple(row))
 
 
 def _refusal(path: Path, why: str) -> DataError:
-    return DataError(f"{path} is not a shard of this feature store: {why}; run the features stage again")
+    return DataError(f"{path} is not a shard of this feature store: {why}; `dvc repro -f -s features` finds and "
+                     "encodes again what is damaged")
 
 
 class _Memory:

@@ -31,6 +31,7 @@ from pydicom.uid import (
 )
 
 from pacer.core.errors import DataError
+from pacer.corpus import pixels
 from pacer.corpus.pixels import ImageError, image_size, open_image
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,6 +139,38 @@ def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     Image.fromarray(np.array([[0, np.nan]], dtype=np.float32)).save(tmp_path / "a.tif")
     with pytest.raises(ImageError, match="not finite"):
         open_image(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize(("orientation", "shown"), [
+    (1, [[0, 1, 2], [3, 4, 5]]), (2, [[2, 1, 0], [5, 4, 3]]), (3, [[5, 4, 3], [2, 1, 0]]), (4, [[3, 4, 5], [0, 1, 2]]),
+    (5, [[0, 3], [1, 4], [2, 5]]), (6, [[3, 0], [4, 1], [5, 2]]), (7, [[5, 2], [4, 1], [3, 0]]),
+    (8, [[2, 5], [1, 4], [0, 3]]), (9, [[0, 1, 2], [3, 4, 5]]),
+])  # fmt: skip
+@pytest.mark.parametrize("suffix", ["png", "tif", "jpg"])
+def test_an_exif_orientation_is_applied(tmp_path: Path, suffix: str, orientation: int, shown: list) -> None:
+    exif = Image.Exif()
+    exif[274] = orientation
+    tiles = np.kron(np.arange(6, dtype=np.uint8).reshape(2, 3) * 40, np.ones((8, 8), dtype=np.uint8))
+    Image.fromarray(tiles).save(tmp_path / f"a.{suffix}", exif=exif)
+    assert np.rint(opened(tmp_path / f"a.{suffix}")[4::8, 4::8] / 40).tolist() == shown
+
+
+def test_transparency_of_a_palette_is_dropped_without_a_warning(tmp_path: Path) -> None:
+    palette = Image.fromarray(np.random.default_rng(0).integers(0, 256, (4, 5, 3), dtype=np.uint8)).convert("P")
+    palette.save(tmp_path / "a.png", transparency=bytes(range(256)))
+    np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "a.png")), np.asarray(palette.convert("RGB")))
+
+
+@pytest.mark.parametrize("read", [open_image, image_size])
+def test_more_pixels_than_allowed_are_refused(tmp_path: Path, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.new("L", (5, 4)).save(tmp_path / "a.png")
+    write_dicom(tmp_path / "b.dcm", np.zeros((4, 5)))
+    for name in ("a.png", "b.dcm"):
+        monkeypatch.setattr(pixels, "MAX_PIXELS", 20)
+        read(tmp_path / name)
+        monkeypatch.setattr(pixels, "MAX_PIXELS", 19)
+        with pytest.raises(ImageError, match=rf"{name}: the image has more than 80,000,000 pixels"):
+            read(tmp_path / name)
 
 
 # --- DICOM: what decides the grey --------------------------------------------------------------------------------

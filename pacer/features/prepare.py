@@ -1,0 +1,142 @@
+"""Images as the frozen encoder expects them: the values of its own processor, bit for bit, in far less time.
+
+A radiograph is grey, and the processor treats its three equal channels alike. So one plane is resized and cropped here.
+What follows is a function of a pixel's level alone: a table of 256 values a channel, which the processor makes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageChops
+from torch import Tensor
+from transformers import AutoImageProcessor, BitImageProcessorPil
+
+from pacer.core.errors import BackboneError
+from pacer.corpus.pixels import MAX_PIXELS, ImageError, open_image
+
+
+class Preparation:
+    """Decode an image and process it as the image processor of an encoder's directory does with the RGB image.
+
+    Every setting is the processor's own. A processor that cannot be followed bit for bit is refused and not called in
+    place of this: features would take three times as long without a word, and the levels could not be kept alone.
+
+    Args:
+        directory: Hugging Face directory with the processor's ``preprocessor_config.json``.
+
+    Raises:
+        BackboneError: the processor has a setting that is not covered, which is named.
+    """
+
+    def __init__(self, directory: Path):
+        self.processor: Any = AutoImageProcessor.from_pretrained(directory, backend="pil")
+        uncovered = _uncovered(self.processor)
+        if uncovered:
+            raise BackboneError(f"the image processor of {directory} cannot be followed exactly: {uncovered}")
+        try:
+            self._table = _table(self.processor)
+            self.values(self.levels_of(Image.new("L", (3, 2))))
+        except (TypeError, ValueError) as error:
+            raise BackboneError(f"the image processor of {directory} refuses an image: {error}") from error
+
+    def __call__(self, path: str | Path) -> Tensor:
+        """One image file -> [3, H, W] float32, bit-equal to the processor's ``pixel_values``.
+
+        Raises:
+            ImageError: as :meth:`levels`.
+        """
+        return self.values(self.levels(path))
+
+    def levels(self, path: str | Path) -> Tensor:
+        """One image file, resized and cropped: [1, H, W] uint8 where its channels are equal, else [3, H, W].
+
+        Raises:
+            ImageError: the file cannot be used (see :func:`pacer.corpus.pixels.open_image`), or it is so much longer
+                than wide that the processor would make an image of more than ``MAX_PIXELS`` before cropping it.
+        """
+        image = open_image(path)
+        width, height = self._resized(*image.size)
+        if width * height > MAX_PIXELS:
+            problem = (f"its {image.width} x {image.height} pixels would be resized to {width} x {height}, more than "
+                       f"{MAX_PIXELS:,}, before they are cropped")
+            raise ImageError(f"image {path}: {problem}", problem)
+        return self.levels_of(image)
+
+    def levels_of(self, image: Image.Image) -> Tensor:
+        """A decoded image of mode "L" or "RGB", resized and cropped: [1, H, W] uint8 if grey, else [3, H, W].
+
+        JPEG's own scaling while decoding (Pillow's ``draft``) is faster, but puts a fifth of the levels off by one.
+        """
+        # Pillow resizes each channel by itself, in integers: a plane alone comes out as it does among three
+        image = _one_plane(image)
+        if self.processor.do_resize:
+            image = image.resize(self._resized(*image.size), resample=self.processor.resample)
+        planes = np.atleast_3d(np.asarray(image)).transpose(2, 0, 1)
+        if self.processor.do_center_crop:
+            planes = self.processor.center_crop(planes, self.processor.crop_size)
+        return torch.from_numpy(planes.copy())  # its own memory, in order
+
+    def values(self, levels: Tensor) -> Tensor:
+        """[..., 1 or 3, H, W] uint8 on any device -> [..., 3, H, W] float32, rescaled and normalised."""
+        table = self._table.to(levels.device)
+        if levels.shape[-3] == 1 and torch.equal(self._table, self._table[:1].expand(3, -1)):
+            return _looked_up(table[0], levels).expand(*levels.shape[:-3], 3, -1, -1).contiguous()
+        planes = levels.expand(*levels.shape[:-3], 3, -1, -1).unbind(-3)
+        return torch.stack([_looked_up(row, plane) for row, plane in zip(table, planes)], dim=-3)
+
+    def _resized(self, width: int, height: int) -> tuple[int, int]:
+        """Width and height after resizing, before cropping."""
+        if not self.processor.do_resize:
+            return width, height
+        size = self.processor.size
+        if not size.shortest_edge:
+            return size.width, size.height
+        longest = int(size.shortest_edge * max(width, height) / min(width, height))
+        return (size.shortest_edge, longest) if width <= height else (longest, size.shortest_edge)
+
+
+def _looked_up(row: Tensor, plane: Tensor) -> Tensor:
+    return row.index_select(0, plane.reshape(-1).int()).view(plane.shape)
+
+
+def _one_plane(image: Image.Image) -> Image.Image:
+    """An RGB image whose channels are equal as mode "L": files often hold a grey picture that way."""
+    if image.mode == "L":
+        return image
+    red, green, blue = image.split()
+    same = all(ImageChops.difference(red, other).getbbox() is None for other in (green, blue))
+    return red if same else image
+
+
+def _uncovered(processor: Any) -> str | None:
+    """The first setting that would make the result differ from the processor's, or its size vary among images."""
+    if type(processor) is not BitImageProcessorPil:
+        # others may do more to an image than resize and crop planes, and map levels to values
+        return f"image_processor_type is {type(processor).__name__.removesuffix('Pil')}, not BitImageProcessor"
+    if processor.do_pad:
+        return "do_pad is true; padding stands after normalisation, so it is not of a level"
+    if not (processor.do_rescale or processor.do_normalize):
+        return "do_rescale and do_normalize are false, so its values are no floats"
+    if not processor.do_resize and not processor.do_center_crop:
+        return "do_resize and do_center_crop are false, so images would keep sizes of their own"
+    if processor.do_resize:
+        kinds = {name for name, value in dict(processor.size).items() if value is not None}
+        if kinds not in ({"shortest_edge"}, {"height", "width"}):
+            return f"size has {' and '.join(sorted(kinds))}, not shortest_edge, nor height and width"
+        if not isinstance(processor.resample, int):
+            return f"resample is {processor.resample}, not a number of Pillow's"
+        if kinds == {"shortest_edge"} and not processor.do_center_crop:
+            return "do_center_crop is false, so the longer edge would vary among images"
+    return None
+
+
+def _table(processor: Any) -> Tensor:
+    """What the processor makes of each level in each channel: [3, 256] float32."""
+    levels = np.broadcast_to(np.arange(256, dtype=np.uint8), (3, 1, 256))
+    rgb = Image.fromarray(np.ascontiguousarray(np.moveaxis(levels, 0, -1)))
+    values = processor(images=rgb, do_resize=False, do_center_crop=False, return_tensors="pt")["pixel_values"]
+    return values[0, :, 0]
