@@ -26,6 +26,7 @@ from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.plan import Work, announce, divide
+from pacer.features.prepare import VERSION
 from pacer.features.shards import INDEXES, Note, Scratch, damage, finished
 from pacer.features.store import MANIFEST, text_key
 
@@ -55,7 +56,7 @@ def build_store(
     main = state.is_main_process
     vision, text = backbones / "vision", backbones / "text"
     shared = config.model_dump(include={"mode", "dtype"})
-    recipes = {"images": {"vision": fingerprint(vision), "depths": config.depths, **shared},
+    recipes = {"images": {"vision": fingerprint(vision), "preparation": VERSION, "depths": config.depths, **shared},
                "priors": {"text": fingerprint(text), "prior_tokens": config.prior_tokens, **shared}}
     paths = dict(images.select("image_id", "path").iter_rows())
     texts = {text_key(t): t for t in prior_reports}

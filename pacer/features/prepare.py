@@ -18,6 +18,9 @@ from transformers import AutoImageProcessor, BitImageProcessorPil
 from pacer.core.errors import BackboneError
 from pacer.corpus.pixels import MAX_PIXELS, ImageError, open_image
 
+#: Counts the changes after which a file may give other values; part of each image's key.
+VERSION = 2  # 2: an EXIF orientation is applied
+
 
 class Preparation:
     """Decode an image and process it as the image processor of an encoder's directory does with the RGB image.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 from pacer.core.config import Params
 from pacer.core.errors import CheckpointError, DataError, PacerError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
-from pacer.core.processes import process_state
+from pacer.core.processes import PATIENCE, process_state
 from pacer.features.store import IMAGES, PRIORS, FeatureStore
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
@@ -41,9 +40,6 @@ _RECORDS, _LENGTHS, _SURVEY = "records.arrow", "lengths.npy", "survey.json"
 
 #: Settings of ``train`` that a stopped run may continue with other values of.
 _NO_MATTER = {"workers", "state_interval", "log_interval"}
-
-#: How long processes wait for one that surveys the records or validates.
-_PATIENCE = timedelta(hours=2)
 
 #: Makes the ``log`` callable of a run in the run's scratch directory.
 OpenLog = Callable[[Path], AbstractContextManager[Log]]
@@ -101,7 +97,7 @@ def run_phase(
             return
 
     accelerator = Accelerator(mixed_precision=_precision(params.train.precision),
-                              kwargs_handlers=[InitProcessGroupKwargs(timeout=_PATIENCE)])
+                              kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)])
     main = accelerator.is_main_process
     own_params = params.model_dump(include={name, "train", "batches", "commit"}, exclude={"train": _NO_MATTER})
     inputs = {"params": own_params, "model": model_params, "precision": accelerator.mixed_precision, "frozen": frozen,
