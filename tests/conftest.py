@@ -22,6 +22,7 @@ from transformers import (
 
 from pacer.core.io import write_json
 from pacer.corpus.phantom.tokenizer import phantom_tokenizer
+from tests.records import few_records
 
 settings.register_profile("pacer", deadline=None)  # a busy machine is no reason to fail
 settings.load_profile("pacer")
@@ -99,21 +100,7 @@ def features() -> RandomFeatures:
 @pytest.fixture
 def records() -> pl.DataFrame:
     """Six train and two val records for each context, of eight patients."""
-    reports = ["the heart is normal .", "no pleural effusion or pneumothorax .", "mild cardiomegaly . no edema .",
-               "large right pleural effusion . possible pneumonia ."]
-    rows = [
-        {"record_id": f"{context}-{i}", "context": context, "split": "train" if i < 6 else "val",
-         "study_id": f"s{i}", "subject_id": f"p{i}", "view": ("AP", "PA", "other")[i % 3], "frontal": f"f{i}.jpg",
-         "lateral": f"l{i}.jpg" if context[0] == "m" else None, "report": reports[i % 4],
-         "report_raw": reports[i % 4], "findings_original": None, "sections": "findings+impression",
-         "prior_report": reports[(i + 1) % 4] if context[1] == "w" else None,
-         "indication": "cough" if i % 2 else None, "history": None, "emphasis": [0.0, 1.0, 1.0, 0.0],
-         "emphasis_text": None}
-        for context in ("sn", "sw", "mn", "mw") for i in range(8)
-    ]
-    return pl.DataFrame(rows, schema_overrides={"lateral": pl.String, "prior_report": pl.String,
-                                                "findings_original": pl.String, "history": pl.String,
-                                                "emphasis_text": pl.String})
+    return few_records(".jpg")
 
 
 @pytest.fixture

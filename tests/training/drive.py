@@ -33,10 +33,9 @@ from pacer.core.io import hash_bytes, read_json, write_json
 from pacer.corpus.records import RECORD_SCHEMA, write_table
 from pacer.features.build import build_store
 from pacer.training.run import run_phase
+from tests.records import REPORTS, few_records
 
 ROOT = Path(__file__).parents[2]
-REPORTS = ("the heart is normal .", "no pleural effusion or pneumothorax .", "mild cardiomegaly . no edema .",
-           "large right pleural effusion . possible pneumonia . the heart is enlarged .")
 #: Logged values that are measured, not computed.
 MEASURED = ("tokens_per_second", "loader_wait", "memory_gb")
 #: Seconds after which a process that should have ended counts as hanging.
@@ -62,18 +61,7 @@ def parameters(model: dict, **groups: dict) -> Params:
 
 def write_inputs(folder: Path, backbones: Path, params: Params) -> dict[str, str]:
     """A corpus of six train and two val records per context with its commitments and features; paths for a job."""
-    rows = [
-        {"record_id": f"{context}-{i}", "context": context, "split": "train" if i < 6 else "val",
-         "study_id": f"s{i}", "subject_id": f"p{i}", "view": ("AP", "PA", "other")[i % 3], "frontal": f"f{i}.png",
-         "lateral": f"l{i}.png" if context[0] == "m" else None, "report": REPORTS[i % 4],
-         "report_raw": REPORTS[i % 4], "findings_original": None, "sections": "findings+impression",
-         "prior_report": REPORTS[(i + 1) % 4] if context[1] == "w" else None,
-         "indication": "cough" if i % 2 else None, "history": None, "emphasis": [0.0, 1.0, 1.0, 0.0],
-         "emphasis_text": None}
-        for context in ("sn", "sw", "mn", "mw") for i in range(8)
-    ]
-    records = pl.DataFrame(rows, schema_overrides={
-        name: pl.String for name in ("lateral", "prior_report", "findings_original", "history", "emphasis_text")})
+    records = few_records(".png")
     (folder / "corpus").mkdir(parents=True)
     write_table(folder / "corpus" / "records.parquet", records, RECORD_SCHEMA)
     found = [extract_anchor(report) for report in records["report_raw"]]
