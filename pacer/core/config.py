@@ -209,9 +209,10 @@ class Backbones(Strict):
 
 
 class Features(Strict):
-    mode: Literal["states"]
+    mode: Literal["states", "pixels"]
     depths: Annotated[list[Positive], Field(min_length=1)]
-    dtype: Literal["float32", "float16", "bfloat16"]
+    dtype: Literal["float32", "float16", "bfloat16", "fp8_e4m3"]
+    precision: Literal["float32", "bfloat16"]
     batch_size: Positive
     shard_size: Positive
     workers: Natural

@@ -19,6 +19,9 @@ NOT_AN_IMAGE = "the file is not an image"
 #: Larger images are refused before they are decoded: a small file can ask for all memory. Radiographs stay below.
 MAX_PIXELS = 80_000_000
 TOO_LARGE = f"the image has more than {MAX_PIXELS:,} pixels"
+#: Longer images are refused: a strip is no radiograph, and an encoder's resizing of its short edge would make it huge.
+MAX_RATIO = 100
+TOO_LONG = f"the image is more than {MAX_RATIO} times as long as it is wide"
 
 #: Pillow's modes of one channel with more than 8 bits. Its own conversion to 8 bits clips them instead of scaling.
 _DEEP = ("I", "F")
@@ -53,8 +56,9 @@ def open_image(path: str | Path) -> Image.Image:
         Mode "L" where the file has one channel (transparency is dropped), else "RGB".
 
     Raises:
-        ImageError: the file is missing, is not an image, has more than ``MAX_PIXELS``, cannot be decoded, or holds
-            what is no single grey radiograph (DICOM in colour or with several frames).
+        ImageError: the file is missing, is not an image, has more than ``MAX_PIXELS``, is more than ``MAX_RATIO``
+            times as long as wide, cannot be decoded, or holds what is no single grey radiograph (DICOM in colour or
+            with several frames).
     """
     with _problems_of(path), open(path, "rb") as file:
         if _is_dicom(file, path):
@@ -90,13 +94,15 @@ class _Refused(Exception):
     """Why a file that can be read is not used."""
 
 
-class _TooLarge(Exception):
-    """An image has more than ``MAX_PIXELS``."""
+class _WrongSize(Exception):
+    """An image has more than ``MAX_PIXELS``, or its sides are too unlike; says which."""
 
 
 def _check_pixels(width: int, height: int) -> None:
     if width * height > MAX_PIXELS:
-        raise _TooLarge
+        raise _WrongSize(TOO_LARGE)
+    if max(width, height) > MAX_RATIO * min(width, height):
+        raise _WrongSize(TOO_LONG)
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:
@@ -119,7 +125,9 @@ def _problems_of(path: str | Path) -> Generator[None]:
         problem = MISSING
     except UnidentifiedImageError:
         problem = NOT_AN_IMAGE
-    except (_TooLarge, Image.DecompressionBombError, Image.DecompressionBombWarning):
+    except _WrongSize as error:
+        problem = str(error)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         problem = TOO_LARGE
     except _Refused as refusal:
         problem = f"the file cannot be decoded ({refusal})"

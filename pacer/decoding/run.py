@@ -19,7 +19,6 @@ from pacer.core.io import (
     hash_file,
     hash_json,
     publish,
-    read_json,
     scratch_directory,
     write_json,
     write_jsonl,
@@ -31,7 +30,8 @@ from pacer.core.progress import Ticker
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
-from pacer.features.store import MANIFEST, FeatureStore
+from pacer.features.online import open_features
+from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import RECORD, WEIGHTS
 
@@ -63,10 +63,11 @@ def decode_records(
     device = torch.device(state.device or "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
     model, record = load_model(checkpoint, backbones, dtype)
-    generator = Generator(model, load_tokenizer(backbones), FeatureStore(features), record.model, config, device)
+    generator = Generator(model, load_tokenizer(backbones), open_features(features, backbones, device), record.model,
+                          config, device)
     own = checkpoint / WEIGHTS
     fingerprint = hash_json([(checkpoint / RECORD).read_text(), hash_file(own) if own.exists() else None,
-                             config.model_dump(), cases.to_dicts(), read_json(features / MANIFEST)])
+                             config.model_dump(), cases.to_dicts(), content_hash(features)])
     main = state.is_main_process
     scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
     with scratch as directory:

@@ -1,8 +1,9 @@
 """Fill a feature store: every image and every distinct previous report encoded once.
 
 Work goes shard by shard in a scratch directory, divided among the processes of the run; whatever stops it, the next
-start keeps the shards that are whole. The key of an entry covers the image's bytes, the encoder's files, the depths and
-the type, so entries of an earlier store or run are taken over exactly where nothing that made them has changed.
+start keeps the shards that are whole. The key of an entry covers the image's bytes and all that its states follow from
+(:func:`pacer.features.works.recipes`), so entries of an earlier store or run are taken over exactly where nothing that
+made them has changed.
 """
 
 from __future__ import annotations
@@ -21,16 +22,13 @@ from accelerate.utils import broadcast_object_list, gather_object
 from pacer.core.config import Features
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory, write_json
-from pacer.core.pointers import fingerprint, resolve
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
-from pacer.features.encoder import ImageEncoder, TextEncoder
-from pacer.features.plan import Work, announce, divide
-from pacer.features.prepare import VERSION
+from pacer.features.costs import announce
+from pacer.features.plan import Work, divide
 from pacer.features.shards import INDEXES, Note, Scratch, damage, finished
 from pacer.features.store import MANIFEST, text_key
-
-DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+from pacer.features.works import encoding, image_work, prior_work, recipes
 
 #: Name of the scratch directory. It is the same for all settings: entries are kept by their keys.
 _SCRATCH = "shards"
@@ -55,9 +53,7 @@ def build_store(
     state = process_state()
     main = state.is_main_process
     vision, text = backbones / "vision", backbones / "text"
-    shared = config.model_dump(include={"mode", "dtype"})
-    recipes = {"images": {"vision": fingerprint(vision), "preparation": VERSION, "depths": config.depths, **shared},
-               "priors": {"text": fingerprint(text), "prior_tokens": config.prior_tokens, **shared}}
+    made_of = recipes(config, vision, text)
     paths = dict(images.select("image_id", "path").iter_rows())
     texts = {text_key(t): t for t in prior_reports}
 
@@ -65,15 +61,15 @@ def build_store(
     with directory as folder, ThreadPoolExecutor(max(config.workers, 1)) as pool:
         scratch = Scratch(folder)
         hashes, unreadable = _hashes(paths, pool, state)
-        recipe = hash_json(recipes["images"])
+        recipe = hash_json(made_of["images"])
         keys = {"images": {name: hash_json([recipe, content]) for name, content in hashes.items()},
-                "priors": dict.fromkeys(texts, hash_json(recipes["priors"]))}
+                "priors": dict.fromkeys(texts, hash_json(made_of["priors"]))}
         notes = _kept(out, scratch, keys, pool, state)
         kept = {kind: {entry.name for note in notes.values() if note.kind == kind for entry in note.entries}
                 for kind in keys}
         new = {kind: divide(kind, [name for name in own if name not in kept[kind]], own, config.shard_size)
                for kind, own in keys.items()}
-        works = _works(config, new, paths, texts, vision, text, pool, state)
+        works = _works(config, new, paths, texts, vision, text, state)
         announce([work.measure() for work in works], out, state)
         made: dict[str, Note] = {}
         for work in works:
@@ -81,7 +77,8 @@ def build_store(
             unreadable |= work.unreadable
         _refuse_unreadable(unreadable, paths, out, state)
         notes |= dict(gather_object(list(made.items())))
-        manifest = {"recipes": recipes, "images": len(paths), "priors": len(texts)}
+        manifest = {"recipes": made_of, "encoding": encoding(config, vision), "images": len(paths),
+                    "priors": len(texts)}
         if main:
             manifest |= {"indexes": {index: _write_index(scratch.store / index, column, kind, notes, keys[kind])
                                      for kind, (index, column) in INDEXES.items()},
@@ -158,28 +155,16 @@ def _kept(
 
 def _works(
     config: Features, new: dict[str, dict], paths: dict[str, str], texts: dict[str, str], vision: Path, text: Path,
-    pool: ThreadPoolExecutor, state: PartialState,
+    state: PartialState,
 ) -> list[Work]:
     """This process's share of the shards of each kind that has any; shards go to the processes in turn."""
-    device, dtype = torch.device(state.device or "cpu"), DTYPES[config.dtype]
+    device = torch.device(state.device or "cpu")
     own = {kind: dict(list(shards.items())[state.process_index :: state.num_processes]) for kind, shards in new.items()}
     works = []
     if new["images"]:
-        image_encoder = ImageEncoder(resolve(vision), config.depths, device)
-
-        def encode_images(pixels: list[torch.Tensor]) -> dict[str, torch.Tensor]:
-            return {"states": image_encoder.encode(torch.stack(pixels)).to(dtype)}
-
-        works.append(Work("images", own["images"], lambda name: image_encoder.prepare(paths[name]), encode_images,
-                          config.batch_size, pool))
+        works.append(image_work(config, vision, own["images"], paths, device))
     if new["priors"]:
-        text_encoder = TextEncoder(resolve(text), config.prior_tokens, device)
-
-        def encode_texts(batch: list[str]) -> dict[str, torch.Tensor]:
-            states, mask = text_encoder.encode(batch)
-            return {"states": states.to(dtype), "mask": mask.to(torch.uint8)}
-
-        works.append(Work("priors", own["priors"], texts.__getitem__, encode_texts, config.batch_size, pool))
+        works.append(prior_work(config, text, own["priors"], texts, device))
     return works
 
 

@@ -23,19 +23,21 @@ class ImageEncoder:
     Args:
         directory: Hugging Face directory of the encoder and its image processor.
         depths: ascending, ending with the last block: the endpoint is made from it and never stored.
+        precision: of the arithmetic. ``float32``, or ``bfloat16`` for matrix products alone (autocast).
 
     Raises:
         ConfigError: depths do not end with the last block.
         BackboneError: the image processor has a setting that is not covered, which is named.
     """
 
-    def __init__(self, directory: Path, depths: Sequence[int], device: torch.device | str = "cpu"):
+    def __init__(self, directory: Path, depths: Sequence[int], device: torch.device | str = "cpu",
+                 precision: str = "float32"):
         self.preparation = Preparation(directory)
         self.model = AutoModel.from_pretrained(directory, dtype=torch.float32).eval().requires_grad_(False).to(device)
         blocks = self.model.config.num_hidden_layers
         if depths[-1] != blocks or depths[0] < 1:
             raise ConfigError(f"features.depths = {list(depths)} must end with the encoder's last block, {blocks}")
-        self.depths, self.device = list(depths), device
+        self.depths, self.device, self.precision = list(depths), torch.device(device), precision
 
     def prepare(self, path: str | Path) -> Tensor:
         """Decode one image and process it as the encoder expects: [3, H, W] float32, the processor's bits.
@@ -45,11 +47,16 @@ class ImageEncoder:
         """
         return self.preparation(path)
 
+    def encode_levels(self, levels: Tensor) -> Tensor:
+        """Prepared images [B, 1 or 3, H, W] uint8 -> :meth:`encode` of their values."""
+        return self.encode(self.preparation.values(levels.to(self.device)))
+
     @torch.no_grad()
     def encode(self, pixels: Tensor) -> Tensor:
-        """[B, 3, H, W] -> [B, K, N, d_v] float32 on the CPU."""
-        states = self.model(pixel_values=pixels.to(self.device), output_hidden_states=True).hidden_states
-        return torch.stack([states[depth][:, 1:] for depth in self.depths], dim=1).cpu()
+        """[B, 3, H, W] -> [B, K, N, d_v] float32 on the encoder's device."""
+        with _arithmetic(self.device, self.precision):
+            states = self.model(pixel_values=pixels.to(self.device), output_hidden_states=True).hidden_states
+        return torch.stack([states[depth][:, 1:].float() for depth in self.depths], dim=1)
 
 
 class TextEncoder:
@@ -59,7 +66,7 @@ class TextEncoder:
         BackboneError: the directory's weights are not those of a BERT encoder.
     """
 
-    def __init__(self, directory: Path, tokens: int, device: torch.device | str = "cpu"):
+    def __init__(self, directory: Path, tokens: int, device: torch.device | str = "cpu", precision: str = "float32"):
         self.tokenizer: Any = BertTokenizer.from_pretrained(directory)
         # CXR-BERT's own classes are remote code; its encoder is a plain BERT whose weights load by name
         loaded: Any = BertModel.from_pretrained(
@@ -69,12 +76,18 @@ class TextEncoder:
         if info["missing_keys"]:
             raise BackboneError(f"{directory} lacks weights of a BERT encoder: {sorted(info['missing_keys'])[:4]}")
         self.model = model.eval().requires_grad_(False).to(device)
-        self.tokens, self.device = tokens, device
+        self.tokens, self.device, self.precision = tokens, torch.device(device), precision
 
     @torch.no_grad()
     def encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """B texts -> [B, L, d_text] float32 and mask [B, L] bool, on the CPU."""
+        """B texts -> [B, L, d_text] float32 and mask [B, L] bool, on the encoder's device."""
         inputs = self.tokenizer(
             list(texts), padding="max_length", truncation=True, max_length=self.tokens, return_tensors="pt"
         ).to(self.device)
-        return self.model(**inputs).last_hidden_state.cpu(), inputs["attention_mask"].bool().cpu()
+        with _arithmetic(self.device, self.precision):
+            states = self.model(**inputs).last_hidden_state
+        return states.float(), inputs["attention_mask"].bool()
+
+
+def _arithmetic(device: torch.device, precision: str) -> torch.autocast:
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")

@@ -1,25 +1,31 @@
-"""What is left to encode: divided into shards, measured on a first batch, announced, and done shard by shard."""
+"""What is left to encode: divided into shards, measured on a first batch, and done shard by shard.
+
+Three things happen at a time: threads read the entries of the next batches, one thread encodes a batch, and the batch
+before it is written. A shard is not begun before the one before is whole, so that a kill costs one at most.
+"""
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
-from accelerate import PartialState
-from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor
 
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import hash_json
+from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
+from pacer.features.costs import WORDS, Cost, Share
+from pacer.features.rounding import NotFinite
 from pacer.features.shards import Entry, Note, Scratch
 
-WORDS = {"images": "images", "priors": "previous reports"}
+#: Tensors of a batch [batch, ...], in the stored types and in the order of ``pacer.features.shards.write_tensors``.
+Tensors = dict[str, Tensor]
 
 
 def divide(kind: str, names: list[str], keys: dict[str, str], shard_size: int) -> dict[str, list[Entry]]:
@@ -29,13 +35,12 @@ def divide(kind: str, names: list[str], keys: dict[str, str], shard_size: int) -
             [Entry(name, row, keys[name]) for row, name in enumerate(part)] for part in parts}
 
 
-class Share(NamedTuple):
-    """What one process is to encode of one kind, and how fast its first batch was."""
+class _Batch(NamedTuple):
+    """Entries of a shard and what was loaded of them; None where it cannot be read, nothing where it is encoded."""
 
-    kind: str
-    entries: int
-    row_bytes: int
-    seconds_each: float
+    shard: str
+    entries: list[Entry]
+    loaded: list[Any]
 
 
 @dataclass
@@ -44,8 +49,8 @@ class Work:
 
     Args:
         load: reads what a name stands for; raises DataError where that cannot be read. encode: a batch of what was
-            loaded to its tensors [batch, ...], in the stored types and in the order of
-            :func:`pacer.features.shards.write_tensors`.
+            loaded to its tensors. workers: threads that load. settle: what a shard's batches go through before they
+            are written. others: what ``encode`` would be with other settings, for the plan.
 
     Attributes:
         unreadable: why it cannot be read, by name.
@@ -54,68 +59,103 @@ class Work:
     kind: str
     shards: dict[str, list[Entry]]
     load: Callable[[str], Any]
-    encode: Callable[[list[Any]], dict[str, Tensor]]
+    encode: Callable[[list[Any]], Tensors]
     batch_size: int
-    pool: ThreadPoolExecutor
+    workers: int
+    settle: Callable[[Iterator[Tensors]], Iterator[Tensors]] = iter
+    others: dict[str, Callable[[list[Any]], Tensors]] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
-    first: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    _first: dict[str, Tensors] = field(default_factory=dict)
+    _incomplete: set[str] = field(default_factory=set)
 
     def measure(self) -> Share:
         """Time the first batch that can be read. It is kept: the work begins with it."""
         count = sum(map(len, self.shards.values()))
-        for batch in (batch for entries in self.shards.values() for batch in self._batches(entries)):
+        for _, batch in self._batches():
             started = time.monotonic()
-            loaded = [value for value in self._loaded(batch) if value is not None]
-            if not loaded:
+            loaded = list(prefetch(self._load, (entry.name for entry in batch), self.workers))
+            readable = [value for value in loaded if value is not None]
+            if not readable:
                 continue
-            loading = time.monotonic() - started
-            self.encode(loaded[:1])  # what an encoder does once, at its first use, says nothing about the rate
-            started = time.monotonic()
-            tensors = self.encode(loaded)
-            seconds = (loading + time.monotonic() - started) / len(loaded)
-            if len(loaded) == len(batch):
-                self.first = {batch[0].name: tensors}
-            return Share(self.kind, count, sum(tensor[0].nbytes for tensor in tensors.values()), seconds)
-        return Share(self.kind, count, 0, 0.0)
+            loading = (time.monotonic() - started) / len(readable)
+            self.encode(readable[:1])  # what an encoder does once, at its first use, says nothing about the rate
+            known = [entry for entry, value in zip(batch, loaded) if value is not None]
+            tensors, cost = _timed(partial(self._encode, known), readable, loading)
+            others = {name: _timed(encode, readable[:1], loading)[1] for name, encode in self.others.items()}
+            if len(readable) == len(batch):
+                self._first = {batch[0].name: tensors}
+            return Share(self.kind, count, cost, others)
+        return Share(self.kind, count, Cost(), {})
 
     def do(self, scratch: Scratch, shown: bool) -> dict[str, Note]:
         """Encode and write the shards; one with an entry that cannot be read is left out.
 
         Raises:
-            PacerError: a shard cannot be written.
+            PacerError: a shard cannot be written, or states are not finite.
         """
         notes = {}
-        with Ticker(f"encode {WORDS[self.kind]}", sum(map(len, self.shards.values())), shown=shown) as ticker:
+        total = sum(map(len, self.shards.values()))
+        with Ticker(f"encode {WORDS[self.kind]}", total, shown=shown) as ticker, closing(self._loaded()) as loaded:
             for name, entries in self.shards.items():
-                try:
-                    notes[name] = scratch.write(name, self.kind, entries, self._encoded(entries, ticker))
-                except _Incomplete:
-                    continue
-                except OSError as error:
-                    raise PacerError(f"{scratch.store / name} cannot be written: {error.strerror}; the shards that are "
-                                     "whole stay for the next start") from None
+                own = islice(loaded, -(-len(entries) // self.batch_size))
+                with closing(prefetch(self._encoded, own, workers=1, ahead=1)) as encoded:
+                    try:
+                        batches = self.settle(self._whole(encoded, ticker))
+                        notes[name] = scratch.write(name, self.kind, entries, batches)
+                    except _Incomplete:
+                        continue
+                    except OSError as error:
+                        raise PacerError(f"{scratch.store / name} cannot be written: {error.strerror}; the shards that "
+                                         "are whole stay for the next start") from None
         return notes
 
-    def _encoded(self, entries: list[Entry], ticker: Ticker) -> Iterator[dict[str, Tensor]]:
-        """The batches of a shard; all of it is loaded even if it cannot be completed, so that all errors are known."""
+    def _batches(self) -> Iterator[tuple[str, list[Entry]]]:
+        for name, entries in self.shards.items():
+            for start in range(0, len(entries), self.batch_size):
+                yield name, entries[start : start + self.batch_size]
+
+    def _loaded(self) -> Generator[_Batch]:
+        """All batches, also those of a shard that cannot be completed, so that all errors are known."""
+        first = set(self._first)
+        left = [(name, batch) for name, batch in self._batches()]
+        names = (entry.name for _, batch in left if batch[0].name not in first for entry in batch)
+        loaded = prefetch(self._load, names, self.workers, ahead=2 * self.batch_size)
+        for name, batch in left:
+            values = [] if batch[0].name in first else list(islice(loaded, len(batch)))
+            if any(value is None for value in values):
+                self._incomplete.add(name)
+            yield _Batch(name, batch, values)
+
+    def _encoded(self, batch: _Batch) -> tuple[int, Tensors | None]:
+        """A batch's entries and tensors; None in a shard that cannot be completed."""
+        tensors = self._first.pop(batch.entries[0].name, None)
+        if tensors is None and batch.shard not in self._incomplete:
+            tensors = self._encode(batch.entries, batch.loaded)
+        return len(batch.entries), tensors
+
+    def _whole(self, encoded: Iterator[tuple[int, Tensors | None]], ticker: Ticker) -> Iterator[Tensors]:
+        """The batches of one shard.
+
+        Raises:
+            _Incomplete: at its end, if an entry cannot be read.
+        """
         complete = True
-        for batch in self._batches(entries):
-            tensors = self.first.pop(batch[0].name, None)
-            if tensors is None:
-                loaded = self._loaded(batch)
-                complete &= all(value is not None for value in loaded)
-                tensors = self.encode(loaded) if complete else None
-            if tensors is not None and complete:
+        for count, tensors in encoded:
+            complete &= tensors is not None
+            if complete and tensors is not None:
                 yield tensors
-            ticker.advance(len(batch))
+            ticker.advance(count)
         if not complete:
             raise _Incomplete
 
-    def _batches(self, entries: list[Entry]) -> Iterator[list[Entry]]:
-        return (entries[start : start + self.batch_size] for start in range(0, len(entries), self.batch_size))
-
-    def _loaded(self, batch: list[Entry]) -> list[Any]:
-        return list(self.pool.map(self._load, [entry.name for entry in batch]))
+    def _encode(self, entries: list[Entry], loaded: list[Any]) -> Tensors:
+        try:
+            return self.encode(loaded)
+        except NotFinite as error:
+            raise PacerError(
+                f"the states of {WORDS[self.kind][:-1]} {entries[error.row].name} are not finite in the stored type; "
+                "choose another features.dtype (float16 ends at 65504, bfloat16 does not), else the encoder is broken"
+            ) from None
 
     def _load(self, name: str) -> Any:
         try:
@@ -129,40 +169,9 @@ class _Incomplete(Exception):
     """A shard has an entry that cannot be read."""
 
 
-def announce(shares: list[Share], out: Path, state: PartialState) -> None:
-    """Print what all processes together are to encode, and refuse what the disk cannot hold.
-
-    Raises:
-        PacerError: the disk cannot hold it (on all processes).
-    """
-    every = gather_object([shares])
-    out.parent.mkdir(parents=True, exist_ok=True)
-    free = broadcast_object_list([shutil.disk_usage(out.parent).free])[0]
-    need, parts = 0, []
-    for kind, word in WORDS.items():
-        own = [share for part in every for share in part if share.kind == kind and share.entries]
-        size = max((share.row_bytes for share in own), default=0) * sum(share.entries for share in own)
-        rate = sum(1 / share.seconds_each for share in own if share.seconds_each)
-        need += size
-        if own:
-            known = f" ({_size(size)}, {rate:,.1f}/s)" if rate else ""
-            parts.append(f"{sum(share.entries for share in own):,} {word}{known}")
-    if not parts:
-        return
-    hours = max(sum(share.entries * share.seconds_each for share in part) for part in every) / 3600
-    if state.is_main_process:
-        print(f"features: {' and '.join(parts)} to encode, about {_duration(hours)} at the rate of the first "
-              f"batch; {_size(need)} of {_size(free)} free", flush=True)
-    if need > 0.95 * free:
-        raise PacerError(
-            f"the features need {_size(need)} more, {_size(free)} are free at {out.parent}; free space, "
-            "use fewer features.depths or a smaller features.dtype"
-        )
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:.3g} MB"
-
-
-def _duration(hours: float) -> str:
-    return f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
+def _timed(encode: Callable[[list[Any]], Tensors], loaded: list[Any], loading: float) -> tuple[Tensors, Cost]:
+    """What ``encode`` makes, and what an entry costs with it; ``loading`` is seconds an entry."""
+    started = time.monotonic()
+    tensors = encode(loaded)
+    seconds = (time.monotonic() - started) / len(loaded)
+    return tensors, Cost(sum(tensor[0].nbytes for tensor in tensors.values()), loading + seconds)

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import AutoImageProcessor, BitImageProcessorPil
 
 from pacer.core.errors import BackboneError
-from pacer.corpus.pixels import MAX_PIXELS, ImageError, open_image
+from pacer.corpus.pixels import open_image
 
 #: Counts the changes after which a file may give other values; part of each image's key.
 VERSION = 2  # 2: an EXIF orientation is applied
@@ -58,16 +58,9 @@ class Preparation:
         """One image file, resized and cropped: [1, H, W] uint8 where its channels are equal, else [3, H, W].
 
         Raises:
-            ImageError: the file cannot be used (see :func:`pacer.corpus.pixels.open_image`), or it is so much longer
-                than wide that the processor would make an image of more than ``MAX_PIXELS`` before cropping it.
+            ImageError: the file cannot be used (see :func:`pacer.corpus.pixels.open_image`).
         """
-        image = open_image(path)
-        width, height = self._resized(*image.size)
-        if width * height > MAX_PIXELS:
-            problem = (f"its {image.width} x {image.height} pixels would be resized to {width} x {height}, more than "
-                       f"{MAX_PIXELS:,}, before they are cropped")
-            raise ImageError(f"image {path}: {problem}", problem)
-        return self.levels_of(image)
+        return self.levels_of(open_image(path))
 
     def levels_of(self, image: Image.Image) -> Tensor:
         """A decoded image of mode "L" or "RGB", resized and cropped: [1, H, W] uint8 if grey, else [3, H, W].
@@ -100,6 +93,12 @@ class Preparation:
             return size.width, size.height
         longest = int(size.shortest_edge * max(width, height) / min(width, height))
         return (size.shortest_edge, longest) if width <= height else (longest, size.shortest_edge)
+
+
+def stacked(levels: list[Tensor]) -> Tensor:
+    """Levels of several images as one tensor: [B, 1, H, W] if all are grey, else [B, 3, H, W]."""
+    planes = max(image.shape[0] for image in levels)
+    return torch.stack([image.expand(planes, -1, -1) for image in levels])
 
 
 def _looked_up(row: Tensor, plane: Tensor) -> Tensor:

@@ -110,11 +110,11 @@ class Scratch:
 def write_tensors(path: Path, rows: int, batches: Iterable[dict[str, Tensor]]) -> Shard:
     """Write a safetensors file as its batches arrive, so that memory holds one batch, however large the shard is.
 
-    The bytes are those that safetensors writes, and follow from the tensors alone.
+    The file is one that safetensors reads, and follows from the tensors alone.
 
     Args:
-        rows: rows of every tensor. batches: the same tensors [batch, ...] each time, the widest type first. The first
-            tensor is written at once, the others wait for its end and should be small.
+        rows: rows of every tensor. batches: the same tensors [batch, ...] each time. The first tensor is written at
+            once, the others wait for its end and should be small.
 
     Raises:
         ValueError: the batches have another number of rows.

@@ -24,13 +24,15 @@ import torch
 from torch import Tensor
 
 from pacer.core.errors import DataError
-from pacer.core.io import hash_bytes, read_json
+from pacer.core.io import hash_bytes, hash_file, hash_json, read_json
 from pacer.corpus import columns
+from pacer.features.rounding import restored
 
 IMAGES, PRIORS, MANIFEST = "images.parquet", "priors.parquet", "manifest.json"
 
 #: Stored types, as safetensors names them. Rows are copied as bytes, so a further type needs no more than its name.
-DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "U8": torch.uint8}
+DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "U8": torch.uint8,
+          "F8_E4M3": torch.float8_e4m3fn}
 
 #: Bytes from which a block goes back to the system when it is freed: malloc keeps and reuses smaller ones (glibc).
 _LARGE = 32 << 20
@@ -38,6 +40,13 @@ _LARGE = 32 << 20
 _ENTRIES = 8192
 #: Large blocks that wait for their next use: frontal views, lateral views and previous reports of one batch.
 _SPARE = 3
+
+
+def content_hash(directory: Path) -> str:
+    """One hash of what a store gives for every id: its indexes, whose keys tell what an entry was made of, and how
+    states come about."""
+    encoding = read_json(directory / MANIFEST).get("encoding")
+    return hash_json([hash_file(directory / IMAGES), hash_file(directory / PRIORS), encoding])
 
 
 def text_key(text: str) -> str:
@@ -63,6 +72,8 @@ class FeatureStore:
         manifest = read_json(self.directory / MANIFEST)
         self._images = _Index(self.directory / IMAGES, "image_id")
         self._priors = _Index(self.directory / PRIORS, "text_key")
+        #: how the states of images come about (:func:`pacer.features.works.encoding`)
+        self.encoding: dict[str, Any] = manifest.get("encoding", {"mode": "states"})
         #: bytes of each shard, as they were written
         self._sizes = {name: shard["bytes"] for name, shard in manifest.get("shards", {}).items()}
         self._open: dict[str, dict[str, _Stored]] = {}
@@ -72,26 +83,51 @@ class FeatureStore:
         return vars(self) | {"_open": {}, "_memory": _Memory()}
 
     def __getitem__(self, image_id: str) -> Tensor:
-        """States [K, N, d] of one image, in the stored type."""
+        """States [K, N, d] of one image, as :meth:`depth_states` gives them."""
         return self.depth_states([image_id])[0]
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
-        """States [B, K, N, d] of several images, in the stored type; repeats allowed.
+        """States [B, K, N, d] of several images, in the stored type, or bfloat16 where that is fp8; repeats allowed.
 
         Raises:
-            DataError: see the class. ValueError: no image is asked for; the shape of a row is not known then.
+            DataError: see the class; also a store of pixels, whose states :func:`pacer.features.online.open_features`
+                makes. ValueError: no image is asked for; the shape of a row is not known then.
         """
-        return self._read(self._images, image_ids, "image", "states")
+        if self.encoding["mode"] != "states":
+            raise DataError(f"{self.directory} holds pixels (features.mode: pixels), not states; open it with "
+                            "pacer.features.online.open_features")
+        return self._states(self._images, image_ids, "image")
+
+    def pixels(self, image_ids: Sequence[str]) -> Tensor:
+        """Prepared images [B, 1, H, W] uint8, or [B, 3, H, W] if one of them has colours; repeats allowed.
+
+        Raises:
+            DataError: see the class; also a store of states. ValueError: no image is asked for.
+        """
+        rows = [self._read(self._images, [image_id], "image", "pixels") for image_id in image_ids]
+        if not rows:
+            raise ValueError("no image is asked for")
+        planes = max(row.shape[1] for row in rows)
+        return torch.cat([row.expand(-1, planes, -1, -1) for row in rows])
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """States [B, L, d_text] of cleaned previous reports, in the stored type, and their masks [B, L] bool.
+        """States [B, L, d_text] of cleaned previous reports, typed as those of images, and their masks [B, L] bool.
 
         Raises:
             DataError: see the class. ValueError: no text is asked for; the shape of a row is not known then.
         """
         keys = [text_key(text) for text in texts]
-        return (self._read(self._priors, keys, "previous report", "states"),
+        return (self._states(self._priors, keys, "previous report"),
                 self._read(self._priors, keys, "previous report", "mask").bool())
+
+    def _states(self, index: _Index, keys: Sequence[str], what: str) -> Tensor:
+        """Rows of states, restored where they were rounded to fp8."""
+        states = self._read(index, keys, what, "states")
+        if states.dtype != torch.float8_e4m3fn:
+            return states
+        scales, centre = (self._read(index, keys, what, name) for name in ("scales", "centre"))
+        out = self._memory.take(2 * states.numel()).view(torch.bfloat16).view(states.shape)
+        return restored(states, scales, centre, out)
 
     def _read(self, index: _Index, keys: Sequence[str], what: str, tensor: str) -> Tensor:
         """Rows of ``tensor`` under these keys [B, ...]."""

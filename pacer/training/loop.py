@@ -23,12 +23,12 @@ from torch import Tensor
 
 from pacer.core.config import Params
 from pacer.core.errors import ConfigError, DataError, PacerError
+from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.model.pacer import Batch, Pacer
 from pacer.training.batches import MicroBatch
 from pacer.training.examples import Examples
 from pacer.training.gradients import Gradients
-from pacer.training.loader import prefetch
 from pacer.training.objective import denominators, objective
 from pacer.training.phases import Phase
 from pacer.training.plan import plan_of

@@ -15,7 +15,8 @@ from pacer.core.config import Params
 from pacer.core.errors import CheckpointError, DataError, PacerError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
 from pacer.core.processes import PATIENCE, process_state
-from pacer.features.store import IMAGES, PRIORS, FeatureStore
+from pacer.features.online import open_features
+from pacer.features.store import content_hash
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     CheckpointRecord,
@@ -103,7 +104,7 @@ def run_phase(
     inputs = {"params": own_params, "model": model_params, "precision": accelerator.mixed_precision, "frozen": frozen,
               "records": hash_file(corpus / "records.parquet"),
               "anchors": hash_file(anchors) if anchors else None,
-              "features": [hash_file(features / index) for index in (IMAGES, PRIORS)],
+              "features": content_hash(features),
               "start": checkpoint_hash(start) if start else None}
     fingerprint = hash_json(inputs)
     scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
@@ -158,8 +159,9 @@ def _examples(
     """The phase's records, measured; the first process writes what the others map."""
 
     def examples() -> Examples:
-        return Examples(RecordTable.map(directory / _RECORDS), load_tokenizer(backbones), FeatureStore(features),
-                        params.interface.num_queries, params.trajectory.report_tokens, model_params.get("prompt"))
+        return Examples(RecordTable.map(directory / _RECORDS), load_tokenizer(backbones),
+                        open_features(features, backbones, accelerator.device), params.interface.num_queries,
+                        params.trajectory.report_tokens, model_params.get("prompt"))
 
     if accelerator.is_main_process and not (directory / _SURVEY).exists():
         write_record_table(corpus / "records.parquet", anchors, phase.contexts, directory / _RECORDS)

@@ -9,9 +9,9 @@ import torch
 from accelerate import Accelerator
 
 from pacer.core.config import Params
+from pacer.core.prefetch import prefetch
 from pacer.model.pacer import Batch, Pacer
 from pacer.training.examples import Examples
-from pacer.training.loader import prefetch
 from pacer.training.losses import EPSILON
 from pacer.training.objective import target_nll
 from pacer.training.phases import Phase

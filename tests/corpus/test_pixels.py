@@ -173,6 +173,17 @@ def test_more_pixels_than_allowed_are_refused(tmp_path: Path, read: Any, monkeyp
             read(tmp_path / name)
 
 
+@pytest.mark.parametrize("read", [open_image, image_size])
+def test_strips_are_refused(tmp_path: Path, read: Any) -> None:
+    for size in ((300, 3), (3, 300)):
+        Image.new("L", size).save(tmp_path / "a.png")
+        read(tmp_path / "a.png")
+    for size in ((301, 3), (3, 301)):
+        Image.new("L", size).save(tmp_path / "a.png")
+        with pytest.raises(ImageError, match=r"a\.png: the image is more than 100 times as long as it is wide"):
+            read(tmp_path / "a.png")
+
+
 # --- DICOM: what decides the grey --------------------------------------------------------------------------------
 
 
@@ -362,7 +373,7 @@ def test_headers_that_contradict_the_pixels(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="HighBit is not BitsStored - 1"):
         open_image(write_dicom(tmp_path / "a.dcm", RAMP << 4, HighBit=15))
     with pytest.raises(ImageError, match="the file cannot be decoded"):
-        open_image(write_dicom(tmp_path / "b.dcm", RAMP, Rows=500))
+        open_image(write_dicom(tmp_path / "b.dcm", RAMP, Rows=RAMP.shape[0] + 7))
     with pytest.raises(ImageError, match="the file cannot be decoded"):
         open_image(write_dicom(tmp_path / "c.dcm", RAMP, PixelData=None))
 

@@ -20,7 +20,7 @@ from PIL import Image
 from pacer.core.config import Features
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import read_json, write_json
-from pacer.features import build, plan
+from pacer.features import build, costs
 from pacer.features.encoder import ImageEncoder
 from pacer.features.shards import write_tensors
 from pacer.features.store import MANIFEST, FeatureStore
@@ -29,8 +29,8 @@ from tests.training import drive
 from tests.training.test_several_processes import ACCELERATE, ended
 
 SHARD, IMAGES = 3, 10
-CONFIG = Features(mode="states", depths=[1, 3], dtype="bfloat16", batch_size=2, shard_size=SHARD, workers=1,
-                  prior_tokens=12)
+CONFIG = Features(mode="states", depths=[1, 3], dtype="bfloat16", precision="float32", batch_size=2,
+                  shard_size=SHARD, workers=1, prior_tokens=12)
 TEXTS = ["no effusion .", "edema .", "no effusion .", "pneumonia .", "clear .", "stable ."]
 KILLED = -signal.SIGKILL
 
@@ -202,7 +202,7 @@ def test_the_plan_is_announced_and_the_first_batch_is_not_encoded_twice(
 def test_a_plan_that_does_not_fit_is_refused_before_anything_is_written(
     backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10_000})())
+    monkeypatch.setattr(costs.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10_000})())
     with pytest.raises(PacerError, match=r"the features need .* MB more, 0.01 MB are free"):
         build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
     assert encoded == [1, 2]  # what the rate is measured on

@@ -18,7 +18,8 @@ from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import FeatureStore
 from pacer.model.assemble import load_endpoint_norm
 
-CONFIG = Features(mode="states", depths=[1, 3], dtype="float32", batch_size=2, shard_size=3, workers=1, prior_tokens=12)
+CONFIG = Features(mode="states", depths=[1, 3], dtype="float32", precision="float32",
+                  batch_size=2, shard_size=3, workers=1, prior_tokens=12)
 TEXTS = ["no effusion .", "edema .", "no effusion ."]
 
 

@@ -13,9 +13,9 @@ from accelerate.state import AcceleratorState
 
 from pacer.core.config import Params, load_params
 from pacer.core.errors import CheckpointError, DataError
-from pacer.core.io import read_json
+from pacer.core.io import read_json, write_json
 from pacer.corpus.records import RECORD_SCHEMA, write_table
-from pacer.features.store import IMAGES, PRIORS
+from pacer.features.store import IMAGES, MANIFEST, PRIORS
 from pacer.model.assemble import load_model
 from pacer.training import run
 from pacer.training.examples import Examples
@@ -46,7 +46,8 @@ def phase(
     anchors.write_parquet(tmp_path / "anchors.parquet")
     for index in (IMAGES, PRIORS):
         (tmp_path / index).touch()
-    monkeypatch.setattr(run, "FeatureStore", lambda directory: RandomFeatures())
+    write_json(tmp_path / MANIFEST, {})
+    monkeypatch.setattr(run, "open_features", lambda directory, backbones, device: RandomFeatures())
 
     def train(name: str, params: Params, start: str | None) -> list:
         logged: list = []

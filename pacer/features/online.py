@@ -1,0 +1,77 @@
+"""Features as training and decoding use them, whether a store keeps states or pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+
+import torch
+from torch import Tensor
+
+from pacer.core.errors import DataError
+from pacer.core.pointers import fingerprint, resolve
+from pacer.features.encoder import ImageEncoder
+from pacer.features.rounding import DTYPES, restored, rounded
+from pacer.features.store import FeatureStore
+
+#: Images that are encoded at a time.
+_AT_ONCE = 32
+
+
+def open_features(directory: Path, backbones: Path, device: torch.device | str) -> FeatureStore | OnlineStates:
+    """The features in ``directory``.
+
+    Args:
+        backbones: frozen models; a store of pixels needs its image encoder. device: where that runs.
+
+    Raises:
+        DataError: as :class:`pacer.features.store.FeatureStore`; or the image encoder is not the one of the store.
+    """
+    store = FeatureStore(directory)
+    if store.encoding["mode"] == "states":
+        return store
+    if store.encoding["vision"] != fingerprint(backbones / "vision"):
+        raise DataError(f"{directory} was made for another image encoder than {backbones / 'vision'}; run the features "
+                        "stage again, which keeps the pixels if the image processor is the same")
+    return OnlineStates(store, ImageEncoder(resolve(backbones / "vision"), store.encoding["depths"], device,
+                                            store.encoding["precision"]))
+
+
+class OnlineStates:
+    """The states of a store of pixels, made by the frozen encoder when they are asked for.
+
+    They are rounded as a store of states would have them, so both give the same tensors, but for what the encoder
+    computes in another way in other batches or on another device.
+    """
+
+    def __init__(self, store: FeatureStore, encoder: ImageEncoder):
+        self.store, self.encoder = store, encoder
+        self._one_at_a_time = Lock()  # threads that make batches would only slow each other down
+
+    def depth_states(self, image_ids: Sequence[str]) -> Tensor:
+        """States [B, K, N, d] of several images on the CPU, typed as those of a store of states; repeats allowed.
+
+        Raises:
+            DataError: as :meth:`pacer.features.store.FeatureStore.pixels`. ValueError: no image is asked for.
+        """
+        distinct = list(dict.fromkeys(image_ids))
+        parts = [self._encoded(self.store.pixels(distinct[start : start + _AT_ONCE]))
+                 for start in range(0, max(len(distinct), 1), _AT_ONCE)]
+        states = torch.cat(parts).cpu()
+        if len(distinct) == len(image_ids):
+            return states
+        place = {image_id: number for number, image_id in enumerate(distinct)}
+        return states[[place[image_id] for image_id in image_ids]]
+
+    def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """As :meth:`pacer.features.store.FeatureStore.prior_states`."""
+        return self.store.prior_states(texts)
+
+    def _encoded(self, levels: Tensor) -> Tensor:
+        dtype = DTYPES[self.store.encoding["dtype"]]
+        with self._one_at_a_time:
+            stored = rounded(self.encoder.encode_levels(levels), dtype)
+        if dtype != torch.float8_e4m3fn:
+            return stored["states"]
+        return restored(**stored, out=torch.empty_like(stored["states"], dtype=torch.bfloat16))

@@ -1,0 +1,181 @@
+"""A store of prepared pixels: the states that it gives are those of a store of states."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import safetensors.torch
+import torch
+from PIL import Image
+
+from pacer.core.config import Features
+from pacer.core.errors import DataError, PacerError
+from pacer.core.io import read_json
+from pacer.features import build
+from pacer.features.encoder import ImageEncoder
+from pacer.features.online import OnlineStates, open_features
+from pacer.features.store import FeatureStore, content_hash
+
+CONFIG = Features(mode="states", depths=[1, 3], dtype="float32", precision="float32", batch_size=2, shard_size=3,
+                  workers=1, prior_tokens=12)
+TEXTS = ["no effusion .", "edema ."]
+COLOURED = "img4"
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> pl.DataFrame:
+    rng = np.random.default_rng(0)
+    paths = []
+    for i in range(7):
+        shape = (70, 64, 3) if f"img{i}" == COLOURED else (70, 64)
+        paths.append(str(tmp_path / f"{i}.png"))
+        Image.fromarray(rng.integers(0, 255, shape, dtype=np.uint8)).save(paths[-1])
+    return pl.DataFrame({"image_id": [f"img{i}" for i in range(7)], "path": paths})
+
+
+def both(backbones: Path, images: pl.DataFrame, folder: Path, **changes) -> tuple[FeatureStore, OnlineStates]:
+    for mode in ("states", "pixels"):
+        build.build_store(CONFIG.model_copy(update={"mode": mode, **changes}), images, TEXTS, backbones, folder / mode)
+    states, online = (open_features(folder / mode, backbones, "cpu") for mode in ("states", "pixels"))
+    assert isinstance(states, FeatureStore) and isinstance(online, OnlineStates)
+    return states, online
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.04), ("fp8_e4m3", 0.4)])
+def test_both_modes_give_the_same_tensors(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, dtype: str, tolerance: float
+) -> None:
+    states, online = both(backbones, images, tmp_path, dtype=dtype)
+    ids = [f"img{i}" for i in (3, 4, 0, 3, 6)]
+    expected, found = states.depth_states(ids), online.depth_states(ids)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    # another batch may put a value to the other side of a boundary of the type
+    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+    assert float((found.float() - expected.float()).norm() / expected.float().norm()) < tolerance / 20
+    for one, other in zip(states.prior_states(TEXTS), online.prior_states(TEXTS)):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_same_batches_give_the_same_bits(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    states, online = both(backbones, images, tmp_path, dtype="bfloat16")
+    assert torch.equal(online.depth_states(["img0", "img1"]), states.depth_states(["img0", "img1"]))
+
+
+def test_pixels_are_what_the_processor_makes(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    _, online = both(backbones, images, tmp_path)
+    preparation = ImageEncoder(backbones / "vision", [1, 3]).preparation
+    for image_id, path in images.iter_rows():
+        assert torch.equal(preparation.values(online.store.pixels([image_id]))[0], preparation(path))
+    assert online.store.pixels(["img0", "img6"]).shape[1] == 1
+    assert online.store.pixels(["img0", COLOURED]).shape[1] == 3
+
+
+def test_only_shards_with_colours_have_three_planes(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    both(backbones, images, tmp_path)
+    shapes = sorted(safetensors.torch.load_file(path)["pixels"].shape[:2]
+                    for path in (tmp_path / "pixels").glob("images-*"))
+    assert shapes == [(1, 1), (3, 1), (3, 3)]
+
+
+def test_fp8_comes_back_in_bfloat16_near_to_what_it_was(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path
+) -> None:
+    for dtype in ("float32", "fp8_e4m3"):
+        build.build_store(CONFIG.model_copy(update={"dtype": dtype}), images, TEXTS, backbones, tmp_path / dtype)
+    exact, small = (FeatureStore(tmp_path / dtype) for dtype in ("float32", "fp8_e4m3"))
+    ids = images["image_id"].to_list()
+    for one, other in ((exact.depth_states(ids), small.depth_states(ids)),
+                       (exact.prior_states(TEXTS)[0], small.prior_states(TEXTS)[0])):
+        assert other.dtype == torch.bfloat16 and one.shape == other.shape
+        # an untrained encoder's states of noise have little in common; trained ones stay below 0.02 (bench)
+        assert float((one - other.float()).norm() / one.norm()) < 0.026
+    again = pickle.loads(pickle.dumps(small))
+    with ThreadPoolExecutor(2) as pool:
+        for found in pool.map(again.depth_states, [ids[:3], ids[:3]]):
+            assert torch.equal(found, small.depth_states(ids[:3]))
+
+
+def test_threads_may_ask_at_once(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    _, online = both(backbones, images, tmp_path)
+    expected = online.depth_states(["img0", "img1"])
+    with ThreadPoolExecutor(3) as pool:
+        for found in pool.map(online.depth_states, [["img0", "img1"]] * 6):
+            assert torch.equal(found, expected)
+
+
+def test_pixels_outlive_a_new_encoder_but_are_not_read_with_it(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = CONFIG.model_copy(update={"mode": "pixels"})
+    build.build_store(config, images, TEXTS, backbones, tmp_path / "out")
+    before = content_hash(tmp_path / "out")
+    other = tmp_path / "backbones"
+    shutil.copytree(backbones, other)
+    weights = safetensors.torch.load_file(other / "vision" / "model.safetensors")
+    safetensors.torch.save_file({name: tensor * 1.01 for name, tensor in weights.items()},
+                                other / "vision" / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(DataError, match="was made for another image encoder"):
+        open_features(tmp_path / "out", other, "cpu")
+    monkeypatch.setattr(build, "image_work", lambda *a: pytest.fail("an image was prepared again"))
+    build.build_store(config, images, TEXTS, other, tmp_path / "out")
+    assert content_hash(tmp_path / "out") != before
+    open_features(tmp_path / "out", other, "cpu").depth_states(["img0"])
+
+
+def test_another_processor_prepares_again(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"mode": "pixels"})
+    build.build_store(config, images, TEXTS, backbones, tmp_path / "out")
+    other = tmp_path / "backbones"
+    shutil.copytree(backbones, other)
+    path = other / "vision" / "preprocessor_config.json"
+    settings = json.loads(path.read_text())
+    path.write_text(json.dumps(settings | {"resample": 2 if settings["resample"] != 2 else 3}))
+    keys = read_json(tmp_path / "out" / "manifest.json")["recipes"]["images"]
+    build.build_store(config, images, TEXTS, other, tmp_path / "out")
+    assert read_json(tmp_path / "out" / "manifest.json")["recipes"]["images"] != keys
+
+
+def test_the_wrong_question_to_a_store_is_refused(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    states, online = both(backbones, images, tmp_path)
+    with pytest.raises(DataError, match=r"holds pixels \(features.mode: pixels\), not states; open it with"):
+        online.store.depth_states(["img0"])
+    with pytest.raises(DataError, match="it holds no pixels"):
+        states.pixels(["img0"])
+    for ask in (online.depth_states, online.store.pixels):
+        with pytest.raises(ValueError, match="no image is asked for"):
+            ask([])
+
+
+@pytest.mark.parametrize("mode", ["states", "pixels"])
+def test_the_plan_tells_what_the_other_mode_costs(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, mode: str, capsys: pytest.CaptureFixture
+) -> None:
+    build.build_store(CONFIG.model_copy(update={"mode": mode}), images, [], backbones, tmp_path / "out")
+    states, pixels = 7 * 2 * 16 * 16 * 4, 7 * 56 * 56
+    own, other = (states, pixels) if mode == "states" else (pixels, states)
+    told = capsys.readouterr().out
+    assert f"features: 7 images ({own / 1e6:.3g} MB, " in told
+    assert f"features: with features.mode: {'pixels' if mode == 'states' else 'states'} it would be " \
+           f"{other / 1e6:.3g} MB and about " in told
+
+
+def test_states_that_no_number_stands_for_name_the_image(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = ImageEncoder.encode
+
+    def far(self: ImageEncoder, pixels: torch.Tensor) -> torch.Tensor:
+        states = encode(self, pixels)
+        states[-1] *= 1e9
+        return states if len(pixels) > 1 else states / 1e9
+
+    monkeypatch.setattr(ImageEncoder, "encode", far)
+    with pytest.raises(PacerError, match="the states of image img1 are not finite in the stored type; choose another"):
+        build.build_store(CONFIG.model_copy(update={"dtype": "float16"}), images, TEXTS, backbones, tmp_path / "out")
