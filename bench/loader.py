@@ -3,9 +3,10 @@
     python bench/loader.py [--images 192] [--folder FOLDER]
 
 Makes a store of the paper's shapes ([3, 1369, 768] bfloat16 an image, 6.3 MB; [100, 768] a previous report) with
-random content and prints GB/s of four readers, interleaved in one run: the shards one after another into one buffer;
-``FeatureStore`` at random; and training batches (texts included) made when asked and made ahead by threads. All of it
-first with the files in the page cache and then after asking the system to drop them.
+random content and prints GB/s of its readers, interleaved in one run: the shards one after another into one buffer;
+``FeatureStore`` at random; and training batches (texts included) made when asked and made ahead by threads. Beside them
+the same states at random from other formats: a Parquet file with a row of bytes for an image, and a ``torch.save`` file
+for each. All of it first with the files in the page cache and then after asking the system to drop them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerFast
@@ -57,6 +61,12 @@ def write_store(folder: Path, images: int) -> None:
         for row in range(count):
             for key, value in zip(places, (f"{start + row}.jpg", name, row, ""), strict=True):
                 places[key].append(value)
+        for row in range(count):
+            torch.save(states[row].clone(), folder / f"{start + row}.pt")
+        rows = pa.table({"states": [states[row].view(torch.uint8).numpy().tobytes() for row in range(count)]})
+        # one row in a group: what is read at random is read alone; random bytes gain nothing from compression
+        pq.write_table(rows, folder / f"images-{start:06d}.parquet", row_group_size=1, compression="NONE",
+                       use_dictionary=False)
     pl.DataFrame(places).write_parquet(folder / IMAGES)
     count = images // 2
     save_file({"states": torch.zeros(count, *PRIOR, dtype=torch.bfloat16),
@@ -88,7 +98,7 @@ def records(images: int) -> RecordTable:
 def drop_from_cache(folder: Path) -> None:
     """Ask the system to forget the shards' pages."""
     os.sync()
-    for path in folder.glob("*.safetensors"):
+    for path in (path for kind in ("safetensors", "parquet", "pt") for path in folder.glob(f"*.{kind}")):
         with open(path, "rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -109,11 +119,31 @@ def sequential(folder: Path) -> int:
 
 def at_random(folder: Path, images: int) -> int:
     """Every image once, in batches, in random order."""
-    store, read = FeatureStore(folder), 0
-    ids = [f"{i}.jpg" for i in torch.randperm(images).tolist()]
-    for start in range(0, images, BATCH):
-        read += store.depth_states(ids[start : start + BATCH]).nbytes
+    store = FeatureStore(folder)
+    return sum(store.depth_states([f"{image}.jpg" for image in batch]).nbytes for batch in batches_of(images))
+
+
+def batches_of(images: int) -> list[list[int]]:
+    order = torch.randperm(images).tolist()
+    return [order[start : start + BATCH] for start in range(0, images, BATCH)]
+
+
+def from_parquet(folder: Path, images: int) -> int:
+    """The same from a Parquet row for each image."""
+    files = [pq.ParquetFile(path, memory_map=True) for path in sorted(folder.glob("images-*.parquet"))]
+    read = 0
+    for batch in batches_of(images):
+        rows = [files[image // SHARD].read_row_group(image % SHARD)["states"].chunk(0)[0].as_buffer()
+                for image in batch]
+        states = torch.from_numpy(np.stack([np.frombuffer(row, np.uint8) for row in rows]))
+        read += states.view(torch.bfloat16).view(len(batch), *IMAGE).nbytes
     return read
+
+
+def from_files(folder: Path, images: int) -> int:
+    """The same from a file of ``torch.save`` for each image."""
+    return sum(torch.stack([torch.load(folder / f"{image}.pt", weights_only=True) for image in batch]).nbytes
+               for batch in batches_of(images))
 
 
 def bytes_of(batch: Batch) -> int:
@@ -144,6 +174,8 @@ def main() -> None:
         readers: dict[str, Callable[[], int]] = {
             "shards one after another": lambda: sequential(folder),
             "store, at random": lambda: at_random(folder, arguments.images),
+            "Parquet rows, at random": lambda: from_parquet(folder, arguments.images),
+            "torch.load of a file each, at random": lambda: from_files(folder, arguments.images),
             "training batches": lambda: training(folder, table, arguments.images, 0),
             "training batches, 2 threads": lambda: training(folder, table, arguments.images, 2),
         }

@@ -99,5 +99,26 @@ def test_an_experiment_runs_again_only_what_it_changes_and_shows_in_the_metrics(
     assert any(entry.get("diff") for name, entry in calibrate.items() if "loss" in name)
 
 
+def test_pixels_train_the_model_that_states_train(repository: Repository) -> None:
+    before = {phase: repository.json(f"metrics/{phase}/metrics.json") for phase in ("warmup", "parent")}
+    output = repository.run("dvc", "exp", "run", "-S", "features.mode=pixels")
+    assert ran(output)[:5] == ("features", "warmup", "parent", "calibrate", "decode")  # equal reports end it here
+    assert repository.json("data/features/manifest.json")["encoding"]["mode"] == "pixels"
+    for phase, expected in before.items():
+        found = repository.json(f"metrics/{phase}/metrics.json")
+        losses = [name for name in _numbers(expected) if "loss" in name]
+        assert losses
+        for name in losses:
+            assert _numbers(found)[name] == pytest.approx(_numbers(expected)[name], rel=2e-3), (phase, name)
+
+
+def _numbers(values: dict, prefix: str = "") -> dict[str, float]:
+    """Nested metrics by their paths."""
+    found = {}
+    for name, value in values.items():
+        found |= _numbers(value, f"{prefix}{name}/") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return found
+
+
 def _leaves(changes: dict) -> set[str]:
     return {name.rsplit(".", 1)[-1] for name in changes}

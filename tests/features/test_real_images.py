@@ -1,0 +1,56 @@
+"""Every real image at hand goes through the stage, in both modes, and damaged copies are refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pacer.core.config import Features
+from pacer.core.errors import DataError
+from pacer.features import build
+from pacer.features.online import open_features
+from pacer.features.store import FeatureStore
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+CONFIG = Features(mode="states", depths=[1, 3], dtype="fp8_e4m3", precision="float32", batch_size=64, shard_size=512,
+                  workers=2, prior_tokens=12)
+
+
+def images_of(folder: Path) -> pl.DataFrame:
+    paths = sorted(str(path) for path in folder.rglob("*") if path.suffix in (".jpg", ".jpeg", ".png", ".dcm"))
+    if not paths:
+        pytest.skip(f"no real images at {folder}")
+    return pl.DataFrame({"image_id": [str(Path(path).relative_to(folder)) for path in paths], "path": paths})
+
+
+@pytest.mark.parametrize(("corpus", "count"), [("openi/images", 6087), ("covid", 229), ("dicom", 2)])
+def test_all_images_pass(backbones: Path, tmp_path: Path, corpus: str, count: int) -> None:
+    images = images_of(DATA / corpus)
+    assert len(images) == count
+    for mode in ("states", "pixels"):
+        config = CONFIG.model_copy(update={"mode": mode})
+        assert build.build_store(config, images, [], backbones, tmp_path / mode)["images"] == count
+    states, online = (open_features(tmp_path / mode, backbones, "cpu") for mode in ("states", "pixels"))
+    ids = images["image_id"].to_list()
+    for start in range(0, count, 512):
+        assert states.depth_states(ids[start : start + 512]).isfinite().all()
+    some = ids[:: max(count // 20, 1)]
+    one, other = states.depth_states(some).float(), online.depth_states(some).float()
+    assert float((one - other).norm() / one.norm()) < 5e-3
+    assert isinstance(states, FeatureStore)
+
+
+def test_damaged_copies_of_a_real_image_are_refused_together(backbones: Path, tmp_path: Path) -> None:
+    good = images_of(DATA / "openi/images")["path"][0]
+    content = Path(good).read_bytes()
+    harmed = {"empty.jpg": b"", "half.jpg": content[: len(content) // 2], "text.jpg": b"not a radiograph",
+              "header.jpg": content[:40]}
+    for name, data in harmed.items():
+        (tmp_path / name).write_bytes(data)
+    images = pl.DataFrame({"image_id": ["good", "gone", *harmed],
+                           "path": [good, str(tmp_path / "gone.jpg"), *(str(tmp_path / name) for name in harmed)]})
+    with pytest.raises(DataError, match=r"^5 images cannot be read: ") as error:
+        build.build_store(CONFIG, images, [], backbones, tmp_path / "out")
+    assert all(f"{name} (" in str(error.value) for name in ("gone", *harmed)) and "good (" not in str(error.value)
