@@ -27,8 +27,9 @@ TOO_LONG = f"the image is more than {MAX_RATIO} times as long as it is wide"
 _DEEP = ("I", "F")
 #: Pillow's grey modes of at most 8 bits.
 _GREY = ("1", "L", "LA", "La")
-#: TIFF's PhotometricInterpretation; 0 says that the smallest value is white.
-_TIFF_PHOTOMETRIC = 262
+#: TIFF's BitsPerSample, SampleFormat (2 is signed) and PhotometricInterpretation; 0 in the last says that the smallest
+#: value is white.
+_TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
 #: How an image lies when its EXIF orientation, 2 to 8, is undone.
 _TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
           5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
@@ -64,7 +65,7 @@ def open_image(path: str | Path) -> Image.Image:
         if _is_dicom(file, path):
             return Image.fromarray(_dicom_grey(_read_dicom(file)))
         with Image.open(file) as image:  # not by path: Pillow 13 then scrambles TIFF files that are to be turned
-            _check_pixels(*image.size)
+            _check_header(image)
             turn = _turn(image)
             if image.mode.startswith(_DEEP):
                 shown = Image.fromarray(_deep_grey(image))
@@ -85,7 +86,7 @@ def image_size(path: str | Path) -> tuple[int, int]:
             header = _read_dicom(file, header_only=True)
             return int(header.Columns), int(header.Rows)
         with Image.open(file) as image:
-            _check_pixels(*image.size)
+            _check_header(image)
             lying = _turn(image) in (_TURNS[5], _TURNS[6], _TURNS[7], _TURNS[8])
             return (image.height, image.width) if lying else image.size
 
@@ -103,6 +104,23 @@ def _check_pixels(width: int, height: int) -> None:
         raise _WrongSize(TOO_LARGE)
     if max(width, height) > MAX_RATIO * min(width, height):
         raise _WrongSize(TOO_LONG)
+
+
+def _check_header(image: Image.Image) -> None:
+    """Refuse what Pillow would decode without a word into something else than the picture."""
+    _check_pixels(*image.size)
+    frames = getattr(image, "n_frames", 1)
+    if frames > 1 and image.format != "MPO":  # a camera's JPG with a preview behind it
+        raise _Refused(f"it has {frames} frames, not one")
+    tiles = getattr(image, "tile", None)
+    if image.format == "PNG" and not image.mode.startswith(_DEEP) and tiles and str(tiles[0][3]).endswith("16B"):
+        raise _Refused("it has several channels of 16 bits")
+    tags = getattr(image, "tag_v2", {})
+    bits, kinds = tags.get(_TIFF_BITS, (1,)), tags.get(_TIFF_FORMAT, (1,))
+    if len(bits) > 1 and max(bits) > 8:
+        raise _Refused(f"it has several channels of {max(bits)} bits")
+    if (max(bits), max(kinds)) in ((8, 2), (32, 1)):
+        raise _Refused("its values are signed with 8 bits, or unsigned with 32")
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:

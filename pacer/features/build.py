@@ -20,7 +20,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 
 from pacer.core.config import Features
-from pacer.core.errors import DataError
+from pacer.core.errors import DataError, PacerError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory, write_json
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
@@ -47,13 +47,16 @@ def build_store(
         images: columns ``image_id`` and ``path``. prior_reports: cleaned texts, repeats allowed.
 
     Raises:
-        DataError: images cannot be read; ``<out>.unreadable.csv`` lists all of them, and what could be encoded is
+        DataError: two images have one id; or images cannot be read: ``<out>.unreadable.csv`` lists all of them, and what could be encoded is
             kept for the next start. PacerError: the disk cannot hold the store, or another run makes it.
     """
     state = process_state()
     main = state.is_main_process
     vision, text = backbones / "vision", backbones / "text"
     made_of = recipes(config, vision, text)
+    repeated = images.filter(pl.col("image_id").is_duplicated())["image_id"]
+    if len(repeated):
+        raise DataError(f"{len(repeated)} images share an id with another, such as {repeated[0]}; ids must differ")
     paths = dict(images.select("image_id", "path").iter_rows())
     texts = {text_key(t): t for t in prior_reports}
 
@@ -69,7 +72,7 @@ def build_store(
                 for kind in keys}
         new = {kind: divide(kind, [name for name in own if name not in kept[kind]], own, config.shard_size)
                for kind, own in keys.items()}
-        works = _works(config, new, paths, texts, vision, text, state)
+        works = _works(config, new, paths, hashes, texts, vision, text, state)
         announce([work.measure() for work in works], out, state)
         made: dict[str, Note] = {}
         for work in works:
@@ -77,7 +80,7 @@ def build_store(
             unreadable |= work.unreadable
         _refuse_unreadable(unreadable, paths, out, state)
         notes |= dict(gather_object(list(made.items())))
-        manifest = {"recipes": made_of, "encoding": encoding(config, vision), "images": len(paths),
+        manifest = {"recipes": made_of, "encoding": encoding(config, vision, text), "images": len(paths),
                     "priors": len(texts)}
         if main:
             manifest |= {"indexes": {index: _write_index(scratch.store / index, column, kind, notes, keys[kind])
@@ -101,6 +104,8 @@ def _hashes(
             return name, None, "the file does not exist"
         except OSError as error:
             return name, None, f"the file cannot be read ({error.strerror})"
+        except ValueError:
+            return name, None, "no file can have this name"
 
     found = []
     own = list(paths)[state.process_index :: state.num_processes]
@@ -123,46 +128,57 @@ def _kept(
     What is damaged is named on the console.
     """
     notes: dict[str, Note] = {}
-    old: dict[str, Note] = {}
+    places: dict[str, Path] = {}
     if state.is_main_process:
         notes = scratch.kept(keys)
+        places = dict.fromkeys(notes, scratch.store)
         missing = {kind: own.copy() for kind, own in keys.items()}
         for note in notes.values():
             for entry in note.entries:
                 missing[note.kind].pop(entry.name, None)
         try:
             old = finished(out, missing)
+            notes, places = notes | old, dict.fromkeys(old, out) | places
         except DataError as error:
             print(f"features: {error}: nothing of it is used, all is encoded again", flush=True)
-    notes, old = broadcast_object_list([notes, old])
-    own = list(old)[state.process_index :: state.num_processes]
+    notes, places = broadcast_object_list([notes, places])
+    own = list(notes)[state.process_index :: state.num_processes]
     damaged = []
     with Ticker("verify shards", len(own), shown=state.is_main_process and bool(own)) as ticker:
-        for name, problem in zip(own, pool.map(lambda name: damage(out / name, old[name].shard), own)):
-            if problem is None:
-                scratch.take(out / name, old[name])
-            else:
+        for name, problem in zip(own, pool.map(lambda name: damage(places[name] / name, notes[name].shard), own)):
+            if problem is None and places[name] == out:
+                _take(scratch, out / name, notes[name])
+            elif problem is not None:
                 damaged.append((name, problem))
+                if places[name] != out:
+                    scratch.drop(name)
             ticker.advance()
     for name, problem in gather_object(damaged):
-        note = old.pop(name)
+        note = notes.pop(name)
         if state.is_main_process:
             kind = "images" if note.kind == "images" else "previous reports"
-            print(f"features: {out / name} is damaged: {problem}; its {len(note.entries)} {kind} are encoded again",
-                  flush=True)
-    return notes | old
+            print(f"features: {places[name] / name} is damaged: {problem}; its {len(note.entries)} {kind} are encoded "
+                  "again", flush=True)
+    return notes
+
+
+def _take(scratch: Scratch, shard: Path, note: Note) -> None:
+    try:
+        scratch.take(shard, note)
+    except OSError as error:
+        raise PacerError(f"{shard} can be neither linked nor copied to {scratch.store}: {error.strerror}") from None
 
 
 def _works(
-    config: Features, new: dict[str, dict], paths: dict[str, str], texts: dict[str, str], vision: Path, text: Path,
-    state: PartialState,
+    config: Features, new: dict[str, dict], paths: dict[str, str], hashes: dict[str, str], texts: dict[str, str],
+    vision: Path, text: Path, state: PartialState,
 ) -> list[Work]:
     """This process's share of the shards of each kind that has any; shards go to the processes in turn."""
     device = torch.device(state.device or "cpu")
     own = {kind: dict(list(shards.items())[state.process_index :: state.num_processes]) for kind, shards in new.items()}
     works = []
     if new["images"]:
-        works.append(image_work(config, vision, own["images"], paths, device))
+        works.append(image_work(config, vision, own["images"], paths, hashes, device))
     if new["priors"]:
         works.append(prior_work(config, text, own["priors"], texts, device))
     return works

@@ -62,9 +62,8 @@ def announce(shares: list[Share], out: Path, state: PartialState) -> None:
                   flush=True)
     if need.size > _USABLE * free:
         fitting = [name for name, cost in others.items() if cost.size <= _USABLE * free]
-        remedy = f"set {' or '.join(fitting)}, or " if fitting else ""
-        raise PacerError(f"the features need {_size(need.size)} more, {_size(free)} are free at {out.parent}; {remedy}"
-                         "free space, use fewer features.depths or features.dtype: fp8_e4m3 (one byte a value)")
+        remedy = f"set {' or '.join(fitting)}, or free space" if fitting else "free space: no other setting fits"
+        raise PacerError(f"the features need {_size(need.size)} more, {_size(free)} are free at {out.parent}; {remedy}")
 
 
 def _told(shares: Sequence[Share]) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 from pacer.core.errors import DataError
 from pacer.core.pointers import fingerprint, resolve
 from pacer.features.encoder import ImageEncoder
-from pacer.features.rounding import DTYPES, restored, rounded
+from pacer.features.rounding import DTYPES, NotFinite, restored, rounded
 from pacer.features.store import FeatureStore
 
 #: Images that are encoded at a time.
@@ -26,14 +26,15 @@ def open_features(directory: Path, backbones: Path, device: torch.device | str) 
         backbones: frozen models; a store of pixels needs its image encoder. device: where that runs.
 
     Raises:
-        DataError: as :class:`pacer.features.store.FeatureStore`; or the image encoder is not the one of the store.
+        DataError: as :class:`pacer.features.store.FeatureStore`; or the encoders are not those of the store.
     """
     store = FeatureStore(directory)
+    for name, made_for in store.encoding["encoders"].items():
+        if made_for != fingerprint(backbones / name):
+            raise DataError(f"{directory} was made with another encoder than {backbones / name}; run the features "
+                            "stage again, which keeps what does not depend on it")
     if store.encoding["mode"] == "states":
         return store
-    if store.encoding["vision"] != fingerprint(backbones / "vision"):
-        raise DataError(f"{directory} was made for another image encoder than {backbones / 'vision'}; run the features "
-                        "stage again, which keeps the pixels if the image processor is the same")
     return OnlineStates(store, ImageEncoder(resolve(backbones / "vision"), store.encoding["depths"], device,
                                             store.encoding["precision"]))
 
@@ -42,7 +43,8 @@ class OnlineStates:
     """The states of a store of pixels, made by the frozen encoder when they are asked for.
 
     They are rounded as a store of states would have them, so both give the same tensors, but for what the encoder
-    computes in another way in other batches or on another device.
+    computes in another way in other batches or on another device. Threads may ask at once; it does not go to other
+    processes.
     """
 
     def __init__(self, store: FeatureStore, encoder: ImageEncoder):
@@ -56,7 +58,7 @@ class OnlineStates:
             DataError: as :meth:`pacer.features.store.FeatureStore.pixels`. ValueError: no image is asked for.
         """
         distinct = list(dict.fromkeys(image_ids))
-        parts = [self._encoded(self.store.pixels(distinct[start : start + _AT_ONCE]))
+        parts = [self._encoded(distinct[start : start + _AT_ONCE])
                  for start in range(0, max(len(distinct), 1), _AT_ONCE)]
         states = torch.cat(parts).cpu()
         if len(distinct) == len(image_ids):
@@ -68,10 +70,13 @@ class OnlineStates:
         """As :meth:`pacer.features.store.FeatureStore.prior_states`."""
         return self.store.prior_states(texts)
 
-    def _encoded(self, levels: Tensor) -> Tensor:
-        dtype = DTYPES[self.store.encoding["dtype"]]
-        with self._one_at_a_time:
-            stored = rounded(self.encoder.encode_levels(levels), dtype)
+    def _encoded(self, image_ids: list[str]) -> Tensor:
+        dtype, levels = DTYPES[self.store.encoding["dtype"]], self.store.pixels(image_ids)
+        try:
+            with self._one_at_a_time:
+                stored = rounded(self.encoder.encode_levels(levels), dtype)
+        except NotFinite as error:
+            raise DataError(error.about(f"image {image_ids[error.row]}")) from None
         if dtype != torch.float8_e4m3fn:
             return stored["states"]
         return restored(**stored, out=torch.empty_like(stored["states"], dtype=torch.bfloat16))

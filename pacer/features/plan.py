@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -50,7 +50,8 @@ class Work:
     Args:
         load: reads what a name stands for; raises DataError where that cannot be read. encode: a batch of what was
             loaded to its tensors. workers: threads that load. settle: what a shard's batches go through before they
-            are written. others: what ``encode`` would be with other settings, for the plan.
+            are written. others: what ``encode`` would be with other settings, for the plan. smaller: the settings with
+            which no more than the stored bytes of a batch would be other.
 
     Attributes:
         unreadable: why it cannot be read, by name.
@@ -64,6 +65,7 @@ class Work:
     workers: int
     settle: Callable[[Iterator[Tensors]], Iterator[Tensors]] = iter
     others: dict[str, Callable[[list[Any]], Tensors]] = field(default_factory=dict)
+    smaller: dict[str, Callable[[Tensors], Tensors]] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
     _first: dict[str, Tensors] = field(default_factory=dict)
     _incomplete: set[str] = field(default_factory=set)
@@ -78,10 +80,12 @@ class Work:
             if not readable:
                 continue
             loading = (time.monotonic() - started) / len(readable)
-            self.encode(readable[:1])  # what an encoder does once, at its first use, says nothing about the rate
             known = [entry for entry, value in zip(batch, loaded) if value is not None]
             tensors, cost = _timed(partial(self._encode, known), readable, loading)
-            others = {name: _timed(encode, readable[:1], loading)[1] for name, encode in self.others.items()}
+            others = {name: cost._replace(size=_row_bytes(store(tensors))) for name, store in self.smaller.items()}
+            for name, encode in self.others.items():
+                with suppress(NotFinite):  # an estimate: the other setting would stop there
+                    others[name] = _timed(encode, readable[:1], loading)[1]
             if len(readable) == len(batch):
                 self._first = {batch[0].name: tensors}
             return Share(self.kind, count, cost, others)
@@ -152,10 +156,7 @@ class Work:
         try:
             return self.encode(loaded)
         except NotFinite as error:
-            raise PacerError(
-                f"the states of {WORDS[self.kind][:-1]} {entries[error.row].name} are not finite in the stored type; "
-                "choose another features.dtype (float16 ends at 65504, bfloat16 does not), else the encoder is broken"
-            ) from None
+            raise PacerError(error.about(f"{WORDS[self.kind][:-1]} {entries[error.row].name}")) from None
 
     def _load(self, name: str) -> Any:
         try:
@@ -170,8 +171,12 @@ class _Incomplete(Exception):
 
 
 def _timed(encode: Callable[[list[Any]], Tensors], loaded: list[Any], loading: float) -> tuple[Tensors, Cost]:
-    """What ``encode`` makes, and what an entry costs with it; ``loading`` is seconds an entry."""
+    """What ``encode`` makes, and what an entry costs with it; ``loading``, in seconds an entry, goes beside it."""
+    encode(loaded[:1])  # what an encoder does once, at its first use, says nothing about the rate
     started = time.monotonic()
     tensors = encode(loaded)
-    seconds = (time.monotonic() - started) / len(loaded)
-    return tensors, Cost(sum(tensor[0].nbytes for tensor in tensors.values()), loading + seconds)
+    return tensors, Cost(_row_bytes(tensors), max(loading, (time.monotonic() - started) / len(loaded)))
+
+
+def _row_bytes(tensors: Tensors) -> int:
+    return sum(tensor[0].nbytes for tensor in tensors.values())

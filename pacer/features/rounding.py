@@ -10,6 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+#: Counts the changes after which the same states are stored as other bytes; part of each entry's key.
+VERSION = 1
+
 #: Stored types by the names of ``features.dtype``.
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16,
           "fp8_e4m3": torch.float8_e4m3fn}
@@ -24,6 +27,11 @@ class NotFinite(ValueError):
     def __init__(self, row: int):
         super().__init__(f"the states of entry {row} are not finite")
         self.row = row
+
+    def about(self, entry: str) -> str:
+        """The error for those who know what the entry is."""
+        return (f"the states of {entry} are not finite in the stored type; choose another features.dtype (float16 ends "
+                "at 65504, bfloat16 does not), else the encoder is broken")
 
 
 def rounded(states: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:

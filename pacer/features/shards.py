@@ -55,9 +55,13 @@ class Note(NamedTuple):
         write_json(path, self._asdict() | {"shard": self.shard._asdict()})
 
     @classmethod
-    def read(cls, path: Path) -> Note:
-        raw = read_json(path)
-        return cls(raw["kind"], Shard(**raw["shard"]), [Entry(*entry) for entry in raw["entries"]])
+    def read(cls, path: Path) -> Note | None:
+        """None: the file is damaged."""
+        try:
+            raw = read_json(path)
+            return cls(raw["kind"], Shard(**raw["shard"]), [Entry(*entry) for entry in raw["entries"]])
+        except (DataError, KeyError, TypeError, ValueError, AttributeError):
+            return None
 
 
 class Scratch:
@@ -80,8 +84,9 @@ class Scratch:
         kept = {}
         for path in sorted(self.notes.iterdir()):
             shard, note = self.store / path.name.removesuffix(".json"), Note.read(path)
-            held = [entry for entry in note.entries if wanted[note.kind].get(entry.name) == entry.key]
-            if held and shard.exists() and shard.stat().st_size == note.shard.bytes:
+            held = [] if note is None else [entry for entry in note.entries
+                                            if wanted.get(note.kind, {}).get(entry.name) == entry.key]
+            if note and held and shard.exists() and shard.stat().st_size == note.shard.bytes:
                 kept[shard.name] = note._replace(entries=held)
             else:
                 path.unlink()
@@ -89,6 +94,11 @@ class Scratch:
             if path.name not in kept:
                 path.unlink()
         return kept
+
+    def drop(self, shard: str) -> None:
+        """Remove a shard that is damaged."""
+        self.note(shard).unlink()
+        (self.store / shard).unlink()
 
     def write(self, name: str, kind: str, entries: list[Entry], batches: Iterable[dict[str, Tensor]]) -> Note:
         """Write a shard from its batches (:func:`write_tensors`) and note it."""
@@ -98,7 +108,11 @@ class Scratch:
         return note
 
     def take(self, shard: Path, note: Note) -> None:
-        """Take over a shard of a finished store, without a copy where the file system can."""
+        """Take over a shard of a finished store, without a copy where the file system can.
+
+        Raises:
+            OSError: it cannot be linked nor copied.
+        """
         with atomic_path(self.store / shard.name) as temporary:
             note.write(self.note(shard.name))
             try:
@@ -167,14 +181,17 @@ def finished(out: Path, wanted: dict[str, dict[str, str]]) -> dict[str, Note]:
     if "shards" not in manifest:
         raise DataError(f"{out} has no checksums, as an earlier version made it")
     shards: dict[str, Note] = {}
-    for kind, (index, column) in INDEXES.items():
-        if not (out / index).exists() or hash_file(out / index) != manifest["indexes"][index]:
-            raise DataError(f"{out / index} is damaged")
-        entries = pl.read_parquet(out / index).select(column, "shard", "row", "key")
-        for name, shard, row, key in entries.iter_rows():
-            if wanted[kind].get(name) == key:
-                note = shards.setdefault(shard, Note(kind, Shard(**manifest["shards"][shard]), []))
-                note.entries.append(Entry(name, row, key))
+    try:
+        for kind, (index, column) in INDEXES.items():
+            if not (out / index).exists() or hash_file(out / index) != manifest["indexes"][index]:
+                raise DataError(f"{out / index} is damaged")
+            entries = pl.read_parquet(out / index).select(column, "shard", "row", "key")
+            for name, shard, row, key in entries.iter_rows():
+                if wanted[kind].get(name) == key:
+                    note = shards.setdefault(shard, Note(kind, Shard(**manifest["shards"][shard]), []))
+                    note.entries.append(Entry(name, row, key))
+    except (KeyError, TypeError, AttributeError):
+        raise DataError(f"{out / MANIFEST} is damaged") from None
     return shards
 
 

@@ -34,6 +34,8 @@ IMAGES, PRIORS, MANIFEST = "images.parquet", "priors.parquet", "manifest.json"
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "U8": torch.uint8,
           "F8_E4M3": torch.float8_e4m3fn}
 
+_REPAIR = "`dvc repro -f -s features` finds and encodes again what is damaged"
+
 #: Bytes from which a block goes back to the system when it is freed: malloc keeps and reuses smaller ones (glibc).
 _LARGE = 32 << 20
 #: Index entries read at a time.
@@ -61,8 +63,9 @@ class FeatureStore:
     or spawned. Returned tensors are the caller's own: a map is never handed out.
 
     Raises:
-        DataError: the directory is no feature store, its index has two entries under one key, an id is not in it, or
-            a shard is missing or not what the index and the manifest say (its size is compared, not its checksum).
+        DataError: the directory is no feature store, an index is damaged or has two entries under one key, an id is
+            not in it, or a shard is missing or not what the index and the manifest say (its size is compared, not its
+            checksum).
     """
 
     def __init__(self, directory: str | Path):
@@ -70,10 +73,14 @@ class FeatureStore:
         if not (self.directory / MANIFEST).exists():
             raise DataError(f"{directory} is not a feature store: it has no {MANIFEST}; run the features stage")
         manifest = read_json(self.directory / MANIFEST)
+        for index, told in manifest.get("indexes", {}).items():
+            path = self.directory / index
+            if not path.exists() or hash_file(path) != told:
+                raise DataError(f"{path} is not the index that the manifest tells of; {_REPAIR}")
         self._images = _Index(self.directory / IMAGES, "image_id")
         self._priors = _Index(self.directory / PRIORS, "text_key")
-        #: how the states of images come about (:func:`pacer.features.works.encoding`)
-        self.encoding: dict[str, Any] = manifest.get("encoding", {"mode": "states"})
+        #: how the states come about (:func:`pacer.features.works.encoding`)
+        self.encoding: dict[str, Any] = manifest.get("encoding", {"mode": "states", "encoders": {}})
         #: bytes of each shard, as they were written
         self._sizes = {name: shard["bytes"] for name, shard in manifest.get("shards", {}).items()}
         self._open: dict[str, dict[str, _Stored]] = {}
@@ -263,8 +270,7 @@ def _stored(path: Path, name: str, data: np.ndarray, *, dtype: str, shape: list[
 
 
 def _refusal(path: Path, why: str) -> DataError:
-    return DataError(f"{path} is not a shard of this feature store: {why}; `dvc repro -f -s features` finds and "
-                     "encodes again what is damaged")
+    return DataError(f"{path} is not a shard of this feature store: {why}; {_REPAIR}")
 
 
 class _Memory:

@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from pacer.core.config import Features
+from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import hash_file
 from pacer.core.pointers import fingerprint, resolve
+from pacer.features import prepare, rounding
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.plan import Tensors, Work
-from pacer.features.prepare import VERSION, stacked
+from pacer.features.prepare import stacked
 from pacer.features.rounding import DTYPES, rounded
 from pacer.features.shards import Entry
 
@@ -28,39 +30,55 @@ def recipes(config: Features, vision: Path, text: Path) -> dict[str, dict[str, A
 
     Prepared pixels do not depend on the encoder, only on its image processor.
     """
-    images: dict[str, Any] = {"mode": config.mode, "preparation": VERSION}
+    images: dict[str, Any] = {"mode": config.mode, "preparation": prepare.VERSION}
     if config.mode == "pixels":
-        images |= {"processor": hash_file(resolve(vision) / _PROCESSOR)}
+        images["processor"] = _processor(vision)
     else:
         images |= {"vision": fingerprint(vision), "depths": config.depths, **_rounding(config)}
     return {"images": images,
             "priors": {"text": fingerprint(text), "prior_tokens": config.prior_tokens, **_rounding(config)}}
 
 
-def encoding(config: Features, vision: Path) -> dict[str, Any]:
-    """How the states of a store's images come about, for those who encode its pixels when they are asked for."""
-    return {"mode": config.mode, "vision": fingerprint(vision), "depths": config.depths, **_rounding(config)}
+def _processor(vision: Path) -> str:
+    path = resolve(vision) / _PROCESSOR
+    if not path.is_file():
+        raise BackboneError(f"{path} is missing; it says how images are prepared and comes with the encoder")
+    return hash_file(path)
 
 
-def _rounding(config: Features) -> dict[str, str]:
-    return {"dtype": config.dtype, "precision": config.precision}
+def encoding(config: Features, vision: Path, text: Path) -> dict[str, Any]:
+    """How the states of a store come about, for those who read them and who encode pixels when they are asked for."""
+    return {"mode": config.mode, "encoders": {"vision": fingerprint(vision), "text": fingerprint(text)},
+            "depths": config.depths, **_rounding(config)}
+
+
+def _rounding(config: Features) -> dict[str, Any]:
+    return {"dtype": config.dtype, "precision": config.precision, "rounding": rounding.VERSION}
 
 
 def image_work(config: Features, vision: Path, shards: dict[str, list[Entry]], paths: dict[str, str],
-               device: torch.device) -> Work:
-    """Images to their states, or to their prepared pixels (``features.mode``)."""
+               contents: dict[str, str], device: torch.device) -> Work:
+    """Images to their states, or to their prepared pixels (``features.mode``).
+
+    Args:
+        paths, contents: file of each image, and what it hashed to when its key was made.
+    """
     encoder = ImageEncoder(resolve(vision), config.depths, device, config.precision)
 
     def states(levels: list[Any]) -> Tensors:
         return _on_cpu(rounded(encoder.encode_levels(stacked(levels)), DTYPES[config.dtype]))
 
     def levels(name: str) -> Tensor:
-        return encoder.preparation.levels(paths[name])
+        found = encoder.preparation.levels(paths[name])
+        if hash_file(paths[name]) != contents[name]:
+            raise DataError("the file has changed since the stage began")
+        return found
 
     work = partial(Work, "images", shards, levels, batch_size=config.batch_size, workers=max(config.workers, 1))
     if config.mode == "pixels":
         return work(encode=_pixels, settle=_same_planes, others={"features.mode: states": states})
-    return work(encode=states, others={"features.mode: pixels": _pixels})
+    smaller = {} if config.dtype == "fp8_e4m3" else {"features.dtype: fp8_e4m3": _as_fp8}
+    return work(encode=states, others={"features.mode: pixels": _pixels}, smaller=smaller)
 
 
 def prior_work(config: Features, text: Path, shards: dict[str, list[Entry]], texts: dict[str, str],
@@ -77,6 +95,10 @@ def prior_work(config: Features, text: Path, shards: dict[str, list[Entry]], tex
 
 def _on_cpu(tensors: Tensors) -> Tensors:
     return {name: tensor.cpu() for name, tensor in tensors.items()}
+
+
+def _as_fp8(tensors: Tensors) -> Tensors:
+    return rounded(tensors["states"][:1].float(), DTYPES["fp8_e4m3"])
 
 
 def _pixels(levels: list[Any]) -> Tensors:

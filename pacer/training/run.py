@@ -158,10 +158,11 @@ def _examples(
 ) -> Examples:
     """The phase's records, measured; the first process writes what the others map."""
 
+    opened = open_features(features, backbones, accelerator.device)
+
     def examples() -> Examples:
-        return Examples(RecordTable.map(directory / _RECORDS), load_tokenizer(backbones),
-                        open_features(features, backbones, accelerator.device), params.interface.num_queries,
-                        params.trajectory.report_tokens, model_params.get("prompt"))
+        return Examples(RecordTable.map(directory / _RECORDS), load_tokenizer(backbones), opened,
+                        params.interface.num_queries, params.trajectory.report_tokens, model_params.get("prompt"))
 
     if accelerator.is_main_process and not (directory / _SURVEY).exists():
         write_record_table(corpus / "records.parquet", anchors, phase.contexts, directory / _RECORDS)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import pickle
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,57 @@ def test_a_deep_tiff_whose_smallest_value_is_white_is_inverted(tmp_path: Path) -
     with Image.open(tmp_path / "a.tif") as plain:
         assert plain.tag_v2[262] == 0
     np.testing.assert_array_equal(opened(tmp_path / "a.tif"), 255 - stretched(stored, 0, 2000))
+
+
+def deep_png(colour_type: int, channels: int) -> bytes:
+    """A PNG of 4 x 3 pixels with 16 bits a channel, which Pillow cannot write."""
+    rows = b"".join(b"\0" + bytes(range(4 * channels * 2)) for _ in range(3))
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 3, 16, colour_type, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+@pytest.mark.parametrize("read", [open_image, image_size])
+@pytest.mark.parametrize(("colour_type", "channels"), [(2, 3), (4, 2), (6, 4)])
+def test_deep_png_with_several_channels_is_refused(tmp_path: Path, read: Any, colour_type: int, channels: int) -> None:
+    """Pillow keeps the high byte of each: a radiograph of 12 bits would be nearly black."""
+    (tmp_path / "a.png").write_bytes(deep_png(colour_type, channels))
+    with pytest.raises(ImageError, match=r"a\.png: .*it has several channels of 16 bits"):
+        read(tmp_path / "a.png")
+    (tmp_path / "b.png").write_bytes(deep_png(0, 1))
+    read(tmp_path / "b.png")
+
+
+@pytest.mark.parametrize("read", [open_image, image_size])
+def test_deep_tiff_that_pillow_would_wrap_or_cut_is_refused(tmp_path: Path, read: Any) -> None:
+    def tiff(bits: int, kind: int, samples: int = 1) -> Path:
+        """Little-endian, 2 x 1 pixels, one strip behind the header."""
+        data = bytes(2 * samples * bits // 8)
+        fields = [(256, 3, 1, 2), (257, 3, 1, 1), (258, 3, 1, bits), (259, 3, 1, 1), (262, 3, 1, 1), (273, 4, 1, 8),
+                  (277, 3, 1, samples), (278, 3, 1, 1), (279, 4, 1, len(data)), (339, 3, 1, kind)]
+        entries = b"".join(struct.pack("<HHII", *field) for field in fields)
+        directory = struct.pack("<H", len(fields)) + entries + bytes(4)
+        path = tmp_path / f"{bits}-{kind}.tif"
+        path.write_bytes(b"II*\0" + struct.pack("<I", 8 + len(data)) + data + directory)
+        return path
+
+    for bits, kind in ((16, 1), (16, 2), (8, 1), (32, 3)):
+        read(tiff(bits, kind))
+    for bits, kind in ((32, 1), (8, 2)):
+        with pytest.raises(ImageError, match="signed with 8 bits, or unsigned with 32"):
+            read(tiff(bits, kind))
+
+
+@pytest.mark.parametrize("read", [open_image, image_size])
+@pytest.mark.parametrize("suffix", ["tif", "gif", "png", "webp"])
+def test_several_frames_are_refused(tmp_path: Path, read: Any, suffix: str) -> None:
+    frames = [Image.new("L", (4, 3), level) for level in (0, 90, 200)]
+    frames[0].save(tmp_path / f"a.{suffix}", save_all=True, append_images=frames[1:])
+    with pytest.raises(ImageError, match="it has 3 frames, not one"):
+        read(tmp_path / f"a.{suffix}")
 
 
 def test_a_constant_deep_image_is_black(tmp_path: Path) -> None:

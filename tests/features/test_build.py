@@ -164,6 +164,49 @@ def test_a_store_that_cannot_be_judged_is_made_again(
     assert sum(encoded) == 1 + IMAGES and content(out) == before
 
 
+def test_a_damaged_shard_of_a_stopped_run_is_named_and_made_again(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "whole")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(build, "_write_index", interrupted)
+        build.build_store(CONFIG, images, TEXTS, backbones, out)
+    scratch = Path(f"{out}.scratch")
+    flip(sorted(scratch.rglob("images-*.safetensors"))[0])
+    note = sorted(scratch.rglob("priors-*.json"))[0]
+    note.write_bytes(note.read_bytes()[:-9])
+    capsys.readouterr()
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
+    told = capsys.readouterr().out
+    assert told.count(" is damaged: its SHA-256 is not the one in the manifest; its ") == 1
+    assert content(out) == content(tmp_path / "whole")
+
+
+def interrupted(*arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_any_flipped_byte_of_manifest_or_index_is_found(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int]
+) -> None:
+    out, rng = tmp_path / "out", np.random.default_rng(0)
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
+    before = content(out)
+    index = bytearray(before["images.parquet"])
+    for place in rng.integers(0, len(index), 60):
+        (out / "images.parquet").write_bytes(index[:place] + bytes([index[place] ^ 2]) + index[place + 1 :])
+        with pytest.raises(DataError, match="is not the index that the manifest tells of; `dvc repro -f -s features`"):
+            FeatureStore(out)
+    (out / "images.parquet").write_bytes(before["images.parquet"])
+    manifest = bytearray(before[MANIFEST])
+    for place in rng.integers(0, len(manifest), 12):
+        (out / MANIFEST).write_bytes(manifest[:place] + bytes([manifest[place] ^ 2]) + manifest[place + 1 :])
+        build.build_store(CONFIG, images, TEXTS, backbones, out)
+        assert content(out) == before, place
+
+
 @pytest.mark.parametrize("change", [-1, 1, 24])
 def test_reading_a_shard_of_another_size_names_the_file_and_the_command(
     backbones: Path, images: pl.DataFrame, tmp_path: Path, change: int

@@ -16,9 +16,8 @@ import torch
 from PIL import Image
 
 from pacer.core.config import Features
-from pacer.core.errors import DataError, PacerError
-from pacer.core.io import read_json
-from pacer.features import build
+from pacer.core.errors import BackboneError, DataError, PacerError
+from pacer.features import build, costs
 from pacer.features.encoder import ImageEncoder
 from pacer.features.online import OnlineStates, open_features
 from pacer.features.store import FeatureStore, content_hash
@@ -121,8 +120,10 @@ def test_pixels_outlive_a_new_encoder_but_are_not_read_with_it(
     weights = safetensors.torch.load_file(other / "vision" / "model.safetensors")
     safetensors.torch.save_file({name: tensor * 1.01 for name, tensor in weights.items()},
                                 other / "vision" / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(DataError, match="was made for another image encoder"):
-        open_features(tmp_path / "out", other, "cpu")
+    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "states")
+    for store in ("out", "states"):
+        with pytest.raises(DataError, match=r"was made with another encoder than .*vision; run the features stage"):
+            open_features(tmp_path / store, other, "cpu")
     monkeypatch.setattr(build, "image_work", lambda *a: pytest.fail("an image was prepared again"))
     build.build_store(config, images, TEXTS, other, tmp_path / "out")
     assert content_hash(tmp_path / "out") != before
@@ -137,9 +138,13 @@ def test_another_processor_prepares_again(backbones: Path, images: pl.DataFrame,
     path = other / "vision" / "preprocessor_config.json"
     settings = json.loads(path.read_text())
     path.write_text(json.dumps(settings | {"resample": 2 if settings["resample"] != 2 else 3}))
-    keys = read_json(tmp_path / "out" / "manifest.json")["recipes"]["images"]
+    before = FeatureStore(tmp_path / "out").pixels(["img0"])
     build.build_store(config, images, TEXTS, other, tmp_path / "out")
-    assert read_json(tmp_path / "out" / "manifest.json")["recipes"]["images"] != keys
+    assert not torch.equal(FeatureStore(tmp_path / "out").pixels(["img0"]), before)
+    path.unlink()
+    for mode in ("pixels", "states"):
+        with pytest.raises(BackboneError, match=r"preprocessor_config\.json"):
+            build.build_store(config.model_copy(update={"mode": mode}), images, TEXTS, other, tmp_path / "out")
 
 
 def test_the_wrong_question_to_a_store_is_refused(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
@@ -151,6 +156,21 @@ def test_the_wrong_question_to_a_store_is_refused(backbones: Path, images: pl.Da
     for ask in (online.depth_states, online.store.pixels):
         with pytest.raises(ValueError, match="no image is asked for"):
             ask([])
+
+
+@pytest.mark.parametrize(("mode", "free", "remedy"), [
+    ("states", 10_000, "set features.dtype: fp8_e4m3, or free space"),
+    ("states", 3_000, "free space: no other setting fits"),
+    ("pixels", 16_000, "set features.mode: states, or free space"),
+])  # fmt: skip
+def test_a_plan_that_does_not_fit_names_the_setting_that_does(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, free: int,
+    remedy: str
+) -> None:
+    """As float32 states take 14,336 bytes, in fp8 4,480, and as pixels 21,952 (here: the encoder's images are tiny)."""
+    monkeypatch.setattr(costs.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free})())
+    with pytest.raises(PacerError, match=remedy):
+        build.build_store(CONFIG.model_copy(update={"mode": mode}), images, [], backbones, tmp_path / "out")
 
 
 @pytest.mark.parametrize("mode", ["states", "pixels"])
@@ -174,8 +194,34 @@ def test_states_that_no_number_stands_for_name_the_image(
     def far(self: ImageEncoder, pixels: torch.Tensor) -> torch.Tensor:
         states = encode(self, pixels)
         states[-1] *= 1e9
-        return states if len(pixels) > 1 else states / 1e9
+        return states
 
+    half = CONFIG.model_copy(update={"dtype": "float16"})
     monkeypatch.setattr(ImageEncoder, "encode", far)
-    with pytest.raises(PacerError, match="the states of image img1 are not finite in the stored type; choose another"):
-        build.build_store(CONFIG.model_copy(update={"dtype": "float16"}), images, TEXTS, backbones, tmp_path / "out")
+    told = "the states of image img{} are not finite in the stored type; choose another"
+    with pytest.raises(PacerError, match=told.format(0)):  # the first image, while the rate is measured
+        build.build_store(half, images, TEXTS, backbones, tmp_path / "out")
+    build.build_store(half.model_copy(update={"mode": "pixels"}), images, TEXTS, backbones, tmp_path / "pixels")
+    with pytest.raises(DataError, match=told.format(4)):
+        open_features(tmp_path / "pixels", backbones, "cpu").depth_states(["img2", "img4"])
+
+
+def test_an_image_that_changes_while_the_stage_runs_is_not_stored_under_its_old_key(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(images["path"][5])
+    hashes = build._hashes
+
+    def then_changed(*arguments):
+        found = hashes(*arguments)
+        Image.fromarray(np.full((64, 64), 77, dtype=np.uint8)).save(path)
+        return found
+
+    monkeypatch.setattr(build, "_hashes", then_changed)
+    with pytest.raises(DataError, match=r"cannot be read: img5 \(the file has changed since the stage began\)"):
+        build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
+
+
+def test_an_id_of_two_images_is_refused(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="2 images share an id with another, such as img3"):
+        build.build_store(CONFIG, pl.concat([images, images[3:4]]), [], backbones, tmp_path / "out")

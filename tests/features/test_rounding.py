@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pacer.features.rounding import DTYPES, NotFinite, restored, rounded
+from pacer.features.rounding import DTYPES, VERSION, NotFinite, restored, rounded
 
 FP8 = DTYPES["fp8_e4m3"]
 
@@ -71,6 +73,14 @@ def test_equal_tokens_and_zeros_come_back() -> None:
     assert torch.equal(there_and_back(torch.zeros(1, 2, 3)), torch.zeros(1, 2, 3))
     same = torch.tensor([1.5, -2.0, 0.25]).expand(1, 4, 3)
     assert torch.equal(there_and_back(same), same)
+
+
+def test_the_stored_bytes_are_those_of_this_version() -> None:
+    """Change ``rounding.VERSION`` with them, or old entries are taken for new ones."""
+    states = ((torch.arange(2 * 3 * 5 * 8) * 37 % 101).float() / 7 - 6).view(2, 3, 5, 8)
+    stored = rounded(states, FP8)
+    found = hashlib.sha256(b"".join(tensor.view(torch.uint8).numpy().tobytes() for tensor in stored.values()))
+    assert (VERSION, found.hexdigest()[:16]) == (1, "1233d865c5d9c16c")
 
 
 @pytest.mark.parametrize(("value", "dtype"), [(float("nan"), "bfloat16"), (float("inf"), "fp8_e4m3"),
