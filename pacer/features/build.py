@@ -47,8 +47,9 @@ def build_store(
         images: columns ``image_id`` and ``path``. prior_reports: cleaned texts, repeats allowed.
 
     Raises:
-        DataError: two images have one id; or images cannot be read: ``<out>.unreadable.csv`` lists all of them, and what could be encoded is
-            kept for the next start. PacerError: the disk cannot hold the store, or another run makes it.
+        DataError: two images have one id, or images cannot be read: ``<out>.unreadable.csv`` lists all of them, and
+            what could be encoded is kept for the next start. PacerError: the disk cannot hold the store, states are
+            not finite in the stored type, or another run makes it.
     """
     state = process_state()
     main = state.is_main_process
