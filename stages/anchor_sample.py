@@ -5,15 +5,17 @@ from pathlib import Path
 from pacer.anchors.sampling import sample_records
 from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.core.io import atomic_path
+from pacer.core.io import atomic_path, write_json
 from pacer.corpus.records import read_records
 
 
 def main() -> None:
     anchors = load_params().anchors
-    sample = sample_records(read_records(Path("data/corpus/records.parquet")), anchors.sample_per_context, anchors.seed)
+    records = read_records(Path("data/corpus/records.parquet"))
+    sample, audit = sample_records(records, anchors.sample_per_context, anchors.seed)
     with atomic_path("data/anchors/sample.parquet") as temporary:
         sample.write_parquet(temporary)
+    write_json("data/anchors/sample_audit.json", audit)
 
 
 if __name__ == "__main__":

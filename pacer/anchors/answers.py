@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,25 @@ from pacer.anchors.anchor import Anchor
 from pacer.anchors.vocabulary import POLARITIES, normalize_finding
 
 #: What can become of an answer. Only ``ok`` yields an anchor.
-STATUSES: tuple[str, ...] = ("ok", "unparseable", "malformed", "other_record", "empty")
+STATUSES: tuple[str, ...] = ("ok", "unparseable", "malformed", "other_record", "empty", "cut_off", "refused")
+
+#: ``finish_reason`` of an answer that the model, or the endpoint's filter, declined to give.
+REFUSAL = "refusal"
+_REFUSALS = {REFUSAL, "content_filter"}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What of a ``chat.completion`` is kept: the model's own words, why they end, and what they cost.
+
+    ``content`` is the whole body where that is no completion (an error page, for example).
+    """
+
+    content: str
+    finish_reason: str | None = None
+    model: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -18,38 +37,64 @@ class Answer:
     """One answer, read.
 
     Attributes:
-        status: ``ok``; ``unparseable`` (no JSON object: cut off, or prose); ``malformed`` (a list is missing or is
-            not a list of texts); ``other_record`` (it repeats another record's identifier); ``empty`` (no content).
+        status: ``ok``; ``unparseable`` (no JSON object); ``malformed`` (a list is missing or is not a list of texts);
+            ``other_record`` (it repeats another record's identifier); ``empty`` (no content); ``cut_off`` (the token
+            limit came before the object's end); ``refused`` (by the model, its filter, or the endpoint).
         anchor: None unless ``status`` is ok.
         off_vocabulary: names outside the vocabulary, left out.
         repeated: findings named more than once, each kept once (positive before uncertain before negative).
+        phrases: the evidence phrases of ``rationale``.
     """
 
     status: str
     anchor: Anchor | None = None
     off_vocabulary: list[str] = field(default_factory=list)
     repeated: int = 0
+    phrases: tuple[str, ...] = ()
 
 
-def content_of(response: Any) -> str:
-    """The text of a ``chat.completion`` object; empty when the model returned none (a refusal, for example)."""
+def read_body(body: str) -> Reply:
+    """The reply in the body of a response, whatever it holds."""
     try:
-        return response["choices"][0]["message"]["content"] or ""
-    except (KeyError, IndexError, TypeError):
-        return ""
+        completion = json.loads(body)
+    except (ValueError, RecursionError):
+        return Reply(_writable(body))
+    return read_completion(completion) or Reply(_writable(body))
 
 
-def read_answer(content: str, record_id: str) -> Answer:
+def read_completion(completion: Any) -> Reply | None:
+    """The reply of a ``chat.completion`` object; None for anything else."""
+    try:
+        choice = completion["choices"][0]
+        message = choice["message"]
+        content, refusal = message.get("content"), message.get("refusal")
+        usage = completion.get("usage")
+        finish_reason, model = choice.get("finish_reason"), completion.get("model")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return None
+    usage = usage if isinstance(usage, dict) else {}
+    return Reply(
+        _writable(content) if isinstance(content, str) else "",
+        REFUSAL if refusal and not content else finish_reason if isinstance(finish_reason, str) else None,
+        model if isinstance(model, str) else None,
+        _count(usage.get("prompt_tokens")),
+        _count(usage.get("completion_tokens")),
+    )
+
+
+def read_answer(content: str, record_id: str, finish_reason: str | None = None) -> Answer:
     """Read the content of an answer for ``record_id``; code fences and text around the object are tolerated."""
-    if not content.strip():
-        return Answer("empty")
     raw = _json_object(content)
     if raw is None:
-        return Answer("unparseable")
+        if finish_reason == "length":
+            return Answer("cut_off")
+        if finish_reason in _REFUSALS:
+            return Answer("refused")
+        return Answer("unparseable" if content.strip() else "empty")
     lists = {name: raw.get(name) for name in POLARITIES}
     if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists.values()):
         return Answer("malformed")
-    if str(raw.get("sample_uid", record_id)) != record_id:
+    if str(raw.get("sample_uid", record_id)).strip() != record_id:
         return Answer("other_record")
     found: dict[str, list[str]] = {}
     off_vocabulary = []
@@ -59,16 +104,32 @@ def read_answer(content: str, record_id: str) -> Answer:
         off_vocabulary += [name for name, finding in pairs if finding is None]
     anchor = Anchor.of(**found)
     kept = sum(len(getattr(anchor, polarity)) for polarity in POLARITIES)
-    return Answer("ok", anchor, off_vocabulary, sum(map(len, found.values())) - kept)
+    phrases = tuple(_texts(raw.get("rationale")))
+    return Answer("ok", anchor, off_vocabulary, sum(map(len, found.values())) - kept, phrases)
 
 
 def _json_object(content: str) -> dict[str, Any] | None:
-    """The first complete JSON object in a text."""
+    """The first JSON object in a text; None when it is not complete."""
     start = content.find("{")
     if start < 0:
         return None
     try:
         value, _ = json.JSONDecoder().raw_decode(content, start)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a rationale: the values of an object, each a text or a list of texts."""
+    for part in value.values() if isinstance(value, dict) else ():
+        yield from (text for text in (part if isinstance(part, list) else [part]) if isinstance(text, str))
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def _writable(text: str) -> str:
+    """``text`` without the lone surrogates that JSON can hold and UTF-8 cannot."""
+    return text.encode("utf-8", "replace").decode()

@@ -116,10 +116,12 @@ def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
     for number, line in enumerate(read_jsonl(path), start=1):
         if not isinstance(line, dict) or not isinstance(line.get("record_id"), str) or "raw" not in line:
             raise DataError(f"{path}, line {number} must be an object with record_id and raw; label the sample again")
+        if not line.get("current", True):  # paid for, and for another prompt or sample
+            continue
         record_id = line["record_id"]
         if record_id in answers:
             raise DataError(f"{path}, line {number}: record {record_id} has two answers; label the sample again")
-        answers[record_id] = read_answer(line["raw"] or "", record_id)
+        answers[record_id] = read_answer(line["raw"] or "", record_id, line.get("finish_reason"))
     unknown = sorted(answers.keys() - set(records["record_id"]))
     if unknown:
         raise DataError(f"{path} has answers for {len(unknown)} records that the corpus lacks, such as {unknown[0]}")

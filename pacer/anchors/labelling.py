@@ -1,161 +1,166 @@
 """Labelling the sample with a language model, or with recorded answers; the result is one line per answer.
 
-A line of ``llm_cache.jsonl`` is ``{record_id, request_hash, raw, anchor, status, dropped}``. The request hash covers
-provider and request (model, prompt, report, rule-based candidate, settings), so an answer is used again exactly as long
-as the question is the same. Each answer reaches the disk when it arrives: an interrupted run asks only for the rest.
+Answers are keyed by the hash of their request (model, prompt, report, rule-based candidate, settings), so an answer is
+used again exactly as long as the question is the same, and an interrupted run asks only for the rest.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
+import sys
 from collections import Counter
-from importlib import resources
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from pacer.anchors.answers import content_of, read_answer
+from pacer.anchors.anchor import Anchor
+from pacer.anchors.answers import Reply, read_answer, read_completion
+from pacer.anchors.cache import AnswerCache, answer_line
+from pacer.anchors.evidence import count_missing
+from pacer.anchors.request import Question, RequestForm, ask_about
 from pacer.anchors.rules import extract_anchor
 from pacer.anchors.sampling import refuse_held_out
 from pacer.core.config import Labelling
-from pacer.core.errors import ConfigError, DataError
-from pacer.core.io import hash_json, read_jsonl, scratch_directory, write_jsonl
+from pacer.core.errors import DataError, PacerError
+from pacer.core.io import read_jsonl, scratch_directory
 
 CACHE_NAME = "llm_cache.jsonl"
 
+_Lines = dict[str, dict[str, Any]]
 
-def label_sample(sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, out: Path) -> dict[str, Any]:
+
+def label_sample(
+    sample: pl.DataFrame,
+    records: pl.DataFrame,
+    config: Labelling,
+    out: Path,
+    candidate: Callable[[str], Anchor] = extract_anchor,
+) -> dict[str, Any]:
     """Make ``out/llm_cache.jsonl``: an answer for every sampled record that one could be had for.
 
     Args:
         sample: the table that :func:`pacer.anchors.sampling.sample_records` returns.
         records: the corpus.
-        config: provider ``none`` (an empty cache), ``recorded`` (answers from a file, by record id) or ``openai``.
+        config: provider ``none`` (no answers), ``recorded`` (answers from a file, by record id) or ``openai``.
         out: folder of the cache; answers that lie there already, or in its scratch, are not asked for again.
+        candidate: report -> the anchor that the request proposes to the model.
 
     Returns:
-        ``{provider, model, sampled, reused, asked, missing, statuses}``, counts of answers.
+        The audit: counts of answers by what became of them, tokens, dollars, troubles, and evidence phrases.
 
     Raises:
-        ConfigError: report text would leave the machine without the user's consent, or the prompt cannot be read.
-        DataError: a sampled record is unknown or held out, or the file of recorded answers is malformed.
-        PacerError: the endpoint gave no answer to some requests; the others are kept.
+        ConfigError: report text would leave the machine without the user's consent, the prompt cannot be read, or the
+            budget does not cover what is to be asked; nothing was sent.
+        DataError: a sampled record is unknown or held out, or a file of answers is malformed.
+        PacerError: some requests got no answer; the others are kept.
     """
     refuse_held_out(records, sample["record_id"])
     target = out / CACHE_NAME
-    requests = {} if config.provider == "none" else _requests(sample, records, config)
-    hashes = {record_id: hash_json([config.provider, request]) for record_id, request in requests.items()}
-    with scratch_directory(target, "answers") as scratch:
-        fresh = scratch / "answers.jsonl"
-        lines = {}
-        _drop_cut_line(fresh)
-        kept = [*_lines(target), *_lines(fresh)] if config.provider == "openai" else []
-        for line in kept:
-            if hashes.get(line["record_id"]) == line["request_hash"]:
-                lines[line["record_id"]] = line
-        reused = len(lines)
-        wanted = {record_id: request for record_id, request in requests.items() if record_id not in lines}
+    form = RequestForm.of(config)
+    questions = [] if config.provider == "none" else list(ask_about(sample, records, form, candidate))
+    with scratch_directory(target, "answers") as scratch, AnswerCache(target, scratch / "answers.jsonl") as cache:
+        reused, batches = 0, scratch / "batches"
         if config.provider == "recorded":
-            lines |= _recorded(wanted, hashes, Path(str(config.recorded)))
-        elif wanted:
-            from pacer.anchors.client import ask
-
-            with open(fresh, "a", encoding="utf-8") as file:
-                for record_id, content in ask(wanted, config):
-                    lines[record_id] = _line(record_id, hashes[record_id], content)
-                    file.write(json.dumps(lines[record_id], ensure_ascii=False) + "\n")
-                    file.flush()
-        write_jsonl(target, [lines[record_id] for record_id in sorted(lines)])
-        shutil.rmtree(scratch.parent)
-    return {
-        "provider": config.provider,
-        "model": config.model if config.provider == "openai" else None,
-        "sampled": sample.height,
-        "reused": reused,
-        "asked": len(lines) - reused,
-        "missing": sample.height - len(lines),
-        "statuses": dict(Counter(line["status"] for line in lines.values())),
-    }
-
-
-def system_prompt(prompt_file: str | None) -> str:
-    """The labelling instructions: the built-in ones, or the text of a file.
-
-    Raises:
-        ConfigError: the file is missing or empty.
-    """
-    if prompt_file is None:
-        return resources.files("pacer.anchors").joinpath("prompt.md").read_text(encoding="utf-8")
-    try:
-        text = Path(prompt_file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"anchors.llm.prompt_file: {prompt_file} cannot be read ({type(error).__name__})") from None
-    if not text.strip():
-        raise ConfigError(f"anchors.llm.prompt_file: {prompt_file} is empty")
-    return text
-
-
-def _requests(sample: pl.DataFrame, records: pl.DataFrame, config: Labelling) -> dict[str, dict[str, Any]]:
-    """``{record id: request}``; the request of the paper: report, rule-based candidate, sampling metadata."""
-    prompt = system_prompt(config.prompt_file)
-    rows = sample.join(records.select("record_id", "report_raw"), on="record_id", how="left", maintain_order="left")
-    unknown = rows.filter(pl.col("report_raw").is_null())
-    if unknown.height:
-        raise DataError(f"sampled record {unknown['record_id'][0]} is not in the corpus; draw the sample again")
-    requests = {}
-    for row in rows.iter_rows(named=True):
-        content = {
-            "sample_uid": row["record_id"],
-            "scenario": row["context"],
-            "report": row["report_raw"],
-            "regex_anchor": extract_anchor(row["report_raw"]).as_dict(),
-            "risk_buckets": row["strata"],
+            current = _recorded(questions, form, Path(str(config.recorded)))
+        else:
+            reused = len(_answers_to(questions, cache))
+            if reused < len(questions) or (questions and any(batches.glob("*.json"))):
+                _ask(questions, form, config, cache, batches)
+            current = _answers_to(questions, cache)
+        audit = {
+            "provider": config.provider,
+            "prompt": form.prompt_hash,
+            "sampled": sample.height,
+            "answered": len(current),
+            "unanswered": sample.height - len(current),
+            "reused": reused,
+            **_summary(current.values(), records),
+            "troubles": dict(sorted(cache.troubles.items())),
+            "older_answers": sum(key not in current for key in cache.lines),
         }
-        requests[row["record_id"]] = {
-            "model": config.model,
-            "temperature": config.temperature,
-            "max_tokens": config.max_tokens,
-            "messages": [
-                {"role": "system", "content": prompt},
-                {"role": "user", "content": json.dumps(content, ensure_ascii=False)},
-            ],
-        }
-    return requests
+        cache.write(current)
+        if not any(batches.glob("*.json")):  # else a batch that nobody waits for is still under way
+            shutil.rmtree(scratch.parent)
+    return audit
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return read_jsonl(path) if path.exists() else []
+def _answers_to(questions: Sequence[Question], cache: AnswerCache) -> _Lines:
+    return {q.request_hash: cache.lines[q.request_hash] for q in questions if q.request_hash in cache.lines}
 
 
-def _drop_cut_line(path: Path) -> None:
-    """Remove a last line that an interrupted run did not finish."""
-    if path.exists():
-        content = path.read_bytes()
-        with open(path, "rb+") as file:
-            file.truncate(content.rfind(b"\n") + 1)
+def _ask(
+    questions: Sequence[Question], form: RequestForm, config: Labelling, cache: AnswerCache, batches: Path
+) -> None:
+    """Ask for the answers that the cache lacks."""
+    # Slow to import, and needed by nothing else.
+    from pacer.anchors.asking import Asker
+    from pacer.anchors.batch_api import BatchAsker
+    from pacer.anchors.budget import Budget
+    from pacer.anchors.client import connect
+
+    known = _answers_to(questions, cache)
+    batch = config.mode == "batch"
+    budget = Budget(config, len(known), sum(line["dollars"] for line in known.values()))
+    for question in questions:
+        lost = cache.lost(question.request_hash)
+        budget.change(lost * budget.expected(question, batch=False), lost)
+    with connect(config) as client:
+        in_batches = BatchAsker(client, config, cache, budget, batches, len(known))
+        in_batches.resume({question.request_hash for question in questions})
+        open_questions = [question for question in questions if question.request_hash not in cache.lines]
+        if not open_questions:
+            return
+        print(f"labelling: {budget.announce(open_questions, batch)}", file=sys.stderr, flush=True)
+        if batch:
+            failed = in_batches.ask(open_questions, form)
+        else:
+            answered = len(_answers_to(questions, cache))
+            failed = Asker(client, form, config, cache, budget, answered).ask(open_questions)
+    if failed and config.unanswered == "stop":
+        record_id, trouble = next(iter(failed.items()))
+        raise PacerError(
+            f"{len(failed)} of {len(open_questions)} requests got no answer, such as that of {record_id} ({trouble}); "
+            "the other answers are kept, run the stage again for the rest, or set anchors.llm.unanswered: rules"
+        )
 
 
-def _line(record_id: str, request_hash: str, content: str) -> dict[str, Any]:
-    answer = read_answer(content, record_id)
-    return {
-        "record_id": record_id,
-        "request_hash": request_hash,
-        "raw": content,
-        "anchor": answer.anchor.as_dict() if answer.anchor else None,
-        "status": answer.status,
-        "dropped": {"off_vocabulary": answer.off_vocabulary, "repeated": answer.repeated},
-    }
-
-
-def _recorded(wanted: dict[str, Any], hashes: dict[str, str], path: Path) -> dict[str, dict[str, Any]]:
-    """Lines for the wanted records that the file of recorded answers holds."""
+def _recorded(questions: Sequence[Question], form: RequestForm, path: Path) -> _Lines:
+    """Lines for the questions whose records the file of recorded answers holds."""
+    hashes = {question.record_id: question.request_hash for question in questions}
     lines = {}
     for number, recorded in enumerate(read_jsonl(path), start=1):
         if not isinstance(recorded, dict) or not {"record_id", "response"} <= recorded.keys():
             raise DataError(f"{path}, line {number} must be an object with record_id and response")
-        record_id = recorded["record_id"]
-        if record_id in wanted:
-            lines[record_id] = _line(record_id, hashes[record_id], content_of(recorded["response"]))
+        key = hashes.get(recorded["record_id"])
+        if key is not None:
+            reply = read_completion(recorded["response"]) or Reply("")
+            lines[key] = answer_line(recorded["record_id"], key, form.prompt_hash, "recorded", reply, 0.0)
     return lines
+
+
+def _summary(lines: Collection[dict[str, Any]], records: pl.DataFrame) -> dict[str, Any]:
+    """What the answers in use are like; phrases of reports are counted, never named."""
+    reports = dict(records.select("record_id", "report_raw").iter_rows())
+    statuses: Counter[str] = Counter()
+    dropped = repeated = phrases = missing = 0
+    for line in lines:
+        answer = read_answer(line["raw"], line["record_id"], line["finish_reason"])
+        statuses[answer.status] += 1
+        dropped += len(answer.off_vocabulary)
+        repeated += answer.repeated
+        phrases += len(answer.phrases)
+        missing += count_missing(answer.phrases, reports[line["record_id"]])
+    return {
+        "statuses": dict(sorted(statuses.items())),
+        "models": dict(sorted(Counter(line["model"] or "unknown" for line in lines).items())),
+        "names_off_vocabulary": dropped,
+        "findings_repeated": repeated,
+        "evidence": {"phrases": phrases, "not_in_report": missing, "share": missing / phrases if phrases else None},
+        "prompt_tokens": sum(line["prompt_tokens"] or 0 for line in lines),
+        "completion_tokens": sum(line["completion_tokens"] or 0 for line in lines),
+        "without_usage": sum(line["completion_tokens"] is None for line in lines),
+        "dollars": round(sum(line["dollars"] for line in lines), 6),
+        "lost_and_perhaps_paid": sum(line["lost"] for line in lines),
+    }

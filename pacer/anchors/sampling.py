@@ -9,6 +9,8 @@ depend on the order of the records.
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from pacer.core.contexts import CONTEXTS
@@ -24,7 +26,7 @@ SAMPLE_SCHEMA: dict[str, pl.DataType] = {
 #: Strata and the surface patterns (Rust regular expressions, case-insensitive) that put a report in them.
 STRATA: dict[str, str] = {
     "uncertainty": r"\b(possibl[ey]|probabl[ey]|(may|might|could) (represent|reflect|be)|questionable|suspect\w*"
-    r"|suspicious|concerning|not excluded|difficult to exclude|cannot (be )?exclude\w*|likely|versus)\b",
+    r"|suspicious|concerning|worrisome|not excluded|difficult to exclude|cannot (be )?exclude\w*|likely|versus)\b",
     "negation": r"\b(no|not|without|absent|negative for|free of)\b",
     "devices": r"\b(tubes?|catheters?|picc|(central|subclavian|jugular|venous) lines?|pacemakers?|pacer|leads|icd"
     r"|ports?|port-a-cath|devices?|drains?|swan-ganz|sternotomy wires)\b",
@@ -35,7 +37,11 @@ STRATA: dict[str, str] = {
 }
 
 
-def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> pl.DataFrame:
+#: Columns in which no sampled record may meet one of val or test.
+HELD_OUT_BY: tuple[str, ...] = ("record_id", "study_id", "subject_id")
+
+
+def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Draw ``per_context`` training records of every context, or all of them where there are fewer.
 
     Args:
@@ -44,7 +50,9 @@ def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> pl.Dat
         seed: the sample is a function of seed and records.
 
     Returns:
-        A table of :data:`SAMPLE_SCHEMA`, sorted by context and record id.
+        A table of :data:`SAMPLE_SCHEMA`, sorted by context and record id, and the audit: the strata; of each context
+        the train records and those drawn; of each stratum its train records, its quota (its share of what was left to
+        draw when its turn came), how many were drawn for it, and how many of the sample lie in it.
 
     Raises:
         DataError: a study or subject of the sample also occurs in val or test.
@@ -53,40 +61,62 @@ def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> pl.Dat
     order = pl.Series([hash_bytes(f"{seed}:{record_id}".encode()) for record_id in train["record_id"]], dtype=pl.String)
     matches = [pl.col("report_raw").str.contains(f"(?i){pattern}").alias(name) for name, pattern in STRATA.items()]
     train = train.with_columns(order.alias("order"), *matches).drop("report_raw").sort("order")
-    drawn = [_draw(train.filter(pl.col("context") == context), per_context) for context in CONTEXTS]
+    drawn, contexts = [], {}
+    for context in CONTEXTS:
+        chosen, counts = _draw(train.filter(pl.col("context") == context), per_context)
+        drawn.append(chosen)
+        contexts[context] = counts
     strata = pl.concat_list([pl.when(name).then(pl.lit(name)) for name in STRATA]).list.drop_nulls()
     sample = pl.concat(drawn).with_columns(strata.alias("strata")).select(list(SAMPLE_SCHEMA))
     sample = sample.cast(pl.Schema(SAMPLE_SCHEMA)).sort("context", "record_id")
-    refuse_held_out(records, sample["record_id"])
-    return sample
+    disjoint = refuse_held_out(records, sample["record_id"])
+    audit = {
+        "seed": seed,
+        "per_context": per_context,
+        "patterns": STRATA,
+        "contexts": contexts,
+        "disjoint_from_val_and_test": disjoint,
+    }
+    return sample, audit
 
 
-def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> None:
+def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> dict[str, dict[str, int]]:
     """Make sure that no sampled record, study or subject belongs to val or test.
+
+    Returns:
+        What was compared: ``{column: {sample, held_out}}``, counts of different values.
 
     Raises:
         DataError: one does; it is named.
     """
     chosen = records.filter(pl.col("record_id").is_in(record_ids.implode()))
     held_out = records.filter(pl.col("split") != "train")
-    for column in ("record_id", "study_id", "subject_id"):
+    for column in HELD_OUT_BY:
         shared = chosen.join(held_out, on=column, how="semi")[column].unique().sort()
         if len(shared):
             raise DataError(
                 f"{len(shared)} {column}s of the labelling sample also occur in val or test, such as {shared[0]}; "
                 "mend the splits of the annotation files (the corpus audit lists the overlap)"
             )
+    return {
+        column: {"sample": chosen[column].n_unique(), "held_out": held_out[column].n_unique()} for column in HELD_OUT_BY
+    }
 
 
-def _draw(train: pl.DataFrame, count: int) -> pl.DataFrame:
-    """The first ``count`` rows of one context under the strata's shares; rows are in drawing order."""
+def _draw(train: pl.DataFrame, count: int) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """The first ``count`` rows of one context under the strata's shares, and the counts; rows are in drawing order."""
     names = sorted(STRATA, key=lambda name: (int(train[name].sum()), name))
     members = {name: train[name].to_list() for name in names}
     taken: set[int] = set()
+    strata: dict[str, dict[str, int]] = {}
     for position, name in enumerate(names):
-        share = -(-(count - len(taken)) // (len(names) - position))
-        fresh = [row for row, member in enumerate(members[name]) if member and row not in taken]
-        taken.update(fresh[:share])
-    rest = (row for row in range(train.height) if row not in taken)
-    taken.update(row for row, _ in zip(rest, range(count - len(taken))))
-    return train[sorted(taken)]
+        quota = -(-(count - len(taken)) // (len(names) - position))
+        fresh = [row for row, member in enumerate(members[name]) if member and row not in taken][:quota]
+        taken.update(fresh)
+        strata[name] = {"train_records": sum(members[name]), "quota": quota, "drawn_for_it": len(fresh)}
+    rest = [row for row in range(train.height) if row not in taken][: count - len(taken)]
+    taken.update(rest)
+    for name in names:
+        strata[name]["in_sample"] = sum(members[name][row] for row in taken)
+    counts = {"train_records": train.height, "drawn": len(taken), "strata": strata, "drawn_to_fill_up": len(rest)}
+    return train[sorted(taken)], counts

@@ -232,7 +232,19 @@ class Labelling(Strict):
     base_url: str | None
     temperature: NaturalFloat
     max_tokens: Positive
+    structured: bool
+    mode: Literal["requests", "batch"]
+    batch_requests: Annotated[int, Field(ge=1, le=50_000)]
     concurrency: Positive
+    timeout: PositiveFloat
+    attempts: Positive
+    backoff: PositiveFloat
+    unanswered: Literal["stop", "rules"]
+    max_requests: Natural | None
+    max_dollars: NaturalFloat | None
+    input_price: NaturalFloat
+    output_price: NaturalFloat
+    batch_discount: Fraction
     send_reports_to: str | None
     prompt_file: str | None
 

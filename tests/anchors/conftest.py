@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from pacer.anchors.sampling import sample_records
 from pacer.core.config import Labelling
 from pacer.corpus.records import RECORD_SCHEMA
+from tests.anchors.server import Endpoint
 
 REPORTS = (
     "Possible pneumonia. No effusion.",
@@ -38,8 +42,45 @@ def labelling() -> Callable[..., Labelling]:
     def make(**changes: Any) -> Labelling:
         settings: dict[str, Any] = {
             "provider": "none", "recorded": None, "model": "gpt-4.1-mini", "base_url": None, "temperature": 0.0,
-            "max_tokens": 600, "concurrency": 2, "send_reports_to": None, "prompt_file": None,
+            "max_tokens": 600, "structured": False, "mode": "requests", "batch_requests": 50_000, "concurrency": 2,
+            "timeout": 20.0, "attempts": 8, "backoff": 0.001, "unanswered": "stop", "max_requests": None,
+            "max_dollars": None, "input_price": 0.4, "output_price": 1.6, "batch_discount": 0.5,
+            "send_reports_to": None, "prompt_file": None,
         }  # fmt: skip
         return Labelling.model_validate(settings | changes)
 
     return make
+
+
+@pytest.fixture
+def sample(records: pl.DataFrame) -> pl.DataFrame:
+    """Three records of each context."""
+    return sample_records(records, 3, seed=1)[0]
+
+
+#: The API key of all tests; it must turn up nowhere.
+KEY = "sk-a-key-that-nobody-may-see"
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    server = Endpoint()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def asking(endpoint: Endpoint, labelling: Callable[..., Labelling]) -> Callable[..., Labelling]:
+    """Settings that ask the loopback server."""
+
+    def make(**changes: Any) -> Labelling:
+        return labelling(provider="openai", base_url=endpoint.url, send_reports_to="127.0.0.1", **changes)
+
+    return make
+
+
+def cached(out: Path) -> list[dict[str, Any]]:
+    """The lines of a cache."""
+    return [json.loads(line) for line in (out / "llm_cache.jsonl").read_text().splitlines()]

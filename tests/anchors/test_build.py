@@ -41,7 +41,7 @@ def test_answers_replace_rules_where_they_can_be_read(records: pl.DataFrame, tmp
     assert rows["sn-train1sn"]["origin"] == "rules"
     assert rows["sn-test0sn"]["uncertain"] == ["pneumonia"]
     assert audit["origins"] == {"mw": {"llm": 1, "rules": 11}, "sn": {"llm": 1, "rules": 47}}
-    assert audit["answers"]["statuses"] == {"ok": 2, "unparseable": 1, "malformed": 0, "other_record": 0, "empty": 0}
+    assert {name: count for name, count in audit["answers"]["statuses"].items() if count} == {"ok": 2, "unparseable": 1}
     assert audit["answers"]["names_off_vocabulary"] == 1
     assert audit["answers"]["findings_repeated"] == 1
     assert audit["empty_anchors"] == 15

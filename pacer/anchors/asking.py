@@ -1,0 +1,153 @@
+"""Asking one request at a time in each of a few slots; every answer is on disk before its slot asks the next one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+import openai
+
+from pacer.anchors.answers import REFUSAL, Reply, read_body
+from pacer.anchors.budget import Budget
+from pacer.anchors.cache import MAY_BE_PAID, AnswerCache, answer_line
+from pacer.anchors.client import MAX_LOST, Patience, Trouble, diagnose, refusal
+from pacer.anchors.request import Question, RequestForm
+from pacer.core.config import Labelling
+from pacer.core.errors import PacerError
+from pacer.core.progress import Ticker
+
+#: Requests in a row that were refused, or gave no answer, after which the rest is not tried.
+MAX_IN_A_ROW = 20
+
+
+class Asker:
+    """Asks an endpoint in ``config.concurrency`` threads.
+
+    Answers go to the cache. An HTTP 200 whose body arrived is an answer, whatever the body holds: it is never asked
+    for again. A request that the endpoint refuses as such (a content filter, for example) is an answer as well.
+
+    Args:
+        answered: answers to requests of this form that there are already.
+    """
+
+    def __init__(
+        self,
+        client: openai.OpenAI,
+        form: RequestForm,
+        config: Labelling,
+        cache: AnswerCache,
+        budget: Budget,
+        answered: int,
+    ):
+        self._client, self._form, self._config, self._cache, self._budget = client, form, config, cache, budget
+        self._stop = threading.Event()
+        self._patience = Patience(config, self._stop)
+        self._lock = threading.Lock()
+        self._answered = answered
+        self._in_a_row = 0
+        self._refused: list[Question] = []
+
+    def ask(self, questions: Sequence[Question]) -> dict[str, Trouble]:
+        """Ask all questions; returns those that got no answer, by record id.
+
+        Raises:
+            PacerError: the endpoint answers nothing, asks for a long wait, or the budget is spent. What was answered
+                is in the cache.
+        """
+        self._left = iter(questions)
+        self._failed: dict[str, Trouble] = {}
+        with (
+            Ticker("labelling", len(questions)) as self._ticker,
+            ThreadPoolExecutor(min(self._config.concurrency, len(questions))) as pool,
+        ):
+            slots = [pool.submit(self._work) for _ in range(min(self._config.concurrency, len(questions)))]
+            try:
+                wait(slots, return_when=FIRST_EXCEPTION)
+            finally:
+                self._stop.set()  # what is in flight is still waited for: it may be paid already
+        for slot in slots:
+            slot.result()
+        if self._refused:
+            raise refusal(f"the request of {self._refused[0].record_id}", Trouble("refused"))
+        return self._failed
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            with self._lock:
+                question = next(self._left, None)
+            if question is None:
+                return
+            self._settle(question, self._answer(question))
+
+    def _answer(self, question: Question) -> Trouble | None:
+        """Try until there is an answer; returns the last trouble when there is none."""
+        trouble, lost = None, 0
+        expected = self._budget.expected(question, batch=False)
+        for attempt in range(self._config.attempts):
+            if trouble is not None:
+                self._patience.after(trouble, attempt - 1)
+            self._patience.clear()
+            if self._stop.is_set():
+                return trouble or Trouble("not_asked")
+            self._budget.take(expected)
+            self._cache.sent(question.request_hash)
+            try:
+                reply = read_body(self._post(question))
+            except openai.APIError as error:
+                trouble = diagnose(error)
+                if trouble.reason == "undecodable":
+                    reply = Reply("")
+                else:
+                    self._cache.no_answer(question.request_hash, trouble.reason)
+                    if trouble.reason not in MAY_BE_PAID:
+                        self._budget.change(-expected, -1)
+                    lost += trouble.reason in MAY_BE_PAID
+                    if trouble.advice == "stop":
+                        raise refusal(f"the request of {question.record_id}", trouble) from None
+                    if trouble.advice == "refuse" or lost == MAX_LOST:
+                        break
+                    continue
+            dollars = self._budget.paid(reply, expected, batch=False)
+            self._budget.change(dollars - expected)
+            self._add(question, reply, dollars)
+            return None
+        return trouble
+
+    def _post(self, question: Question) -> str:
+        request = self._form.request(question.content)
+        return self._client.chat.completions.with_raw_response.create(**request).text
+
+    def _settle(self, question: Question, trouble: Trouble | None) -> None:
+        """Count what became of a question.
+
+        Refusals are believed once another request was answered: until then they may be meant for all of them.
+        """
+        with self._lock:
+            self._ticker.advance()
+            if trouble is None:
+                self._answered += 1
+                self._in_a_row = 0
+            elif trouble.advice == "refuse":
+                self._refused.append(question)
+            else:
+                self._failed[question.record_id] = trouble
+                self._in_a_row += 1
+            believed = self._refused if self._answered else []
+            self._refused = self._refused[len(believed) :]
+            if trouble and len(self._refused) == MAX_IN_A_ROW:
+                raise refusal(f"the request of {question.record_id}", trouble)
+            if trouble and self._in_a_row == MAX_IN_A_ROW:
+                raise PacerError(
+                    f"{MAX_IN_A_ROW} requests in a row got no answer, the last that of {question.record_id} "
+                    f"({trouble}); the answers so far are kept, run the stage again when the endpoint is well"
+                )
+        for other in believed:
+            self._add(other, Reply("", REFUSAL), 0.0)
+
+    def _add(self, question: Question, reply: Reply, dollars: float) -> None:
+        lost = self._cache.lost(question.request_hash)
+        form = self._form
+        self._cache.add(
+            answer_line(question.record_id, question.request_hash, form.prompt_hash, "openai", reply, dollars, lost)
+        )
