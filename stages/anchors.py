@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pacer.anchors.build import build_anchors
 from pacer.core.errors import run_cleanly
-from pacer.core.io import atomic_path, write_json
+from pacer.core.io import atomic_path, read_json, write_json
 from pacer.corpus.records import read_records
 
 
@@ -13,6 +13,8 @@ def main() -> None:
     anchors, audit = build_anchors(records, Path("data/anchors/llm_cache.jsonl"))
     with atomic_path("data/anchors/anchors.parquet") as temporary:
         anchors.write_parquet(temporary)
+    audit["sample"] = read_json("data/anchors/sample_audit.json")
+    audit["labelling"] = read_json("data/anchors/llm_audit.json")
     write_json("data/anchors/audit.json", audit)
 
 

@@ -86,7 +86,7 @@ class BatchAsker:
             part = questions[start : start + lines]
             start += lines
             batch.requests = {q.request_hash: (q.record_id, self._budget.expected(q, batch=True)) for q in part}
-            self._budget.take(_dollars(batch), len(part))
+            self._budget.take(sum(dollars for _, dollars in batch.requests.values()), len(part))
             self._note(batch)
             status = self._collect(batch, failed, look_first=False)
             if status.startswith("failed"):
@@ -106,14 +106,20 @@ class BatchAsker:
             batch = _Batch(**noted)
             if batch.files is not None:
                 self._clean_up(batch)
-            elif not wanted.isdisjoint(batch.requests):
-                self._budget.change(_dollars(batch), len(batch.requests))
-                self._collect(batch, {}, look_first=True)
-            elif self._call(lambda batch=batch: self._find(batch), "a batch") is None:
-                self._forget(batch)
-            elif self._look(batch)["status"] in _ENDED:
-                self._budget.change(_dollars(batch), len(batch.requests))
-                self._collect(batch, {}, look_first=True)
+                continue
+            unwanted = wanted.isdisjoint(batch.requests)
+            if unwanted:
+                if self._call(lambda batch=batch: self._find(batch), "a batch") is None:
+                    self._forget(batch)
+                    continue
+                if self._look(batch)["status"] not in _ENDED:
+                    continue
+            spent = self._budget.dollars, self._budget.requests
+            open_requests = self._open(batch)
+            self._budget.change(sum(dollars for _, dollars in open_requests.values()), len(open_requests))
+            self._collect(batch, {}, look_first=True)
+            if unwanted:  # paid on another labelling's account
+                self._budget.change(spent[0] - self._budget.dollars, spent[1] - self._budget.requests)
         for path in self._folder.glob("*.jsonl"):
             if not path.with_suffix(".json").exists():
                 path.unlink()
@@ -172,7 +178,7 @@ class BatchAsker:
 
     def _take(self, batch: _Batch, ended: dict[str, Any], failed: dict[str, Trouble]) -> None:
         """Put the answers of an ended batch into the cache, and settle what it cost."""
-        left = {key: entry for key, entry in batch.requests.items() if key not in self._cache.lines}
+        left = self._open(batch)
         troubles: dict[str, Trouble] = {}
         counts = _dict(ended.get("request_counts"))
         for name, count in (("output_file_id", "completed"), ("error_file_id", "failed")):
@@ -197,6 +203,10 @@ class BatchAsker:
                 self._add(batch, key, record_id, Reply("", REFUSAL), 0.0)
             else:
                 failed[record_id] = trouble
+
+    def _open(self, batch: _Batch) -> dict[str, tuple[str, float]]:
+        """The batch's requests that have no answer on disk."""
+        return {key: entry for key, entry in batch.requests.items() if key not in self._cache.lines}
 
     def _lines(self, file_id: str | None, expected: int) -> list[dict[str, Any]]:
         """The lines of a file at the endpoint, fetched again while there are fewer than the endpoint counted.
@@ -310,10 +320,6 @@ class BatchAsker:
     def _forget(self, batch: _Batch) -> None:
         self._requests_of(batch).unlink(missing_ok=True)
         (self._folder / f"{batch.name}.json").unlink()
-
-
-def _dollars(batch: _Batch) -> float:
-    return sum(dollars for _, dollars in batch.requests.values())
 
 
 def _object(text: str | bytes) -> dict[str, Any]:

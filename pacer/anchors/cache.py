@@ -21,6 +21,7 @@ import json
 import os
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ class Journal:
 
 
 class AnswerCache:
-    """All answers that there are, by request hash. Use as a context manager.
+    """All answers of endpoints that there are, by request hash. Use as a context manager.
 
     Args:
         path: ``llm_cache.jsonl``; need not exist.
@@ -133,13 +134,18 @@ class AnswerCache:
         with self._lock:
             self.lines[line["request_hash"]] = line
 
-    def write(self, current: dict[str, _Line]) -> None:
-        """Write ``llm_cache.jsonl``: the lines in use, by request hash, and older ones. The journal is done with."""
-        old = {key: line for key, line in self.lines.items() if key not in current and line["provider"] == "openai"}
-        lines = [line | {"current": key in current} for key, line in (old | current).items()]
+    def write(self, current: Sequence[_Line]) -> None:
+        """Write ``llm_cache.jsonl``: the lines in use, and the cache's others. The journal is done with."""
+        lines = [line | {"current": True} for line in current]
+        lines += [line | {"current": False} for line in self.unused(current)]
         write_jsonl(self._path, sorted(lines, key=lambda line: (line["record_id"], line["request_hash"])))
         self._journal.close()
         self._journal_path.unlink()
+
+    def unused(self, current: Sequence[_Line]) -> list[_Line]:
+        """The lines of the cache that are not among these."""
+        used = {id(line) for line in current}
+        return [line for line in self.lines.values() if id(line) not in used]
 
     def _count(self, request_hash: str, reason: str) -> None:
         with self._lock:
@@ -149,7 +155,7 @@ class AnswerCache:
     def _take(self, line: Any, path: Path) -> None:
         if not isinstance(line, dict) or not {"record_id", "request_hash", "raw"} <= line.keys():
             raise DataError(f"{path} holds a line that is no labelling answer; move the file away and label again")
-        if "provider" in line:  # caches of earlier versions have no lines that could be used again
+        if line.get("provider") == "openai":  # recorded answers are read from their own file every time
             self.lines[line["request_hash"]] = line
 
 

@@ -28,7 +28,7 @@ from pacer.core.io import read_jsonl, scratch_directory
 
 CACHE_NAME = "llm_cache.jsonl"
 
-_Lines = dict[str, dict[str, Any]]
+_Lines = list[dict[str, Any]]
 
 
 def label_sample(
@@ -76,9 +76,9 @@ def label_sample(
             "answered": len(current),
             "unanswered": sample.height - len(current),
             "reused": reused,
-            **_summary(current.values(), records),
+            **_summary(current, records),
             "troubles": dict(sorted(cache.troubles.items())),
-            "older_answers": sum(key not in current for key in cache.lines),
+            "older_answers": len(cache.unused(current)),
         }
         cache.write(current)
         if not any(batches.glob("*.json")):  # else a batch that nobody waits for is still under way
@@ -87,7 +87,7 @@ def label_sample(
 
 
 def _answers_to(questions: Sequence[Question], cache: AnswerCache) -> _Lines:
-    return {q.request_hash: cache.lines[q.request_hash] for q in questions if q.request_hash in cache.lines}
+    return [cache.lines[question.request_hash] for question in questions if question.request_hash in cache.lines]
 
 
 def _ask(
@@ -102,7 +102,7 @@ def _ask(
 
     known = _answers_to(questions, cache)
     batch = config.mode == "batch"
-    budget = Budget(config, len(known), sum(line["dollars"] for line in known.values()))
+    budget = Budget(config, len(known), sum(line["dollars"] for line in known))
     for question in questions:
         lost = cache.lost(question.request_hash)
         budget.change(lost * budget.expected(question, batch=False), lost)
@@ -129,14 +129,17 @@ def _ask(
 def _recorded(questions: Sequence[Question], form: RequestForm, path: Path) -> _Lines:
     """Lines for the questions whose records the file of recorded answers holds."""
     hashes = {question.record_id: question.request_hash for question in questions}
-    lines = {}
+    lines, seen = [], set()
     for number, recorded in enumerate(read_jsonl(path), start=1):
         if not isinstance(recorded, dict) or not {"record_id", "response"} <= recorded.keys():
             raise DataError(f"{path}, line {number} must be an object with record_id and response")
+        if recorded["record_id"] in seen:
+            raise DataError(f"{path}, line {number}: record {recorded['record_id']} has two answers; leave one")
+        seen.add(recorded["record_id"])
         key = hashes.get(recorded["record_id"])
         if key is not None:
             reply = read_completion(recorded["response"]) or Reply("")
-            lines[key] = answer_line(recorded["record_id"], key, form.prompt_hash, "recorded", reply, 0.0)
+            lines.append(answer_line(recorded["record_id"], key, form.prompt_hash, "recorded", reply, 0.0))
     return lines
 
 

@@ -25,10 +25,12 @@ class Check:
 class AnchorSummary:
     """The commitment targets: who wrote them, how often each finding has each polarity, how two extractors agree.
 
-    ``polarities`` is finding -> polarity -> number of targets; ``agreement`` is None without labelling answers.
+    ``polarities`` is finding -> polarity -> number of targets; ``agreement`` is None without labelling answers,
+    ``strata`` (how the sample to be labelled was drawn) without a sample.
     """
 
     origins: Table
+    strata: Table | None
     polarities: dict[str, dict[str, int]]
     agreement: Table | None
     checks: list[Check]
@@ -53,6 +55,7 @@ def anchor_summary(audit: Mapping[str, Any]) -> AnchorSummary:
             for finding in findings
         }
         checks = _anchor_checks(audit)
+        strata = _strata(audit["sample"]) if "sample" in audit else None
         agreement = None
         if audit["agreement"]["records"]:
             found = audit["agreement"]["findings"].items()
@@ -62,7 +65,22 @@ def anchor_summary(audit: Mapping[str, Any]) -> AnchorSummary:
             )
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"the audit of the anchors lacks {error}; make the anchors again") from None
-    return AnchorSummary(Table(("Context", "labelled", "by rules"), rows), polarities, agreement, checks)
+    origins = Table(("Context", "labelled", "by rules"), rows)
+    return AnchorSummary(origins, strata, polarities, agreement, checks)
+
+
+def _strata(sample: Mapping[str, Any]) -> Table | None:
+    """How many of the sample were drawn for each stratum, of its quota, and how many lie in it."""
+    drawn = {context: counts for context, counts in sample["contexts"].items() if counts["drawn"]}
+    rows = []
+    for context, counts in drawn.items():
+        for name, stratum in counts["strata"].items():
+            cells = (stratum[key] for key in ("train_records", "quota", "drawn_for_it", "in_sample"))
+            rows.append((context.upper(), name.replace("_", " "), *map(number, cells)))
+        fill = counts["drawn_to_fill_up"]
+        rows.append((context.upper(), "none in particular", number(counts["train_records"]), "", number(fill), ""))
+    heads = ("Context", "Stratum", "Train records", "Quota", "Drawn for it", "In the sample")
+    return Table(heads, tuple(rows)) if rows else None
 
 
 def _anchor_checks(audit: Mapping[str, Any]) -> list[Check]:
@@ -79,6 +97,17 @@ def _anchor_checks(audit: Mapping[str, Any]) -> list[Check]:
     if identical is not None:
         shown = f"{100 * identical:.1f} % of {number(audit['agreement']['records'])} targets identical"
         checks.append(Check("Labels against rules", shown, True))
+    labelling = audit.get("labelling")
+    if labelling and labelling["answered"]:
+        evidence = labelling["evidence"]
+        if evidence["phrases"]:
+            found = evidence["phrases"] - evidence["not_in_report"]
+            shown = f"{number(found)} of {number(evidence['phrases'])} stand in their report word for word"
+            checks.append(Check("Evidence phrases", shown, True))
+        if labelling["provider"] == "openai":
+            lost = labelling["lost_and_perhaps_paid"]
+            maybe = f"; {number(lost)} lost answers may have been paid too" if lost else ""
+            checks.append(Check("Cost of the labels", f"${labelling['dollars']:.2f}{maybe}", not lost))
     return checks
 
 

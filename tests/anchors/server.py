@@ -227,7 +227,8 @@ class Endpoint:
             key = hash_json(line["body"])
             assert key == line["custom_id"]
             reply = self.replies(json.loads(line["body"]["messages"][1]["content"]), self.seen[key] - 1)
-            entry = {"custom_id": key, "response": {"status_code": reply.status, "body": reply.body}, "error": None}
+            body = reply.body.decode() if isinstance(reply.body, bytes) else reply.body
+            entry = {"custom_id": key, "response": {"status_code": reply.status, "body": body}, "error": None}
             (out if reply.status == 200 else bad).append(entry)
             self.paid[key] += reply.status == 200
         batch["status"] = status

@@ -455,9 +455,33 @@ def test_recorded_answers(sample, records, labelling, tmp_path) -> None:
         assert (audit["answered"], audit["unanswered"], audit["older_answers"]) == (5, 1, 0)
         assert audit["statuses"] == {"ok": 4, "other_record": 1}
         assert audit["dollars"] == 0
+    path.write_text("".join(json.dumps(lines[0]) + "\n" for _ in range(2)))
+    with pytest.raises(DataError, match=rf"line 2: record {ids[0]} has two answers"):
+        label_sample(sample, records, config, tmp_path)
     path.write_text(json.dumps({"record_id": ids[0]}) + "\n")
     with pytest.raises(DataError, match="line 1 must be an object with record_id and response"):
         label_sample(sample, records, config, tmp_path)
+
+
+def test_recorded_answers_and_paid_ones_to_the_same_questions(
+    endpoint, asking, labelling, sample, records, tmp_path
+) -> None:
+    """Recorded answers are never taken for the endpoint's, and put none of those aside."""
+    path = tmp_path / "answers.jsonl"
+    lines = [{"record_id": i, "response": completion(answer({"sample_uid": i}, positive=[]))} for i in
+             sample["record_id"]]  # fmt: skip
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    recorded = labelling(provider="recorded", recorded=str(path))
+    label_sample(sample, records, recorded, tmp_path)
+    audit = label_sample(sample, records, asking(), tmp_path)
+    assert (audit["reused"], audit["models"]) == (0, {"served-1": 6})
+    assert sum(endpoint.paid.values()) == 6 and len(cached(tmp_path)) == 6
+    audit = label_sample(sample, records, recorded, tmp_path)
+    assert (audit["older_answers"], len(cached(tmp_path))) == (6, 12)
+    anchors, _ = build_anchors(records, tmp_path / "llm_cache.jsonl")
+    assert anchors.filter(origin="llm")["positive"].list.len().sum() == 0
+    assert label_sample(sample, records, asking(), tmp_path)["reused"] == 6
+    assert len(cached(tmp_path)) == 6
 
 
 def test_cache_of_an_earlier_version_and_foreign_files(sample, records, labelling, tmp_path) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pytest
 
 from pacer.anchors.build import build_anchors
 from pacer.core.config import Labelling

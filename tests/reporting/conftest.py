@@ -14,6 +14,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from pacer.anchors.build import build_anchors
+from pacer.anchors.sampling import sample_records
 from pacer.core.config import Corpus, load_params
 from pacer.corpus.build import build_corpus
 from pacer.corpus.findings import FINDINGS
@@ -241,7 +242,10 @@ def _write_anchor_audit(path: Path, records: pl.DataFrame) -> None:
     answer = json.dumps({"positive": ["edema"], "negative": ["pneumothorax"], "uncertain": []})
     cache = path.with_name("llm_cache.jsonl")
     cache.write_text("".join(json.dumps({"record_id": name, "raw": answer}) + "\n" for name in texts))
-    _write(path, build_anchors(records, cache)[1])
+    labelling = {"provider": "openai", "answered": 10, "evidence": {"phrases": 20, "not_in_report": 3},
+                 "dollars": 0.0123, "lost_and_perhaps_paid": 2}  # fmt: skip
+    sample = sample_records(records, 5, 1)[1]
+    _write(path, build_anchors(records, cache)[1] | {"sample": sample, "labelling": labelling})
 
 
 def _write_curves(folder: Path, contexts: tuple[str, ...]) -> None:

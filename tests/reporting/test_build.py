@@ -66,7 +66,9 @@ def test_the_whole_page(full_run, tmp_path: Path):
     page = page_of(full_run, out)
     for shown in ("0.599", "0.668", "Difference", "stand-in for CheXbert", "ce:llm-rg4", "Gate", "block 12",
                   "Studies in two splits", "2: 2 × finding: neither findings nor impression is there",
-                  "raw text: no report found"):  # fmt: skip
+                  "raw text: no report found", "Drawn for it",
+                  "17 of 20 stand in their report word for word",
+                  "$0.01; 2 lost answers may have been paid too"):  # fmt: skip
         assert shown in page.text, shown
     assert {"scores", "sources", "cases", "findings", "training", "corpus", "commitments"} <= set(page.ids)
     assert {link.removeprefix("#") for link in page.anchors} <= set(page.ids)
