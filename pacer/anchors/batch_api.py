@@ -44,12 +44,14 @@ class _Batch:
 
     Attributes:
         requests: request hash -> (record id, expected dollars).
+        endpoint: the address that it was sent to.
         batch_id: None until the endpoint's answer to its creation arrived.
         files: what lies at the endpoint, to be deleted; set once all answers are on disk.
     """
 
     name: str
     prompt_hash: str
+    endpoint: str
     requests: dict[str, tuple[str, float]]
     batch_id: str | None = None
     files: list[str] | None = None
@@ -68,6 +70,8 @@ class BatchAsker:
     ):
         self._client, self._config, self._cache, self._budget, self._folder = client, config, cache, budget, folder
         self._answered = answered
+        url = client.base_url  # which may hold a password
+        self._endpoint = f"{url.scheme}://{url.host}:{url.port or ''}{url.path}"
         self._patience = Patience(config, threading.Event())
 
     def ask(self, questions: Sequence[Question], form: RequestForm) -> dict[str, Trouble]:
@@ -81,7 +85,7 @@ class BatchAsker:
         failed: dict[str, Trouble] = {}
         start = 0
         while start < len(questions):
-            batch = _Batch(uuid.uuid4().hex, form.prompt_hash, {})
+            batch = _Batch(uuid.uuid4().hex, form.prompt_hash, self._endpoint, {})
             lines = self._write(self._requests_of(batch), questions[start:], form)
             part = questions[start : start + lines]
             start += lines
@@ -102,14 +106,18 @@ class BatchAsker:
         Batches that hold none of the wanted requests are collected if they have ended, and else left under way.
         """
         for path in sorted(self._folder.glob("*.json")):
-            noted = read_json(path)
-            batch = _Batch(**noted)
+            batch = _Batch(**read_json(path))
+            if batch.endpoint != self._endpoint:
+                raise PacerError(
+                    f"{path} notes a batch at {batch.endpoint}, and anchors.llm.base_url is another endpoint now: set "
+                    "it back until the batch is over, or delete the note to give its answers up"
+                )
             if batch.files is not None:
                 self._clean_up(batch)
                 continue
             unwanted = wanted.isdisjoint(batch.requests)
             if unwanted:
-                if self._call(lambda batch=batch: self._find(batch), "a batch") is None:
+                if self._call(lambda batch=batch: self._find(batch), self._name(batch)) is None:
                     self._forget(batch)
                     continue
                 if self._look(batch)["status"] not in _ENDED:
@@ -161,7 +169,7 @@ class BatchAsker:
             )  # fmt: skip
             return _object(raw.text)["id"]
 
-        return self._call(create, "a batch")
+        return self._call(create, self._name(batch))
 
     def _wait(self, batch: _Batch) -> dict[str, Any]:
         """The batch as the endpoint describes it at its end."""
@@ -182,7 +190,7 @@ class BatchAsker:
         troubles: dict[str, Trouble] = {}
         counts = _dict(ended.get("request_counts"))
         for name, count in (("output_file_id", "completed"), ("error_file_id", "failed")):
-            for line in self._lines(ended.get(name), counts.get(count) or 0):
+            for line in self._lines(batch, ended.get(name), counts.get(count) or 0):
                 key = line.get("custom_id")
                 if key not in left:
                     continue
@@ -208,7 +216,7 @@ class BatchAsker:
         """The batch's requests that have no answer on disk."""
         return {key: entry for key, entry in batch.requests.items() if key not in self._cache.lines}
 
-    def _lines(self, file_id: str | None, expected: int) -> list[dict[str, Any]]:
+    def _lines(self, batch: _Batch, file_id: str | None, expected: int) -> list[dict[str, Any]]:
         """The lines of a file at the endpoint, fetched again while there are fewer than the endpoint counted.
 
         What is no JSON object is passed over; its request counts as not answered.
@@ -217,7 +225,7 @@ class BatchAsker:
         for attempt in range(self._config.attempts if file_id else 0):
             if attempt:
                 self._patience.after(Trouble("unreadable"), attempt - 1)
-            content = self._call(lambda: self._client.files.content(str(file_id)).read(), "a batch's answers")
+            content = self._call(lambda: self._client.files.content(str(file_id)).read(), self._name(batch))
             lines.clear()
             for line in content.split(b"\n"):
                 with suppress(ValueError):
@@ -246,7 +254,7 @@ class BatchAsker:
                 raise ValueError("no batch")
             return found
 
-        return self._call(look, "a batch")
+        return self._call(look, self._name(batch))
 
     def _find(self, batch: _Batch) -> str | None:
         """The id of the batch, noted here or found at the endpoint by its name."""
@@ -288,8 +296,8 @@ class BatchAsker:
             if trouble.advice != "again":
                 raise refusal(what, trouble) from None
         raise PacerError(
-            f"the endpoint did not answer about {what} ({trouble}) in {self._config.attempts} attempts; a batch under "
-            "way goes on and is found again: run the stage again"
+            f"the endpoint did not answer about {what} ({trouble}) in {self._config.attempts} attempts; if it is under "
+            "way, it goes on and is found again: run the stage again"
         )
 
     def _write(self, path: Path, questions: Sequence[Question], form: RequestForm) -> int:
@@ -310,6 +318,10 @@ class BatchAsker:
                 file.write(content)
                 count += 1
         return count
+
+    def _name(self, batch: _Batch) -> str:
+        """What an error calls the batch; deleting its note gives it up."""
+        return f"the batch noted in {self._folder / batch.name}.json"
 
     def _requests_of(self, batch: _Batch) -> Path:
         return self._folder / f"{batch.name}.jsonl"

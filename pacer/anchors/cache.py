@@ -97,14 +97,15 @@ class AnswerCache:
         under_way: Counter[str] = Counter()
         for line in self._journal.lines:
             event = line.get("event")
+            if event == "sent":
+                under_way[line["request_hash"]] += 1
+                continue
+            under_way -= Counter([line["request_hash"]])  # not below zero: those of batches are not noted as sent
             if event is None:
                 self._take(line, journal)
-                under_way[line["request_hash"]] -= 1
-            elif event == "sent":
-                under_way[line["request_hash"]] += 1
             else:
-                under_way[line["request_hash"]] -= 1
                 self._count(line["request_hash"], event)
+        self._journal.lines.clear()
         for request_hash, count in under_way.items():
             for _ in range(count):
                 self.no_answer(request_hash, "interrupted")

@@ -43,7 +43,7 @@ class Trouble:
 
     Attributes:
         reason: ``rate_limited``, ``server_error``, ``gateway_timeout``, ``timeout``, ``disconnected``,
-            ``unreachable``, ``undecodable``, ``refused`` or ``denied``.
+            ``unreachable``, ``undecodable``, ``unreadable``, ``refused`` or ``denied``, or the code of a batch's line.
         status: HTTP status; None when there was no response.
         wait: seconds that the endpoint asks to wait; None when it does not.
         advice: ``again``; ``refuse`` (this request will never be answered); ``stop`` (no request will be).

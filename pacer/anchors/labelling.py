@@ -104,7 +104,8 @@ def _ask(
     batch = config.mode == "batch"
     budget = Budget(config, len(known), sum(line["dollars"] for line in known))
     for question in questions:
-        lost = cache.lost(question.request_hash)
+        line = cache.lines.get(question.request_hash)
+        lost = line["lost"] if line else cache.lost(question.request_hash)
         budget.change(lost * budget.expected(question, batch=False), lost)
     with connect(config) as client:
         in_batches = BatchAsker(client, config, cache, budget, batches, len(known))

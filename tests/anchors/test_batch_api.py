@@ -213,7 +213,16 @@ def test_batch_of_another_question_is_left_alone_until_it_has_ended(
     assert len(endpoint.batches) == 1
 
 
+def test_batch_at_another_endpoint(endpoint, asking, batching, sample, records, tmp_path, monkeypatch) -> None:
+    stop_at(monkeypatch, "_wait", after=False)
+    with pytest.raises(Stopped):
+        label_sample(sample, records, batching(), tmp_path)
+    elsewhere = asking().model_copy(update={"base_url": endpoint.url.replace("v1", "v2")})
+    with pytest.raises(PacerError, match=r"notes a batch at http.*v1/, and anchors.llm.base_url is another"):
+        label_sample(sample, records, elsewhere, tmp_path)
+
+
 def test_endpoint_without_batches(endpoint, batching, sample, records, tmp_path) -> None:
     endpoint.other = lambda *_: Reply(404, {})  # type: ignore[method-assign]
-    with pytest.raises(PacerError, match=r"refused a batch \(denied, HTTP 404\)"):
+    with pytest.raises(PacerError, match=r"refused the batch noted in .*json \(denied, HTTP 404\)"):
         label_sample(sample, records, batching(), tmp_path)

@@ -73,6 +73,14 @@ def test_what_was_under_way_is_counted_once(tmp_path: Path) -> None:
             assert cache.troubles == {"interrupted": 2, "rate_limited": 1, "timeout": 1}
 
 
+def test_batches_hide_nothing_that_is_under_way(tmp_path: Path) -> None:
+    with open_cache(tmp_path) as cache:
+        cache.no_answer("hash-1", "batch_expired")
+        cache.sent("hash-1")
+    with open_cache(tmp_path) as cache:
+        assert cache.troubles == {"batch_expired": 1, "interrupted": 1}
+
+
 def test_lines_of_many_threads_are_whole(tmp_path: Path) -> None:
     with open_cache(tmp_path) as cache:
         threads = [

@@ -19,6 +19,7 @@ from pacer.anchors.build import build_anchors
 from pacer.anchors.client import retry_after
 from pacer.anchors.labelling import label_sample
 from pacer.anchors.request import answer_schema, system_prompt
+from pacer.anchors.sampling import sample_records
 from pacer.anchors.vocabulary import FINDINGS
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import hash_bytes
@@ -396,6 +397,12 @@ def test_lost_answers_count_towards_the_budget(endpoint, asking, sample, records
     with pytest.raises(PacerError, match=r"max_requests: 7 is spent: 7 requests"):
         label_sample(sample, records, asking(max_requests=7, concurrency=1), tmp_path)
     assert sum(endpoint.seen.values()) == 7
+    with pytest.raises(ConfigError, match=r"max_requests: 8 does not cover 3 requests to send \(7 paid before\)"):
+        label_sample(sample, records, asking(max_requests=8), tmp_path)
+    label_sample(sample, records, asking(), tmp_path)
+    more = sample_records(records, 4, seed=1)[0]
+    with pytest.raises(ConfigError, match=r"2 requests to send \(12 paid before\)"):
+        label_sample(more, records, asking(max_requests=0), tmp_path)
 
 
 def test_an_answer_is_used_as_long_as_the_question_is_the_same(endpoint, asking, sample, records, tmp_path) -> None:
