@@ -84,3 +84,8 @@ def asking(endpoint: Endpoint, labelling: Callable[..., Labelling]) -> Callable[
 def cached(out: Path) -> list[dict[str, Any]]:
     """The lines of a cache."""
     return [json.loads(line) for line in (out / "llm_cache.jsonl").read_text().splitlines()]
+
+
+def scratch(out: Path) -> Path:
+    """Where a cache's journal and the notes of its batches lie while work is under way."""
+    return out / "llm_cache.jsonl.scratch"

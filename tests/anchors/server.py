@@ -52,6 +52,11 @@ def completion(content: str | None, finish: str = "stop", refusal: str | None = 
             "usage": {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}}  # fmt: skip
 
 
+def good(asked: dict[str, Any], _: int = 0) -> Reply:
+    """A good answer, as what ``Endpoint.replies`` says."""
+    return Reply(body=completion(answer(asked)))
+
+
 class Endpoint:
     """The server. ``replies`` decides about a request: the user message, and how often it was asked before.
 
@@ -63,7 +68,7 @@ class Endpoint:
     """
 
     def __init__(self) -> None:
-        self.replies: Callable[[dict[str, Any], int], Reply] = lambda asked, _: Reply(body=completion(answer(asked)))
+        self.replies: Callable[[dict[str, Any], int], Reply] = good
         self.requests: list[dict[str, Any]] = []
         self.keep = True
         self.paid: Counter[str] = Counter()
