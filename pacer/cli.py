@@ -195,12 +195,13 @@ def score(
     from pacer.metrics.scoring import decoded_records, score_predictions
     from pacer.reporting.tables import original_table, score_table
 
-    settings = load_params(params).score
+    settings = load_params(params)
     table = read_records(records)
     scores = score_predictions(
         decoded_records(table, predictions, split), predictions, None, None, chexbert, truth, out,
         train_records=_train(table) if truth is not None else None,
-        convention=settings.convention, batch_size=settings.batch_size, about=read_about(records),
+        convention=settings.score.convention, batch_size=settings.score.batch_size, about=read_about(records),
+        rules=settings.anchors.rules,
     )  # fmt: skip
     _print_table(score_table(scores))
     originals = original_table(scores, read_about(records).get("target"))

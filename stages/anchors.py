@@ -3,16 +3,18 @@
 from pathlib import Path
 
 from pacer.anchors.build import build_anchors
+from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.core.io import atomic_path, read_json, write_json
-from pacer.corpus.records import read_records
+from pacer.core.io import read_json, write_json
 
 
 def main() -> None:
-    records = read_records(Path("data/corpus/records.parquet"))
-    anchors, audit = build_anchors(records, Path("data/anchors/llm_cache.jsonl"))
-    with atomic_path("data/anchors/anchors.parquet") as temporary:
-        anchors.write_parquet(temporary)
+    audit = build_anchors(
+        Path("data/corpus/records.parquet"),
+        Path("data/anchors/llm_cache.jsonl"),
+        Path("data/anchors/anchors.parquet"),
+        load_params().anchors.rules,
+    )
     audit["sample"] = read_json("data/anchors/sample_audit.json")
     audit["labelling"] = read_json("data/anchors/llm_audit.json")
     write_json("data/anchors/audit.json", audit)

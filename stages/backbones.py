@@ -22,7 +22,7 @@ def main() -> None:
 
     with whole_directory(Path("models/backbones")) as out:
         locate_backbones(params.backbones, out)
-        make_standins(params.backbones, records, images, instruct, out)
+        make_standins(params.backbones, records, images, instruct, out, params.anchors.rules)
 
 
 if __name__ == "__main__":

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.answers import STATUSES, Answer, read_answer
-from pacer.anchors.rules import RULES_VERSION, extract_anchor
+from pacer.anchors.rules import VERSIONS, Version, extract_anchors
 from pacer.anchors.sampling import refuse_held_out
 from pacer.anchors.vocabulary import FINDINGS, MAX_PER_FIELD, POLARITIES
 from pacer.core.errors import DataError
-from pacer.core.io import read_jsonl
-from pacer.corpus.records import read_table
+from pacer.core.io import atomic_path, read_jsonl
+from pacer.corpus.columns import BATCH, TableWriter, batches, distinct, hashes, repeated_rows, texts
+from pacer.corpus.records import RECORD_SCHEMA, check_columns, read_about, read_table
 
 ANCHOR_SCHEMA: dict[str, pl.DataType] = {
     "record_id": pl.String(),
@@ -26,52 +30,88 @@ ANCHOR_SCHEMA: dict[str, pl.DataType] = {
 }
 
 
-def build_anchors(records: pl.DataFrame, cache_path: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """The anchor of every record, and the audit of how they came about.
+def build_anchors(records: Path, cache: Path, out: Path, version: Version) -> dict[str, Any]:
+    """Write the anchor of every record, a block of records at a time.
 
     Args:
-        records: a table of the record schema; rules read ``report_raw``.
-        cache_path: ``llm_cache.jsonl``. Answers that cannot be read leave their record to the rules.
+        records: ``records.parquet``; rules read ``report_raw``.
+        cache: ``llm_cache.jsonl``. Answers that cannot be read leave their record to the rules.
+        out: where the table of :data:`ANCHOR_SCHEMA` goes, in the order of the records; it says with which version of
+            the rules it was made (:func:`rules_of`).
+        version: of the rules.
 
     Returns:
-        A table of :data:`ANCHOR_SCHEMA` in the order of ``records``, and the audit.
+        The audit of how the anchors came about.
 
     Raises:
-        DataError: the cache is missing or malformed, or names a record that is unknown, repeated or held out.
+        DataError: the records are missing or malformed, two have one id; the cache is missing or malformed, or names a
+            record that is unknown, repeated or held out.
     """
-    answers = _read_cache(cache_path, records)
-    by_text: dict[str, Anchor] = {}
-    rules: dict[str, Anchor] = {}
-    for record_id, text in records.select("record_id", "report_raw").iter_rows():
-        if text not in by_text:
-            by_text[text] = extract_anchor(text)
-        rules[record_id] = by_text[text]
-    labelled = {record_id: answer.anchor for record_id, answer in answers.items() if answer.anchor is not None}
-    final = rules | labelled
-    rows = [
-        {"record_id": record_id, **final[record_id].as_dict(), "origin": "llm" if record_id in labelled else "rules"}
-        for record_id in records["record_id"]
-    ]
-    anchors = pl.DataFrame(rows, schema=ANCHOR_SCHEMA)
-    audit = {
-        "rules": RULES_VERSION,
-        "records": len(rows),
-        "origins": _origins(records, anchors),
-        "answers": {
-            "read": len(answers),
-            "statuses": {status: sum(a.status == status for a in answers.values()) for status in STATUSES},
-            "names_off_vocabulary": sum(len(answer.off_vocabulary) for answer in answers.values()),
-            "answers_with_names_off_vocabulary": sum(bool(answer.off_vocabulary) for answer in answers.values()),
-            "findings_repeated": sum(answer.repeated for answer in answers.values()),
-        },
-        "polarities": {origin: _polarities(anchors.filter(origin=origin)) for origin in ("llm", "rules")},
-        "empty_anchors": sum(anchor == Anchor() for anchor in final.values()),
-        f"fields_over_{MAX_PER_FIELD}": sum(
-            len(getattr(anchor, name)) > MAX_PER_FIELD for anchor in final.values() for name in POLARITIES
-        ),
-        "agreement": agreement([rules[record_id] for record_id in labelled], list(labelled.values())),
-    }
-    return anchors, audit
+    check_columns(records, RECORD_SCHEMA)
+    _refuse_repeated(records)
+    answers = _read_cache(cache, records)
+    audit = _Audit(answers)
+    with atomic_path(out) as temporary, TableWriter(temporary, ANCHOR_SCHEMA, {"rules": version}) as table:
+        for block in batches(records, ["record_id", "context", "report_raw"], BATCH):
+            table.add_frame(audit.settle(block, list(extract_anchors(block["report_raw"], version))))
+    return audit.summary(version)
+
+
+class _Audit:
+    """Settles for every record which anchor counts, and counts what comes of it."""
+
+    def __init__(self, answers: Mapping[str, Answer]):
+        self.answers = answers
+        self.origins: dict[str, Counter[str]] = {}
+        self.polarities: dict[str, Counter[tuple[str, str]]] = {"llm": Counter(), "rules": Counter()}
+        self.records = self.empty = self.over = 0
+        self.both: list[tuple[Anchor, Anchor]] = []
+
+    def settle(self, block: pl.DataFrame, by_rules: list[Anchor]) -> pl.DataFrame:
+        """The rows of :data:`ANCHOR_SCHEMA` for a block of records."""
+        final, origins = list(by_rules), ["rules"] * len(by_rules)
+        for place, record_id in enumerate(block["record_id"]):
+            answer = self.answers.get(record_id)
+            if answer is not None and answer.anchor is not None:
+                final[place], origins[place] = answer.anchor, "llm"
+                self.both.append((by_rules[place], answer.anchor))
+        self.records += len(final)
+        for context, origin in zip(block["context"], origins, strict=True):
+            self.origins.setdefault(context, Counter())[origin] += 1
+        for (origin, anchor), count in Counter(zip(origins, final, strict=True)).items():
+            for name in POLARITIES:
+                found = getattr(anchor, name)
+                self.polarities[origin].update({(finding, name): count for finding in found})
+                self.over += count * (len(found) > MAX_PER_FIELD)
+            self.empty += count * (anchor == Anchor())
+        columns: dict[str, Any] = {name: [list(getattr(anchor, name)) for anchor in final] for name in POLARITIES}
+        return pl.DataFrame({"record_id": block["record_id"], **columns, "origin": origins}, schema=ANCHOR_SCHEMA)
+
+    def summary(self, version: Version) -> dict[str, Any]:
+        """The content of ``audit.json``."""
+        answers = self.answers.values()
+        return {
+            "rules": version,
+            "records": self.records,
+            "origins": {
+                context: {name: counts[name] for name in ("llm", "rules")}
+                for context, counts in sorted(self.origins.items())
+            },
+            "answers": {
+                "read": len(answers),
+                "statuses": {status: sum(answer.status == status for answer in answers) for status in STATUSES},
+                "names_off_vocabulary": sum(len(answer.off_vocabulary) for answer in answers),
+                "answers_with_names_off_vocabulary": sum(bool(answer.off_vocabulary) for answer in answers),
+                "findings_repeated": sum(answer.repeated for answer in answers),
+            },
+            "polarities": {
+                origin: {finding: {name: counts[finding, name] for name in POLARITIES} for finding in FINDINGS}
+                for origin, counts in self.polarities.items()
+            },
+            "empty_anchors": self.empty,
+            f"fields_over_{MAX_PER_FIELD}": self.over,
+            "agreement": agreement([rules for rules, _ in self.both], [labelled for _, labelled in self.both]),
+        }
 
 
 def read_anchors(path: str | Path) -> pl.DataFrame:
@@ -84,6 +124,22 @@ def read_anchors(path: str | Path) -> pl.DataFrame:
     if anchors["record_id"].is_duplicated().any():
         raise DataError(f"{path} has two anchors for one record; make the anchors again")
     return anchors
+
+
+def rules_of(path: str | Path) -> Version | None:
+    """The version of the rules that made ``anchors.parquet``; None for a table that does not say.
+
+    Raises:
+        DataError: the file is missing or unreadable, or names a version that is not known here.
+    """
+    try:
+        name = read_about(path).get("rules")
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path} is no table of anchors: {type(error).__name__}; repeat the stage `anchors`") from None
+    version = next((known for known in VERSIONS if known == name), None)
+    if name is not None and version is None:
+        raise DataError(f"{path}: rules {name!r}, expected {' or '.join(VERSIONS)}; repeat the stage `anchors`")
+    return version
 
 
 def agreement(first: list[Anchor], second: list[Anchor]) -> dict[str, Any]:
@@ -110,7 +166,17 @@ def agreement(first: list[Anchor], second: list[Anchor]) -> dict[str, Any]:
     return {"records": count, "identical": identical / count if count else None, "findings": findings}
 
 
-def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
+def _refuse_repeated(records: Path) -> None:
+    ids = hashes(records, "record_id")
+    if len(distinct(ids)) == len(ids):
+        return
+    repeated = repeated_rows(records, "record_id")
+    if repeated:
+        twice = texts(records, "record_id", np.array([min(repeated)]))[0]
+        raise DataError(f"{records} holds record {twice} twice; make the corpus again")
+
+
+def _read_cache(path: Path, records: Path) -> dict[str, Answer]:
     """The answers by record id, read anew from the model's own words."""
     answers = {}
     for number, line in enumerate(read_jsonl(path), start=1):
@@ -122,23 +188,13 @@ def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
         if record_id in answers:
             raise DataError(f"{path}, line {number}: record {record_id} has two answers; label the sample again")
         answers[record_id] = read_answer(line["raw"] or "", record_id, line.get("finish_reason"))
-    unknown = sorted(answers.keys() - set(records["record_id"]))
+    labelled = pl.Series("record_id", list(answers), dtype=pl.String)
+    concerned = pl.col("record_id").is_in(labelled.implode()) | (pl.col("split") != "train")
+    columns = ["record_id", "study_id", "subject_id", "split"]
+    found = [block.filter(concerned) for block in batches(records, columns)] if answers else []
+    known = pl.concat(found) if found else pl.DataFrame(schema={name: pl.String() for name in columns})
+    unknown = sorted(answers.keys() - set(known["record_id"]))
     if unknown:
         raise DataError(f"{path} has answers for {len(unknown)} records that the corpus lacks, such as {unknown[0]}")
-    refuse_held_out(records, pl.Series("record_id", list(answers), dtype=pl.String))
+    refuse_held_out(known, labelled)
     return answers
-
-
-def _origins(records: pl.DataFrame, anchors: pl.DataFrame) -> dict[str, dict[str, int]]:
-    """``{context: {llm, rules}}``."""
-    joined = anchors.join(records.select("record_id", "context"), on="record_id")
-    counts: dict[str, dict[str, int]] = {}
-    for context, origin, count in joined.group_by("context", "origin").len().sort("context", "origin").iter_rows():
-        counts.setdefault(context, {"llm": 0, "rules": 0})[origin] = count
-    return counts
-
-
-def _polarities(anchors: pl.DataFrame) -> dict[str, dict[str, int]]:
-    """``{finding: {positive, negative, uncertain}}``: in how many anchors."""
-    counts = {name: Counter(anchors[name].explode().drop_nulls()) for name in POLARITIES}
-    return {finding: {name: counts[name][finding] for name in POLARITIES} for finding in FINDINGS}

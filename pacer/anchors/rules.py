@@ -1,102 +1,152 @@
 """The rule-based extractor of commitments (paper, appendix "Commitment supervision").
 
-The report is lower-cased, blanks are normalised, and it is cut at sentence ends and semicolons. For every mention of
-a finding, uncertainty cues are looked for before negation cues, both in a local window that a new clause closes;
-"no change" and its kin are no negation. A negative mention is only a candidate while later mentions are inspected;
-the first positive or uncertain mention decides. There is no temporal resolver: "stable", "resolved" and "no new" have
-no meaning beyond these surface rules. A statement of normal size ("the heart is normal in size") denies the finding
-of enlargement. Works on raw reports and on cleaned ones.
+The report is lower-cased, blanks are normalised, and it is cut at sentence ends and semicolons. Every mention of a
+finding gets a polarity from the cues around it, uncertainty before negation; "no change" and its kin are no negation.
+A negative mention is only a candidate while later mentions are inspected; the first positive or uncertain mention
+decides. Works on raw reports and on cleaned ones.
+
+Two versions share this frame and the names of the findings:
+
+* ``paper``: cues in a local window of characters, and nothing that the paper does not describe.
+* ``scoped``: cues within the clause and the list of the mention; findings that have resolved are denied; "no new",
+  histories and aims of an examination say nothing; a blunted costophrenic angle leaves an effusion uncertain.
+
+``docs/anchors.md`` has their figures.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from typing import Literal, NamedTuple, get_args
 
 from pacer.anchors.anchor import Anchor
-from pacer.anchors.patterns import MENTIONS, NORMAL_MENTIONS, compile_cues, compile_mentions
+from pacer.anchors.cues import PAPER_CUES, SCOPED_CUES
+from pacer.anchors.matching import Match, Patterns
+from pacer.anchors.mentions import FINDINGS_OF, MENTIONS, NORMALITY, SIGNS
+from pacer.anchors.polarity import Reading, by_scope, by_windows
+from pacer.anchors.segments import located_segments, segments
 from pacer.anchors.vocabulary import FINDINGS, POLARITIES
 
-__all__ = ["RULES_VERSION", "Anchor", "extract_anchor"]
+__all__ = ["VERSIONS", "Anchor", "Mention", "Version", "extract_anchor", "extract_anchors", "find_mentions"]
 
-#: Recorded in the audit.
-RULES_VERSION = "paper"
+#: Versions of the rules.
+Version = Literal["paper", "scoped"]
+VERSIONS: tuple[Version, ...] = get_args(Version)
 
-#: Characters before and after a mention in which a cue may stand.
-BEFORE, AFTER = 90, 45
-
-_MENTION = compile_mentions()
-_CUE = compile_cues()
-_STATES = {name: findings for name, findings, _ in MENTIONS}
-_SEGMENT_END = re.compile(r"[.;!]+(?!\d)|(?<=\w\?)\s")
-_TO_BLANK = str.maketrans(dict.fromkeys(",:/\\()[]{}\"_*&+", " "))
-_COORDINATED = re.compile(r"\s+(?:(or|and|nor)\s+)?(?:(?!is\b|are\b|with|no\b|but\b|there\b|the\b)[\w-]+\s+){0,3}")
-
-#: Start, end and kind of a cue in a segment.
-_Cue = tuple[int, int, str]
+#: Within a verdict: named by a sign alone.
+_SIGN = "sign"
 
 
-def extract_anchor(report: str) -> Anchor:
-    """The findings that a report affirms, denies or leaves uncertain; a finding it does not mention is in no field."""
+class Mention(NamedTuple):
+    """One mention of a finding in a report, for explanations.
+
+    ``report[start:end]`` names the finding; ``polarity`` is None where nothing is said of it (a look-alike is no
+    mention at all). ``cue`` is the span of the words that decided the polarity and ``kind`` what they are:
+    ``uncertain``, ``hint``, ``negative``, ``instead``, ``silent``; ``normality`` and ``sign`` lie in the mention
+    itself; None for a plain mention. ``decided``: the anchor has this finding's polarity from here.
+    """
+
+    start: int
+    end: int
+    finding: str
+    polarity: str | None
+    cue: tuple[int, int] | None
+    kind: str | None
+    decided: bool
+
+
+class _Rules(NamedTuple):
+    """What makes a version."""
+
+    mentions: Patterns
+    cues: Patterns
+    judge: Callable[[str, list[Match], list[Match]], list[Reading]]
+
+
+_RULES: dict[str, _Rules] = {
+    "paper": _Rules(Patterns([p for p in MENTIONS if p.name not in SIGNS]), Patterns(PAPER_CUES), by_windows),
+    "scoped": _Rules(Patterns(MENTIONS), Patterns(SCOPED_CUES), by_scope),
+}
+
+
+def extract_anchor(report: str, version: Version = "paper") -> Anchor:
+    """The findings that a report affirms, denies or leaves uncertain; a finding it does not mention is in no field.
+
+    Raises:
+        ValueError: the version is unknown.
+    """
     verdict: dict[str, str] = {}
-    for segment in _SEGMENT_END.split(report.lower().translate(_TO_BLANK)):
-        for finding, polarity in _read_segment(" ".join(segment.split())):
-            if verdict.get(finding, "negative") == "negative":
+    for segment in segments(report):
+        for finding, polarity in _read(segment.strip(), version):
+            if _overrides(polarity, verdict.get(finding)):
                 verdict[finding] = polarity
-    fields = (tuple(f for f in FINDINGS if verdict.get(f) == name) for name in POLARITIES)
-    return Anchor(*fields)
+    return _anchor_of(frozenset(verdict.items()))
 
 
-@lru_cache(maxsize=1 << 16)  # most sentences of a corpus occur many times
-def _read_segment(segment: str) -> tuple[tuple[str, str], ...]:
-    """The mentions of one segment in order: finding and polarity."""
-    mentions = [(m.start(), m.end(), m.lastgroup or "") for m in _MENTION.finditer(segment)]
+def extract_anchors(reports: Iterable[str], version: Version = "paper") -> Iterator[Anchor]:
+    """:func:`extract_anchor` of each report, one at a time: memory does not grow with their number."""
+    return (extract_anchor(report, version) for report in reports)
+
+
+def find_mentions(report: str, version: Version = "paper") -> list[Mention]:
+    """Every mention of a finding, in order; those that decided have the polarities of :func:`extract_anchor`."""
+    mentions: list[Mention] = []
+    verdict: dict[str, tuple[str, int]] = {}
+    for segment, places in located_segments(report):
+        for (start, end, name), (polarity, cue) in _readings(segment, version):
+            span, kind = None, "sign" if name in SIGNS else "normality" if name in NORMALITY else None
+            if cue is not None:
+                span, kind = (places[cue[0]], places[cue[1] - 1] + 1), cue[2].partition("_")[0]
+            said = _said(name, polarity)
+            for finding in FINDINGS_OF[name]:
+                if said is not None and _overrides(said, verdict.get(finding, (None,))[0]):
+                    verdict[finding] = said, len(mentions)
+                shown = "uncertain" if said == _SIGN else said
+                mentions.append(Mention(places[start], places[end - 1] + 1, finding, shown, span, kind, False))
+    for _, place in verdict.values():
+        mentions[place] = mentions[place]._replace(decided=True)
+    return mentions
+
+
+def _readings(segment: str, version: str) -> list[tuple[Match, Reading]]:
+    """The mentions of one segment in order, look-alikes included, and what is said of them."""
+    if version not in _RULES:
+        raise ValueError(f"rules {version!r}; known are {', '.join(VERSIONS)}")
+    rules, words = _RULES[version], segment.split()
+    text = " ".join(words)
+    mentions = rules.mentions.find(text, words)
     if not mentions:
-        return ()
-    cues = [(cue.start(), cue.end(), cue.lastgroup or "") for cue in _CUE.finditer(segment)]
-    read = []
-    for index, (_, _, name) in enumerate(mentions):
-        if _STATES[name]:
-            polarity = _polarity(segment, mentions, index, cues)
-            read += [(finding, polarity) for finding in _STATES[name]]
-    return tuple(read)
+        return []
+    return list(zip(mentions, rules.judge(text, mentions, rules.cues.find(text, words)), strict=True))
 
 
-def _polarity(segment: str, mentions: list[_Cue], index: int, cues: list[_Cue]) -> str:
-    """positive, negative or uncertain: what the cues around one mention say."""
-    start, end, name = mentions[index]
-    floor, ceiling = start - BEFORE, min(end + AFTER, _end_of_coordination(segment, mentions, index))
-    for cue_start, cue_end, kind in cues:
-        if kind == "clause" and cue_end <= start:
-            floor = max(floor, cue_end)
-        elif kind in ("clause", "statement") and cue_start >= end:
-            ceiling = min(ceiling, cue_start)
-    kinds = set()
-    for cue_start, cue_end, kind in cues:
-        if floor <= cue_start < end and not _spent(cue_end, start, mentions, cues):
-            kinds.add(kind.removesuffix("_before").removesuffix("_around"))
-        elif end <= cue_start < ceiling:
-            kinds.add(kind.removesuffix("_after").removesuffix("_around"))
-    if "uncertain" in kinds or ("hint" in kinds and "negative" not in kinds):
-        return "uncertain"
-    return "negative" if "negative" in kinds or name in NORMAL_MENTIONS else "positive"
+@lru_cache(maxsize=1 << 15)  # most sentences of a corpus occur many times
+def _read(segment: str, version: str) -> tuple[tuple[str, str], ...]:
+    """What one segment says, in order: finding and polarity."""
+    return tuple(
+        (finding, said)
+        for (_, _, name), (polarity, _) in _readings(segment, version)
+        if (said := _said(name, polarity)) is not None
+        for finding in FINDINGS_OF[name]
+    )
 
 
-def _end_of_coordination(segment: str, mentions: list[_Cue], index: int) -> int:
-    """Where the text that follows a mention stops speaking of it: at the next finding that is not listed with it
-    ("effusion or pneumothorax is not seen" speaks of both, "effusion, pneumothorax is not seen" does not)."""
-    end, conjunction = mentions[index + 1][0] if index + 1 < len(mentions) else len(segment), False
-    for here, following in zip(mentions[index:], mentions[index + 1 :]):
-        listed = _COORDINATED.fullmatch(segment, here[1], following[0])
-        if not listed:
-            return following[0] if conjunction else end
-        conjunction = conjunction or listed[1] is not None
-    return len(segment) if conjunction else end
+def _said(name: str, polarity: str | None) -> str | None:
+    """What a mention says of its findings; a sign that is denied says nothing."""
+    if name in SIGNS:
+        return None if polarity in (None, "negative") else _SIGN
+    return polarity
 
 
-def _spent(cue_end: int, start: int, mentions: list[_Cue], cues: list[_Cue]) -> bool:
-    """Has a new statement begun between a cue and the mention, after the cue has met another finding?"""
-    for begin, _, kind in cues:
-        if kind == "statement" and cue_end <= begin < start:
-            return any(cue_end <= other[0] and other[1] <= begin for other in mentions)
-    return False
+def _overrides(said: str, before: str | None) -> bool:
+    """Does a later mention change the verdict?"""
+    if before == _SIGN:
+        return said != _SIGN
+    return before is None or (before == "negative" and said in ("positive", "uncertain"))
+
+
+@lru_cache(maxsize=1 << 14)
+def _anchor_of(verdict: frozenset[tuple[str, str]]) -> Anchor:
+    states = {finding: "uncertain" if said == _SIGN else said for finding, said in verdict}
+    return Anchor(*(tuple(f for f in FINDINGS if states.get(f) == name) for name in POLARITIES))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from pacer.anchors.rules import Version
 from pacer.backbones.gguf import convert_gguf
 from pacer.backbones.hub import point_to_hub
 from pacer.backbones.standins.chexbert import make_chexbert_standin
@@ -35,18 +36,19 @@ def locate_backbones(config: Backbones, out: Path) -> None:
 
 
 def make_standins(
-    config: Backbones, records: pl.DataFrame, images: pl.DataFrame, instruct: Instruct, out: Path
+    config: Backbones, records: pl.DataFrame, images: pl.DataFrame, instruct: Instruct, out: Path, rules: Version
 ) -> None:
     """Train every model whose provider is ``standin``.
 
     Args:
         records, images: the corpus (used with ``train_on: corpus``).
         instruct: makes the instruction text that the language model will meet downstream.
+        rules: version of the rules that label the corpus (used with ``train_on: corpus``).
     """
     wanted = [name for name in MODELS if getattr(config, name).provider == "standin"]
     if not wanted:
         return
-    data = load_data(config, records, images)
+    data = load_data(config, records, images, rules)
     makers = {
         "vision": partial(_vision, config, data),
         "language": partial(_language, config, data, instruct),

@@ -257,7 +257,7 @@ class Labelling(Strict):
 
 class Anchors(Strict):
     seed: Natural
-    rules: Literal["paper"]
+    rules: Literal["paper", "scoped"]
     sample_per_context: Natural
     llm: Labelling
 

@@ -111,20 +111,28 @@ def read_table(path: str | Path, schema: dict[str, pl.DataType]) -> pl.DataFrame
     Raises:
         DataError: the file is missing or unreadable, or the columns differ; the first difference is named.
     """
+    check_columns(path, schema)
+    try:
+        return pl.read_parquet(path, columns=list(schema))
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"{path} is not a readable Parquet file: {error}") from None
+
+
+def check_columns(path: str | Path, schema: dict[str, pl.DataType]) -> None:
+    """What :func:`read_table` refuses, without reading the rows."""
     if not Path(path).is_file():
         raise DataError(f"{path} does not exist; run the stage that makes it")
     try:
-        table = pl.read_parquet(path)
+        found = pl.read_parquet_schema(path)
     except pl.exceptions.PolarsError as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}") from None
-    missing = [name for name in schema if name not in table.columns]
-    unknown = [name for name in table.columns if name not in schema]
+    missing = [name for name in schema if name not in found]
+    unknown = [name for name in found if name not in schema]
     if missing or unknown:
         raise DataError(f"{path}: missing columns {missing or 'none'}, unknown columns {unknown or 'none'}")
     for name, kind in schema.items():
-        if table.schema[name] != kind:
-            raise DataError(f"{path}: column {name} is {table.schema[name]}, expected {kind}; make it again")
-    return table.select(list(schema))
+        if found[name] != kind:
+            raise DataError(f"{path}: column {name} is {found[name]}, expected {kind}; make it again")
 
 
 def write_table(path: str | Path, table: pl.DataFrame, schema: dict[str, pl.DataType]) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pacer.anchors.rules import extract_anchor
+from pacer.anchors.build import rules_of
+from pacer.anchors.rules import Version, extract_anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, read_json, write_json
@@ -84,6 +85,7 @@ def score_predictions(
     convention: str = "llm-rg4",
     batch_size: int = 64,
     about: Mapping[str, Any] | None = None,
+    rules: Version = "paper",
 ) -> dict[str, Any]:
     """Score ``predictions_dir`` against ``records`` and write the three files into ``out_dir``.
 
@@ -92,7 +94,8 @@ def score_predictions(
             without records are skipped.
         predictions_dir: ``{context}.jsonl``, and ``controls/{control}/{context}.jsonl`` where a control was run.
         labels_path: CheXbert labels of the references; ``None``: labelled now.
-        anchors_path: reference anchors; ``None``: the rules read ``report_raw``.
+        anchors_path: reference anchors; ``None``: the rules read ``report_raw``. The rules that made them also read the
+            generated reports.
         chexbert_dir: directory of the labeller.
         truth_path: latent findings of every study, ``None`` for corpora without.
         out_dir: where the files go; other files there stay.
@@ -100,6 +103,7 @@ def score_predictions(
         convention: how CheXbert classes become present or absent.
         batch_size: reports of one labeller pass.
         about: how the references were made (:func:`~pacer.corpus.records.read_about`), for the signature.
+        rules: version of the rules, where no table of anchors says which one made it.
 
     Returns:
         The content of ``scores.json``: ``{context: {score: number}, "mean": {...}}``, with ``"controls"`` and
@@ -109,13 +113,14 @@ def score_predictions(
         DataError: ids that do not pair one to one, or a malformed input.
     """
     predictions_dir, out_dir = Path(predictions_dir), Path(out_dir)
+    version = (None if anchors_path is None else rules_of(anchors_path)) or rules
     with Meteor() as meteor:
-        contexts = _read(records, predictions_dir, anchors_path)
+        contexts = _read(records, predictions_dir, anchors_path, version)
         constant = train_records if truth_path is not None else None
         train_labels = _label(contexts, labels_path, constant, CheXbert(chexbert_dir, batch_size))
         undefined: list[str] = []
         scores: dict[str, Any] = {
-            name: _numbers(_context_scores(scored, convention, meteor), name, undefined)
+            name: _numbers(_context_scores(scored, convention, meteor, version), name, undefined)
             for name, scored in contexts.items()
         }
     scores["mean"] = _mean(scores)
@@ -136,13 +141,14 @@ def score_predictions(
     }
     inputs |= {f"predictions/{name}": predictions_dir / f"{name}.jsonl" for name in contexts}
     signature = build_signature(records, convention, chexbert_dir, inputs, _counts(contexts), undefined,
-                                read_json(manifest) if manifest.is_file() else None, about or {})
+                                read_json(manifest) if manifest.is_file() else None, about or {}, version)
     write_json(out_dir / "signature.json", signature)
     write_json(out_dir / "scores.json", scores)
     return scores
 
 
-def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: str | Path | None) -> dict[str, Scored]:
+def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: str | Path | None, version: Version
+          ) -> dict[str, Scored]:
     ids = records["record_id"].to_list()
     if not ids:
         raise DataError("there are no records to score")
@@ -162,7 +168,7 @@ def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: str | Path
             for path in sorted(predictions_dir.glob(f"controls/*/{name}.jsonl"))
         }
         anchors = [given[key] for key in keys] if given is not None else [
-            _as_lists(extract_anchor(text)) for text in rows["report_raw"].to_list()
+            _as_lists(extract_anchor(text, version)) for text in rows["report_raw"].to_list()
         ]
         contexts[name] = Scored(rows, read_predictions(predictions_dir / f"{name}.jsonl", keys), controls, anchors)
     return contexts
@@ -216,7 +222,7 @@ def _label(contexts: dict[str, Scored], labels_path: str | Path | None, train: p
     return None if train is None else labels[spans["train", "references"]]
 
 
-def _context_scores(scored: Scored, convention: str, meteor: Meteor) -> dict[str, Any]:
+def _context_scores(scored: Scored, convention: str, meteor: Meteor, version: Version) -> dict[str, Any]:
     ids, hypotheses = scored.ids, scored.hypotheses
     clinical = clinical_efficacy(scored.reference_labels, scored.labels, convention)
     scores: dict[str, Any] = {"n": len(ids)} | {name: clinical[name] for name in ("precision", "recall", "f1")}
@@ -232,16 +238,16 @@ def _context_scores(scored: Scored, convention: str, meteor: Meteor) -> dict[str
     gates = [prediction.gate for prediction in scored.predictions if prediction.gate is not None]
     if gates:
         scores["gate"] = float(np.mean(gates))
-    return scores | _anchor_scores(scored)
+    return scores | _anchor_scores(scored, version)
 
 
-def _anchor_scores(scored: Scored) -> dict[str, float | None]:
+def _anchor_scores(scored: Scored, version: Version) -> dict[str, float | None]:
     rows = [row for row, prediction in enumerate(scored.predictions) if prediction.anchor is not None]
     if not rows:
         return {}
     generated = [scored.predictions[row].anchor for row in rows]
     against = polarity_agreement([scored.anchors[row] for row in rows], generated)
-    reports = [extract_anchor(scored.predictions[row].report) for row in rows]
+    reports = [extract_anchor(scored.predictions[row].report, version) for row in rows]
     scores = {f"anchor_{name}": against[name] for name in
               ("agreement", "stated_agreement", *(f"{polarity}_f1" for polarity in _POLARITIES))}
     return scores | {"report_follows_anchor": polarity_agreement(generated, reports)["stated_agreement"]}

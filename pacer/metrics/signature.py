@@ -62,6 +62,7 @@ def build_signature(
     undefined: list[str],
     predictions: dict[str, Any] | None,
     about: Mapping[str, Any],
+    rules: str,
 ) -> dict[str, Any]:
     """The signature of one scoring run.
 
@@ -74,6 +75,7 @@ def build_signature(
         undefined: names of scores without a denominator, left out of ``scores.json``.
         predictions: the manifest written beside the predictions, or ``None``.
         about: how the references were made; what is not known is "not recorded".
+        rules: version of the rules that read reports.
     """
     rule = CONVENTIONS[convention]
     labeller = labeller_signature(chexbert_dir)
@@ -94,7 +96,8 @@ def build_signature(
             **{name: about.get(name, "not recorded") for name in ("cleaner", "target", "deidentified", "strict")},
             **_LANGUAGE,
         },
-        "anchors": _ANCHORS | {"reference": "rules on the raw report" if inputs.get("anchors") is None else "file"},
+        "anchors": _ANCHORS | {"reference": "rules on the raw report" if inputs.get("anchors") is None else "file",
+                               "rules": rules},
         "truth": None if inputs.get("truth") is None else _TRUTH,
         "mean": "plain mean of the context scores, before rounding",
         "pairing": "by record id, one to one; all records kept",

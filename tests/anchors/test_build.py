@@ -9,8 +9,9 @@ import polars as pl
 import pytest
 
 from pacer.anchors.anchor import Anchor
-from pacer.anchors.build import ANCHOR_SCHEMA, agreement, build_anchors, read_anchors
-from pacer.anchors.vocabulary import FINDINGS
+from pacer.anchors.build import ANCHOR_SCHEMA, agreement, build_anchors, read_anchors, rules_of
+from pacer.anchors.rules import VERSIONS, extract_anchor
+from pacer.anchors.vocabulary import FINDINGS, POLARITIES
 from pacer.core.errors import DataError
 
 
@@ -24,13 +25,21 @@ def write(path: Path, lines: list[dict]) -> Path:
     return path
 
 
+def build(records: pl.DataFrame, cache: Path, version: str = "paper") -> tuple[pl.DataFrame, dict]:
+    """The anchors and the audit, by way of files in several row groups."""
+    table, out = cache.with_name("records.parquet"), cache.with_name("anchors.parquet")
+    records.write_parquet(table, row_group_size=7)
+    audit = build_anchors(table, cache, out, version)
+    return read_anchors(out), audit
+
+
 def test_answers_replace_rules_where_they_can_be_read(records: pl.DataFrame, tmp_path: Path) -> None:
     lines = [
         line("sn-train0sn", positive=["Pneumonia"], negative=["pneumonia", "hernia"]),
         line("sn-train1sn", raw="no json"),
         line("mw-train0mw", uncertain=["pneumonia"], negative=["pleural effusion"]),
     ]
-    anchors, audit = build_anchors(records, write(tmp_path / "cache.jsonl", lines))
+    anchors, audit = build(records, write(tmp_path / "cache.jsonl", lines))
     assert dict(anchors.schema) == ANCHOR_SCHEMA
     assert anchors["record_id"].to_list() == records["record_id"].to_list()
     rows = {row["record_id"]: row for row in anchors.iter_rows(named=True)}
@@ -52,7 +61,7 @@ def test_answers_replace_rules_where_they_can_be_read(records: pl.DataFrame, tmp
 
 
 def test_empty_cache_leaves_everything_to_the_rules(records: pl.DataFrame, tmp_path: Path) -> None:
-    anchors, audit = build_anchors(records, write(tmp_path / "cache.jsonl", []))
+    anchors, audit = build(records, write(tmp_path / "cache.jsonl", []))
     assert set(anchors["origin"]) == {"rules"}
     assert audit["agreement"]["identical"] is None
     assert audit["agreement"]["findings"]["edema"] == {"kappa": None, "agreement": None}
@@ -69,12 +78,12 @@ def test_empty_cache_leaves_everything_to_the_rules(records: pl.DataFrame, tmp_p
 )
 def test_bad_cache(records: pl.DataFrame, tmp_path: Path, lines: list[dict], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        build_anchors(records, write(tmp_path / "cache.jsonl", lines))
+        build(records, write(tmp_path / "cache.jsonl", lines))
 
 
 def test_missing_cache(records: pl.DataFrame, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not exist"):
-        build_anchors(records, tmp_path / "cache.jsonl")
+        build(records, tmp_path / "cache.jsonl")
 
 
 def test_kappa_equals_scikit_learn() -> None:
@@ -94,11 +103,39 @@ def test_kappa_equals_scikit_learn() -> None:
     assert list(result) == list(FINDINGS)
 
 
-def test_reading_back(records: pl.DataFrame, tmp_path: Path) -> None:
-    anchors, _ = build_anchors(records, write(tmp_path / "cache.jsonl", []))
+def test_two_anchors_for_one_record(records: pl.DataFrame, tmp_path: Path) -> None:
+    anchors, _ = build(records, write(tmp_path / "cache.jsonl", []))
     path = tmp_path / "anchors.parquet"
-    anchors.write_parquet(path)
-    assert read_anchors(path).equals(anchors)
     pl.concat([anchors, anchors.head(1)]).write_parquet(path)
     with pytest.raises(DataError, match="two anchors for one record"):
         read_anchors(path)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_table_says_which_rules_made_it(records: pl.DataFrame, tmp_path: Path, version: str) -> None:
+    anchors, audit = build(records, write(tmp_path / "cache.jsonl", []), version)
+    assert audit["rules"] == version == rules_of(tmp_path / "anchors.parquet")
+    for text, *fields in zip(records["report_raw"], *(anchors[name] for name in POLARITIES), strict=True):
+        assert extract_anchor(text, version) == Anchor(*(tuple(field) for field in fields))
+    anchors.write_parquet(tmp_path / "other.parquet")
+    assert rules_of(tmp_path / "other.parquet") is None
+
+
+def test_blocks_change_nothing(records: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = write(tmp_path / "cache.jsonl", [line("sn-train3sn", positive=["edema"]), line("mw-train1mw")])
+    whole = build(records, cache)
+    monkeypatch.setattr("pacer.anchors.build.BATCH", 5)
+    parts = build(records, cache)
+    assert parts[0].equals(whole[0])
+    assert parts[1] == whole[1]
+
+
+def test_a_record_twice(records: pl.DataFrame, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds record sn-test3sn twice"):
+        build(pl.concat([records, records.tail(1)]), write(tmp_path / "cache.jsonl", []))
+    assert not (tmp_path / "anchors.parquet").exists()
+
+
+def test_other_columns(records: pl.DataFrame, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"missing columns \['report_raw'\]"):
+        build(records.drop("report_raw"), write(tmp_path / "cache.jsonl", []))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from pacer.core.config import load_params, parse_params
+from pacer.anchors.rules import VERSIONS
+from pacer.core.config import Anchors, load_params, parse_params
 from pacer.core.errors import ConfigError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -48,6 +50,12 @@ def test_the_published_profile_holds_the_papers_numbers():
     assert single.corpus.contexts == ["sn"] and single.corpus.target == "findings"
     assert (single.decode.num_beams, single.decode.length_penalty) == (5, 2.15)
     assert single.calibrate.gate_inputs == "none"
+
+
+def test_the_published_profiles_use_the_papers_rules():
+    versions = {path.stem: load_params(path).anchors.rules for path in PROFILES}
+    assert {name for name, version in versions.items() if version == "paper"} == {"mimic_rg4", "mimic_rg4_sn"}
+    assert set(versions.values()) == set(VERSIONS) == set(get_args(Anchors.model_fields["rules"].annotation))
 
 
 def test_the_published_profiles_clean_as_upstream_and_alter_no_target():

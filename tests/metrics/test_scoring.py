@@ -7,10 +7,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pacer.anchors.rules import extract_anchor
+from pacer.anchors.build import ANCHOR_SCHEMA, build_anchors
+from pacer.anchors.rules import VERSIONS, extract_anchor
 from pacer.core.errors import DataError
 from pacer.core.io import write_json, write_jsonl
+from pacer.corpus.columns import TableWriter
 from pacer.corpus.findings import FINDINGS
+from pacer.corpus.records import RECORD_SCHEMA
 from pacer.metrics.chexbert import CheXbert
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.labels import label_references, read_labels
@@ -108,6 +111,32 @@ def test_given_labels_and_anchors_equal_those_made_on_the_spot(case):
     ).write_parquet(case.folder / "anchors.parquet")
     assert case.score(labels_path=case.folder / "references.parquet",
                       anchors_path=case.folder / "anchors.parquet") == expected
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_reports_are_read_by_the_rules_that_made_the_anchors(case, version):
+    texts = ["no new effusion .", "the effusion has resolved .", "history of pneumonia .", "likely edema ."]
+    records = case.records.with_columns(report_raw=pl.Series(texts * 2))
+    pl.DataFrame(records.to_dicts(), schema=RECORD_SCHEMA).write_parquet(case.folder / "records.parquet")
+    (case.folder / "cache.jsonl").write_text("")
+    table, cache, made = (case.folder / name for name in ("records.parquet", "cache.jsonl", "anchors.parquet"))
+    build_anchors(table, cache, made, version)
+    for context in ("sn", "mn"):
+        ids = records.filter(pl.col("context") == context)["record_id"].to_list()
+        anchors = [extract_anchor(text, version).as_dict() for text in texts]
+        write_jsonl(case.predictions / f"{context}.jsonl", [
+            line(key, text) | {"anchor": anchor} for key, text, anchor in zip(ids, texts, anchors, strict=True)])
+    for changes in ({"anchors_path": case.folder / "anchors.parquet"}, {"rules": version}):
+        scores = case.score(records=records, **changes)
+        assert scores["sn"]["anchor_agreement"] == scores["sn"]["report_follows_anchor"] == 1.0
+        assert case.read("signature.json")["anchors"]["rules"] == version
+
+
+def test_a_table_of_anchors_by_unknown_rules(case):
+    with TableWriter(case.folder / "anchors.parquet", ANCHOR_SCHEMA, {"rules": "newer"}):
+        pass
+    with pytest.raises(DataError, match="rules 'newer', expected paper or scoped"):
+        case.score(anchors_path=case.folder / "anchors.parquet")
 
 
 def test_truth_and_its_yardsticks(case):

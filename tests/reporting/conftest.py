@@ -244,8 +244,10 @@ def _write_anchor_audit(path: Path, records: pl.DataFrame) -> None:
     cache.write_text("".join(json.dumps({"record_id": name, "raw": answer}) + "\n" for name in texts))
     labelling = {"provider": "openai", "answered": 10, "evidence": {"phrases": 20, "not_in_report": 3},
                  "dollars": 0.0123, "lost_and_perhaps_paid": 2}  # fmt: skip
-    sample = sample_records(records, 5, 1)[1]
-    _write(path, build_anchors(records, cache)[1] | {"sample": sample, "labelling": labelling})
+    table = path.with_name("records.parquet")
+    records.write_parquet(table)
+    audit = build_anchors(table, cache, path.with_name("anchors.parquet"), "scoped")
+    _write(path, audit | {"sample": sample_records(records, 5, 1)[1], "labelling": labelling})
 
 
 def _write_curves(folder: Path, contexts: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ from PIL import Image
 from tokenizers import Tokenizer
 
 from pacer.anchors.render import render_anchor
-from pacer.anchors.rules import Anchor, extract_anchor
+from pacer.anchors.rules import Anchor, Version, extract_anchor
 from pacer.anchors.vocabulary import FINDINGS
 from pacer.backbones.standins.language import TrainingText
 from pacer.backbones.standins.vision import TrainingImages
@@ -88,8 +88,8 @@ def _phantom_texts(world: int, count: int) -> list[LabelledText]:
     return texts[:count]
 
 
-def corpus_data(records: pl.DataFrame, images: pl.DataFrame, seed: int) -> TrainingData:
-    """The train split alone; labels by the rules, places unknown.
+def corpus_data(records: pl.DataFrame, images: pl.DataFrame, seed: int, rules: Version) -> TrainingData:
+    """The train split alone; labels by this version of the rules, places unknown.
 
     Raises:
         DataError: the corpus has no train record.
@@ -103,7 +103,7 @@ def corpus_data(records: pl.DataFrame, images: pl.DataFrame, seed: int) -> Train
 
     def texts(count: int) -> list[LabelledText]:
         chosen = rng.permutation(np.arange(max(count, len(rows))) % len(rows))[:count]
-        return [_of_record(*rows[i]) for i in chosen]
+        return [_of_record(rules, *rows[i]) for i in chosen]
 
     def pictures(count: int, size: int, grid: int) -> TrainingImages:
         by_image: dict[str, str] = {}
@@ -112,27 +112,27 @@ def corpus_data(records: pl.DataFrame, images: pl.DataFrame, seed: int) -> Train
                 by_image.setdefault(image_id, raw)
         chosen = [i for i in by_image][:count]
         paths = dict(images.select("image_id", "path").iter_rows())
-        present = [{*a.positive, *a.uncertain} for a in (extract_anchor(by_image[i]) for i in chosen)]
+        present = [{*a.positive, *a.uncertain} for a in (extract_anchor(by_image[i], rules) for i in chosen)]
         labels = np.array([[f in p for f in FINDINGS] for p in present], dtype=np.float32)
         return TrainingImages(np.stack([_grey_square(paths[i], size) for i in chosen]), labels, None)
 
     def tokenizer(vocabulary: int) -> Tokenizer:
-        samples = [_of_record(*row) for row in rows]
+        samples = [_of_record(rules, *row) for row in rows]
         return train_tokenizer([f"{render_anchor(t.anchor)}\n<REPORT>\n{t.cleaned}\n</REPORT>" for t in samples],
                                vocabulary)
 
-    return TrainingData(f"train split of the corpus ({len(rows)} distinct reports), labels by the rules",
+    return TrainingData(f"train split of the corpus ({len(rows)} distinct reports), labels by the rules ({rules})",
                         tokenizer, texts, pictures)
 
 
-def _of_record(raw: str, cleaned: str, view: str, sections: str, indication: str | None,
+def _of_record(rules: Version, raw: str, cleaned: str, view: str, sections: str, indication: str | None,
                history: str | None) -> LabelledText:
     stated = []
     for sentence in raw.split(". "):
-        anchor = extract_anchor(sentence)
+        anchor = extract_anchor(sentence, rules)
         if anchor.positive or anchor.uncertain:
             stated.append(sentence)
-    return LabelledText(raw, cleaned, extract_anchor(raw), tuple(stated), view, sections, indication, history)
+    return LabelledText(raw, cleaned, extract_anchor(raw, rules), tuple(stated), view, sections, indication, history)
 
 
 def _grey_square(path: str, size: int) -> np.ndarray:
@@ -150,6 +150,8 @@ def training_text(text: LabelledText, instruct: Instruct) -> TrainingText:
                         tuple(clean_report(sentence) for sentence in text.stated))
 
 
-def load_data(config: Backbones, records: pl.DataFrame, images: pl.DataFrame) -> TrainingData:
+def load_data(config: Backbones, records: pl.DataFrame, images: pl.DataFrame, rules: Version) -> TrainingData:
     """The training data that ``backbones.train_on`` asks for."""
-    return phantom_data(config.seed) if config.train_on == "phantom" else corpus_data(records, images, config.seed)
+    if config.train_on == "phantom":
+        return phantom_data(config.seed)
+    return corpus_data(records, images, config.seed, rules)

@@ -1,0 +1,89 @@
+"""Named surface patterns, found in a text one after the other from left to right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+#: Start, end and name of a match.
+Match = tuple[int, int, str]
+
+#: Distinct words whose patterns are remembered; then the memory starts anew.
+_WORDS = 1 << 16
+
+_BETWEEN_WORDS = re.compile(r"\W+")
+
+
+class Pattern(NamedTuple):
+    """A regular expression with a name, for text with a blank before it; a blank that a match begins with is no part
+    of it. (Expressions that begin with the blank before a word are searched at words alone, which is fast.)
+
+    ``stems``: every text that the expression matches has a word that holds one of them (``=no``: the word itself, also
+    as a part of a hyphenated one). A text without such a word need not be searched.
+    """
+
+    name: str
+    stems: tuple[str, ...]
+    expression: str
+
+
+class Patterns:
+    """An ordered set of patterns. Where two match overlapping text, the earlier start wins, then the earlier pattern.
+
+    Names may repeat. A text's words say which patterns can match it at all, and words repeat: so a text costs one
+    look-up a word and the two or three searches that its words call for.
+    """
+
+    def __init__(self, patterns: Sequence[Pattern]):
+        self._names = [pattern.name for pattern in patterns]
+        self._searches = [(rank, re.compile(pattern.expression).finditer) for rank, pattern in enumerate(patterns)]
+        self._whole: dict[str, int] = {}  # the patterns that a word calls for, one bit each
+        self._part: dict[str, int] = {}  # and those that any word with these letters calls for
+        for rank, pattern in enumerate(patterns):
+            for stem in pattern.stems:
+                bits, key = (self._whole, stem[1:]) if stem.startswith("=") else (self._part, stem)
+                bits[key] = bits.get(key, 0) | 1 << rank
+        self._by_word: dict[str, int] = {}
+        self._by_mask: dict[int, list[tuple[int, Callable[[str], Iterator[re.Match[str]]]]]] = {}
+
+    def find(self, text: str, words: list[str]) -> list[Match]:
+        """The matches in ``text``, ``words`` with single blanks between: in order, none overlapping another."""
+        mask, by_word = 0, self._by_word
+        for word in words:
+            try:
+                mask |= by_word[word]
+            except KeyError:
+                mask |= self._learn(word)
+        if not mask:
+            return []
+        padded, found = f" {text}", []
+        for rank, search in self._by_mask.get(mask) or self._called_for(mask):
+            for match in search(padded):
+                start, end = match.span()
+                found.append((start if padded[start] == " " else start - 1, rank, end - 1))
+        if len(found) > 1:
+            found.sort()
+        free, matches = 0, []
+        for start, rank, end in found:
+            if start >= free:
+                matches.append((start, end, self._names[rank]))
+                free = end
+        return matches
+
+    def _learn(self, word: str) -> int:
+        """What a new word calls for."""
+        if len(self._by_word) >= _WORDS:
+            self._by_word.clear()
+        mask = 0
+        for part in _BETWEEN_WORDS.split(word):
+            mask |= self._whole.get(part, 0)
+        for stem, bits in self._part.items():
+            if stem in word:
+                mask |= bits
+        self._by_word[word] = mask
+        return mask
+
+    def _called_for(self, mask: int) -> list[tuple[int, Callable[[str], Iterator[re.Match[str]]]]]:
+        self._by_mask[mask] = [pair for pair in self._searches if mask >> pair[0] & 1]
+        return self._by_mask[mask]
