@@ -1,0 +1,203 @@
+"""The rules of the anchors: agreement with labels of real reports, speed beside a plain loop, time and memory at size.
+
+    python bench/anchors.py [--data ../shared/data] [--records 424411] [--out bench/results/anchors.md]
+
+Agreement: Open-I's train and val reports, `bench/openi_labels.py`. Speed: one core and its own time, all memory of
+earlier sentences cleared before every turn, in turns with `bench/plain_rules.py` (the plain loop, and a loop that reads
+a sentence once for all findings); that both give the same anchors is asserted first. Size: the stage's own function on
+tables of invented records, each in a process of its own, whose peak memory is the operating system's figure; its bar is
+on the CPU seconds of all its threads, since waiting for a core that other work holds is no part of it. Where a bar is
+missed, the exit code is 1. Without the real reports the parts that need them are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from anchor_size import invented, write_records
+from measuring import Unequal, hardware, in_turns, ratio, table
+from openi_labels import DENIED, GOLD, chexpert_anchor, counts, f1, interval, present, read_openi, whole
+from plain_rules import plain_anchor, shared_pass
+
+from pacer.anchors import rules
+from pacer.anchors.anchor import Anchor
+from pacer.anchors.build import agreement as agreed
+from pacer.anchors.rules import VERSIONS, Version, extract_anchor, extract_anchors
+from pacer.anchors.vocabulary import FINDINGS
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDS = 424_411
+
+#: Micro-F1 of positives against the gold and of denials against CheXpert (the better version), reports a second and
+#: core, times faster than the plain loop, seconds for the paper's records, megabytes of ten times the records over one.
+BARS = {"positives": 0.80, "denials": 0.92, "rate": 5000.0, "faster": 8.0, "seconds": 60.0, "growth": 60.0}
+
+# --- agreement ------------------------------------------------------------------------------------------------------
+
+
+def agreement(rows: list[dict[str, Any]]) -> tuple[list[str], dict[str, float]]:
+    """Tables in Markdown, and the better version's figures by the name of their bar."""
+    gold = [present(row) for row in rows]
+    labels = [chexpert_anchor(row) for row in rows]
+    texts = {"both": [whole(row) for row in rows], "findings": [row["findings"] or "" for row in rows]}
+    read = {(v, part): list(extract_anchors(texts[part], v)) for v in VERSIONS for part in texts}
+    columns = {version: _positives(gold, read[version, "both"]) for version in VERSIONS}
+    columns |= {f"{version}, findings alone": _positives(gold, read[version, "findings"]) for version in VERSIONS}
+    columns["CheXpert, findings"] = _positives(gold, labels)
+    lines = ["## Positives against human MeSH labels", "", *_f1_table(list(GOLD), columns)]
+    denied = {v: _denials(rows, labels, read[v, "findings"]) for v in VERSIONS}
+    lines += ["## Denials against CheXpert, findings", "", *_f1_table(list(DENIED), denied)]
+    lines += ["Share of CheXpert's denials that the rules deny as well:", "", *_recall_table(denied)]
+    lines += ["## The same polarity as CheXpert, findings", "", *_states(rows, labels, read)]
+    return lines, {
+        "positives": max(f1(columns[version]) for version in VERSIONS),
+        "denials": max(f1(denied[version]) for version in VERSIONS),
+    }
+
+
+def _positives(gold: list[set[str]], anchors: list[Anchor]) -> Any:
+    return counts(gold, [set(anchor.positive) for anchor in anchors], list(GOLD))
+
+
+def _denials(rows: list[dict[str, Any]], labels: list[Anchor], anchors: list[Anchor]) -> Any:
+    pairs = [(a, b) for row, a, b in zip(rows, labels, anchors, strict=True) if row["findings"]]
+    return counts([set(a.negative) for a, _ in pairs], [set(b.negative) for _, b in pairs], DENIED)
+
+
+def _f1_table(findings: Sequence[str], columns: dict[str, Any]) -> list[str]:
+    first = next(iter(columns.values()))
+    labels = first[:, :, [0, 2]].sum(axis=(0, 2))
+    rows = [
+        [finding, str(labels[place]), *(f"{f1(found[:, place]):.3f}" for found in columns.values())]
+        for place, finding in enumerate(findings)
+    ]
+    cells = []
+    for found in columns.values():
+        low, high = interval(found)
+        cells.append(f"**{f1(found):.3f}** ({low:.3f} to {high:.3f})")
+    return table(["F1", "labels", *columns], [*rows, ["micro (95 %)", str(labels.sum()), *cells]])
+
+
+def _recall_table(denied: dict[str, Any]) -> list[str]:
+    rows = []
+    for version, found in denied.items():
+        both, missed = found[:, :, 0].sum(axis=0), found[:, :, 2].sum(axis=0)
+        shares = zip([*both, both.sum()], [*missed, missed.sum()], strict=True)
+        rows.append([version, *(f"{b / (b + m):.3f}" if b + m else "–" for b, m in shares)])
+    return table(["", *DENIED, "all"], rows)
+
+
+def _states(rows: list[dict[str, Any]], labels: list[Anchor], read: dict[tuple[str, str], list[Anchor]]) -> list[str]:
+    inside = [place for place, row in enumerate(rows) if row["findings"]]
+    columns = [agreed([read[v, "findings"][i] for i in inside], [labels[i] for i in inside]) for v in VERSIONS]
+    shares = [
+        [finding, *(f"{column['findings'][finding]['agreement']:.3f}" for column in columns)] for finding in FINDINGS
+    ]
+    return table(["share of reports", *VERSIONS], shares)
+
+
+# --- speed ----------------------------------------------------------------------------------------------------------
+
+
+def speed(named: dict[str, list[str]], repeats: int) -> tuple[list[str], dict[str, float]]:
+    """Reports a second of one core, and how much faster than the plain loop; the least of all texts and versions."""
+    rows, rates, gains = [], [], []
+    for name, texts in named.items():
+        for version in VERSIONS:
+            if [plain_anchor(text, version) for text in texts] != list(extract_anchors(texts, version)):
+                raise Unequal(f"{name}, {version}: the plain loop gives other anchors")
+            sides = [partial(_seconds, read, version) for read in (extract_anchor, plain_anchor, shared_pass)]
+            own, plain, shared = in_turns(sides, [[texts] * 3], repeats)
+            faster, told = ratio(plain, own)
+            rate = len(texts) / sorted(own)[len(own) // 2]
+            rates.append(rate)
+            gains.append(faster)
+            rows.append([f"{name}, {version}", f"{len(texts):,}", f"{sum(map(len, texts)) / len(texts):.0f}",
+                         f"{rate:,.0f}", f"{rate / faster:,.0f}", told, ratio(shared, own)[1]])
+    header = ["", "reports", "characters", "reports/s", "plain loop, reports/s", "times faster",
+              "than one pass a sentence"]
+    return table(header, rows), {"rate": min(rates), "faster": min(gains)}
+
+
+def _seconds(read: Callable[[str, Any], Any], version: Version, texts: list[str]) -> float:
+    rules._read.cache_clear()
+    rules._anchor_of.cache_clear()
+    started = time.thread_time()
+    for text in texts:
+        read(text, version)
+    return time.thread_time() - started
+
+
+# --- size -----------------------------------------------------------------------------------------------------------
+
+
+def size(records: int) -> tuple[list[str], dict[str, float]]:
+    """Seconds and peak memory of the stage for ``records`` and for a tenth of them."""
+    rows, found = [], {}
+    for version in VERSIONS:
+        peaks = []
+        for count in (records // 10, records):
+            with tempfile.TemporaryDirectory() as folder:
+                write_records(Path(folder, "records.parquet"), count)
+                run = [sys.executable, Path(__file__).with_name("anchor_size.py"), folder, version]
+                told = json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
+            peaks.append(told["megabytes"])
+            rows.append([version, f"{told['records']:,}", f"{told['seconds']:.1f}", f"{told['own_seconds']:.1f}",
+                         f"{told['start_megabytes']:.0f}", f"{told['megabytes']:.0f}"])
+        found["growth"] = max(found.get("growth", 0.0), peaks[1] - peaks[0])
+        found["seconds"] = max(found.get("seconds", 0.0), told["own_seconds"] * RECORDS / records)
+    return table(["", "records", "seconds", "CPU seconds", "MB at the start", "peak, MB"], rows), found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
+    parser.add_argument("--records", type=int, default=RECORDS)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    lines = ["# The rules of the anchors", "",
+             f"`python bench/anchors.py`, {datetime.date.today()}. {hardware(torch.device('cpu'))}.", ""]
+    named, found = {"invented": list(invented(4000))}, {}
+    if (arguments.data / "openi").is_dir():
+        rows = read_openi(arguments.data)
+        named["Open-I train and val"] = [whole(row) for row in rows]
+        told, found = agreement(rows)
+        lines += told
+    else:
+        print(f"left out: Open-I, which is not at {arguments.data}", file=sys.stderr)
+    told, more = speed(named, arguments.repeats)
+    lines += ["## One core", "", *told]
+    found |= more
+    told, more = size(arguments.records)
+    lines += ["## The stage, one process", "", *told]
+    found |= more
+    judged = [[name, f"{bar:g}", f"{found[name]:.4g}", "met" if _met(name, found[name]) else "**missed**"]
+              for name, bar in BARS.items() if name in found]
+    lines += ["## Bars", "", *table(["", "bar", "found", ""], judged)]
+    text = "\n".join(lines)
+    print(text)
+    if arguments.out:
+        arguments.out.write_text(text)
+    missed = [name for name in found if not _met(name, found[name])]
+    if missed:
+        sys.exit(f"missed: {', '.join(missed)}")
+
+
+def _met(name: str, value: float) -> bool:
+    return value <= BARS[name] if name in ("seconds", "growth") else value >= BARS[name]
+
+
+if __name__ == "__main__":
+    main()

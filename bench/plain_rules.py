@@ -1,0 +1,167 @@
+"""The rules of the anchors as a plain loop: every pattern by itself, on every sentence of every report.
+
+For each finding by itself, the sentences are searched for its names; one that has some is read in full (all names,
+because scope depends on the other findings, and all cues). The loop shares the tables of surface patterns with
+``pacer/anchors`` and nothing else: no look-up by word, no memory of sentences, its own segmentation and its own reading
+of scope. `bench/anchors.py` times it, and the tests hold the extractor to its output.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pacer.anchors.anchor import Anchor
+from pacer.anchors.cues import PAPER_CUES, SCOPED_CUES
+from pacer.anchors.mentions import FINDINGS_OF, MENTIONS, NORMALITY, SIGNS
+from pacer.anchors.vocabulary import FINDINGS
+
+_MENTIONS = [(pattern.name, re.compile(pattern.expression)) for pattern in MENTIONS]
+_CUES = {
+    "paper": [(pattern.name, re.compile(pattern.expression)) for pattern in PAPER_CUES],
+    "scoped": [(pattern.name, re.compile(pattern.expression)) for pattern in SCOPED_CUES],
+}
+_COURSES = re.compile(
+    r" ((has|have) (\w+ly )?(increased|decreased|improved|worsened|progressed)"
+    r"|(is|are|remain|remains|appear|appears) (\w+ly )?(stable|unchanged|increased|decreased|improved|larger|smaller"
+    r"|persistent|similar)|persist|persists)\b"
+)
+
+
+def plain_anchor(report: str, version: str) -> Anchor:
+    """What :func:`pacer.anchors.rules.extract_anchor` gives."""
+    sentences = plain_sentences(report)
+    fields: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
+    for finding in FINDINGS:
+        own = [pattern for name, pattern in _MENTIONS if finding in FINDINGS_OF[name]]
+        denied, sign, decided = False, False, None
+        for sentence in sentences:
+            if decided or not any(pattern.search(f" {sentence}") for pattern in own):
+                continue
+            for name, polarity in plain_mentions(sentence, version):
+                if decided or finding not in FINDINGS_OF[name] or polarity is None:
+                    continue
+                if name in SIGNS:
+                    sign = sign or polarity != "negative"
+                elif polarity == "negative":
+                    denied = True
+                else:
+                    decided = polarity
+        state = decided or ("negative" if denied else "uncertain" if sign else None)
+        if state:
+            fields[state].append(finding)
+    return Anchor(*(tuple(fields[name]) for name in ("positive", "negative", "uncertain")))
+
+
+def shared_pass(report: str, version: str) -> None:
+    """A loop that reads each sentence once for all findings, the frugal form of the plain loop; for timing alone."""
+    for sentence in plain_sentences(report):
+        plain_mentions(sentence, version)
+
+
+def plain_sentences(report: str) -> list[str]:
+    """Lower case, cut at sentence ends, semicolons and paragraphs, without punctuation."""
+    text = report.lower()
+    if len(text) != len(report):
+        text = "".join(letter if len(letter.lower()) > 1 else letter.lower() for letter in report)
+    text = re.sub(r"(?<=\w\?)\s", "\0", text)
+    text = re.sub(r"\n(?=\s*(\n|[-*•] |\d{1,2}[.)] ))", "\0", text).replace("!", "\0")
+    parts, last = [], 0
+    for mark in re.finditer(r"[.;\0]", text):
+        place = mark.start()
+        decimal = text[place + 1 : place + 2].isdecimal()
+        abbreviated = mark[0] == "." and re.search(r"\b(vs ?|dr)$", text[max(0, place - 4) : place])
+        if mark[0] == "\0" or not (decimal or abbreviated):
+            parts.append(text[last:place])
+            last = place + 1
+    parts.append(text[last:])
+    return [" ".join(re.sub(r'[,:/\\()\[\]{}"_*&+]', " ", part).split()) for part in parts]
+
+
+def plain_mentions(sentence: str, version: str) -> list[tuple[str, str | None]]:
+    """Name and polarity of every mention of a sentence."""
+    table = _MENTIONS if version == "scoped" else [row for row in _MENTIONS if row[0] not in SIGNS]
+    mentions, cues = _search(sentence, table), _search(sentence, _CUES[version])
+    return [(mention[2], _polarity(sentence, mentions, place, cues, version)) for place, mention in enumerate(mentions)]
+
+
+def _search(sentence: str, table: list[tuple[str, re.Pattern[str]]]) -> list[tuple[int, int, str]]:
+    """All matches of all patterns; of overlapping ones the first, then the one that stands earlier in the table."""
+    found = []
+    for rank, (name, pattern) in enumerate(table):
+        for match in pattern.finditer(f" {sentence}"):
+            blank = match[0].startswith(" ")
+            found.append((match.start() - (not blank), rank, match.end() - 1, name))
+    kept: list[tuple[int, int, str]] = []
+    for start, _, end, name in sorted(found):
+        if not kept or start >= kept[-1][1]:
+            kept.append((start, end, name))
+    return kept
+
+
+def _polarity(sentence: str, mentions: list, place: int, cues: list, version: str) -> str | None:
+    start, end, name = mentions[place]
+    before = [cue for cue in cues if cue[0] < end and not cue[2].endswith("_after")]
+    after = [cue for cue in cues if cue[0] >= end and not cue[2].endswith("_before")]
+    if version == "paper":
+        before = [cue for cue in before if cue[0] >= start - 100]
+        after = [cue for cue in after if cue[0] < end + 30]
+    else:
+        for cue in cues:
+            if cue[1] <= start and cue[2] == "clause":
+                before = [other for other in before if other[0] >= cue[1]]
+            if cue[1] <= start and cue[2] == "instead":
+                before = [other for other in before if other[0] >= cue[0]]
+        stops = [cue[0] for cue in cues if cue[0] >= end and cue[2] in ("clause", "statement", "instead")]
+        stops += [end + 60, _end_of_list(sentence, mentions, place)]
+        after = [cue for cue in after if cue[0] < min(stops)]
+        before = [cue for cue in before if cue[0] >= start - 150 and not _used_up(sentence, mentions, place, cue, cues)]
+    said = [(cue[0], cue[2].split("_")[0]) for cue in before + after]
+    uncertain = [where for where, kind in said if kind == "uncertain"]
+    negative = [where for where, kind in said if kind in ("negative", "instead")]
+    hints = [where for where, kind in said if kind == "hint"]
+    silent = [where for where, kind in said if kind == "silent"]
+    if not uncertain and not negative:
+        uncertain = hints
+    if silent and not [where for where in (uncertain or negative) if where > max(silent)]:
+        return None
+    if uncertain:
+        return "uncertain"
+    return "negative" if negative or name in NORMALITY else "positive"
+
+
+def _end_of_list(sentence: str, mentions: list, place: int) -> int:
+    """Where the findings listed with a mention end: the list must hold a conjunction, or a second name of one thing."""
+    joined, at = False, place
+    while at + 1 < len(mentions):
+        between = sentence[mentions[at][1] : mentions[at + 1][0]]
+        words = between.split()
+        if not between.startswith(" ") or not between.endswith(" "):
+            break
+        conjunction = bool(words) and words[0] in ("or", "and", "nor")
+        rest = words[1:] if conjunction else words
+        broken = [
+            word for word in rest
+            if re.match(r"(is|are|no|but|there|the)\b|with", word) or not re.fullmatch(r"[\w-]+", word)
+        ]  # fmt: skip
+        if len(rest) > 3 or broken:
+            break
+        same = FINDINGS_OF[mentions[at][2]] == FINDINGS_OF[mentions[at + 1][2]]
+        joined = joined or conjunction or (between == " " and same)
+        at += 1
+    if at + 1 == len(mentions):
+        return len(sentence) if joined or at == place else mentions[place + 1][0]
+    return mentions[at + 1][0] if joined else mentions[place + 1][0]
+
+
+def _used_up(sentence: str, mentions: list, place: int, cue: tuple, cues: list) -> bool:
+    """Has the cue met an earlier mention after which something new is stated?"""
+    start, end, _ = mentions[place]
+    if cue[1] > start:
+        return False
+    earlier = [mention for mention in mentions[:place] if mention[0] >= cue[1]]
+    for begin, _, kind in cues:
+        if kind == "statement" and cue[1] <= begin < start and [m for m in earlier if m[1] <= begin]:
+            return True
+    if earlier and _COURSES.match(sentence, end):
+        return not re.search(r"\b(or|nor)\b", sentence[earlier[-1][1] : start])
+    return False
