@@ -358,6 +358,7 @@ class Calibrate(Warmup):
 class Decode(Strict):
     split: Literal["test", "val"]
     limit: Positive | None
+    engine: Literal["beam", "generate"]
     num_beams: Positive
     min_new_tokens: Natural
     max_new_tokens: Positive

@@ -1,23 +1,38 @@
-"""Reports from a trained model: transformers' ``generate`` on the calibrated prefix.
+"""Reports from a trained model: the calibrated prefix of each record, continued by the chosen engine.
 
-One call generates commitment and report; the repetition penalty covers the whole generated history. Configurations
+One search generates commitment and report; the repetition penalty covers the whole generated history. Configurations
 with Commit decode commitment-first, those without decode directly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import LogitsProcessorList, PreTrainedTokenizerBase, RepetitionPenaltyLogitsProcessor
+from transformers import PreTrainedTokenizerBase
 
 from pacer.core.config import Decode
+from pacer.decoding.beam import BeamSearch
+from pacer.decoding.definition import Generate
 from pacer.model.collate import Features, Sources, Target, collate
 from pacer.model.pacer import Batch, Pacer
-from pacer.model.prompt import build_prompt
+from pacer.model.prompt import PromptIds, build_prompt
+
+#: ``decode.engine``. Both take prefixes and give the same tokens.
+ENGINES = {"beam": BeamSearch, "generate": Generate}
+
+
+class Prefix(NamedTuple):
+    """What a report is generated from: ``inputs`` [P, d], the calibrated prefix and the target's BOS; ``gate``,
+    ``frontal_weights``, ``lateral_weights``: see :class:`Generated`."""
+
+    inputs: Tensor
+    gate: float | None
+    frontal_weights: Tensor
+    lateral_weights: Tensor | None
 
 
 class Generated(NamedTuple):
@@ -33,6 +48,8 @@ class Generated(NamedTuple):
 
 class Generator:
     """Generates reports for records (rows of ``records.parquet`` as dictionaries).
+
+    ``decode`` may be replaced between calls.
 
     Args:
         model: in eval mode. settings: groups ``prompt``, ``commit``, ``interface`` of its checkpoint record.
@@ -52,53 +69,55 @@ class Generator:
         self.commit = settings["commit"]["route"] != "direct"
         self.num_queries = settings["interface"]["num_queries"]
 
+    def prompt_ids(self, record: dict[str, Any]) -> PromptIds:
+        """Text of the prefix, in which alone the lengths of prefixes differ."""
+        return build_prompt(self.tokenizer, view=record["view"], sections=record["sections"],
+                            indication=record["indication"], history=record["history"], commit=self.commit,
+                            **self.prompt)
+
     def batch(self, records: Sequence[dict[str, Any]]) -> Batch:
         """Prefix and the target's BOS of each record."""
         bos = self.tokenizer.bos_token_id
         zero = np.zeros(1, dtype=np.float32)
         target = Target(np.array([bos], dtype=np.int64), zero, zero, zero, 0.0)
-        prompts = [
-            build_prompt(self.tokenizer, view=r["view"], sections=r["sections"], indication=r["indication"],
-                         history=r["history"], commit=self.commit, **self.prompt)
-            for r in records
-        ]
         sources = [Sources(r["context"], r["frontal"], r["lateral"], r["prior_report"]) for r in records]
-        return collate(prompts, [target] * len(records), sources, self.features, bos=bos, num_queries=self.num_queries)
+        return collate([self.prompt_ids(r) for r in records], [target] * len(records), sources, self.features,
+                       bos=bos, num_queries=self.num_queries)
 
     @torch.no_grad()
-    def __call__(self, records: Sequence[dict[str, Any]]) -> list[Generated]:
-        """Generate for one batch of records, in their order."""
-        batch = self.batch(records).to(torch.device(self.device))
+    def prefix(self, record: dict[str, Any]) -> Prefix:
+        """The calibrated prefix of one record.
+
+        Records are embedded one by one: a result is then the same to the last bit, however records are batched, split
+        over processes or resumed.
+        """
+        batch = self.batch([record]).to(torch.device(self.device))
         embedded = self.model.embed(batch)
         inputs, gate, _ = self.model.calibrate(embedded, batch)
-        inputs, mask = left_padded(inputs, batch.length)
-        eos = self.tokenizer.eos_token_id
-        # generate's own repetition_penalty option skips rows that are padded on the left; the processor does not
-        processors = LogitsProcessorList()
-        if self.decode.repetition_penalty != 1.0:
-            processors.append(RepetitionPenaltyLogitsProcessor(self.decode.repetition_penalty))
-        ids = self.model.language.generate(
-            inputs_embeds=inputs, attention_mask=mask, logits_processor=processors, do_sample=False,
-            num_beams=self.decode.num_beams, min_new_tokens=self.decode.min_new_tokens,
-            max_new_tokens=self.decode.max_new_tokens, length_penalty=self.decode.length_penalty,
-            eos_token_id=eos, pad_token_id=eos, bos_token_id=self.tokenizer.bos_token_id,
-        )
         assert embedded.depth_weights is not None
-        lateral_weights = embedded.lateral_depth_weights
-        results, laterals = [], iter(() if lateral_weights is None else lateral_weights)
-        for row, (record, tokens) in enumerate(zip(records, ids.tolist(), strict=True)):
-            tokens = tokens[: tokens.index(eos) + 1] if eos in tokens else tokens
+        lateral = embedded.lateral_depth_weights
+        return Prefix(inputs[0], None if gate is None else gate.item(), embedded.depth_weights[0].cpu(),
+                      None if lateral is None else lateral[0].cpu())
+
+    def stream(self, records: Sequence[dict[str, Any]]) -> Iterator[tuple[int, Generated]]:
+        """Place of a record in ``records`` and its result, as soon as it is there.
+
+        Records enter in the order given: similar lengths side by side cost least.
+        """
+        known: dict[int, Prefix] = {}
+
+        def inputs() -> Iterator[Tensor]:
+            for place, record in enumerate(records):
+                prefix = self.prefix(record)
+                known[place] = prefix._replace(inputs=prefix.inputs[:0])
+                yield prefix.inputs
+
+        engine = ENGINES[self.decode.engine](self.model.language, self.decode, self.tokenizer.eos_token_id)
+        for place, tokens in engine(inputs()):
             text = str(self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
-            lateral = next(laterals).cpu() if record["context"].startswith("m") else None
-            results.append(Generated(text, len(tokens), None if gate is None else gate[row].item(),
-                                     embedded.depth_weights[row].cpu(), lateral))
-        return results
+            _, gate, frontal, lateral = known.pop(place)
+            yield place, Generated(text, len(tokens), gate, frontal, lateral)
 
-
-def left_padded(inputs: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """Move right-padded rows [B, T, d] to the right edge: left-padded inputs and their mask [B, T]."""
-    total = inputs.shape[1]
-    source = torch.arange(total, device=inputs.device) - (total - length).unsqueeze(1)
-    mask = source >= 0
-    moved = inputs.gather(1, source.clamp(min=0).unsqueeze(-1).expand_as(inputs))
-    return torch.where(mask.unsqueeze(-1), moved, 0), mask.long()
+    def __call__(self, records: Sequence[dict[str, Any]]) -> list[Generated]:
+        """Results in the records' order."""
+        return [result for _, result in sorted(self.stream(records), key=lambda found: found[0])]

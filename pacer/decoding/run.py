@@ -80,22 +80,23 @@ def decode_records(
         state.wait_for_everyone()  # nobody appends before everybody has read
         todo = [(name, row) for name, part in runs.items() for row in part.iter_rows(named=True)
                 if (name, row["record_id"]) not in done]
-        # similar lengths share a batch: less padding
-        todo.sort(key=lambda item: (item[0], item[1]["context"], len(item[1]["indication"] or "")))
-        batches = [todo[i : i + config.batch_size] for i in range(0, len(todo), config.batch_size)]
+        # similar lengths are decoded together; the longest first, as they need the most memory
+        todo.sort(key=lambda item: -sum(map(len, generator.prompt_ids(item[1]))))
+        mine = todo[state.process_index :: state.num_processes]
         total = sum(len(part) for part in runs.values())
         with (
             Ticker("decode", total, done=len(done)) as ticker,
             open(parts / f"{state.process_index}.jsonl", "a", encoding="utf-8") as file,
         ):
-            for batch in batches[state.process_index :: state.num_processes]:
-                for (name, row), result in zip(batch, generator([row for _, row in batch]), strict=True):
-                    routing = _routing(result) if name == "" and row["study_id"] in examples else None
-                    file.write(json.dumps({"run": name, "routing": routing, **_line(row, result, generator.commit)},
-                                          ensure_ascii=False) + "\n")
+            for count, (place, result) in enumerate(generator.stream([row for _, row in mine]), 1):
+                name, row = mine[place]
+                routing = _routing(result) if name == "" and row["study_id"] in examples else None
+                file.write(json.dumps({"run": name, "routing": routing, **_line(row, result, generator.commit)},
+                                      ensure_ascii=False) + "\n")
                 file.flush()
-                os.fsync(file.fileno())
-                ticker.advance(len(batch))
+                if count % config.batch_size == 0 or count == len(mine):
+                    os.fsync(file.fileno())
+                ticker.advance()
         state.wait_for_everyone()
         manifest = {"split": config.split, "checkpoint": record.phase, "step": record.step, "commit": generator.commit,
                     "stand_ins": _standins(backbones), "examples": examples, "settings": config.model_dump(),

@@ -7,16 +7,17 @@ import torch
 from pacer.core.config import Decode
 from pacer.core.errors import DataError
 from pacer.decoding.controls import another_patient, no_lateral
+from pacer.decoding.definition import left_padded
 from pacer.decoding.extract import extract_report
-from pacer.decoding.generate import Generator, left_padded
+from pacer.decoding.generate import Generator
 from pacer.model.assemble import build_model, load_tokenizer
 from tests.conftest import MODEL
 
 
 def settings(**changes) -> Decode:
-    return Decode(**{"split": "test", "limit": None, "num_beams": 3, "min_new_tokens": 4, "max_new_tokens": 12,
-                     "repetition_penalty": 2.0, "length_penalty": 2.0, "batch_size": 8, "examples": 1, "controls": [],
-                     **changes})
+    return Decode(**{"split": "test", "limit": None, "engine": "beam", "num_beams": 3, "min_new_tokens": 4,
+                     "max_new_tokens": 12, "repetition_penalty": 2.0, "length_penalty": 2.0, "batch_size": 8,
+                     "examples": 1, "controls": [], **changes})
 
 
 @pytest.fixture

@@ -24,8 +24,9 @@ ROWS = [0, 1, 8, 11, 18, 19, 26, 27]
 
 
 def settings(**changes: Any) -> Decode:
-    plain = {"split": "test", "limit": None, "num_beams": 1, "min_new_tokens": 0, "max_new_tokens": 24,
-             "repetition_penalty": 1.0, "length_penalty": 1.0, "batch_size": 8, "examples": 1, "controls": []}
+    plain = {"split": "test", "limit": None, "engine": "generate", "num_beams": 1, "min_new_tokens": 0,
+             "max_new_tokens": 24, "repetition_penalty": 1.0, "length_penalty": 1.0, "batch_size": 8,
+             "examples": 1, "controls": []}
     return Decode(**plain | changes)
 
 
@@ -154,23 +155,23 @@ def test_generation_starts_from_the_training_prefix(
 ) -> None:
     """The same ids, and bit for bit the same calibrated embeddings, with the target's BOS as the table has it."""
     records = [examples.table.row(row) for row in ROWS]
-    training, own = examples.batch(ROWS, [True] * len(ROWS), 0.35), generator.batch(records)
     heard, model = listen(generator, records, monkeypatch), generator.model
-    with torch.no_grad():
-        embedded = model.embed(training)
-        inputs, _, residual = model.calibrate(embedded, training)
-        table = model.language.get_input_embeddings().weight
-    assert torch.equal(own.prefix_length, training.prefix_length)
-    assert torch.equal(own.visual_start, training.visual_start)
-    for row, prefix in enumerate(training.prefix_length.tolist()):
-        assert own.length[row] == prefix + 1
-        assert torch.equal(own.ids[row, : prefix + 1], training.ids[row, : prefix + 1])
-        given = heard.inputs[row][heard.mask[row].bool()]
+    table = model.language.get_input_embeddings().weight
+    for place, (row, record) in enumerate(zip(ROWS, records, strict=True)):
+        training, own = examples.batch([row], [True], 0.35), generator.batch([record])
+        with torch.no_grad():
+            embedded = model.embed(training)
+            inputs, _, residual = model.calibrate(embedded, training)
+        assert torch.equal(own.visual_start, training.visual_start)
+        prefix = int(training.prefix_length)
+        assert (int(own.prefix_length), int(own.length)) == (prefix, prefix + 1)
+        assert torch.equal(own.ids[0, : prefix + 1], training.ids[0, : prefix + 1])
+        given = heard.inputs[place][heard.mask[place].bool()]
         assert len(given) == prefix + 1
-        assert torch.equal(given[:prefix], inputs[row, :prefix])
+        assert torch.equal(given[:prefix], inputs[0, :prefix])
         assert torch.equal(given[prefix], table[generator.tokenizer.bos_token_id])
         if residual is not None:  # and the correction is no trifle, the first BOS included
-            changed = (given[:prefix] - embedded.inputs[row, :prefix]).abs().amax(-1)
+            changed = (given[:prefix] - embedded.inputs[0, :prefix]).abs().amax(-1)
             assert (changed > 1e-3).all()
 
 

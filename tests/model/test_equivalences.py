@@ -196,7 +196,7 @@ def test_longer_rows_beside_a_row_change_nothing(records, anchors, backbones, fe
 
 def test_the_side_of_the_padding_does_not_matter(examples, backbones) -> None:
     """Rows moved to the right edge, as generation has them, with a mask and positions that count real tokens."""
-    from pacer.decoding.generate import left_padded
+    from pacer.decoding.definition import left_padded
 
     model, batch = assemble(backbones), examples.batch(ROWS, COMMITS, 0.35)
     right = run(model, batch)

@@ -1,0 +1,154 @@
+"""Beam search for reports on prefix embeddings: the tokens of transformers' ``generate``, with less work.
+
+- A prefix is computed and kept once, for all its beams (:mod:`pacer.decoding.tree`).
+- A record that has ended makes room at once; the next one takes its place while the others go on.
+- Each record has its own length, so none is padded, and none waits for the longest.
+
+Selection follows the definition step by step (:mod:`pacer.decoding.hypotheses`); what differs is the rounding of the
+language model's sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from pacer.core.config import Decode
+from pacer.core.errors import BackboneError
+from pacer.decoding.hypotheses import Hypotheses, Step
+from pacer.decoding.tree import TokenTree, attending_to_trees
+
+#: New records are admitted when this part of the places is free: prefixes computed together cost fewer passes.
+_REFILL = 8
+
+
+@dataclass
+class Work:
+    """What a search did: ``steps`` of the language model, ``tokens`` fed to them, ``nodes`` that those attended to
+    and ``read``, the same with what the mask hides (both counted once a record, not once a beam)."""
+
+    steps: int = 0
+    tokens: int = 0
+    nodes: int = 0
+    read: int = 0
+
+
+class BeamSearch:
+    """Searches for the best continuations of many prefixes, ``decode.batch_size`` at a time.
+
+    Args:
+        language: a LlamaForCausalLM in eval mode, LoRA merged or not.
+        decode: beams, least and most tokens, penalties, records at a time. eos: the token that ends a report.
+
+    Raises:
+        BackboneError: the model is of another family: its layers may attend in ways that are not known here.
+
+    Attributes:
+        work: of all searches so far. ``nodes`` is counted where ``count`` is set: it costs a look at every step.
+    """
+
+    def __init__(self, language: Any, decode: Decode, eos: int, count: bool = False):
+        family = language.config.model_type
+        if family != "llama":
+            raise BackboneError(f"decode.engine beam searches with language models of the llama family, and this one "
+                                f"is of the family {family}; set decode.engine: generate")
+        self.language, self.decode, self.eos, self.count = language, decode, eos, count
+        self.work = Work()
+
+    @torch.no_grad()
+    def __call__(self, prefixes: Iterable[Tensor]) -> Iterator[tuple[int, list[int]]]:
+        """Number of a prefix in the order of ``prefixes``, and its generated tokens (EOS counted), as each ends.
+
+        Args:
+            prefixes: embeddings [P, d] on the model's device, each of its own length; taken when there is room.
+        """
+        waiting, search, places = enumerate(prefixes), _Search(self), self.decode.batch_size
+        refill, more = max(1, places // _REFILL), True
+        while more or search.numbers:
+            room = places - len(search.numbers)
+            if more and (room >= refill or not search.numbers):
+                new = list(islice(waiting, room))
+                more = len(new) == room
+                if new:
+                    yield from search.admit(*zip(*new, strict=True))
+            if search.numbers:
+                yield from search.step()
+
+
+class _Search:
+    """The records under way: row i of the tree and of the hypotheses is record ``numbers[i]``."""
+
+    def __init__(self, engine: BeamSearch):
+        config, decode = engine.language.config, engine.decode
+        self.engine, self.language, device = engine, engine.language, engine.language.device
+        heads = config.num_attention_heads // config.num_key_value_heads
+        self.tree = TokenTree(decode.batch_size, decode.num_beams, config.num_hidden_layers, heads, device)
+        self.hypotheses = Hypotheses(decode.batch_size, decode, engine.eos, device)
+        self.prefix = torch.zeros(decode.batch_size, dtype=torch.long, device=device)
+        self.numbers: list[int] = []
+        self.lengths: list[int] = []
+        self.used: list[int] = []
+
+    def admit(self, numbers: Sequence[int], prefixes: Sequence[Tensor]) -> Iterator[tuple[int, list[int]]]:
+        """Take records in and generate their first tokens."""
+        rows = slice(len(self.numbers), len(self.numbers) + len(numbers))
+        lengths = torch.tensor([len(prefix) for prefix in prefixes], device=self.prefix.device)
+        # padded on the right: behind a prefix, causality hides it
+        inputs = pad_sequence(list(prefixes), batch_first=True).to(self.language.dtype)
+        with self.tree.filling(rows, lengths):
+            hidden = self._forward(inputs_embeds=inputs, position_ids=torch.arange(inputs.shape[1])[None].to(lengths))
+        logits = self.language.lm_head(hidden[torch.arange(len(lengths)), lengths - 1]).unsqueeze(1)
+        self.prefix[rows] = lengths
+        self.hypotheses.start(rows)
+        self.numbers += numbers
+        self.lengths += [0] * len(numbers)
+        self.used += [0] * len(numbers)
+        yield from self._settle(rows, self.hypotheses.advance(rows, logits, 0))
+
+    def step(self) -> Iterator[tuple[int, list[int]]]:
+        """One more token for every beam."""
+        active, longest = len(self.numbers), max(self.lengths)
+        rows = slice(active)
+        tokens = self.hypotheses.last(active, longest)
+        positions = (self.prefix[rows] + self.hypotheses.length[rows] - 1).unsqueeze(1).expand_as(tokens)
+        with self.tree.stepping(active) as mask:
+            hidden = self._forward(input_ids=tokens, attention_mask=mask, position_ids=positions)
+        logits = self.language.lm_head(hidden)
+        work = self.engine.work
+        work.steps, work.tokens = work.steps + 1, work.tokens + tokens.numel()
+        work.read += active * self.tree.width
+        if self.engine.count:
+            work.nodes += int(self.tree.ancestors[rows].any(1).sum())
+        yield from self._settle(rows, self.hypotheses.advance(rows, logits, longest))
+
+    def _forward(self, **inputs: Tensor) -> Tensor:
+        with attending_to_trees(self.language.model):
+            return self.language.model(**inputs, past_key_values=self.tree, use_cache=True).last_hidden_state
+
+    def _settle(self, rows: slice, step: Step) -> Iterator[tuple[int, list[int]]]:
+        """Branch the tree, give out the rows that ended, and move the last rows into their places."""
+        used = self.tree.branch(rows, step.parents)
+        ended, self.used[rows] = torch.stack([step.ended.long(), used]).tolist()  # the step's one wait for the device
+        self.lengths[rows] = [length + 1 for length in self.lengths[rows]]
+        gone = {row for row, end in enumerate(ended, rows.start or 0) if end}
+        results = [(self.numbers[row], self.hypotheses.result(row)) for row in sorted(gone)]
+        kept = [row for row in range(len(self.numbers)) if row not in gone]
+        sources = [row for row in kept if row >= len(kept)]
+        targets = [row for row in sorted(gone) if row < len(kept)]
+        if sources:
+            for rows_of in (self.tree, self.hypotheses):
+                rows_of.move(sources, targets)
+            self.prefix[targets] = self.prefix[sources]
+            for values in (self.numbers, self.lengths, self.used):
+                for source, target in zip(sources, targets, strict=True):
+                    values[target] = values[source]
+        for values in (self.numbers, self.lengths, self.used):
+            del values[len(kept):]
+        self.tree.used = max(self.used, default=0)
+        yield from results

@@ -1,0 +1,158 @@
+"""Keys and values of many searches at once: one tree of tokens a record, walked by all its beams.
+
+A record's nodes are its prefix and every generated token that a beam still descends from. A beam is the set of its
+ancestors, so the prefix and the common start of the beams exist once, beams change their parents without a copy of
+anything, and the place of a token that no beam descends from any more is used again. Keys carry their position (RoPE)
+already, so a node may lie anywhere.
+
+Shapes: S rows (records), K beams, H heads, G key-value heads, L nodes a row, W nodes in use, P prefix positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import AttentionInterface
+
+#: Nodes are allocated and attended to in multiples of this: aligned, and few different shapes.
+_BLOCK = 16
+#: The name under which transformers' models find :func:`tree_attention`.
+_ATTENTION = "pacer_tree"
+
+
+class TokenTree:
+    """Keys and values of at most S records; stands where transformers expects a cache.
+
+    The rows in use are the first ones. Memory: 2 x layers x S x G x L x head width numbers, where L is the largest
+    number of nodes that a row has had (at most P + K x generated tokens, usually little over P + generated tokens, for
+    beams soon share their start), rounded up by a quarter when it grows.
+
+    Args:
+        rows: S. beams: K. layers: of the model. heads: query heads that share a key-value head, H / G.
+
+    Attributes:
+        ancestors: [S, K, L] bool, the nodes that each beam attends to. slots: [S, K] the nodes of the newest tokens.
+        used: nodes up to the last one in use, over the rows in use.
+    """
+
+    def __init__(self, rows: int, beams: int, layers: int, heads: int, device: torch.device):
+        self.beams, self.layers, self.heads = beams, layers, heads
+        self.keys: list[Tensor] = []
+        self.values: list[Tensor] = []
+        self.ancestors = torch.zeros(rows, beams, 0, dtype=torch.bool, device=device)
+        self.slots = torch.zeros(rows, beams, dtype=torch.long, device=device)
+        self.used = 0
+        self._filling: slice | None = None
+        self._active = 0
+
+    @property
+    def width(self) -> int:
+        """W, the nodes that a step attends to."""
+        return min(-(-self.used // _BLOCK) * _BLOCK, self.ancestors.shape[2])
+
+    @contextmanager
+    def filling(self, rows: slice, lengths: Tensor) -> Generator[None]:
+        """Inside, a forward pass over prefixes [n, P, d] of ``lengths`` [n], padded on the right, fills these rows."""
+        longest = int(lengths.max())
+        self._reserve(longest)
+        self._filling = rows
+        yield
+        self._filling = None
+        nodes = torch.arange(self.ancestors.shape[2], device=lengths.device)
+        self.ancestors[rows] = (nodes < lengths.unsqueeze(1)).unsqueeze(1)
+        self.used = max(self.used, longest)
+
+    @contextmanager
+    def stepping(self, active: int) -> Generator[Tensor]:
+        """Inside, a forward pass over tokens [active, K] stores one node a beam; gives its additive mask
+        [active, 1, H / G x K, W]."""
+        self._active = active
+        mask = self.keys[0].new_zeros(active, 1, self.beams, self.width)
+        mask.masked_fill_(~self.ancestors[:active, :, : self.width].unsqueeze(1), -torch.inf)
+        yield mask.repeat(1, 1, self.heads, 1)
+
+    def branch(self, rows: slice, parents: Tensor) -> Tensor:
+        """Let beam k of each row continue beam ``parents[:, k]`` [n, K] and find it a free node for its next token.
+
+        Gives the number of nodes up to the last one in use [n].
+        """
+        self._reserve(self.used + self.beams)
+        old = self.ancestors[rows]
+        new = old.gather(1, parents.unsqueeze(-1).expand_as(old))
+        free = (~new.any(1)).cumsum(-1)
+        wanted = torch.arange(1, self.beams + 1, device=parents.device).repeat(len(parents), 1)
+        slots = torch.searchsorted(free, wanted)  # the first K nodes of which nobody descends
+        new.scatter_(2, slots.unsqueeze(-1), True)
+        self.ancestors[rows], self.slots[rows] = new, slots
+        return (new.any(1) * torch.arange(1, new.shape[2] + 1, device=new.device)).amax(-1)
+
+    def move(self, sources: list[int], targets: list[int]) -> None:
+        """Copy rows over others."""
+        for tensor in (self.ancestors, self.slots, *self.keys, *self.values):
+            tensor[targets] = tensor[sources]
+
+    def update(self, key: Tensor, value: Tensor, layer: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """Store the keys and values [n, G, T, head width] of a forward pass; gives those to attend to.
+
+        Called by the model's attention layers, as on a cache of transformers.
+        """
+        if len(self.keys) < self.layers:
+            shape = len(self.ancestors), key.shape[1], self.ancestors.shape[2], key.shape[3]
+            # zeros: what the mask hides must be finite
+            self.keys.append(key.new_zeros(shape))
+            self.values.append(value.new_zeros(shape))
+        keys, values = self.keys[layer], self.values[layer]
+        if self._filling is not None:
+            keys[self._filling, :, : key.shape[2]], values[self._filling, :, : key.shape[2]] = key, value
+            return key, value
+        places = self.slots[: self._active, None, :, None].expand_as(key)
+        keys, values = keys[: self._active], values[: self._active]
+        keys.scatter_(2, places, key)
+        values.scatter_(2, places, value)
+        return keys[:, :, : self.width], values[:, :, : self.width]
+
+    def _reserve(self, nodes: int) -> None:
+        """Make room for so many nodes a row; one layer is copied at a time."""
+        present = self.ancestors.shape[2]
+        if nodes <= present:
+            return
+        more = -(-max(nodes, present * 5 // 4) // _BLOCK) * _BLOCK - present
+        self.ancestors = F.pad(self.ancestors, (0, more))
+        for tensors in (self.keys, self.values):
+            for layer, tensor in enumerate(tensors):
+                tensors[layer] = F.pad(tensor, (0, 0, 0, more))
+
+
+def tree_attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, scaling: float, **_: Any
+) -> tuple[Tensor, None]:
+    """Attention [n, H, T, w] over [n, G, L, w] as a model of transformers calls it; gives [n, T, H, w].
+
+    Without a mask it is causal, over a prefix. With a mask [n, 1, H / G x K, L] the heads of a group and the beams
+    are queries side by side, so keys and values are read once for all of them.
+    """
+    if mask is None:
+        found = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
+    else:
+        packed = query.reshape(*key.shape[:2], -1, query.shape[-1])
+        found = F.scaled_dot_product_attention(packed, key, value, attn_mask=mask, scale=scaling)
+        found = found.reshape(query.shape)
+    return found.transpose(1, 2), None
+
+
+AttentionInterface.register(_ATTENTION, tree_attention)
+
+
+@contextmanager
+def attending_to_trees(model: Any) -> Generator[None]:
+    """Inside, the model's layers attend with :func:`tree_attention`."""
+    usual, model.config._attn_implementation = model.config._attn_implementation, _ATTENTION
+    try:
+        yield
+    finally:
+        model.config._attn_implementation = usual
