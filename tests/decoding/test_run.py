@@ -1,0 +1,152 @@
+"""The decode stage: prediction files, resumed at the record and made by several processes, are the same files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+
+from pacer.core.errors import DataError
+from pacer.decoding import run
+from pacer.decoding.generate import Generator
+from pacer.decoding.run import decode_records
+from pacer.model.assemble import build_model, frozen_fingerprints
+from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
+from tests.conftest import MODEL
+from tests.decoding.searches import settings
+
+DECODE = settings(max_new_tokens=20, batch_size=3, examples=2, controls=["another_patient", "no_lateral"])
+
+
+@pytest.fixture
+def stage(tmp_path: Path, backbones: Path, records: pl.DataFrame, features, monkeypatch) -> Any:
+    """The stage on a small checkpoint and eight test records a context: ``stage(out, **changes of the settings)``
+    gives the folder's files."""
+    cases = records.with_columns(split=pl.lit("test"))
+    torch.manual_seed(5)
+    model = build_model(backbones, MODEL, lora=True, calibrate=True)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    frozen = frozen_fingerprints(backbones)
+    save_checkpoint(tmp_path / "model", trained, CheckpointRecord("calibrate", 7, MODEL, frozen, None, {}))
+    (tmp_path / "features").mkdir()
+    (tmp_path / "features" / "manifest.json").write_text("{}")
+    monkeypatch.setattr(run, "FeatureStore", lambda directory: features)
+
+    def decode(out: str, **changes: Any) -> dict[str, bytes]:
+        target = tmp_path / out
+        decode_records(tmp_path / "model", backbones, cases, tmp_path / "features",
+                       DECODE.model_copy(update=changes), target)
+        assert not any(Path(f"{target}.scratch").glob("*/parts"))
+        return contents(target)
+
+    return decode
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def without_manifest(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: content for name, content in files.items() if name != "manifest.json"}
+
+
+def test_every_record_has_its_line_in_the_records_order(stage, records: pl.DataFrame) -> None:
+    files = stage("out")
+    for context in ("sn", "sw", "mn", "mw"):
+        for folder in ("", "controls/another_patient/"):
+            lines = [json.loads(line) for line in files[f"{folder}{context}.jsonl"].decode().splitlines()]
+            expected = records.filter(pl.col("context") == context)
+            assert [line["record_id"] for line in lines] == expected["record_id"].to_list()
+            assert all(0 < line["gate"] < 1 and 0 < line["tokens"] <= 20 for line in lines)
+    assert set(files) >= {"routing.safetensors", "manifest.json", "controls/no_lateral/mn.jsonl"}
+
+
+def test_engine_and_records_at_a_time_do_not_change_the_files(stage) -> None:
+    files = without_manifest(stage("out"))
+    assert without_manifest(stage("many", batch_size=32)) == files
+    assert without_manifest(stage("theirs", engine="generate")) == files
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_stopped_run_goes_on_with_the_records_that_are_missing(stage, tmp_path: Path, monkeypatch, cut: bool) -> None:
+    """Each result is on disk as soon as it is there, and a line that a kill cut short is decoded again."""
+    files = stage("out")
+    stream, decoded = Generator.stream, []
+
+    def interrupted(self, given):
+        for count, found in enumerate(stream(self, given)):
+            if count == 17:
+                raise Killed
+            yield found
+
+    def counted(self, given):
+        decoded.append(len(given))
+        yield from stream(self, given)
+
+    monkeypatch.setattr(Generator, "stream", interrupted)
+    with pytest.raises(Killed):
+        stage("again")
+    (part,) = (tmp_path / "again.scratch").glob("*/parts/0.jsonl")
+    written = part.read_bytes()
+    assert written.count(b"\n") == 17
+    if cut:
+        part.write_bytes(written[:-5])
+    total = sum(content.count(b"\n") for name, content in files.items() if name.endswith(".jsonl"))
+    monkeypatch.setattr(Generator, "stream", counted)
+    assert stage("again") == files
+    assert decoded == [total - 17 + cut]
+
+
+def test_processes_share_the_records_and_make_the_same_files(stage, tmp_path: Path, monkeypatch) -> None:
+    """Two ranks, one after the other: the second, which is the main one here, finds the first one's part."""
+    files = stage("out")
+    shares, stream = [], Generator.stream
+
+    def counted(self, given):
+        shares.append([(row["record_id"], row["frontal"]) for row in given])
+        yield from stream(self, given)
+
+    monkeypatch.setattr(Generator, "stream", counted)
+
+    def rank(index: int) -> None:
+        def wait() -> None:
+            calls.append(index)
+            if index == 1 and len(calls) == 3:
+                raise Killed  # its part is written; the main process goes on from here
+
+        calls: list[int] = []
+        state = SimpleNamespace(is_main_process=index == 0, process_index=index, num_processes=2, device="cpu",
+                                wait_for_everyone=wait)
+        monkeypatch.setattr(run, "process_state", lambda: state)
+
+    def other_rank(self, given):
+        """While rank 0 decodes, rank 1 does the same in its own part."""
+        monkeypatch.setattr(Generator, "stream", counted)
+        rank(1)
+        with pytest.raises(Killed):
+            stage("ranks")
+        rank(0)
+        yield from counted(self, given)
+
+    rank(0)
+    monkeypatch.setattr(Generator, "stream", other_rank)
+    assert stage("ranks") == files
+    assert abs(len(shares[0]) - len(shares[1])) <= 1 and not set(shares[0]) & set(shares[1])
+
+
+def test_a_split_without_records_is_refused(stage) -> None:
+    with pytest.raises(DataError, match="no record is in split val; choose another"):
+        stage("out", split="val")
