@@ -34,7 +34,8 @@ class Hypotheses:
     Attributes:
         tokens: [S, K, T] generated tokens of the running beams, filled up with the first one. scores: [S, K], their
             sums of log-probabilities. length: [S] tokens generated so far.
-        best: [S, K, T], best_scores [S, K], best_length [S, K]: finished hypotheses, best first, where ``closed``.
+        best: [S, K, T], best_scores [S, K], best_length [S, K]: finished hypotheses, best first; a place without one
+            has the score "minus infinity".
     """
 
     def __init__(self, rows: int, decode: Decode, eos: int, device: torch.device):
@@ -49,18 +50,16 @@ class Hypotheses:
         self.best = torch.zeros_like(self.tokens)
         self.best_scores = torch.zeros_like(self.scores)
         self.best_length = torch.zeros(rows, beams, dtype=torch.long, device=device)
-        self.closed = torch.zeros(rows, beams, dtype=torch.bool, device=device)
 
     def start(self, rows: slice) -> None:
         """Forget what these rows held. Only the first beam may continue: the others would repeat it."""
-        self.length[rows], self.closed[rows] = 0, False
+        self.length[rows] = 0
         self.scores[rows], self.scores[rows, 1:] = 0.0, _NEVER
         self.best_scores[rows] = _NEVER
 
     def move(self, sources: list[int], targets: list[int]) -> None:
         """Copy rows over others."""
-        for tensor in (self.tokens, self.scores, self.length, self.best, self.best_scores, self.best_length,
-                       self.closed):
+        for tensor in (self.tokens, self.scores, self.length, self.best, self.best_scores, self.best_length):
             tensor[targets] = tensor[sources]
 
     def last(self, active: int, longest: int) -> Tensor:
@@ -108,19 +107,16 @@ class Hypotheses:
         self.tokens[rows], self.scores[rows] = _pick(candidates, chosen), _pick(running, chosen)
 
         power = self.powers[length]
-        finishes = ends.clone()
-        finishes[:, beams:] = False  # the others are candidates for going on alone
-        finished = top / power + (~finishes) * _NEVER
+        finished = top / power + (~ends) * _NEVER
+        finished[:, beams:] += _NEVER  # these are candidates for going on alone
         merged = torch.cat([self.best_scores[rows], finished], 1)
         order = merged.topk(beams)[1]
         self.best[rows] = _pick(torch.cat([self.best[rows], candidates], 1), order)
         self.best_length[rows] = _pick(torch.cat([self.best_length[rows], length.expand(-1, 2 * beams)], 1), order)
-        self.closed[rows] = _pick(torch.cat([self.closed[rows], finishes], 1), order)
         self.best_scores[rows] = _pick(merged, order)
 
         # no running beam can overtake the worst finished one, judged at the present length
-        worst = torch.where(self.closed[rows], self.best_scores[rows].amin(1, keepdim=True), _NEVER)
-        hopeless = ~(self.scores[rows, :1] / power > worst).any(1)
+        hopeless = ~(self.scores[rows, 0] / power[:, 0] > self.best_scores[rows].amin(1))
         return Step(_pick(parents, chosen), hopeless | (self.length[rows] == self.most))
 
     def _process(self, rows: slice, scores: Tensor, longest: int) -> Tensor:

@@ -1,0 +1,302 @@
+"""Our beam search beside transformers' `generate`: the same tokens first, then records a second, in turns.
+
+    python bench/decode.py                                     CPU: SmolLM2's layers, 12 of 30; about 6 minutes
+    python bench/decode.py --preset gpu                        GPU: 7B shapes in bfloat16, weights made on the device
+    python bench/decode.py --out bench/results/decode.md       also write the results
+
+Both sides get the same prefixes (random embeddings of the lengths that prompts have) and must generate exactly
+`tokens` tokens a record, so both do the same number of steps. Every timed pair is compared, too. Exit code 1 where a
+bar is missed, 2 where tokens differ. On a GPU tokens are compared in single precision, on a model of fewer layers: in
+half precision the two sides round differently and part ways where scores are nearly equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from measuring import Unequal, hardware, in_turns, ratio, table
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from pacer.core.config import Decode, load_params
+from pacer.decoding.beam import BeamSearch
+from pacer.decoding.definition import Generate
+
+EOS = 2
+#: The paper's settings, whose penalties and beams are used.
+PAPER = load_params(Path(__file__).resolve().parents[1] / "configs" / "mimic_rg4.yaml").decode
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One set of shapes and repetitions.
+
+    Attributes:
+        device: None: a GPU if there is one. vocabulary, width, ffn, layers, heads, groups: of the language model
+            (groups: key-value heads). spread: standard deviation of its weights.
+        prefix: least and most positions of a prefix. tokens: generated of each record. beams: of a search.
+        batch: records at a time where both sides have the same. batches: among which each side's best is sought.
+        repeats: of the two comparisons, in turns. compare_layers: of the model whose tokens are compared in single
+            precision before half precision is timed. floor: measure the share of the byte floor.
+        limits: least values of the bars, by name.
+    """
+
+    device: str | None
+    dtype: torch.dtype
+    vocabulary: int
+    width: int
+    ffn: int
+    layers: int
+    heads: int
+    groups: int
+    prefix: tuple[int, int]
+    tokens: int
+    batch: int
+    batches: tuple[int, ...]
+    repeats: int
+    limits: Mapping[str, float]
+    spread: float = 0.04
+    beams: int = PAPER.num_beams
+    compare_layers: int = 2
+    floor: bool = False
+
+
+EQUAL, BEST, FLOOR = "equal batch over generate", "best batch over generate", "share of the byte floor"
+PRESETS = {
+    "cpu": Preset(
+        device="cpu", dtype=torch.float32, vocabulary=16384, width=576, ffn=1536, layers=12, heads=9, groups=3,
+        prefix=(170, 210), tokens=60, batch=8, batches=(4, 8, 16, 32), repeats=2, limits={EQUAL: 1.5, BEST: 2.0},
+    ),
+    "gpu": Preset(
+        device=None, dtype=torch.bfloat16, vocabulary=32000, width=4096, ffn=11008, layers=32, heads=32, groups=32,
+        prefix=(170, 210), tokens=130, batch=64, batches=(16, 32, 64, 128), repeats=3,
+        limits={EQUAL: 4.0, FLOOR: 0.55}, spread=0.02, floor=True,
+    ),
+}  # fmt: skip
+
+
+class Bench:
+    """A preset on its device: the model, the prefixes, and what was found."""
+
+    def __init__(self, preset: Preset):
+        self.preset = preset
+        self.device = torch.device(preset.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.started = time.perf_counter()
+        self.model = self.make_model(preset.layers, preset.dtype)
+        draw = torch.Generator().manual_seed(1)
+        least, most = preset.prefix
+        lengths = torch.randint(least, most + 1, (max(*preset.batches, preset.batch),), generator=draw).tolist()
+        self.prefixes = [torch.randn(n, preset.width, generator=draw).to(self.device, preset.dtype) for n in lengths]
+
+    def make_model(self, layers: int, dtype: torch.dtype) -> Any:
+        """Random weights, made where they are used."""
+        preset = self.preset
+        config = LlamaConfig(
+            vocab_size=preset.vocabulary, hidden_size=preset.width, intermediate_size=preset.ffn, bos_token_id=1,
+            num_hidden_layers=layers, num_attention_heads=preset.heads, num_key_value_heads=preset.groups,
+            initializer_range=preset.spread, eos_token_id=EOS, max_position_embeddings=2048,
+        )  # fmt: skip
+        torch.manual_seed(0)
+        with torch.device(self.device):
+            return LlamaForCausalLM(config).to(dtype).eval().requires_grad_(False)
+
+    def say(self, text: str) -> None:
+        print(f"[{time.perf_counter() - self.started:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+    def settings(self, batch: int, tokens: int | None = None) -> Decode:
+        tokens = tokens or self.preset.tokens
+        return PAPER.model_copy(update={"batch_size": batch, "min_new_tokens": tokens, "max_new_tokens": tokens,
+                                        "num_beams": self.preset.beams})
+
+    def compare(self) -> None:
+        """Tokens of both sides, on the model that is timed or, for half precision, on a smaller one.
+
+        Raises:
+            Unequal: they differ.
+        """
+        whole = self.preset.dtype == torch.float32
+        model = self.model if whole else self.make_model(self.preset.compare_layers, torch.float32)
+        prefixes = [prefix.float() for prefix in self.prefixes[: self.preset.batch]]
+        decode = self.settings(self.preset.batch, max(2, self.preset.tokens // 3))
+        same("before timing", *(dict(side(model, decode, EOS)(prefixes)) for side in (BeamSearch, Generate)))
+
+    def side(self, engine: Any, found: dict[int, dict]) -> Callable[[int], float]:
+        """Seconds of an engine for one batch of so many records; its tokens go into ``found``."""
+
+        def search(batch: int) -> None:
+            found[batch] = dict(engine(self.model, self.settings(batch), EOS)(self.prefixes[:batch]))
+
+        return lambda batch: self.timed(lambda: search(batch))
+
+    def in_turns(self, items: Sequence[tuple[int, int]], repeats: int) -> list[list[float]]:
+        """Seconds of our side and of `generate` over pairs of batch sizes, in turns."""
+        ours: dict[int, dict] = {}
+        theirs: dict[int, dict] = {}
+        seconds = in_turns([self.side(BeamSearch, ours), self.side(Generate, theirs)], items, repeats)
+        if self.preset.dtype == torch.float32:
+            for batch in set(ours) & set(theirs):
+                same(f"batch {batch}", ours[batch], theirs[batch])
+        return seconds
+
+    def timed(self, work: Callable[[], object]) -> float:
+        """Seconds until the device is done."""
+        self.wait()
+        started = time.perf_counter()
+        work()
+        self.wait()
+        return time.perf_counter() - started
+
+    def wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def bandwidth(self) -> float:
+        """Bytes a second of a large copy, read and written; the best of ten."""
+        source = torch.ones((2 << 30) if self.device.type == "cuda" else (64 << 20), dtype=torch.uint8,
+                            device=self.device)
+        target = torch.empty_like(source)
+        return 2 * source.numel() / min(self.timed(lambda: target.copy_(source)) for _ in range(10))
+
+    def weight_bytes(self) -> int:
+        """What a step must read of the model: all but the embedding table."""
+        parts = (*self.model.model.layers.parameters(), *self.model.model.norm.parameters(),
+                 *self.model.lm_head.parameters())
+        return sum(parameter.numel() * parameter.element_size() for parameter in parts)
+
+    def node_bytes(self) -> int:
+        """Keys and values of one token in all layers."""
+        config = self.model.config
+        return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * self.preset.dtype.itemsize
+
+
+def same(what: str, ours: dict[int, list[int]], theirs: dict[int, list[int]]) -> None:
+    """Raises Unequal where tokens differ."""
+    unlike = sorted(number for number in theirs if ours.get(number) != theirs[number])
+    if unlike or len(ours) != len(theirs):
+        raise Unequal(f"{what}: tokens of {len(unlike)} of {len(theirs)} records differ, the first is {unlike[:1]}")
+
+
+def measure(bench: Bench) -> tuple[list[str], dict[str, float]]:
+    """The tables, and the measured value of each bar."""
+    preset = bench.preset
+    bench.say("comparing tokens")
+    bench.compare()
+    values: dict[str, float] = {}
+
+    bench.say(f"batch {preset.batch} on both sides")
+    if bench.device.type == "cuda":
+        bench.in_turns([(preset.batch, preset.batch)], 1)  # warm
+    ours, theirs = bench.in_turns([(preset.batch, preset.batch)], preset.repeats)
+    values[EQUAL] = ratio(theirs, ours)[0]
+    rows = [["same batch", str(preset.batch), rate(preset.batch, ours), str(preset.batch), rate(preset.batch, theirs),
+             ratio(theirs, ours)[1]]]
+
+    speeds: list[dict[int, float]] = [{}, {}]
+    for batch in preset.batches:
+        bench.say(f"looking for the best batch: {batch}")
+        for known, seconds in zip(speeds, bench.in_turns([(batch, batch)], 1)):
+            known[batch] = batch / statistics.median(seconds)
+    best = [max(known, key=lambda batch: known[batch]) for known in speeds]
+    bench.say(f"best batches: {best[0]} against {best[1]}")
+    turns = bench.in_turns([(best[0], best[1])], preset.repeats)
+    a_record = [[seconds / batch for seconds in side] for side, batch in zip(turns, best)]
+    values[BEST] = ratio(a_record[1], a_record[0])[0]
+    rows.append(["each side's best", str(best[0]), rate(best[0], turns[0]), str(best[1]), rate(best[1], turns[1]),
+                 ratio(a_record[1], a_record[0])[1]])
+    header = ["", "our batch", "records/s", "batch of `generate`", "records/s", "ours over `generate`"]
+    lines = table(header, rows)
+    lines += table(["batch", *map(str, preset.batches)],
+                   [[name, *(f"{speed:.3g}" for speed in known.values())]
+                    for name, known in zip(("ours, records/s", "`generate`, records/s"), speeds)])
+    if preset.floor:
+        text, values[FLOOR] = measure_floor(bench, ours)
+        lines += text
+    return lines, values
+
+
+def measure_floor(bench: Bench, ours: Sequence[float]) -> tuple[list[str], float]:
+    """How near a step comes to the time in which the device reads what the step must read: the weights, and the keys
+    and values of each node once a record (its prefix, and the generated tokens that a beam descends from)."""
+    bench.say("byte floor")
+    batch = bench.preset.batch
+    prefixes = bench.prefixes[:batch]
+    starts = [bench.timed(lambda: list(BeamSearch(bench.model, bench.settings(batch, 1), EOS)(prefixes)))
+              for _ in range(bench.preset.repeats)]
+    counting = BeamSearch(bench.model, bench.settings(batch), EOS, count=True)
+    list(counting(prefixes))
+    work, speed, weights = counting.work, bench.bandwidth(), bench.weight_bytes()
+    states = work.nodes / work.steps * bench.node_bytes()
+    floor = (weights + states) / speed
+    step = (statistics.median(ours) - statistics.median(starts)) / work.steps
+    lines = [f"Byte floor at batch {batch}: a step reads {weights / 1e9:.3g} GB of weights, {states / 1e9:.3g} GB of "
+             f"keys and values, at {speed / 1e9:,.0f} GB/s of a copy: {1e3 * floor:.3g} ms. It takes "
+             f"{1e3 * step:.3g} ms (the prefixes' {statistics.median(starts):.3g} s are taken off), so it reaches "
+             f"{floor / step:.2f} of the floor. Nodes read though hidden: {work.read / work.nodes - 1:.0%}.", ""]
+    return lines, floor / step
+
+
+def rate(batch: int, seconds: Sequence[float]) -> str:
+    """Records a second."""
+    return f"{batch / statistics.median(seconds):.3g}"
+
+
+def report(bench: Bench, lines: Sequence[str], values: Mapping[str, float], command: str, load: float) -> str:
+    """The results as Markdown."""
+    preset, config = bench.preset, bench.model.config
+    parameters = sum(p.numel() for p in bench.model.parameters())
+    bars = [[name, f"≥ {limit:.3g}", f"{values[name]:.3g}", "met" if values[name] >= limit else "**missed**"]
+            for name, limit in preset.limits.items()]
+    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
+    return "\n".join([
+        "# Decoding: our beam search beside `generate`", "",
+        f"`{command}`, {time.strftime('%Y-%m-%d')}. {hardware(bench.device)}; load average {load:.2f} at the start, "
+        f"{os.getloadavg()[0]:.2f} at the end. Python {platform.python_version()}, {packages}.", "",
+        f"Random weights, {parameters / 1e6:,.0f}M parameters ({config.num_hidden_layers} layers, width "
+        f"{config.hidden_size}, {config.num_attention_heads} heads over {config.num_key_value_heads}, vocabulary "
+        f"{config.vocab_size:,}), {str(preset.dtype).removeprefix('torch.')}; prefixes of {preset.prefix[0]} to "
+        f"{preset.prefix[1]} positions, {preset.beams} beams, exactly {preset.tokens} tokens a record, repetition "
+        f"penalty {PAPER.repetition_penalty:g}, length penalty {PAPER.length_penalty:g}. Tokens of both sides compared "
+        "first, and equal. Sides in turns; medians, in brackets the range of the turns.", "",
+        *lines, "## Bars", "", *table(["bar", "asked", "measured", ""], bars),
+    ]).rstrip() + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--preset", choices=PRESETS, default="cpu")
+    parser.add_argument("--layers", type=int, help="another depth of the language model")
+    parser.add_argument("--tokens", type=int, help="another number of tokens a record")
+    parser.add_argument("--out", type=Path, help="also write the results here")
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser.parse_args(given)
+    preset = PRESETS[options.preset]
+    preset = replace(preset, layers=options.layers or preset.layers, tokens=options.tokens or preset.tokens)
+    load = os.getloadavg()[0]
+    bench = Bench(preset)
+    try:
+        lines, values = measure(bench)
+    except Unequal as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    text = report(bench, lines, values, " ".join(["python bench/decode.py", *given]), load)
+    print(text)
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(text)
+    bench.say("done")
+    if "missed" in text:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
