@@ -22,6 +22,7 @@ from torch.nn.utils.rnn import pad_sequence
 from pacer.core.config import Decode
 from pacer.core.errors import BackboneError
 from pacer.decoding.hypotheses import Hypotheses, Step
+from pacer.decoding.replay import Record, Replay, cuda_graph
 from pacer.decoding.tree import TokenTree, attending_to_trees
 
 #: New records are admitted when this part of the places is free: prefixes computed together cost fewer passes.
@@ -45,20 +46,23 @@ class BeamSearch:
     Args:
         language: a LlamaForCausalLM in eval mode, LoRA merged or not.
         decode: beams, least and most tokens, penalties, records at a time. eos: the token that ends a report.
+        count: count ``work.nodes``, which costs a look at every step. record: how steps are recorded for
+            :class:`pacer.decoding.replay.Replay`; None: on a GPU as a CUDA graph, elsewhere not at all.
 
     Raises:
         BackboneError: the model is of another family: its layers may attend in ways that are not known here.
 
     Attributes:
-        work: of all searches so far. ``nodes`` is counted where ``count`` is set: it costs a look at every step.
+        work: of all searches so far.
     """
 
-    def __init__(self, language: Any, decode: Decode, eos: int, count: bool = False):
+    def __init__(self, language: Any, decode: Decode, eos: int, *, count: bool = False, record: Record | None = None):
         family = language.config.model_type
         if family != "llama":
             raise BackboneError(f"decode.engine beam searches with language models of the llama family, and this one "
                                 f"is of the family {family}; set decode.engine: generate")
         self.language, self.decode, self.eos, self.count = language, decode, eos, count
+        self.record = cuda_graph if record is None and language.device.type == "cuda" else record
         self.work = Work()
 
     @torch.no_grad()
@@ -91,6 +95,8 @@ class _Search:
         self.tree = TokenTree(decode.batch_size, decode.num_beams, config.num_hidden_layers, heads, device)
         self.hypotheses = Hypotheses(decode.batch_size, decode, engine.eos, device)
         self.prefix = torch.zeros(decode.batch_size, dtype=torch.long, device=device)
+        self.replay = None if engine.record is None else Replay(self._step, engine.record)
+        self.capacity = 0
         self.numbers: list[int] = []
         self.lengths: list[int] = []
         self.used: list[int] = []
@@ -103,7 +109,8 @@ class _Search:
         inputs = pad_sequence(list(prefixes), batch_first=True).to(self.language.dtype)
         with self.tree.filling(rows, lengths):
             hidden = self._forward(inputs_embeds=inputs, position_ids=torch.arange(inputs.shape[1])[None].to(lengths))
-        logits = self.language.lm_head(hidden[torch.arange(len(lengths)), lengths - 1]).unsqueeze(1)
+        last = hidden.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, hidden.shape[2]))
+        logits = self.language.lm_head(last)
         self.prefix[rows] = lengths
         self.hypotheses.start(rows)
         self.numbers += numbers
@@ -115,17 +122,26 @@ class _Search:
         """One more token for every beam."""
         active, longest = len(self.numbers), max(self.lengths)
         rows = slice(active)
-        tokens = self.hypotheses.last(active, longest)
-        positions = (self.prefix[rows] + self.hypotheses.length[rows] - 1).unsqueeze(1).expand_as(tokens)
-        with self.tree.stepping(active) as mask:
-            hidden = self._forward(input_ids=tokens, attention_mask=mask, position_ids=positions)
-        logits = self.language.lm_head(hidden)
-        work = self.engine.work
-        work.steps, work.tokens = work.steps + 1, work.tokens + tokens.numel()
-        work.read += active * self.tree.width
+        # a recorded step has one height: all rows, in use or not
+        height = active if self.replay is None or self.replay.failed else self.engine.decode.batch_size
+        if self.replay is not None and self.capacity != self.tree.capacity:
+            self.capacity = self.tree.capacity
+            self.replay.forget()
+        tokens = self.hypotheses.last(height)
+        positions = (self.prefix[:height] + self.hypotheses.length[:height] - 1).clamp(min=0).unsqueeze(1)
+        with self.tree.stepping(active, height) as mask:
+            logits = (self.replay or self._step)(mask, tokens, positions.expand_as(tokens))[:active]
+        done = self.engine.work
+        done.steps, done.tokens = done.steps + 1, done.tokens + active * tokens.shape[1]
+        done.read += height * self.tree.width
         if self.engine.count:
-            work.nodes += int(self.tree.ancestors[rows].any(1).sum())
+            done.nodes += int(self.tree.ancestors[rows].any(1).sum())
         yield from self._settle(rows, self.hypotheses.advance(rows, logits, longest))
+
+    def _step(self, mask: Tensor, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Logits [S, K, V] behind the newest tokens [S, K]."""
+        hidden = self._forward(input_ids=tokens, attention_mask=mask, position_ids=positions)
+        return self.language.lm_head(hidden)
 
     def _forward(self, **inputs: Tensor) -> Tensor:
         with attending_to_trees(self.language.model):

@@ -62,10 +62,10 @@ class Hypotheses:
         for tensor in (self.tokens, self.scores, self.length, self.best, self.best_scores, self.best_length):
             tensor[targets] = tensor[sources]
 
-    def last(self, active: int, longest: int) -> Tensor:
-        """Newest token of each beam [active, K]. longest: no row is longer."""
-        places = (self.length[:active] - 1)[:, None, None].expand(-1, self.tokens.shape[1], 1)
-        return self.tokens[:active, :, :longest].gather(2, places).squeeze(2)
+    def last(self, rows: int) -> Tensor:
+        """Newest token of each beam of the first rows [rows, K]; of rows that hold nothing, any."""
+        places = (self.length[:rows] - 1).clamp(min=0)[:, None, None].expand(-1, self.tokens.shape[1], 1)
+        return self.tokens[:rows].gather(2, places).squeeze(2)
 
     def result(self, row: int) -> list[int]:
         """Tokens of an ended row, EOS included."""

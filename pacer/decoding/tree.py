@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from transformers import AttentionInterface
 
 #: Nodes are allocated and attended to in multiples of this: aligned, and few different shapes.
-_BLOCK = 16
+_BLOCK = 32
 #: The name under which transformers' models find :func:`tree_attention`.
 _ATTENTION = "pacer_tree"
 
@@ -48,12 +48,17 @@ class TokenTree:
         self.slots = torch.zeros(rows, beams, dtype=torch.long, device=device)
         self.used = 0
         self._filling: slice | None = None
-        self._active = 0
+        self._rows = 0
+
+    @property
+    def capacity(self) -> int:
+        """L. The tensors stay where they are while it stays the same."""
+        return self.ancestors.shape[2]
 
     @property
     def width(self) -> int:
         """W, the nodes that a step attends to."""
-        return min(-(-self.used // _BLOCK) * _BLOCK, self.ancestors.shape[2])
+        return -(-self.used // _BLOCK) * _BLOCK
 
     @contextmanager
     def filling(self, rows: slice, lengths: Tensor) -> Generator[None]:
@@ -63,17 +68,20 @@ class TokenTree:
         self._filling = rows
         yield
         self._filling = None
-        nodes = torch.arange(self.ancestors.shape[2], device=lengths.device)
+        nodes = torch.arange(self.capacity, device=lengths.device)
         self.ancestors[rows] = (nodes < lengths.unsqueeze(1)).unsqueeze(1)
         self.used = max(self.used, longest)
 
     @contextmanager
-    def stepping(self, active: int) -> Generator[Tensor]:
-        """Inside, a forward pass over tokens [active, K] stores one node a beam; gives its additive mask
-        [active, 1, H / G x K, W]."""
-        self._active = active
-        mask = self.keys[0].new_zeros(active, 1, self.beams, self.width)
-        mask.masked_fill_(~self.ancestors[:active, :, : self.width].unsqueeze(1), -torch.inf)
+    def stepping(self, active: int, rows: int) -> Generator[Tensor]:
+        """Inside, a forward pass over tokens [rows, K] stores one node a beam; gives its additive mask
+        [rows, 1, H / G x K, W].
+
+        Rows from ``active`` on hold nothing: what they compute is of no use, and finite.
+        """
+        self._rows = rows
+        mask = self.keys[0].new_zeros(rows, 1, self.beams, self.width)
+        mask[:active].masked_fill_(~self.ancestors[:active, :, : self.width].unsqueeze(1), -torch.inf)
         yield mask.repeat(1, 1, self.heads, 1)
 
     def branch(self, rows: slice, parents: Tensor) -> Tensor:
@@ -102,7 +110,7 @@ class TokenTree:
         Called by the model's attention layers, as on a cache of transformers.
         """
         if len(self.keys) < self.layers:
-            shape = len(self.ancestors), key.shape[1], self.ancestors.shape[2], key.shape[3]
+            shape = len(self.ancestors), key.shape[1], self.capacity, key.shape[3]
             # zeros: what the mask hides must be finite
             self.keys.append(key.new_zeros(shape))
             self.values.append(value.new_zeros(shape))
@@ -110,18 +118,17 @@ class TokenTree:
         if self._filling is not None:
             keys[self._filling, :, : key.shape[2]], values[self._filling, :, : key.shape[2]] = key, value
             return key, value
-        places = self.slots[: self._active, None, :, None].expand_as(key)
-        keys, values = keys[: self._active], values[: self._active]
+        places = self.slots[: self._rows, None, :, None].expand_as(key)
+        keys, values = keys[: self._rows], values[: self._rows]
         keys.scatter_(2, places, key)
         values.scatter_(2, places, value)
         return keys[:, :, : self.width], values[:, :, : self.width]
 
     def _reserve(self, nodes: int) -> None:
         """Make room for so many nodes a row; one layer is copied at a time."""
-        present = self.ancestors.shape[2]
-        if nodes <= present:
+        if nodes <= self.capacity:
             return
-        more = -(-max(nodes, present * 5 // 4) // _BLOCK) * _BLOCK - present
+        more = -(-max(nodes, self.capacity * 5 // 4) // _BLOCK) * _BLOCK - self.capacity
         self.ancestors = F.pad(self.ancestors, (0, more))
         for tensors in (self.keys, self.values):
             for layer, tensor in enumerate(tensors):

@@ -54,7 +54,7 @@ def test_states_lie_at_their_nodes_and_survive_growth() -> None:
     for step in range(20):
         branched(tree, [[0, 1], [1, 0]])
         new = torch.full((2, 1, 2, 4), float(step + 1)) + torch.arange(2)[:, None] / 4
-        with tree.stepping(2) as mask:
+        with tree.stepping(2, 2) as mask:
             keys, values = tree.update(new, -new, 0)
         assert torch.equal(mask[:, 0] == 0, tree.ancestors[:, :, : tree.width])
         assert keys.shape[2] == tree.width == mask.shape[-1] and torch.equal(values, -keys)
