@@ -1,13 +1,14 @@
 """Our beam search beside transformers' `generate`: the same tokens first, then records a second, in turns.
 
-    python bench/decode.py                                     CPU: SmolLM2's layers, 12 of 30; about 6 minutes
+    python bench/decode.py                                     CPU: SmolLM2's layers, 12 of 30; about 5 minutes
     python bench/decode.py --preset gpu                        GPU: 7B shapes in bfloat16, weights made on the device
     python bench/decode.py --out bench/results/decode.md       also write the results
 
-Both sides get the same prefixes (random embeddings of the lengths that prompts have) and must generate exactly
-`tokens` tokens a record, so both do the same number of steps. Every timed pair is compared, too. Exit code 1 where a
-bar is missed, 2 where tokens differ. On a GPU tokens are compared in single precision, on a model of fewer layers: in
-half precision the two sides round differently and part ways where scores are nearly equal.
+Both sides get the same prefixes (random embeddings of the lengths that prompts have, sorted by length as `decode` sorts
+them) and must generate exactly `tokens` tokens a record, so both do the same number of steps. Every timed pair is
+compared, too. On a CPU one thread works and its CPU seconds count, on a GPU wall seconds. Exit code 1 where a bar is
+missed, 2 where tokens differ. On a GPU tokens are compared in single precision, on a model of fewer layers: in half
+precision the two sides round differently and part ways where scores are nearly equal.
 """
 
 from __future__ import annotations
@@ -92,11 +93,14 @@ class Bench:
         self.preset = preset
         self.device = torch.device(preset.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.started = time.perf_counter()
+        if self.device.type == "cpu":
+            torch.set_num_threads(1)  # CPU seconds of several would add up
         self.model = self.make_model(preset.layers, preset.dtype)
         draw = torch.Generator().manual_seed(1)
         least, most = preset.prefix
-        lengths = torch.randint(least, most + 1, (max(*preset.batches, preset.batch),), generator=draw).tolist()
-        self.prefixes = [torch.randn(n, preset.width, generator=draw).to(self.device, preset.dtype) for n in lengths]
+        lengths = torch.randint(least, most + 1, (max(*preset.batches, preset.batch),), generator=draw)
+        self.prefixes = [torch.randn(n, preset.width, generator=draw).to(self.device, preset.dtype)
+                         for n in sorted(lengths.tolist(), reverse=True)]
 
     def make_model(self, layers: int, dtype: torch.dtype) -> Any:
         """Random weights, made where they are used."""
@@ -149,12 +153,13 @@ class Bench:
         return seconds
 
     def timed(self, work: Callable[[], object]) -> float:
-        """Seconds until the device is done."""
+        """Seconds until the device is done; on a CPU, of this process, whatever else runs on the machine."""
+        clock = time.perf_counter if self.device.type == "cuda" else time.process_time
         self.wait()
-        started = time.perf_counter()
+        started = clock()
         work()
         self.wait()
-        return time.perf_counter() - started
+        return clock() - started
 
     def wait(self) -> None:
         if self.device.type == "cuda":
@@ -277,7 +282,8 @@ def report(bench: Bench, lines: Sequence[str], values: Mapping[str, float], comm
         f"{config.vocab_size:,}), {str(preset.dtype).removeprefix('torch.')}; prefixes of {preset.prefix[0]} to "
         f"{preset.prefix[1]} positions, {preset.beams} beams, exactly {preset.tokens} tokens a record, repetition "
         f"penalty {PAPER.repetition_penalty:g}, length penalty {PAPER.length_penalty:g}. Tokens of both sides compared "
-        "first, and equal. Sides in turns; medians, in brackets the range of the turns.", "",
+        "first, and equal.", "", "Same batch: sides in turns; medians, in brackets the range of the turns"
+        f"{'' if bench.device.type == 'cuda' else '; CPU seconds of one thread'}.", "",
         *lines, "## Bars", "", *table(["bar", "asked", "measured", ""], bars),
     ]).rstrip() + "\n"
 
