@@ -21,6 +21,7 @@ from pacer.profiles import profile_in_use, profile_names, use_profile
 if TYPE_CHECKING:
     import polars as pl
 
+    from pacer.anchors.anchor import Anchor
     from pacer.core.config import Params
     from pacer.doctor import Finding
     from pacer.reporting.tables import Table
@@ -35,7 +36,12 @@ app = typer.Typer(
     help="PACER: chest X-ray reports when the lateral view or the previous report may be missing. "
     "The pipeline itself runs with `dvc repro`. Any command takes --traceback. For research use only.",
 )
+anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
+app.add_typer(anchors, name="anchors")
 console = Console(highlight=False)
+
+#: Colours of polarities on a terminal.
+COLOURS = {"positive": "red", "uncertain": "yellow", "negative": "blue"}
 
 ParamsFile = Annotated[Path, typer.Option("--params", help="Parameter file to use.", show_default="params.yaml")]
 
@@ -209,6 +215,48 @@ def score(
         console.print("\nAgainst the untouched findings")
         _print_table(originals)
     console.print(f"\nwritten to {out}")
+
+
+@anchors.command("show")
+def show_anchor(
+    record: Annotated[str, typer.Argument(help="Record id, such as those in predictions/*.jsonl.")],
+    html: Annotated[Path | None, typer.Option(help="Write the explanation as a page.")] = None,
+    records: Annotated[Path, typer.Option(help="The corpus.")] = Path("data/corpus/records.parquet"),
+    table: Annotated[Path, typer.Option("--anchors", help="Its commitments.")] = Path("data/anchors/anchors.parquet"),
+) -> None:
+    """Explain one commitment: the report with the words that the rules read, coloured by polarity."""
+    from pacer.core.io import write_text
+    from pacer.reporting.explanation import KINDS, explain, explanation_page
+
+    found = explain(record, records, table)
+    made_by = "the labelling model" if found.origin == "llm" else f"the rules, version {found.version}"
+    console.print(Text(f"{record}, {found.context.upper()}, {found.split}; made by {made_by}\n"))
+    for name, anchor in {"": found.anchor, "by the rules: ": found.by_rules}.items():
+        if name == "" or anchor != found.anchor:
+            console.print(Text(name).append_text(_chips(anchor)))
+    report = Text()
+    for run in found.runs:
+        style = " ".join([COLOURS.get(run.polarity or "", ""), "bold" * run.decided, "underline" * run.cue])
+        report.append(run.text, style.strip())
+    console.print(Text("\n").append_text(report))
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("words", "finding", "polarity", "because of", "which", "decides"):
+        grid.add_column(heading)
+    for mention, words, cue in found.mentions:
+        cells = (words, mention.finding, mention.polarity or "nothing said", cue, KINDS.get(mention.kind or "", ""),
+                 "yes" if mention.decided else "")
+        grid.add_row(*map(Text, cells))
+    console.print()
+    console.print(grid)
+    if html is not None:
+        write_text(html, explanation_page(found))
+        console.print(Text(f"\nwritten to {html}"))
+
+
+def _chips(anchor: Anchor) -> Text:
+    parts = [Text(f"{sign} {finding}", COLOURS[polarity]) for polarity, sign in
+             (("positive", "+"), ("uncertain", "?"), ("negative", "-")) for finding in getattr(anchor, polarity)]
+    return Text("   ").join(parts) if parts else Text("none")
 
 
 def main() -> None:

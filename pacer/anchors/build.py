@@ -64,6 +64,8 @@ class _Audit:
         self.answers = answers
         self.origins: dict[str, Counter[str]] = {}
         self.polarities: dict[str, Counter[tuple[str, str]]] = {"llm": Counter(), "rules": Counter()}
+        self.by_context: dict[str, Counter[tuple[str, str]]] = {}
+        self.named: Counter[int] = Counter()
         self.records = self.empty = self.over = 0
         self.both: list[tuple[Anchor, Anchor]] = []
 
@@ -78,11 +80,13 @@ class _Audit:
         self.records += len(final)
         for context, origin in zip(block["context"], origins, strict=True):
             self.origins.setdefault(context, Counter())[origin] += 1
-        for (origin, anchor), count in Counter(zip(origins, final, strict=True)).items():
+        for (context, origin, anchor), count in Counter(zip(block["context"], origins, final, strict=True)).items():
             for name in POLARITIES:
-                found = getattr(anchor, name)
-                self.polarities[origin].update({(finding, name): count for finding in found})
+                found = dict.fromkeys(((finding, name) for finding in getattr(anchor, name)), count)
+                self.polarities[origin].update(found)
+                self.by_context.setdefault(context, Counter()).update(found)
                 self.over += count * (len(found) > MAX_PER_FIELD)
+            self.named[sum(len(getattr(anchor, name)) for name in POLARITIES)] += count
             self.empty += count * (anchor == Anchor())
         columns: dict[str, Any] = {name: [list(getattr(anchor, name)) for anchor in final] for name in POLARITIES}
         return pl.DataFrame({"record_id": block["record_id"], **columns, "origin": origins}, schema=ANCHOR_SCHEMA)
@@ -104,14 +108,18 @@ class _Audit:
                 "answers_with_names_off_vocabulary": sum(bool(answer.off_vocabulary) for answer in answers),
                 "findings_repeated": sum(answer.repeated for answer in answers),
             },
-            "polarities": {
-                origin: {finding: {name: counts[finding, name] for name in POLARITIES} for finding in FINDINGS}
-                for origin, counts in self.polarities.items()
-            },
+            "polarities": {origin: _table(counts) for origin, counts in self.polarities.items()},
+            "polarities_by_context": {context: _table(counts) for context, counts in sorted(self.by_context.items())},
+            "findings_named": {str(number): self.named[number] for number in sorted(self.named)},
             "empty_anchors": self.empty,
             f"fields_over_{MAX_PER_FIELD}": self.over,
             "agreement": agreement([rules for rules, _ in self.both], [labelled for _, labelled in self.both]),
         }
+
+
+def _table(counts: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
+    """``{finding: {positive, negative, uncertain}}``: in how many anchors."""
+    return {finding: {name: counts[finding, name] for name in POLARITIES} for finding in FINDINGS}
 
 
 def read_anchors(path: str | Path) -> pl.DataFrame:
@@ -124,6 +132,21 @@ def read_anchors(path: str | Path) -> pl.DataFrame:
     if anchors["record_id"].is_duplicated().any():
         raise DataError(f"{path} has two anchors for one record; make the anchors again")
     return anchors
+
+
+def read_anchor(path: str | Path, record_id: str) -> tuple[Anchor, str]:
+    """The anchor of one record and its origin.
+
+    Raises:
+        DataError: the table is missing or has no anchor for this record.
+    """
+    if not Path(path).exists():
+        raise DataError(f"{path} is missing; run the stage anchors")
+    row = pl.scan_parquet(path).filter(pl.col("record_id") == record_id).collect()
+    if row.is_empty():
+        raise DataError(f"{path} has no anchor for record {record_id}; make the anchors again")
+    found = row.row(0, named=True)
+    return Anchor(*(tuple(found[name]) for name in POLARITIES)), found["origin"]
 
 
 def rules_of(path: str | Path) -> Version | None:
@@ -146,8 +169,9 @@ def agreement(first: list[Anchor], second: list[Anchor]) -> dict[str, Any]:
     """How two extractors agree on the same reports, over positive, negative, uncertain and not mentioned.
 
     Returns:
-        ``{records, identical, findings: {finding: {kappa, agreement}}}``; ``identical`` and ``agreement`` are shares.
-        Cohen's kappa is None where it is not defined (both name one and the same state throughout, or no records).
+        ``{records, identical, findings: {finding: {kappa, agreement, clashes}}}``; ``identical`` and ``agreement`` are
+        shares, ``clashes`` counts reports in which one affirms what the other denies. Cohen's kappa is None where it is
+        not defined (both name one and the same state throughout, or no records).
     """
     count = len(first)
     findings = {}
@@ -161,7 +185,8 @@ def agreement(first: list[Anchor], second: list[Anchor]) -> dict[str, Any]:
         by_chance = sum(left[state] * right[state] for state in left)
         defined = count > 0 and by_chance < count * count
         kappa = (observed * count - by_chance) / (count * count - by_chance) if defined else None
-        findings[finding] = {"kappa": kappa, "agreement": observed / count if count else None}
+        clashes = pairs["positive", "negative"] + pairs["negative", "positive"]
+        findings[finding] = {"kappa": kappa, "agreement": observed / count if count else None, "clashes": clashes}
     identical = sum(a == b for a, b in zip(first, second))
     return {"records": count, "identical": identical / count if count else None, "findings": findings}
 

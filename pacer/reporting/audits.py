@@ -25,13 +25,16 @@ class Check:
 class AnchorSummary:
     """The commitment targets: who wrote them, how often each finding has each polarity, how two extractors agree.
 
-    ``polarities`` is finding -> polarity -> number of targets; ``agreement`` is None without labelling answers,
+    ``polarities`` is finding -> polarity -> number of targets, ``by_context`` the same of each context, which has
+    ``records``; ``agreement`` is None without labelling answers,
     ``strata`` (how the sample to be labelled was drawn) without a sample.
     """
 
     origins: Table
     strata: Table | None
     polarities: dict[str, dict[str, int]]
+    by_context: dict[str, dict[str, dict[str, int]]]
+    records: dict[str, int]
     agreement: Table | None
     checks: list[Check]
 
@@ -54,19 +57,23 @@ def anchor_summary(audit: Mapping[str, Any]) -> AnchorSummary:
             finding: {name: sum(counts[finding][name] for counts in by_origin) for name in POLARITIES}
             for finding in findings
         }
+        by_context = {str(context): audit["polarities_by_context"][context] for context in CONTEXTS
+                      if context in audit["polarities_by_context"]}
+        records = {context: sum(audit["origins"][context].values()) for context in by_context}
         checks = _anchor_checks(audit)
         strata = _strata(audit["sample"]) if "sample" in audit else None
         agreement = None
         if audit["agreement"]["records"]:
             found = audit["agreement"]["findings"].items()
             agreement = Table(
-                ("Finding", "Same polarity", "Cohen's kappa"),
-                tuple((name, number(row["agreement"]), number(row["kappa"])) for name, row in found),
+                ("Finding", "Same polarity", "Cohen's kappa", "One affirms, one denies"),
+                tuple((name, number(row["agreement"]), number(row["kappa"]), number(row["clashes"]))
+                      for name, row in found),
             )
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"the audit of the anchors lacks {error}; make the anchors again") from None
     origins = Table(("Context", "labelled", "by rules"), rows)
-    return AnchorSummary(origins, strata, polarities, agreement, checks)
+    return AnchorSummary(origins, strata, polarities, by_context, records, agreement, checks)
 
 
 def _strata(sample: Mapping[str, Any]) -> Table | None:
@@ -91,6 +98,7 @@ def _anchor_checks(audit: Mapping[str, Any]) -> list[Check]:
     checks = [
         Check("Targets", number(audit["records"]), True),
         Check("Empty targets", number(audit["empty_anchors"]), True),
+        Check("Findings in a target", _spread(audit["findings_named"]), True),
         Check("Labelling answers", statuses or "none: all targets are by the rules", not unread),
     ]
     identical = audit["agreement"]["identical"]
@@ -109,6 +117,13 @@ def _anchor_checks(audit: Mapping[str, Any]) -> list[Check]:
             maybe = f"; {number(lost)} lost answers may have been paid too" if lost else ""
             checks.append(Check("Cost of the labels", f"${labelling['dollars']:.2f}{maybe}", not lost))
     return checks
+
+
+def _spread(counts: Mapping[str, int]) -> str:
+    """Mean and largest of the numbers that ``counts`` tells the frequencies of."""
+    total = sum(counts.values())
+    mean = sum(int(value) * count for value, count in counts.items()) / max(total, 1)
+    return f"{mean:.1f} on average, {max(map(int, counts), default=0)} at most"
 
 
 def signature_line(signature: Mapping[str, Any]) -> str:

@@ -101,6 +101,7 @@ def build_report(
 
     anchors = audits.anchor_summary(read_json(anchors_audit))
     charts["commitments"] = figures.polarity_chart(anchors.polarities)
+    charts["commitments-contexts"] = figures.context_chart(anchors.by_context, anchors.records)
     paths = dict(read_images(images).select("image_id", "path").iter_rows())
     labels = tuple(f"block {depth}" for depth in depths) if depths is not None else None
     shown = example_cases(table, predicted, read_routing(predictions), paths, scored, marked, examples, labels)

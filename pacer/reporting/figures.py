@@ -34,6 +34,7 @@ LIGHT = {
     "--series-6": "#b83a5e",
     "--series-none": "#9aa3ad",
 }
+_POLARITY_COLOURS = (("positive", "--series-2"), ("uncertain", "--series-5"), ("negative", "--series-1"))
 SERIES = tuple(f"--series-{index}" for index in range(1, 7))
 FONT = "sans-serif"
 #: Least width of the score axis, so that small differences do not look large.
@@ -188,7 +189,7 @@ def polarity_chart(counts: Mapping[str, Mapping[str, int]]) -> str:
 
     def draw(axes: Axes) -> None:
         left = [0] * len(findings)
-        for polarity, variable in (("positive", "--series-2"), ("uncertain", "--series-5"), ("negative", "--series-1")):
+        for polarity, variable in _POLARITY_COLOURS:
             widths = [counts[finding].get(polarity, 0) for finding in findings]
             axes.barh(findings, widths, left=left, height=0.66, color=LIGHT[variable], label=polarity)
             left = [start + width for start, width in zip(left, widths, strict=True)]
@@ -200,6 +201,37 @@ def polarity_chart(counts: Mapping[str, Mapping[str, int]]) -> str:
         axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, handlelength=1.0, columnspacing=1.2)
 
     return drawing(6.6, 0.8 + 0.24 * len(findings), draw)
+
+
+def context_chart(counts: Mapping[str, Mapping[str, Mapping[str, int]]], records: Mapping[str, int]) -> str:
+    """Stacked bars side by side for each context: the share of its records that commit to a finding, by polarity.
+
+    Args:
+        counts: context -> finding -> {"positive": n, "negative": n, "uncertain": n}. records: of each context.
+    """
+    contexts = list(counts)
+    findings = list(counts[contexts[0]])
+    rows = range(len(findings))
+
+    def draw(axes: Axes) -> None:
+        for place, context in enumerate(contexts):
+            left = [1.15 * place] * len(findings)
+            for polarity, variable in _POLARITY_COLOURS:
+                widths = [counts[context][finding][polarity] / max(records[context], 1) for finding in findings]
+                axes.barh(rows, widths, left=left, height=0.66, color=LIGHT[variable],
+                          label=polarity if place == 0 else None)
+                left = [start + width for start, width in zip(left, widths, strict=True)]
+        axes.set_yticks(rows, findings)
+        axes.set_ylim(len(findings) - 0.4, -0.6)
+        axes.tick_params(axis="y", labelcolor=LIGHT["--ink"])
+        axes.grid(axis="y", visible=False)
+        marks = [(1.15 * place + share, "0" if share == 0 else f"{context.upper()}   50 %" if share == 0.5 else "")
+                 for place, context in enumerate(contexts) for share in (0, 0.5, 1)]
+        axes.set_xticks([mark for mark, _ in marks], [label for _, label in marks])
+        axes.set_xlim(0, 1.15 * len(contexts) - 0.1)
+        axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, handlelength=1.0, columnspacing=1.2)
+
+    return drawing(6.6, 0.9 + 0.24 * len(findings), draw)
 
 
 def finding_chart(rates: Mapping[str, Mapping[str, float]]) -> str:

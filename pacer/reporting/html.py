@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else, from ``templates/report.html``."""
+"""Pages: HTML files that need nothing else, from ``templates/``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ def render_page(*, charts: dict[str, str], **content: Any) -> str:
         charts: inline SVG by name; the only values that are not escaped.
         content: the other values that ``templates/report.html`` names; a name without a value is an error.
     """
+    drawn = {name: Markup(svg) for name, svg in charts.items()}
+    return render("report.html", charts=drawn, **content)
+
+
+def render(template: str, **content: Any) -> str:
+    """Fill a template; values are escaped unless they are markup, and a name without a value is an error."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -25,5 +31,4 @@ def render_page(*, charts: dict[str, str], **content: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    drawn = {name: Markup(svg) for name, svg in charts.items()}
-    return environment.get_template("report.html").render(charts=drawn, **content)
+    return environment.get_template(template).render(**content)

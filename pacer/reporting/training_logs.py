@@ -77,6 +77,8 @@ COUNTED = {
     "targets/emphasis_shortened": "emphasis cut to the findings",
     "targets/emphasis_dropped": "emphasis that could not be placed",
     "targets/emphasis_not_binary": "emphasis outside 0 and 1",
+    "targets/commitment_tokens_mean": "tokens of a commitment, mean",
+    "targets/commitment_tokens_most": "tokens of a commitment, most",
     "batches/real_share": "Real over padded tokens of an epoch",
     "batches/published_real_share": "the same in the published order",
 }  # fmt: skip

@@ -41,7 +41,8 @@ class Survey(NamedTuple):
 
     ``counts`` of train reports: ``cut`` are longer than the token limit; ``emphasis_shortened``: emphasis of findings
     and impression cut to a target of findings; ``emphasis_dropped``: the same, but the findings' tokens do not begin
-    the longer text's; ``emphasis_not_binary``: with values outside {0, 1}.
+    the longer text's; ``emphasis_not_binary``: with values outside {0, 1}; ``commitment_tokens_mean``, ``..._most``: of
+    the written commitments.
 
     ``lengths`` int32 [rows, 2]: tokens of each record's sequence on the direct and on the commitment-first route (equal
     where there are no commitments).
@@ -82,6 +83,7 @@ class Examples:
         counts = dict.fromkeys(("reports", "cut", "emphasis_shortened", "emphasis_dropped", "emphasis_not_binary"), 0)
         lengths = np.empty((len(self.table), 2), dtype=np.int32)
         suffixes: dict[tuple, int] = {}
+        written: list[int] = []
         for first, rows in self.table.in_blocks():
             reports = self._encoded([row["report"] for row in rows])
             anchors = self._encoded([render_anchor(_anchor(row)) for row in rows]) if self.table.labelled else None
@@ -94,7 +96,12 @@ class Examples:
                     lengths[first + number, 1] = left + suffix + self.builder.length(report, anchors[number])
                 if row["split"] == "train":
                     self._count(counts, row, report)
-        return Survey({f"targets/{name}": float(count) for name, count in counts.items()}, lengths)
+                    if anchors is not None:
+                        written.append(len(anchors[number]))
+        found = {name: float(count) for name, count in counts.items()}
+        if written:
+            found |= {"commitment_tokens_mean": float(np.mean(written)), "commitment_tokens_most": float(max(written))}
+        return Survey({f"targets/{name}": value for name, value in found.items()}, lengths)
 
     def _count(self, counts: dict[str, int], row: dict, report: list[int]) -> None:
         counts["reports"] += 1

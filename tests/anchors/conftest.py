@@ -10,6 +10,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from pacer.anchors.build import build_anchors, read_anchors
+from pacer.anchors.rules import Version
 from pacer.anchors.sampling import sample_records
 from pacer.core.config import Labelling
 from pacer.corpus.records import RECORD_SCHEMA
@@ -79,6 +81,14 @@ def asking(endpoint: Endpoint, labelling: Callable[..., Labelling]) -> Callable[
         return labelling(provider="openai", base_url=endpoint.url, send_reports_to="127.0.0.1", **changes)
 
     return make
+
+
+def build(records: pl.DataFrame, cache: Path, version: Version = "paper") -> tuple[pl.DataFrame, dict[str, Any]]:
+    """The anchors and their audit, by way of files in several row groups."""
+    table, out = cache.with_name("records.parquet"), cache.with_name("anchors.parquet")
+    records.write_parquet(table, row_group_size=7)
+    audit = build_anchors(table, cache, out, version)
+    return read_anchors(out), audit
 
 
 def cached(out: Path) -> list[dict[str, Any]]:

@@ -9,10 +9,11 @@ import polars as pl
 import pytest
 
 from pacer.anchors.anchor import Anchor
-from pacer.anchors.build import ANCHOR_SCHEMA, agreement, build_anchors, read_anchors, rules_of
+from pacer.anchors.build import ANCHOR_SCHEMA, agreement, read_anchors, rules_of
 from pacer.anchors.rules import VERSIONS, extract_anchor
 from pacer.anchors.vocabulary import FINDINGS, POLARITIES
 from pacer.core.errors import DataError
+from tests.anchors.conftest import build
 
 
 def line(record_id: str, raw: str | None = None, **lists: list[str]) -> dict:
@@ -23,14 +24,6 @@ def line(record_id: str, raw: str | None = None, **lists: list[str]) -> dict:
 def write(path: Path, lines: list[dict]) -> Path:
     path.write_text("".join(json.dumps(content) + "\n" for content in lines))
     return path
-
-
-def build(records: pl.DataFrame, cache: Path, version: str = "paper") -> tuple[pl.DataFrame, dict]:
-    """The anchors and the audit, by way of files in several row groups."""
-    table, out = cache.with_name("records.parquet"), cache.with_name("anchors.parquet")
-    records.write_parquet(table, row_group_size=7)
-    audit = build_anchors(table, cache, out, version)
-    return read_anchors(out), audit
 
 
 def test_answers_replace_rules_where_they_can_be_read(records: pl.DataFrame, tmp_path: Path) -> None:
@@ -64,7 +57,7 @@ def test_empty_cache_leaves_everything_to_the_rules(records: pl.DataFrame, tmp_p
     anchors, audit = build(records, write(tmp_path / "cache.jsonl", []))
     assert set(anchors["origin"]) == {"rules"}
     assert audit["agreement"]["identical"] is None
-    assert audit["agreement"]["findings"]["edema"] == {"kappa": None, "agreement": None}
+    assert audit["agreement"]["findings"]["edema"] == {"kappa": None, "agreement": None, "clashes": 0}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +92,7 @@ def test_kappa_equals_scikit_learn() -> None:
     result = agreement(anchors(first), anchors(second))["findings"]
     expected = cohen_kappa_score([str(s) for s in first], [str(s) for s in second])
     assert result["edema"]["kappa"] == pytest.approx(expected)
-    assert result["fracture"] == {"kappa": None, "agreement": 1.0}
+    assert result["fracture"] == {"kappa": None, "agreement": 1.0, "clashes": 0}
     assert list(result) == list(FINDINGS)
 
 

@@ -10,13 +10,12 @@ import polars as pl
 import pytest
 
 from pacer.anchors.anchor import Anchor
-from pacer.anchors.build import build_anchors
 from pacer.anchors.labelling import label_sample
 from pacer.anchors.request import answer_schema, system_prompt
 from pacer.anchors.vocabulary import FINDINGS
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes
-from tests.anchors.conftest import cached, scratch
+from tests.anchors.conftest import build, cached, scratch
 from tests.anchors.server import Reply, answer, completion
 
 
@@ -82,7 +81,7 @@ def test_unreadable_answers_are_kept_with_their_reason(endpoint, asking, sample,
     audit = label_sample(sample, records, asking(), tmp_path)
     assert audit["statuses"] == {"cut_off": 1, "empty": 1, "malformed": 1, "refused": 1, "unparseable": 2}
     assert all(line["anchor"] is None for line in cached(tmp_path))
-    _, built = build_anchors(records, tmp_path / "llm_cache.jsonl")
+    _, built = build(records, tmp_path / "llm_cache.jsonl")
     assert {name: n for name, n in built["answers"]["statuses"].items() if n} == audit["statuses"]
 
 
@@ -118,7 +117,7 @@ def test_an_answer_is_used_as_long_as_the_question_is_the_same(endpoint, asking,
     lines = cached(tmp_path)
     assert len(lines) == 12 and sum(line["current"] for line in lines) == 6
     assert len({line["prompt_hash"] for line in lines}) == 2
-    _, built = build_anchors(records, tmp_path / "llm_cache.jsonl")
+    _, built = build(records, tmp_path / "llm_cache.jsonl")
     assert built["answers"]["read"] == 6
 
     changed = pl.when(pl.col("record_id") == sample["record_id"][0]).then(pl.lit("New.")).otherwise("report_raw")
@@ -136,7 +135,7 @@ def test_other_providers_keep_paid_answers_and_use_none(
     label_sample(sample, records, asking(), tmp_path)
     audit = label_sample(sample, records, labelling(), tmp_path)
     assert (audit["answered"], audit["unanswered"], audit["older_answers"]) == (0, 6, 6)
-    anchors, _ = build_anchors(records, tmp_path / "llm_cache.jsonl")
+    anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
     assert set(anchors["origin"]) == {"rules"}
     assert label_sample(sample, records, asking(), tmp_path)["reused"] == 6
 
@@ -183,7 +182,7 @@ def test_recorded_answers_and_paid_ones_to_the_same_questions(
     assert sum(endpoint.paid.values()) == 6 and len(cached(tmp_path)) == 6
     audit = label_sample(sample, records, recorded, tmp_path)
     assert (audit["older_answers"], len(cached(tmp_path))) == (6, 12)
-    anchors, _ = build_anchors(records, tmp_path / "llm_cache.jsonl")
+    anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
     assert anchors.filter(origin="llm")["positive"].list.len().sum() == 0
     assert label_sample(sample, records, asking(), tmp_path)["reused"] == 6
     assert len(cached(tmp_path)) == 6

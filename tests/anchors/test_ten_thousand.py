@@ -17,11 +17,10 @@ from typing import Any
 
 import polars as pl
 
-from pacer.anchors.build import build_anchors
 from pacer.core.config import Labelling
 from pacer.core.io import read_json, write_json
 from pacer.corpus.records import RECORD_SCHEMA
-from tests.anchors.conftest import KEY, REPORTS, cached
+from tests.anchors.conftest import KEY, REPORTS, build, cached
 from tests.anchors.server import Endpoint, Misbehaviour
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +74,7 @@ class Work:
         assert {record: line["status"] for record, line in by_record.items()} == {
             record: expected(record) for record in by_record
         }
-        anchors, built = build_anchors(self.records, self.folder / "llm_cache.jsonl")
+        anchors, built = build(self.records, self.folder / "llm_cache.jsonl")
         origins = Counter(anchors["origin"])
         assert origins["llm"] == audit["statuses"]["ok"] and origins.total() == self.records.height
         assert {name: n for name, n in built["answers"]["statuses"].items() if n} == audit["statuses"]

@@ -11,11 +11,10 @@ import pytest
 
 from pacer.anchors import asking as asking_module
 from pacer.anchors import client
-from pacer.anchors.build import build_anchors
 from pacer.anchors.client import retry_after
 from pacer.anchors.labelling import label_sample
 from pacer.core.errors import PacerError
-from tests.anchors.conftest import scratch
+from tests.anchors.conftest import build, scratch
 from tests.anchors.server import Drop, Reply, good
 
 
@@ -147,7 +146,7 @@ def test_unanswered_requests_may_fall_to_the_rules(endpoint, asking, sample, rec
     endpoint.replies = lambda asked, _: Reply(503, {}) if asked["sample_uid"] == down else good(asked)
     audit = label_sample(sample, records, asking(attempts=2, unanswered="rules"), tmp_path)
     assert (audit["answered"], audit["unanswered"], audit["troubles"]) == (5, 1, {"server_error": 2})
-    anchors, _ = build_anchors(records, tmp_path / "llm_cache.jsonl")
+    anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
     assert anchors.row(by_predicate=pl.col("record_id") == down, named=True)["origin"] == "rules"
 
 

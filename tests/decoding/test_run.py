@@ -15,6 +15,7 @@ from pacer.core.errors import DataError
 from pacer.decoding import run
 from pacer.decoding.generate import Generator
 from pacer.decoding.run import decode_records
+from pacer.features.store import IMAGES, PRIORS
 from pacer.model.assemble import build_model, frozen_fingerprints
 from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
 from tests.conftest import MODEL
@@ -39,7 +40,9 @@ def stage(tmp_path: Path, backbones: Path, records: pl.DataFrame, features, monk
     save_checkpoint(tmp_path / "model", trained, CheckpointRecord("calibrate", 7, MODEL, frozen, None, {}))
     (tmp_path / "features").mkdir()
     (tmp_path / "features" / "manifest.json").write_text("{}")
-    monkeypatch.setattr(run, "FeatureStore", lambda directory: features)
+    for index in (IMAGES, PRIORS):
+        (tmp_path / "features" / index).touch()
+    monkeypatch.setattr(run, "open_features", lambda directory, backbones, device: features)
 
     def decode(out: str, **changes: Any) -> dict[str, bytes]:
         target = tmp_path / out

@@ -1,0 +1,110 @@
+"""Why a record has the commitment that it has: its report with the words that the rules read, on one page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from pacer.anchors.anchor import Anchor
+from pacer.anchors.build import read_anchor, rules_of
+from pacer.anchors.rules import Mention, Version, extract_anchor, find_mentions
+from pacer.anchors.vocabulary import POLARITIES
+from pacer.core.errors import DataError
+from pacer.reporting.html import render
+
+#: What each kind of cue is called.
+KINDS = {"uncertain": "hedges", "hint": "hedges unless denied", "negative": "denies", "instead": "names something else",
+         "silent": "says nothing", "normality": "normal size or contour", "sign": "a sign, not the name"}
+
+
+class Run(NamedTuple):
+    """A piece of a report in which every character is marked alike.
+
+    ``polarity``: of the finding that it names, or None; ``decided``: the commitment has it from here; ``cue``: the
+    words decide a polarity; ``about``: the findings and polarities, for a tooltip.
+    """
+
+    text: str
+    polarity: str | None
+    decided: bool
+    cue: bool
+    about: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One record's commitment.
+
+    Attributes:
+        anchor: what training uses; origin: ``llm`` or ``rules``. by_rules: what the rules of ``version`` say.
+        mentions: with the words of each mention and of its cue.
+    """
+
+    record_id: str
+    context: str
+    split: str
+    origin: str
+    version: Version
+    anchor: Anchor
+    by_rules: Anchor
+    runs: list[Run]
+    mentions: list[tuple[Mention, str, str]]
+
+
+def explain(record_id: str, records: Path, anchors: Path) -> Explanation:
+    """Look a record up and read its report once more.
+
+    Args:
+        records: ``records.parquet``. anchors: ``anchors.parquet``, made of these records.
+
+    Raises:
+        DataError: the record is in neither or only in one of them, or the anchors do not say which rules made them.
+    """
+    found = pl.scan_parquet(records).filter(pl.col("record_id") == record_id).collect()
+    if found.is_empty():
+        raise DataError(f"{records} has no record {record_id}; ids look like {_first_id(records)}")
+    row = found.row(0, named=True)
+    version = rules_of(anchors)
+    if version is None:
+        raise DataError(f"{anchors} does not say which rules made it; run the stage anchors again")
+    anchor, origin = read_anchor(anchors, record_id)
+    report = row["report_raw"]
+    mentions = find_mentions(report, version)
+    told = [(mention, report[mention.start : mention.end], report[slice(*mention.cue)] if mention.cue else "")
+            for mention in mentions]
+    return Explanation(record_id, row["context"], row["split"], origin, version, anchor,
+                       extract_anchor(report, version), mark(report, mentions), told)
+
+
+def mark(report: str, mentions: list[Mention]) -> list[Run]:
+    """Cut a report where its marks begin and end; the texts of the runs joined are the report.
+
+    Where mentions share words, one that decided shows before one that did not.
+    """
+    edges = {0, len(report)}
+    for mention in mentions:
+        edges |= {mention.start, mention.end, *(mention.cue or ())}
+    cuts = sorted(edges)
+    runs = []
+    for start, end in pairwise(cuts):
+        here = [m for m in mentions if m.start <= start and end <= m.end]
+        here.sort(key=lambda mention: not mention.decided)
+        cue = any(m.cue and m.cue[0] <= start and end <= m.cue[1] for m in mentions)
+        about = ", ".join(f"{m.finding}: {m.polarity or 'nothing said'}" for m in here)
+        polarity = (here[0].polarity or "silent") if here else None
+        runs.append(Run(report[start:end], polarity, bool(here) and here[0].decided, cue, about))
+    return runs
+
+
+def explanation_page(explanation: Explanation) -> str:
+    """The explanation as an HTML page that needs nothing else."""
+    same = explanation.anchor == explanation.by_rules
+    return render("anchor.html", explanation=explanation, kinds=KINDS, same=same, polarities=POLARITIES)
+
+
+def _first_id(records: Path) -> str:
+    return pl.scan_parquet(records).select("record_id").head(1).collect().item()
