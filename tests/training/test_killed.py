@@ -164,14 +164,16 @@ def test_killed_time_after_time(phase: str, setting: Setting) -> None:
 def test_killed_from_outside_at_random_moments(phase: str, setting: Setting) -> None:
     reference = setting.reference(phase)
     task = setting.task(f"{phase}-random", phase)
-    moments = random.Random(phase)
-    codes = []
+    moments, longest = random.Random(phase), reference.seconds
+    codes: list[int] = []
     for _ in range(8):
         pid = setting.server.start(task)
-        time.sleep(moments.uniform(0.2, 1.0) * reference.seconds)
+        time.sleep(moments.uniform(0.2, 1.0) * longest)
         os.kill(pid, signal.SIGKILL)  # it is not waited for yet, so the id is its own even if it has ended
         codes.append(setting.server.wait(pid))
         assert codes[-1] in (0, KILLED), setting.server.output(pid)
+        if codes[-1] == 0:  # the machine has become faster since the reference ran
+            longest /= 2
     assert KILLED in codes
     setting.server.finish(task)
     assert_like(task, reference)
