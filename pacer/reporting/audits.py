@@ -87,7 +87,7 @@ def _strata(sample: Mapping[str, Any]) -> Table | None:
         fill = counts["drawn_to_fill_up"]
         rows.append((context.upper(), "none in particular", number(counts["train_records"]), "", number(fill), ""))
     heads = ("Context", "Stratum", "Train records", "Quota", "Drawn for it", "In the sample")
-    return Table(heads, tuple(rows)) if rows else None
+    return Table(heads, tuple(rows), numeric=(False, False, True, True, True, True)) if rows else None
 
 
 def _anchor_checks(audit: Mapping[str, Any]) -> list[Check]:

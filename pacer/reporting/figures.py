@@ -225,7 +225,7 @@ def context_chart(counts: Mapping[str, Mapping[str, Mapping[str, int]]], records
         axes.set_ylim(len(findings) - 0.4, -0.6)
         axes.tick_params(axis="y", labelcolor=LIGHT["--ink"])
         axes.grid(axis="y", visible=False)
-        marks = [(1.15 * place + share, "0" if share == 0 else f"{context.upper()}   50 %" if share == 0.5 else "")
+        marks = [(1.15 * place + share, "0" if share == 0 else f"50 %\n{context.upper()}" if share == 0.5 else "")
                  for place, context in enumerate(contexts) for share in (0, 0.5, 1)]
         axes.set_xticks([mark for mark, _ in marks], [label for _, label in marks])
         axes.set_xlim(0, 1.15 * len(contexts) - 0.1)

@@ -87,7 +87,7 @@ COUNTED = {
 def counted(curves: dict[str, Curve]) -> list[tuple[str, str]]:
     """Name and value of what was counted once, before the first update; counts of none are left out."""
     found = [(label, curves[name].values[0]) for name, label in COUNTED.items() if name in curves]
-    return [(label, f"{value:,.0f}" if value == int(value) else f"{value:.3f}") for label, value in found if value]
+    return [(label, f"{value:,.0f}" if value == int(value) else f"{value:,.3f}") for label, value in found if value]
 
 
 def panels(curves: dict[str, Curve], depths: Sequence[int] | None = None) -> list[Panel]:
