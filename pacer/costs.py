@@ -30,6 +30,8 @@ START_SECONDS = 6.0
 PASS_SECONDS = 0.03
 #: RAD-DINO's and Vicuna-7B's sizes, assumed where a model cannot be looked at yet.
 RAD_DINO_WIDTH, RAD_DINO_PATCHES, VICUNA_PARAMETERS = 768, 1369, 6.7e9
+#: Images of an average record: about half of the records that a phase meets have a lateral view.
+IMAGES_OF_A_RECORD = 1.5
 #: Tokens of an average sequence beside the image tokens: instruction, commitment and report.
 TEXT_TOKENS = 140
 #: Operations of CheXbert (BERT-base) on a report.
@@ -119,7 +121,9 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[Cost]:
     parameters = _language(params)
     queries = params.interface.num_queries
     encode = 2 * 12 * 12 * width**2 * patches + 4 * 12 * patches**2 * width
-    bytes_per_image = len(params.features.depths) * patches * width * (4 if params.features.dtype == "float32" else 2)
+    online = params.features.mode == "pixels"
+    per_value = {"float32": 4, "fp8_e4m3": 1}.get(params.features.dtype, 2)
+    bytes_per_image = 14**2 * patches if online else len(params.features.depths) * patches * width * per_value
     side = patches**0.5 * 14
     prepare = PREPARE_SECONDS * (side / PREPARE_PIXELS) ** 2 / machine.cores
     sequence = TEXT_TOKENS + queries
@@ -129,8 +133,10 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[Cost]:
         images = round(params.corpus.phantom.patients * params.corpus.phantom.studies_per_patient * 1.6)
         costs.append(Cost("source", f"{images:,} radiographs drawn", images * DRAW_SECONDS + START_SECONDS))
     costs.append(_backbones(params, machine))
-    seconds = counts.images * (machine.seconds(encode, large=True) + prepare) + START_SECONDS
-    costs.append(Cost("features", f"{counts.images:,} images encoded", seconds, counts.images * bytes_per_image))
+    encoding = machine.seconds(encode, large=True)
+    seconds = counts.images * (prepare if online else encoding + prepare) + START_SECONDS
+    work = f"{counts.images:,} images {'prepared' if online else 'encoded'}"
+    costs.append(Cost("features", work, seconds, counts.images * bytes_per_image))
     for name, scale in (("warmup", 1.0), ("parent", 1.0), ("calibrate", 1.4)):
         phase = getattr(params, name)
         if name == "calibrate" and params.calibrate.gate_inputs == "none":
@@ -140,6 +146,7 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[Cost]:
         operations = scale * samples * 4 * parameters * sequence
         least = phase.updates * phase.accumulation * PASS_SECONDS
         seconds = max(machine.seconds(operations, large=parameters > 5e7), least)
+        seconds += samples * IMAGES_OF_A_RECORD * encoding if online else 0.0
         work = f"{phase.updates:,} updates of {phase.batch_size * phase.accumulation} records"
         costs.append(Cost(name, work, seconds + START_SECONDS))
     costs += _decoding(params, counts, machine, parameters)

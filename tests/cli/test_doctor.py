@@ -99,6 +99,22 @@ def test_the_papers_features_need_their_published_size():
     assert size == pytest.approx(1700 * GIGABYTE, rel=0.01)
 
 
+def test_pixels_are_small_and_cost_an_encoder_pass_at_each_visit():
+    counts = Counts({"sn": {"train": 424_411, "test": 6215}}, 269_402, measured=True)
+    params = load_params(REPOSITORY / "configs" / "mimic_rg4.yaml")
+
+    def costs(**changes):
+        features = params.features.model_copy(update=changes)
+        return {cost.stage: cost for cost in estimate(params.model_copy(update={"features": features}), counts,
+                                                      Machine(16, 132))}
+
+    states, pixels, small = costs(), costs(mode="pixels"), costs(dtype="fp8_e4m3")
+    assert pixels["features"].bytes == pytest.approx(72e9, rel=0.01)
+    assert small["features"].bytes == states["features"].bytes / 2
+    assert pixels["features"].seconds < states["features"].seconds
+    assert pixels["parent"].seconds > states["parent"].seconds
+
+
 def test_estimates_follow_the_work_and_the_machine():
     base, longer = changed("phantom"), changed("phantom", parent={"updates": 4500})
     counts = count_records(base, Path("absent"))
