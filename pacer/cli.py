@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -188,32 +188,68 @@ def import_llm_rg4(
 
 @app.command()
 def score(
-    records: Annotated[Path, typer.Option(help="records.parquet that the predictions belong to.")],
-    predictions: Annotated[Path, typer.Option(help="Folder of {context}.jsonl; of any model.")],
-    out: Annotated[Path, typer.Option(help="Folder for scores.json, signature.json and cases.parquet.")],
+    out: Annotated[Path, typer.Option(help="Folder for scores, details, signature and cases.")],
+    records: Annotated[Path | None, typer.Option(help="records.parquet that the predictions belong to.")] = None,
+    predictions: Annotated[Path | None, typer.Option(help="Folder of {context}.jsonl; of any model.")] = None,
+    references: Annotated[
+        Path | None, typer.Option(help="Instead: references as CSV, JSONL, JSON or Parquet (docs/scoring.md).")
+    ] = None,
+    hypotheses: Annotated[Path | None, typer.Option(help="And the reports of any system, in any of these.")] = None,
     chexbert: Annotated[Path, typer.Option(help="The labeller of the findings.")] = Path("models/backbones/chexbert"),
+    labels: Annotated[
+        Path | None, typer.Option(help="Keep the labels of the references here; a file that is there is used.")
+    ] = None,
     truth: Annotated[Path | None, typer.Option(help="truth.parquet of a generated corpus.")] = None,
-    split: Annotated[str | None, typer.Option(help="Split to score; default: the decoded one.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split to score; default: the decoded one, or test of --references with splits.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Score this context of the references alone.")] = None,
+    missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
+    duplicates: Annotated[str, typer.Option(help="An id that stands twice: error, first, or all.")] = "error",
+    extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
+    deduplicate: Annotated[bool, typer.Option(help="Drop repeated sentences of a report.")] = False,
+    clean_references: Annotated[str, typer.Option(help="Clean the references: none, upstream, careful.")] = "none",
+    clean_hypotheses: Annotated[str, typer.Option(help="Clean the reports: none, upstream, careful.")] = "none",
+    reference_id: Annotated[str | None, typer.Option(help="Column of the ids of the references.")] = None,
+    reference_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
+    hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
+    hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     params: ParamsFile = PARAMS,
 ) -> None:
-    """Score predictions, of this or any other model, against their references."""
-    from pacer.corpus.records import read_about, read_records
-    from pacer.metrics.scoring import decoded_records, score_predictions
-    from pacer.reporting.tables import original_table, score_table
+    """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
+    from pacer.core.io import read_json
+    from pacer.metrics.foreign import Protocol, score_reports
+    from pacer.reporting.audits import signature_line, standin_note
+    from pacer.reporting.comparisons import convention_table
+    from pacer.reporting.tables import original_table, report_content_table, score_table
 
+    protocol = Protocol(missing, duplicates, extract, deduplicate, clean_references, clean_hypotheses, split or "test",
+                        context, reference_id, reference_text, hypothesis_id, hypothesis_text)  # fmt: skip
     settings = load_params(params)
-    table = read_records(records)
-    scores = score_predictions(
-        decoded_records(table, predictions, split), predictions, None, None, chexbert, truth, out,
-        train_records=_train(table) if truth is not None else None,
-        convention=settings.score.convention, batch_size=settings.score.batch_size, about=read_about(records),
-        rules=settings.anchors.rules,
-    )  # fmt: skip
+    common = {"convention": settings.score.convention, "batch_size": settings.score.batch_size,
+              "rules": settings.anchors.rules}
+    if records and predictions and not (references or hypotheses):
+        if protocol != Protocol(split=protocol.split):
+            raise ConfigError("--missing, --duplicates, --extract, --deduplicate, --context, --clean-* and the names "
+                              "of columns go with --references and --hypotheses")
+        scores = _score_predictions(records, predictions, chexbert, labels, truth, split, out, common)
+    elif references and hypotheses and not (records or predictions or truth):
+        scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, **common)
+    else:
+        raise ConfigError("give --records and --predictions (and --truth), or --references and --hypotheses")
+    signature = read_json(out / "signature.json")
     _print_table(score_table(scores))
-    originals = original_table(scores, read_about(records).get("target"))
+    originals = original_table(scores, signature["language"]["target"])
     if originals is not None:
         console.print("\nAgainst the untouched findings")
         _print_table(originals)
+    console.print("\nBy label convention")
+    _print_table(convention_table(scores))
+    console.print("\nPolarity of the findings, and comparison with earlier examinations")
+    _print_table(report_content_table(scores))
+    console.print(Text(f"\n{signature_line(signature)}"), soft_wrap=True)
+    if note := standin_note(signature):
+        console.print(Text(note), soft_wrap=True)
     console.print(f"\nwritten to {out}")
 
 
@@ -259,6 +295,33 @@ def _chips(anchor: Anchor) -> Text:
     return Text("   ").join(parts) if parts else Text("none")
 
 
+@app.command()
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="RUN_A", help="Folder of scores, or a folder with metrics/.")],
+    second: Annotated[Path, typer.Argument(metavar="RUN_B", help="The other one; differences are B - A.")],
+    convention: Annotated[str, typer.Option(help="Label convention of the F1.")] = "llm-rg4",
+    unit: Annotated[str | None, typer.Option(help="Resample: subject, study or record; default: as known.")] = None,
+    resamples: Annotated[int, typer.Option(help="Bootstrap samples, and as many of randomisation.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Seed of both.")] = 0,
+    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
+) -> None:
+    """Compare two scored runs case by case: paired bootstrap intervals and approximate randomisation."""
+    from pacer.metrics.compare import compare_runs
+    from pacer.reporting.comparisons import comparison_notes, comparison_table
+
+    found = compare_runs(first, second, convention=convention, unit=unit, resamples=resamples, seed=seed, level=level)
+    if json:
+        from json import dumps
+
+        print(dumps(found.as_dict(), indent=2))
+        return
+    _print_table(comparison_table(found))
+    console.print()
+    for line in comparison_notes(found):
+        console.print(Text(line), soft_wrap=True)
+
+
 def main() -> None:
     """Entry point of the console script: a PacerError is one line and exit code 1."""
     run_cleanly(app)
@@ -280,6 +343,22 @@ def _encode(records: pl.DataFrame, images: Path, params: Params, model: Path, ba
     build_store(recipe, paths, wanted["prior_report"].drop_nulls().to_list(), backbones, features)
 
 
+def _score_predictions(records: Path, predictions: Path, chexbert: Path, labels: Path | None, truth: Path | None,
+                       split: str | None, out: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    from pacer.corpus.records import read_about, read_records
+    from pacer.metrics.labels import label_references
+    from pacer.metrics.scoring import decoded_records, score_predictions
+
+    table = read_records(records)
+    wanted = decoded_records(table, predictions, split)
+    if labels is not None and not labels.is_file():
+        label_references(wanted, chexbert, labels, settings["batch_size"])
+    return score_predictions(
+        wanted, predictions, labels, None, chexbert, truth, out,
+        train_records=_train(table) if truth is not None else None, about=read_about(records), **settings,
+    )  # fmt: skip
+
+
 def _train(records: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
@@ -295,7 +374,9 @@ def _print_findings(title: str, findings: list[Finding]) -> None:
     console.print(grid)
 
 
-def _print_table(table: Table) -> None:
+def _print_table(table: Table | None) -> None:
+    if table is None:
+        return
     grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column, right in zip(table.columns, table.numeric, strict=True):
         grid.add_column(column, justify="right" if right else "left")

@@ -1,4 +1,7 @@
-"""Stage `reference_labels`: CheXbert labels of the val and test references, independent of any model."""
+"""Stage `reference_labels`: CheXbert labels of the references, independent of any model.
+
+Val and test; where the latent truth is known train too, from which the constant report is chosen.
+"""
 
 from pathlib import Path
 
@@ -12,7 +15,9 @@ from pacer.metrics.labels import label_references
 
 def main() -> None:
     batch_size = load_params().score.batch_size
-    references = read_records(Path("data/corpus/records.parquet")).filter(pl.col("split") != "train")
+    references = read_records(Path("data/corpus/records.parquet"))
+    if not Path("data/corpus/truth.parquet").exists():
+        references = references.filter(pl.col("split") != "train")
     label_references(references, Path("models/backbones/chexbert"), Path("data/labels/references.parquet"), batch_size)
 
 

@@ -376,7 +376,7 @@ class Decode(Strict):
 
 
 class Score(Strict):
-    convention: Literal["llm-rg4"]
+    convention: Literal["llm-rg4", "r2gen", "nicolson", "top5", "weighted"]
     batch_size: Positive
 
 

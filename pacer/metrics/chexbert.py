@@ -45,6 +45,8 @@ OBSERVATION_OF: dict[str, str] = {
 BLANK, POSITIVE, NEGATIVE, UNCERTAIN = range(4)
 CHECKPOINT = "chexbert.pth"
 MAX_PIECES = 512
+#: Pieces of a batch on a CPU: more do not stay in its caches, and padding costs what it would not on a GPU.
+CPU_PIECES = 512
 
 
 class CheXbertNetwork(nn.Module):
@@ -56,6 +58,9 @@ class CheXbertNetwork(nn.Module):
         self.linear_heads = nn.ModuleList(
             nn.Linear(config.hidden_size, 2 if name == "No Finding" else 4) for name in OBSERVATIONS
         )
+        # only [CLS] is read: past its attention the last block computes for that position alone
+        last = self.bert.get_submodule(f"encoder.layer.{config.num_hidden_layers - 1}.attention.output")
+        last.register_forward_pre_hook(_first_position)
         self.eval()
 
     def train(self, mode: bool = True) -> CheXbertNetwork:
@@ -64,7 +69,7 @@ class CheXbertNetwork(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
         """Ids and mask ``[n, pieces]`` to 14 tensors of class scores, ``[n, 4]`` and at last ``[n, 2]``."""
-        states = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state[:, 0]
+        states = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state[:, 0].float()
         return [head(states) for head in self.linear_heads]
 
 
@@ -75,7 +80,11 @@ class CheXbert:
         directory: holds ``chexbert.pth``, BERT's ``config.json`` and its tokenizer, or a ``pointer.json`` to such
             a directory.
         batch_size: reports of one forward pass.
-        device: where it runs; default: the first GPU, or the CPU.
+        device: where it runs; default: the first GPU, or the CPU. On a GPU that has it BERT computes in bfloat16, its
+            heads in float32; on a CPU all is float32.
+
+    Attributes:
+        arithmetic: "float32" or "bfloat16".
 
     Raises:
         BackboneError: a file is missing, is no CheXbert checkpoint, or does not fit the configuration.
@@ -101,6 +110,10 @@ class CheXbert:
             raise BackboneError(f"the tokenizer in {folder} has {len(self.tokenizer)} pieces, its BERT only "
                                 f"{self.network.bert.config.vocab_size}; they do not belong together")
         self.network.to(self.device)
+        half = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
+        self.arithmetic = "bfloat16" if half else "float32"
+        if half:
+            self.network.bert.to(torch.bfloat16)
         self.max_pieces = min(MAX_PIECES, self.network.bert.config.max_position_embeddings)
 
     @torch.inference_mode()
@@ -121,14 +134,31 @@ class CheXbert:
         pieces = self.tokenizer(distinct, truncation=True, max_length=self.max_pieces)["input_ids"]
         order = sorted(range(len(distinct)), key=lambda index: len(pieces[index]))
         with Ticker("labelling reports", len(order)) as ticker:
-            for start in range(0, len(order), self.batch_size):
-                rows = order[start:start + self.batch_size]
+            for rows in self._batches([len(pieces[row]) for row in order], order):
                 batch = self.tokenizer.pad({"input_ids": [pieces[row] for row in rows]}, return_tensors="pt")
                 scores = self.network(batch["input_ids"].to(self.device), batch["attention_mask"].to(self.device))
                 labels[rows] = torch.stack([score.argmax(dim=1) for score in scores], dim=1).int().cpu()
                 ticker.advance(len(rows))
         position = {text: index for index, text in enumerate(distinct)}
         return labels[[position[text] for text in texts]]
+
+    def _batches(self, lengths: list[int], rows: list[int]) -> list[list[int]]:
+        """``rows`` in runs of at most ``batch_size``; on a CPU also of at most :data:`CPU_PIECES`, padding counted.
+
+        ``lengths``: pieces of each row, ascending.
+        """
+        limit = CPU_PIECES if self.device.type == "cpu" else self.batch_size * self.max_pieces
+        batches: list[list[int]] = []
+        for length, row in zip(lengths, rows, strict=True):
+            if not batches or len(batches[-1]) == self.batch_size or (len(batches[-1]) + 1) * length > limit:
+                batches.append([])
+            batches[-1].append(row)
+        return batches
+
+
+def _first_position(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Inputs ``[n, pieces, width]`` cut to the first piece."""
+    return tuple(states[:, :1] for states in inputs)
 
 
 def _load(network: CheXbertNetwork, path: Path) -> None:

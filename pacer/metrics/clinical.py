@@ -1,54 +1,50 @@
 """Clinical efficacy: agreement of CheXbert labels between references and generated reports.
 
 Paper, appendix "Evaluation Details": over 14 observations, positive and uncertain count as present, blank and
-negative as absent; precision, recall and F1 are micro-averaged over cases and observations.
+negative as absent; precision, recall and F1 are micro-averaged over cases and observations. Other groups count
+otherwise: :mod:`pacer.metrics.conventions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.chexbert import OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.metrics.conventions import CONVENTIONS, Convention
+
+__all__ = ["CONVENTIONS", "Convention", "as_labels", "clinical_efficacy", "label_confusion", "precision_recall_f1"]
 
 Score = float | None
 
-
-@dataclass(frozen=True)
-class Convention:
-    """Which label classes count as present, and over which observations the micro-average runs."""
-
-    present: tuple[int, ...]
-    observations: tuple[str, ...]
+#: The three ratios, in the order in which they are given.
+RATIOS = ("precision", "recall", "f1")
 
 
-_TOP_FIVE = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
+def clinical_efficacy(
+    references: Any, hypotheses: Any, convention: str = "llm-rg4", studies: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Precision, recall and F1 of ``hypotheses`` against ``references`` under a named convention.
 
-CONVENTIONS: dict[str, Convention] = {
-    "llm-rg4": Convention((POSITIVE, UNCERTAIN), OBSERVATIONS),
-    "r2gen": Convention((POSITIVE,), OBSERVATIONS),
-    "top5": Convention((POSITIVE, UNCERTAIN), _TOP_FIVE),
-}
-
-
-def clinical_efficacy(references: Any, hypotheses: Any, convention: str = "llm-rg4") -> dict[str, Any]:
-    """Micro precision, recall and F1 of ``hypotheses`` against ``references``.
-
-    A ratio without a denominator (no positive prediction, no positive reference, or neither) is undefined and
-    given as ``None``, never as 0.
+    A ratio without a denominator (no positive prediction, no positive reference, or neither) is undefined and given as
+    ``None``, never as 0. An average runs over the observations or records where the ratio is defined, and is undefined
+    where none is.
 
     Args:
         references: CheXbert classes of the references ``[n, 14]``, integers 0 to 3 (array, tensor or nested list).
         hypotheses: classes of the generated reports, row by row the same records.
-        convention: a key of :data:`CONVENTIONS`.
+        convention: a key of :data:`~pacer.metrics.conventions.CONVENTIONS`.
+        studies: study of each row, for conventions that keep the first row of a study; default: every row is one.
 
     Returns:
-        ``precision``, ``recall``, ``f1``, and ``per_label``: the same three and ``support`` (number of references
-        with the observation present) for each observation.
+        ``precision``, ``recall``, ``f1``: the convention's headline average; ``averages``: every average it quotes, by
+        name (``f1_macro``, and ``f1_macro_zero_filled`` where the published code counts what is undefined as 0);
+        ``n``: rows kept; ``undefined_parts``: how many observations or records had no value, by average;
+        ``per_label``: the three ratios, ``support`` (references with the observation) and ``counts`` (both, only the
+        hypothesis, only the reference, neither) of each observation.
 
     Raises:
         DataError: shapes differ or a class is not known. ConfigError: the convention is not known.
@@ -61,11 +57,36 @@ def clinical_efficacy(references: Any, hypotheses: Any, convention: str = "llm-r
     found = np.isin(as_labels(hypotheses, "hypotheses")[:, columns], rule.present)
     if truth.shape != found.shape:
         raise DataError(f"{len(truth)} reference rows and {len(found)} hypothesis rows; one row per record each")
-    per_label = {
-        name: precision_recall_f1(truth[:, index], found[:, index]) | {"support": int(truth[:, index].sum())}
-        for index, name in enumerate(rule.observations)
+    if studies is not None and len(studies) != len(truth):
+        raise DataError(f"{len(truth)} rows of labels and {len(studies)} studies; one per record each")
+    if rule.duplicates == "first" and studies is not None:
+        first = sorted({study: row for row, study in reversed(list(enumerate(studies)))}.values())
+        truth, found = truth[first], found[first]
+    averages: dict[str, Score] = {}
+    undefined: dict[str, dict[str, int]] = {}
+    for average in rule.averages:
+        if average == "micro":
+            averages |= {f"{name}_micro": value for name, value in precision_recall_f1(truth, found).items()}
+            continue
+        axis = 1 if average == "example" else 0
+        weights = truth.sum(axis=0) if average == "weighted" else None
+        undefined[average] = {}
+        for name, parts in _ratios(truth, found, axis).items():
+            averages[f"{name}_{average}"] = _average(parts, weights)
+            undefined[average][name] = int(np.isnan(parts).sum())
+            if rule.zero_filled:
+                averages[f"{name}_{average}_zero_filled"] = _average(np.nan_to_num(parts), weights)
+    headline = {name: averages[f"{name}_{rule.averages[0]}"] for name in RATIOS}
+    return headline | {
+        "averages": averages,
+        "n": len(truth),
+        "undefined_parts": undefined,
+        "per_label": {
+            name: precision_recall_f1(truth[:, index], found[:, index])
+            | {"support": int(truth[:, index].sum()), "counts": _counts(truth[:, index], found[:, index])}
+            for index, name in enumerate(rule.observations)
+        },
     }
-    return precision_recall_f1(truth, found) | {"per_label": per_label}
 
 
 def precision_recall_f1(truth: np.ndarray, found: np.ndarray) -> dict[str, Score]:
@@ -76,6 +97,38 @@ def precision_recall_f1(truth: np.ndarray, found: np.ndarray) -> dict[str, Score
         "recall": hits / present if present else None,
         "f1": 2 * hits / (predicted + present) if predicted + present else None,
     }
+
+
+def label_confusion(references: Any, hypotheses: Any) -> dict[str, list[list[int]]]:
+    """Counts of the four classes of each observation ``[4][4]``: rows the reference, columns the generated report."""
+    expected, found = as_labels(references, "references"), as_labels(hypotheses, "hypotheses")
+    if expected.shape != found.shape:
+        raise DataError(f"{len(expected)} reference rows and {len(found)} hypothesis rows; one row per record each")
+    return {
+        name: np.bincount(4 * expected[:, index] + found[:, index], minlength=16).reshape(4, 4).tolist()
+        for index, name in enumerate(OBSERVATIONS)
+    }
+
+
+def _ratios(truth: np.ndarray, found: np.ndarray, axis: int) -> dict[str, np.ndarray]:
+    """The three ratios of every observation (axis 0) or record (axis 1); NaN where undefined."""
+    hits, predicted, present = ((part).sum(axis=axis).astype(float) for part in (truth & found, found, truth))
+    with np.errstate(invalid="ignore"):
+        values = (hits / predicted, hits / present, 2 * hits / (predicted + present))
+    return dict(zip(RATIOS, values, strict=True))
+
+
+def _average(parts: np.ndarray, weights: np.ndarray | None) -> Score:
+    """Mean of the parts that are not NaN; ``None`` where no part, or no weight, is left."""
+    weights = np.ones(len(parts)) if weights is None else weights
+    weights = np.where(np.isnan(parts), 0.0, weights)
+    total = weights.sum()
+    return float((np.nan_to_num(parts) * weights).sum() / total) if total else None
+
+
+def _counts(truth: np.ndarray, found: np.ndarray) -> list[int]:
+    return [int((truth & found).sum()), int((~truth & found).sum()), int((truth & ~found).sum()),
+            int((~truth & ~found).sum())]
 
 
 def as_labels(labels: Any, what: str) -> np.ndarray:

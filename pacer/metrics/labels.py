@@ -1,17 +1,26 @@
-"""CheXbert labels of the references: they depend on no model, so they are computed once."""
+"""CheXbert labels of the references: they depend on no model, so they are computed once.
+
+A file of labels says which labeller made them and from which texts, so labels of other texts or of another labeller
+are refused, never used.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 
 from pacer.core.errors import DataError
-from pacer.core.io import atomic_path
+from pacer.core.io import atomic_path, hash_bytes
+from pacer.core.pointers import fingerprint
 from pacer.metrics.chexbert import OBSERVATIONS, CheXbert
 
-#: Columns of ``references.parquet``.
-LABEL_SCHEMA = {"record_id": pl.String, "labels": pl.List(pl.Int64)}
+#: Columns of ``references.parquet``; ``text`` is the SHA-256 of the report.
+LABEL_SCHEMA = {"record_id": pl.String, "labels": pl.List(pl.Int64), "text": pl.String}
+#: Where the file says what labelled it, in its own metadata.
+_ABOUT = "pacer"
 
 
 def label_references(records: pl.DataFrame, chexbert_dir: str | Path, out: str | Path, batch_size: int = 64) -> None:
@@ -26,10 +35,15 @@ def label_references(records: pl.DataFrame, chexbert_dir: str | Path, out: str |
     empty = records.filter(pl.col("report").is_null())
     if len(empty):
         raise DataError(f"record {empty['record_id'][0]} has no report to label")
-    labels = CheXbert(chexbert_dir, batch_size)(records["report"].to_list())
-    table = pl.DataFrame({"record_id": records["record_id"], "labels": labels.tolist()}, schema=LABEL_SCHEMA)
+    reports = records["report"].to_list()
+    labels = CheXbert(chexbert_dir, batch_size)(reports)
+    table = pl.DataFrame(
+        {"record_id": records["record_id"], "labels": labels.tolist(), "text": list(map(_hash, reports))},
+        schema=LABEL_SCHEMA,
+    )
+    about = json.dumps({"labeller": fingerprint(chexbert_dir)})
     with atomic_path(out) as temporary:
-        table.write_parquet(temporary)
+        table.write_parquet(temporary, metadata={_ABOUT: about})
 
 
 def read_labels(path: str | Path) -> dict[str, list[int]]:
@@ -38,12 +52,54 @@ def read_labels(path: str | Path) -> dict[str, list[int]]:
     Raises:
         DataError: the file is missing or malformed.
     """
+    return {record: labels for record, (labels, _) in _read(path).items()}
+
+
+class KnownLabels:
+    """Labels of a file, given out for the texts and by the labeller that they were made with.
+
+    Raises:
+        DataError: the file is missing, malformed, or was made by another labeller than ``chexbert_dir``.
+    """
+
+    def __init__(self, path: str | Path, chexbert_dir: str | Path):
+        self.path = path
+        self._rows = _read(path)
+        about = json.loads((pq.read_metadata(path).metadata or {}).get(_ABOUT.encode(), b"{}"))
+        if about.get("labeller") != fingerprint(chexbert_dir):
+            raise DataError(f"{path} was made by another labeller than {chexbert_dir}; make it again (stage "
+                            "`reference_labels`)")
+
+    def covers(self, records: pl.DataFrame) -> bool:
+        """Whether every record has labels."""
+        return all(record in self._rows for record in records["record_id"].to_list())
+
+    def __call__(self, records: pl.DataFrame) -> list[list[int]]:
+        """The labels ``[n][14]`` of ``records.report``.
+
+        Raises:
+            DataError: a record has no labels, or its report is not the one that was labelled.
+        """
+        for record, report in records.select("record_id", "report").iter_rows():
+            if record not in self._rows:
+                raise DataError(f"{self.path} has no labels for record {record}; make it again (stage "
+                                "`reference_labels`)")
+            if self._rows[record][1] != _hash(report):
+                raise DataError(f"{self.path} holds labels of another report for record {record}; make it again (stage "
+                                "`reference_labels`)")
+        return [self._rows[record][0] for record in records["record_id"].to_list()]
+
+
+def _read(path: str | Path) -> dict[str, tuple[list[int], str]]:
     try:
-        table = pl.read_parquet(path)
-        labels = dict(zip(table["record_id"].to_list(), table["labels"].to_list(), strict=True))
+        table = pl.read_parquet(path, columns=list(LABEL_SCHEMA))
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} is no table of reference labels: {type(error).__name__}; repeat the stage "
                         "`reference_labels`") from None
-    if any(value is None or len(value) != len(OBSERVATIONS) for value in labels.values()):
+    if any(value is None or len(value) != len(OBSERVATIONS) for value in table["labels"].to_list()):
         raise DataError(f"{path}: expected {len(OBSERVATIONS)} labels for each record")
-    return labels
+    return {record: (labels, text) for record, labels, text in table.iter_rows()}
+
+
+def _hash(report: str) -> str:
+    return hash_bytes(report.encode("utf-8", "surrogatepass"))

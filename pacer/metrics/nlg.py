@@ -1,15 +1,17 @@
-"""Language scores: BLEU-1 to 4, ROUGE-L and METEOR 1.5 as computed by ``pycocoevalcap``.
+"""Language scores: BLEU-1 to 4, ROUGE-L, METEOR 1.5 and CIDEr as computed by ``pycocoevalcap``.
 
 The texts are compared as they are: tokens are what stands between blanks, nothing is lower-cased or tokenised
 further (paper, appendix "Evaluation Details"; both sides are in the cleaned form). BLEU is the corpus score with
-the closest reference length; ROUGE-L (beta 1.2) is the mean of the rows; METEOR is its own corpus aggregate.
+the closest reference length; ROUGE-L (beta 1.2) and CIDEr are means of the rows; METEOR is its own corpus aggregate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pycocoevalcap.bleu.bleu import Bleu
+from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
 from pacer.core.errors import DataError
@@ -17,13 +19,23 @@ from pacer.metrics.meteor import Meteor
 from pacer.metrics.pairing import check_pairs
 
 #: The scores given, in this order.
-NLG_SCORES: tuple[str, ...] = ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor")
+NLG_SCORES: tuple[str, ...] = ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor", "cider")
 
 Texts = Mapping[str, str | Sequence[str]]
 
 
-def nlg_scores(references: Texts, hypotheses: Texts, meteor: Meteor | None = None) -> dict[str, float]:
-    """BLEU-1 to 4, ROUGE-L and METEOR of ``hypotheses`` against ``references``, paired by id.
+@dataclass(frozen=True)
+class LanguageScores:
+    """``scores`` by name, and by row: ``rouge``, ``meteor`` and what METEOR counted, ``meteor_statistics``."""
+
+    scores: dict[str, float | None]
+    rouge: list[float]
+    meteor: list[float]
+    meteor_statistics: list[list[float]]
+
+
+def nlg_scores(references: Texts, hypotheses: Texts, meteor: Meteor | None = None) -> dict[str, float | None]:
+    """The language scores of ``hypotheses`` against ``references``, paired by id.
 
     Args:
         references: id -> text (or a list with one text).
@@ -31,27 +43,38 @@ def nlg_scores(references: Texts, hypotheses: Texts, meteor: Meteor | None = Non
         meteor: a running METEOR; default: one is started and ended here (its start-up takes seconds).
 
     Returns:
-        ``{"bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor"}``, each 0 to 1.
+        :data:`NLG_SCORES` by name, each 0 to 1, CIDEr 0 to 10. CIDEr weighs n-grams by how few references have them and
+        is undefined (``None``) for a single pair.
 
     Raises:
         DataError: no pairs, ids that differ, or a value that is not one text. MeteorError: Java failed.
     """
     expected, found = _one_text_each(references, "references"), _one_text_each(hypotheses, "hypotheses")
     check_pairs(list(expected), list(found), "references", "hypotheses")
-    if not expected:
-        raise DataError("no pairs to score: references and hypotheses are empty")
-    ids = list(expected)
-    bleu, _ = Bleu(4).compute_score({i: [expected[i]] for i in ids}, {i: [found[i]] for i in ids}, verbose=0)
-    rows = rouge_rows([expected[i] for i in ids], [found[i] for i in ids])
-    scores = {f"bleu{order}": float(value) for order, value in enumerate(bleu, start=1)}
-    scores["rougeL"] = sum(rows) / len(rows)
-    pairs = [expected[i] for i in ids], [found[i] for i in ids]
+    pairs = list(expected.values()), [found[key] for key in expected]
     if meteor is not None:
-        scores["meteor"] = meteor(*pairs)[0]
-    else:
-        with Meteor() as own:
-            scores["meteor"] = own(*pairs)[0]
-    return scores
+        return language_scores(*pairs, meteor).scores
+    with Meteor() as own:
+        return language_scores(*pairs, own).scores
+
+
+def language_scores(references: Sequence[str], hypotheses: Sequence[str], meteor: Meteor) -> LanguageScores:
+    """All language scores of texts paired by position.
+
+    Raises:
+        DataError: no pairs, or not as many of each. MeteorError: Java failed.
+    """
+    if not references or len(references) != len(hypotheses):
+        raise DataError(f"no pairs to score: {len(references)} references and {len(hypotheses)} hypotheses")
+    expected, found = ({row: [text] for row, text in enumerate(texts)} for texts in (references, hypotheses))
+    bleu, _ = Bleu(4).compute_score(expected, found, verbose=0)
+    rouge = rouge_rows(references, hypotheses)
+    by_meteor = meteor.score(references, hypotheses)
+    scores: dict[str, float | None] = {f"bleu{order}": float(value) for order, value in enumerate(bleu, start=1)}
+    scores["rougeL"] = sum(rouge) / len(rouge)
+    scores["meteor"] = by_meteor.total
+    scores["cider"] = float(Cider().compute_score(expected, found)[0]) if len(references) > 1 else None
+    return LanguageScores(scores, rouge, by_meteor.rows, by_meteor.statistics)
 
 
 def rouge_rows(references: Sequence[str], hypotheses: Sequence[str]) -> list[float]:

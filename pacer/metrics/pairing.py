@@ -14,13 +14,17 @@ from pacer.core.io import read_jsonl
 
 @dataclass(frozen=True)
 class Prediction:
-    """What was generated for one record; ``anchor`` maps polarity to findings, or is ``None`` without one."""
+    """What was generated for one record; ``anchor`` maps polarity to findings, or is ``None`` without one.
+
+    ``generated``: the whole text, ``tokens``: its length; both ``None`` where the line does not tell."""
 
     record_id: str
     report: str
     anchor: dict[str, list[str]] | None
     fallback: bool
     gate: float | None
+    generated: str | None = None
+    tokens: int | None = None
 
 
 def check_pairs(expected: Sequence[str], found: Sequence[str], expected_name: str, found_name: str) -> None:
@@ -67,9 +71,12 @@ def _prediction(row: Any, path: Path, line: int) -> Prediction:
             raise DataError(f"{path}, line {line} ({row['record_id']}): anchor must hold positive, negative and "
                             "uncertain, or be null")
         anchor = {polarity: list(findings) for polarity, findings in anchor.items()}
+    for name, kind, words in (("generated", str, "text"), ("tokens", int, "a whole number")):
+        if row.get(name) is not None and not isinstance(row[name], kind):
+            raise DataError(f"{path}, line {line} ({row['record_id']}): {name} must be {words}")
     gate = row.get("gate")
     return Prediction(row["record_id"], row["report"], anchor, bool(row.get("fallback", False)),
-                      None if gate is None else float(gate))
+                      None if gate is None else float(gate), row.get("generated"), row.get("tokens"))
 
 
 def _named(ids: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Scores of a set of predictions: ``scores.json``, ``signature.json`` and ``cases.parquet``.
+"""Scores of a set of predictions: ``scores.json``, ``details.json``, ``signature.json`` and ``cases.parquet``.
 
 Serves the stage `score` and any other corpus: what is not given (reference labels, anchors) is computed on the
 spot, and what the corpus does not have (latent truth) is left out.
@@ -7,7 +7,6 @@ spot, and what the corpus does not have (latent truth) is left out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,47 +18,24 @@ from pacer.anchors.rules import Version, extract_anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, read_json, write_json
+from pacer.metrics.cases import POLARITIES, Scored, case_table
 from pacer.metrics.chexbert import CheXbert
-from pacer.metrics.clinical import clinical_efficacy
-from pacer.metrics.labels import read_labels
+from pacer.metrics.clinical import RATIOS, clinical_efficacy, label_confusion
+from pacer.metrics.commitments import commitment_scores
+from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.extraction import extraction_counts
+from pacer.metrics.labels import KnownLabels
 from pacer.metrics.meteor import Meteor
-from pacer.metrics.nlg import nlg_scores, rouge_rows
-from pacer.metrics.pairing import Prediction, check_pairs, read_predictions
-from pacer.metrics.polarity import STATES, polarity_agreement
+from pacer.metrics.nlg import language_scores
+from pacer.metrics.pairing import check_pairs, read_predictions
 from pacer.metrics.signature import build_signature
 from pacer.metrics.truth import truth_scores
+from pacer.metrics.wording_scores import report_wording, wording_counts, wording_scores
 
-_POLARITIES = STATES[:3]
-
-
-@dataclass
-class Scored:
-    """One context, all lists row by row the same records."""
-
-    records: pl.DataFrame
-    predictions: list[Prediction]
-    controls: dict[str, list[Prediction]]
-    anchors: list[dict[str, list[str]]]
-    reference_labels: np.ndarray = field(default_factory=lambda: np.empty(0))
-    labels: np.ndarray = field(default_factory=lambda: np.empty(0))
-    control_labels: dict[str, np.ndarray] = field(default_factory=dict)
-
-    @property
-    def ids(self) -> list[str]:
-        return self.records["record_id"].to_list()
-
-    @property
-    def references(self) -> list[str]:
-        return self.records["report"].to_list()
-
-    @property
-    def originals(self) -> list[str | None]:
-        """Untouched findings sections; None where there is none."""
-        return self.records["findings_original"].to_list()
-
-    @property
-    def hypotheses(self) -> list[str]:
-        return [prediction.report for prediction in self.predictions]
+#: What a folder of scores consists of.
+OUTPUTS = ("scores.json", "details.json", "signature.json", "cases.parquet")
+#: Entries of a context that are counts: they have no mean.
+_COUNTS = ("n", "original_n")
 
 
 def decoded_records(records: pl.DataFrame, predictions_dir: str | Path, split: str | None = None) -> pl.DataFrame:
@@ -87,7 +63,7 @@ def score_predictions(
     about: Mapping[str, Any] | None = None,
     rules: Version = "paper",
 ) -> dict[str, Any]:
-    """Score ``predictions_dir`` against ``records`` and write the three files into ``out_dir``.
+    """Score ``predictions_dir`` against ``records`` and write the files of :data:`OUTPUTS` into ``out_dir``.
 
     Args:
         records: exactly the records that must have a prediction (columns of ``records.parquet``). Contexts
@@ -106,48 +82,97 @@ def score_predictions(
         rules: version of the rules, where no table of anchors says which one made it.
 
     Returns:
-        The content of ``scores.json``: ``{context: {score: number}, "mean": {...}}``, with ``"controls"`` and
-        ``"truth"`` where there are such. A score without a denominator is left out and named in the signature.
+        The content of ``scores.json``; see :func:`score_contexts`.
 
     Raises:
         DataError: ids that do not pair one to one, or a malformed input.
     """
-    predictions_dir, out_dir = Path(predictions_dir), Path(out_dir)
+    predictions_dir = Path(predictions_dir)
+    manifest = predictions_dir / "manifest.json"
+    made = read_json(manifest) if manifest.is_file() else None
     version = (None if anchors_path is None else rules_of(anchors_path)) or rules
     with Meteor() as meteor:
         contexts = _read(records, predictions_dir, anchors_path, version)
-        constant = train_records if truth_path is not None else None
-        train_labels = _label(contexts, labels_path, constant, CheXbert(chexbert_dir, batch_size))
-        undefined: list[str] = []
-        scores: dict[str, Any] = {
-            name: _numbers(_context_scores(scored, convention, meteor, version), name, undefined)
-            for name, scored in contexts.items()
-        }
-    scores["mean"] = _mean(scores)
-    controls = _control_scores(contexts, convention, undefined)
+        return score_contexts(
+            contexts, labels_path, chexbert_dir, truth_path, out_dir, meteor,
+            train_records=train_records if truth_path is not None else None, convention=convention,
+            batch_size=batch_size, about=about, rules=version,
+            inputs={"anchors": None if anchors_path is None else Path(anchors_path)}
+            | {f"predictions/{name}": predictions_dir / f"{name}.jsonl" for name in contexts},
+            made=made,
+        )  # fmt: skip
+
+
+def score_contexts(
+    contexts: dict[str, Scored],
+    labels_path: str | Path | None,
+    chexbert_dir: str | Path,
+    truth_path: str | Path | None,
+    out_dir: str | Path,
+    meteor: Meteor,
+    *,
+    inputs: Mapping[str, Path | None],
+    made: Mapping[str, Any] | None = None,
+    train_records: pl.DataFrame | None = None,
+    convention: str = "llm-rg4",
+    batch_size: int = 64,
+    about: Mapping[str, Any] | None = None,
+    protocol: Mapping[str, Any] | None = None,
+    rules: Version,
+) -> dict[str, Any]:
+    """Score paired reports and write the files of :data:`OUTPUTS` into ``out_dir``.
+
+    Args:
+        contexts: context -> records with their predictions and reference anchors.
+        inputs: name -> file that was read, for the signature. made: the manifest beside the predictions.
+        protocol: what was done to other systems' reports before scoring. rules: version that reads the reports.
+        Others: as in :func:`score_predictions`.
+
+    Returns:
+        The content of ``scores.json``: ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
+        context -> averages), and ``"controls"`` and ``"truth"`` where there are such. A score without a denominator is
+        ``None``, and named in the signature. A single context that is none of the four has no mean.
+    """
+    out_dir = Path(out_dir)
+    labeller = CheXbert(chexbert_dir, batch_size)
+    known = None if labels_path is None else KnownLabels(labels_path, chexbert_dir)
+    train_labels = _label(contexts, known, train_records, labeller)
+    limit = ((made or {}).get("settings") or {}).get("max_new_tokens")
+    scores: dict[str, Any] = {}
+    details: dict[str, Any] = {"commitments": {}, "wording": {}}
+    for name, scored in contexts.items():
+        scores[name], comparisons = _context_scores(name, scored, convention, limit, meteor, rules)
+        details["commitments"][name] = comparisons
+        details["wording"][name] = wording_counts(scored.reference_wording, scored.wording)
+    averaged = set(contexts) <= set(CONTEXTS)
+    if averaged:
+        scores["mean"] = _mean(scores)
+    scores["conventions"], details["labels"] = _conventions(contexts, averaged)
+    details["confusion"] = {name: label_confusion(s.reference_labels, s.labels) for name, s in contexts.items()}
+    controls = _control_scores(contexts, convention)
     if controls:
         scores["controls"] = controls
     truths = None
     if truth_path is not None:
-        values, truths = truth_scores(contexts, truth_path, constant, train_labels)
-        scores["truth"] = _numbers(values, "truth", undefined)
+        scores["truth"], truths = truth_scores(contexts, truth_path, train_records, train_labels)
+    scores = _without_nan(scores)
     with atomic_path(out_dir / "cases.parquet") as temporary:
-        _cases(contexts, truths).write_parquet(temporary)
-    manifest = predictions_dir / "manifest.json"
-    inputs: dict[str, Path | None] = {
-        "reference_labels": None if labels_path is None else Path(labels_path),
-        "anchors": None if anchors_path is None else Path(anchors_path),
-        "truth": None if truth_path is None else Path(truth_path),
-    }
-    inputs |= {f"predictions/{name}": predictions_dir / f"{name}.jsonl" for name in contexts}
-    signature = build_signature(records, convention, chexbert_dir, inputs, _counts(contexts), undefined,
-                                read_json(manifest) if manifest.is_file() else None, about or {}, version)
+        case_table(contexts, truths).write_parquet(temporary)
+    files = {"reference_labels": labels_path, "truth": truth_path}
+    signature = build_signature(
+        pl.concat([scored.records.select("record_id", "report") for scored in contexts.values()]),
+        convention, chexbert_dir,
+        {name: None if path is None else Path(path) for name, path in files.items()} | dict(inputs),
+        _counts(contexts, limit), _undefined(scores), made, about or {},
+        arithmetic=labeller.arithmetic, protocol=protocol, rules=rules,
+    )  # fmt: skip
+    write_json(out_dir / "details.json", _without_nan(details))
     write_json(out_dir / "signature.json", signature)
     write_json(out_dir / "scores.json", scores)
     return scores
 
 
-def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: str | Path | None, version: Version
+def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: str | Path | None, rules: Version
           ) -> dict[str, Scored]:
     ids = records["record_id"].to_list()
     if not ids:
@@ -168,7 +193,7 @@ def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: str | Path
             for path in sorted(predictions_dir.glob(f"controls/*/{name}.jsonl"))
         }
         anchors = [given[key] for key in keys] if given is not None else [
-            _as_lists(extract_anchor(text, version)) for text in rows["report_raw"].to_list()
+            as_lists(extract_anchor(text, rules)) for text in rows["report_raw"].to_list()
         ]
         contexts[name] = Scored(rows, read_predictions(predictions_dir / f"{name}.jsonl", keys), controls, anchors)
     return contexts
@@ -176,10 +201,10 @@ def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: str | Path
 
 def _read_anchors(path: str | Path, ids: Sequence[str]) -> dict[str, dict[str, list[str]]]:
     try:
-        table = pl.read_parquet(path, columns=["record_id", *_POLARITIES])
+        table = pl.read_parquet(path, columns=["record_id", *POLARITIES])
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} is no table of anchors: {type(error).__name__}; repeat the stage `anchors`") from None
-    anchors = {row["record_id"]: {name: row[name] or [] for name in _POLARITIES} for row in table.to_dicts()}
+    anchors = {row["record_id"]: {name: row[name] or [] for name in POLARITIES} for row in table.to_dicts()}
     missing = [key for key in ids if key not in anchors]
     if missing:
         raise DataError(f"{path} has no anchor for record {missing[0]}"
@@ -187,14 +212,17 @@ def _read_anchors(path: str | Path, ids: Sequence[str]) -> dict[str, dict[str, l
     return anchors
 
 
-def _as_lists(anchor: Any) -> dict[str, list[str]]:
-    return {name: list(getattr(anchor, name)) for name in _POLARITIES}
+def as_lists(anchor: Any) -> dict[str, list[str]]:
+    """An anchor as three lists by polarity."""
+    return {name: list(getattr(anchor, name)) for name in POLARITIES}
 
 
-def _label(contexts: dict[str, Scored], labels_path: str | Path | None, train: pl.DataFrame | None,
+def _label(contexts: dict[str, Scored], known: KnownLabels | None, train: pl.DataFrame | None,
            labeller: CheXbert) -> np.ndarray | None:
-    """Label every text in one pass and hand the rows back to their contexts; returns the training labels."""
-    known = {} if labels_path is None else read_labels(labels_path)
+    """Label every text in one pass and hand the rows back to their contexts; returns the training labels.
+
+    References whose labels are known are not labelled again; the training reports are, where the file leaves them out.
+    """
     texts: list[str] = []
     spans: dict[tuple[str, str], slice] = {}
 
@@ -206,115 +234,115 @@ def _label(contexts: dict[str, Scored], labels_path: str | Path | None, train: p
         request(name, "hypotheses", scored.hypotheses)
         for control, predictions in scored.controls.items():
             request(name, f"control {control}", [prediction.report for prediction in predictions])
-        if labels_path is None:
+        if known is None:
             request(name, "references", scored.references)
-        elif any(key not in known for key in scored.ids):
-            missing = next(key for key in scored.ids if key not in known)
-            raise DataError(f"{labels_path} has no labels for record {missing}; repeat the stage `reference_labels`")
-    if train is not None:
+        else:
+            scored.reference_labels = np.array(known(scored.records))
+    given = known is not None and train is not None and known.covers(train)
+    if train is not None and not given:
         request("train", "references", train["report"].to_list())
     labels = labeller(texts).numpy()
     for name, scored in contexts.items():
         scored.labels = labels[spans[name, "hypotheses"]]
-        scored.reference_labels = (labels[spans[name, "references"]] if labels_path is None
-                                   else np.array([known[key] for key in scored.ids]))
+        if known is None:
+            scored.reference_labels = labels[spans[name, "references"]]
         scored.control_labels = {control: labels[spans[name, f"control {control}"]] for control in scored.controls}
-    return None if train is None else labels[spans["train", "references"]]
+    if train is None:
+        return None
+    return np.array(known(train)) if known is not None and given else labels[spans["train", "references"]]
 
 
-def _context_scores(scored: Scored, convention: str, meteor: Meteor, version: Version) -> dict[str, Any]:
-    ids, hypotheses = scored.ids, scored.hypotheses
-    clinical = clinical_efficacy(scored.reference_labels, scored.labels, convention)
-    scores: dict[str, Any] = {"n": len(ids)} | {name: clinical[name] for name in ("precision", "recall", "f1")}
-    pairs = dict(zip(ids, hypotheses, strict=True))
-    scores |= nlg_scores(dict(zip(ids, scored.references, strict=True)), pairs, meteor)
-    originals = {key: " ".join(text.split()) for key, text in zip(ids, scored.originals, strict=True) if text}
+def _context_scores(name: str, scored: Scored, convention: str, limit: int | None, meteor: Meteor, rules: Version
+                    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Scores of one context, and the comparisons of polarity behind those of the commitments."""
+    hypotheses = scored.hypotheses
+    clinical = clinical_efficacy(scored.reference_labels, scored.labels, convention, scored.studies)
+    scores: dict[str, Any] = {"n": len(hypotheses)} | {ratio: clinical[ratio] for ratio in RATIOS}
+    scored.language = language_scores(scored.references, hypotheses, meteor)
+    scores |= scored.language.scores
+    originals = [(" ".join(text.split()), hypothesis)
+                 for text, hypothesis in zip(scored.originals, hypotheses, strict=True) if text]
     if originals:
-        paired = {key: pairs[key] for key in originals}
-        scores |= {"original_n": len(originals)}
-        scores |= {f"original_{name}": value for name, value in nlg_scores(originals, paired, meteor).items()}
-    scores["fallback_rate"] = float(np.mean([prediction.fallback for prediction in scored.predictions]))
-    scores["empty_rate"] = float(np.mean([not text.strip(" .") for text in hypotheses]))
+        found = language_scores([text for text, _ in originals], [text for _, text in originals], meteor)
+        scores |= {"original_n": len(originals)} | {f"original_{key}": value for key, value in found.scores.items()}
+    counts = extraction_counts(scored.predictions, limit)
+    scores |= {f"{what}_rate": count / len(hypotheses) for what, count in counts.items()}
+    scores["empty_rate"] = sum(map(_is_empty, hypotheses)) / len(hypotheses)
     gates = [prediction.gate for prediction in scored.predictions if prediction.gate is not None]
     if gates:
         scores["gate"] = float(np.mean(gates))
-    return scores | _anchor_scores(scored, version)
+    scored.read = [as_lists(extract_anchor(text, rules)) for text in hypotheses]
+    generated = [prediction.anchor for prediction in scored.predictions]
+    commitments, comparisons = commitment_scores(scored.anchors, generated, scored.read)
+    scored.reference_wording, scored.wording = report_wording(scored.references), report_wording(hypotheses)
+    return scores | commitments | wording_scores(name, scored.reference_wording, scored.wording), comparisons
 
 
-def _anchor_scores(scored: Scored, version: Version) -> dict[str, float | None]:
-    rows = [row for row, prediction in enumerate(scored.predictions) if prediction.anchor is not None]
-    if not rows:
-        return {}
-    generated = [scored.predictions[row].anchor for row in rows]
-    against = polarity_agreement([scored.anchors[row] for row in rows], generated)
-    reports = [extract_anchor(scored.predictions[row].report, version) for row in rows]
-    scores = {f"anchor_{name}": against[name] for name in
-              ("agreement", "stated_agreement", *(f"{polarity}_f1" for polarity in _POLARITIES))}
-    return scores | {"report_follows_anchor": polarity_agreement(generated, reports)["stated_agreement"]}
+def _conventions(contexts: dict[str, Scored], averaged: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """All conventions side by side: their averages (with the mean of the contexts), and the observations behind."""
+    scores: dict[str, Any] = {}
+    details: dict[str, Any] = {}
+    for convention in CONVENTIONS:
+        found = {name: clinical_efficacy(scored.reference_labels, scored.labels, convention, scored.studies)
+                 for name, scored in contexts.items()}
+        scores[convention] = {name: {"n": values["n"]} | values["averages"] for name, values in found.items()}
+        if averaged:
+            scores[convention]["mean"] = _mean(scores[convention])
+        details[convention] = {name: {key: values[key] for key in ("n", "undefined_parts", "per_label")}
+                               for name, values in found.items()}
+    return scores, details
 
 
-def _control_scores(contexts: dict[str, Scored], convention: str, undefined: list[str]) -> dict[str, Any]:
+def _control_scores(contexts: dict[str, Scored], convention: str) -> dict[str, Any]:
     scores: dict[str, Any] = {}
     for name, scored in contexts.items():
         for control, labels in scored.control_labels.items():
-            values = clinical_efficacy(scored.reference_labels, labels, convention)
-            kept = {"n": len(labels)} | {key: values[key] for key in ("precision", "recall", "f1")}
-            scores.setdefault(control, {})[name] = _numbers(kept, f"controls.{control}.{name}", undefined)
+            values = clinical_efficacy(scored.reference_labels, labels, convention, scored.studies)
+            kept = {"n": len(labels)} | {key: values[key] for key in RATIOS}
+            scores.setdefault(control, {})[name] = kept
     return scores
 
 
-def _numbers(scores: dict[str, Any], where: str, undefined: list[str]) -> dict[str, Any]:
-    """The defined scores; the names of the others go to ``undefined``."""
-    undefined += [f"{where}.{name}" for name, value in scores.items() if value is None or value != value]
-    return {name: value for name, value in scores.items() if value is not None and value == value}
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(part) for name, part in value.items()}
+    return None if isinstance(value, float) and value != value else value
 
 
-def _mean(scores: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """Plain mean over contexts of every score that all contexts have."""
+def _undefined(scores: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Dotted names of the scores without a value."""
+    names: list[str] = []
+    for name, value in scores.items():
+        if isinstance(value, dict):
+            names += _undefined(value, f"{prefix}{name}.")
+        elif value is None:
+            names.append(prefix + name)
+    return names
+
+
+def _mean(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
+    """Plain mean over contexts of every score that all contexts have; undefined as soon as one of them is."""
     contexts = list(scores.values())
-    counts = ("n", "original_n")
-    shared = [name for name in contexts[0] if name not in counts and all(name in context for context in contexts)]
-    return {name: float(np.mean([context[name] for context in contexts])) for name in shared}
+    shared = [name for name in contexts[0] if name not in _COUNTS and all(name in context for context in contexts)]
+    values = {name: [context[name] for context in contexts] for name in shared}
+    return {name: None if None in found else float(np.mean(found)) for name, found in values.items()}
 
 
-def _counts(contexts: dict[str, Scored]) -> dict[str, Any]:
+def _counts(contexts: dict[str, Scored], limit: int | None) -> dict[str, Any]:
     return {
         name: {
             "n": len(scored.ids),
+            "studies": len(set(scored.studies)),
             "original_references": sum(bool(text) for text in scored.originals),
-            "empty_references": sum(not text.strip(" .") for text in scored.references),
-            "empty_hypotheses": sum(not text.strip(" .") for text in scored.hypotheses),
+            "empty_references": sum(map(_is_empty, scored.references)),
+            "empty_hypotheses": sum(map(_is_empty, scored.hypotheses)),
+            "distinct_hypotheses": len(set(scored.hypotheses)),
             "without_anchor": sum(prediction.anchor is None for prediction in scored.predictions),
-            "fallbacks": sum(prediction.fallback for prediction in scored.predictions),
+            **extraction_counts(scored.predictions, limit),
         }
         for name, scored in contexts.items()
     }
 
 
-def _cases(contexts: dict[str, Scored], truths: dict[str, list[list[str]]] | None) -> pl.DataFrame:
-    """One row a record: texts, labels, row ROUGE-L, both commitments, gate, fallback, latent findings."""
-    tables = []
-    texts = pl.List(pl.String)
-    for name, scored in contexts.items():
-        generated = [prediction.anchor or {} for prediction in scored.predictions]
-        absent = [prediction.anchor is None for prediction in scored.predictions]
-        columns: dict[str, pl.Series] = {
-            "record_id": pl.Series(scored.ids, dtype=pl.String),
-            "context": pl.Series([name] * len(scored.ids), dtype=pl.String),
-            "reference": pl.Series(scored.references, dtype=pl.String),
-            "hypothesis": pl.Series(scored.hypotheses, dtype=pl.String),
-            "reference_labels": pl.Series(scored.reference_labels.tolist(), dtype=pl.List(pl.Int64)),
-            "hypothesis_labels": pl.Series(scored.labels.tolist(), dtype=pl.List(pl.Int64)),
-            "rougeL": pl.Series(rouge_rows(scored.references, scored.hypotheses), dtype=pl.Float64),
-        }
-        for polarity in _POLARITIES:
-            lists = [None if gone else anchor[polarity] for anchor, gone in zip(generated, absent, strict=True)]
-            columns[f"anchor_{polarity}"] = pl.Series(lists, dtype=texts)
-        for polarity in _POLARITIES:
-            columns[f"reference_{polarity}"] = pl.Series([anchor[polarity] for anchor in scored.anchors], dtype=texts)
-        columns["gate"] = pl.Series([prediction.gate for prediction in scored.predictions], dtype=pl.Float64)
-        columns["fallback"] = pl.Series([prediction.fallback for prediction in scored.predictions], dtype=pl.Boolean)
-        if truths is not None:
-            columns["truth"] = pl.Series(truths[name], dtype=texts)
-        tables.append(pl.DataFrame(columns))
-    return pl.concat(tables)
+def _is_empty(report: str) -> bool:
+    return not report.strip(" .")

@@ -26,12 +26,19 @@ _LANGUAGE = {
     "bleu1..4": "corpus level, closest reference length (pycocoevalcap)",
     "rougeL": "F with beta 1.2, split at single blanks, mean of the rows (pycocoevalcap)",
     "meteor": "METEOR 1.5, -l en -norm, its own corpus aggregate (pycocoevalcap)",
+    "cider": "CIDEr-D, document frequencies of the context's references, mean of the rows (pycocoevalcap)",
 }
 
 _ANCHORS = {
     "anchor_*": "generated commitment against the reference commitment, over records with a generated commitment",
     "report_follows_anchor": "generated report, read by the rules, has the polarity that its own commitment states; "
                              "over the stated findings",
+    "report_*": "generated report, read by the rules, against the reference commitment, over all records",
+}
+
+_WORDING = {
+    "temporal_*": "micro over records and rules of comparison with an earlier examination that fire in the report",
+    "prior_wording_rate": "share of the generated reports with such wording; unfounded: in contexts without a prior",
 }
 
 _TRUTH = ("micro-F1 over records and 13 findings; present in a report = labelled positive or uncertain, truth = the "
@@ -60,8 +67,11 @@ def build_signature(
     inputs: dict[str, Path | None],
     counts: dict[str, Any],
     undefined: list[str],
-    predictions: dict[str, Any] | None,
+    predictions: Mapping[str, Any] | None,
     about: Mapping[str, Any],
+    *,
+    arithmetic: str = "not recorded",
+    protocol: Mapping[str, Any] | None = None,
     rules: str,
 ) -> dict[str, Any]:
     """The signature of one scoring run.
@@ -72,9 +82,11 @@ def build_signature(
         chexbert_dir: directory of the labeller.
         inputs: name -> file that was read (``None``: computed on the spot); each is hashed.
         counts: number of records and of empty texts, by context.
-        undefined: names of scores without a denominator, left out of ``scores.json``.
+        undefined: names of scores without a denominator.
         predictions: the manifest written beside the predictions, or ``None``.
         about: how the references were made; what is not known is "not recorded".
+        arithmetic: in which type the labeller computed.
+        protocol: how other systems' reports were read and changed before scoring; ``None`` for own predictions.
         rules: version of the rules that read reports.
     """
     rule = CONVENTIONS[convention]
@@ -86,9 +98,11 @@ def build_signature(
             "convention": convention,
             "present_classes": list(rule.present),
             "observations": list(rule.observations),
-            "average": "micro over records and observations",
+            "average": rule.averages[0],
+            "duplicates": rule.duplicates,
+            "undefined": "an average runs over the parts that are defined; *_zero_filled counts the others as 0",
             "references": "labels of the cleaned reports",
-            "labeller": labeller,
+            "labeller": labeller | {"arithmetic": arithmetic},
         },
         "language": {
             "references": "the complete cleaned reports",
@@ -98,15 +112,17 @@ def build_signature(
         },
         "anchors": _ANCHORS | {"reference": "rules on the raw report" if inputs.get("anchors") is None else "file",
                                "rules": rules},
+        "wording": _WORDING,
+        "protocol": dict(protocol) if protocol else None,
         "truth": None if inputs.get("truth") is None else _TRUTH,
         "mean": "plain mean of the context scores, before rounding",
-        "pairing": "by record id, one to one; all records kept",
+        "pairing": (protocol or {}).get("pairing", "by record id, one to one; all records kept"),
         "counts": counts,
         "undefined": undefined,
         "versions": {name: _version(name) for name in _PACKAGES},
         "data": {"records": hash_json(reports)}
         | {name: None if path is None else hash_file(path) for name, path in inputs.items()},
-        "predictions": predictions,
+        "predictions": None if predictions is None else dict(predictions),
     }
 
 

@@ -141,7 +141,7 @@ def signature_line(signature: Mapping[str, Any]) -> str:
             "ce": clinical["convention"],
             "obs": len(clinical["observations"]),
             "present": classes,
-            "avg": "micro",
+            "avg": clinical.get("average", "micro"),
             "labeller": f"{labeller}-{checkpoint}",
             "clean": language["cleaner"],
             "tok": "blank",
@@ -149,12 +149,30 @@ def signature_line(signature: Mapping[str, Any]) -> str:
             "meteor": "1.5",
             "mean": "contexts",
             "n": "+".join(str(context["n"]) for context in signature["counts"].values()),
+            "empty": sum(context.get("empty_hypotheses", 0) for context in signature["counts"].values()),
+            **_protocol(signature.get("protocol") or {}),
             "data": signature["data"]["records"][:8],
             "version": signature["versions"]["pacer"],
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"the signature of the scores lacks {error}; score again") from None
     return " | ".join(f"{name}:{value}" for name, value in parts.items())
+
+
+def _protocol(protocol: Mapping[str, Any]) -> dict[str, str]:
+    """What was done to other systems' reports, where something was."""
+    parts = {}
+    if protocol.get("missing_hypotheses"):
+        parts["missing"] = f"{protocol['missing']}-{protocol['missing_hypotheses']}"
+    repeated = protocol.get("duplicate_hypotheses", 0) + protocol.get("duplicate_references", 0)
+    if repeated:
+        parts["duplicates"] = f"{protocol['duplicates']}-{repeated}"
+    for name in ("extract", "clean_hypotheses", "clean_references"):
+        if protocol.get(name, "none") != "none":
+            parts[name.replace("_", "-")] = protocol[name]
+    if protocol.get("deduplicate"):
+        parts["deduplicated"] = "sentences"
+    return parts
 
 
 def signature_entries(signature: Mapping[str, Any]) -> list[tuple[str, str]]:

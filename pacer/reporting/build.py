@@ -14,6 +14,7 @@ from pacer.core.io import read_json, whole_directory, write_text
 from pacer.corpus.records import read_images, read_records
 from pacer.reporting import audits, figures, tables
 from pacer.reporting.cases import example_cases, finding_rates, predictions_by_id, read_routing
+from pacer.reporting.comparisons import convention_table
 from pacer.reporting.corpus_audit import corpus_checks, corpus_table
 from pacer.reporting.corpus_figures import corpus_charts
 from pacer.reporting.html import render_page
@@ -106,15 +107,20 @@ def build_report(
     labels = tuple(f"block {depth}" for depth in depths) if depths is not None else None
     shown = example_cases(table, predicted, read_routing(predictions), paths, scored, marked, examples, labels)
 
+    line = audits.signature_line(signature)
+    conventions = convention_table(scores, _caption("The same labels by label convention, mean of the contexts.", note))
+    contents = tables.report_content_table(scores, "Polarity of the findings, and wording of comparison.")
     page = render_page(
         overview=_overview(table, predicted),
-        signature=audits.signature_line(signature),
+        signature=line,
         signature_entries=audits.signature_entries(signature),
         note=note,
         scores=score_table,
         originals=original_table,
         fallbacks=_fallbacks(predicted),
         commitments=tables.commitment_table(scores),
+        contents=contents,
+        conventions=conventions,
         truth=truth_table,
         controls=control_table,
         phases=phases,
@@ -127,11 +133,12 @@ def build_report(
     )
     with whole_directory(out) as directory:
         write_text(directory / "index.html", page)
-        written = {"scores": score_table, "originals": original_table, "truth": truth_table, "controls": control_table}
+        written = {"scores": score_table, "originals": original_table, "truth": truth_table, "controls": control_table,
+                   "conventions": conventions, "contents": contents}  # fmt: skip
         for name, result in written.items():
             if result is not None:
-                write_text(directory / "tables" / f"{name}.md", result.markdown())
-                write_text(directory / "tables" / f"{name}.tex", result.latex())
+                write_text(directory / "tables" / f"{name}.md", f"{result.markdown()}\n`{line}`\n")
+                write_text(directory / "tables" / f"{name}.tex", f"% {line}\n{result.latex()}")
         for name, svg in charts.items():
             write_text(directory / "figures" / f"{name}.svg", svg)
 

@@ -100,10 +100,11 @@ def efficacy_chart(scores: Mapping) -> str:
 
     def draw(axes: Axes) -> None:
         # an undefined precision or recall has no point
-        found = {key: [(scores[name][key], row) for row, name in enumerate(names) if key in scores[name]]
+        found = {key: [(scores[name][key], row) for row, name in enumerate(names)
+                       if scores[name].get(key) is not None]
                  for key in ("precision", "recall", "f1")}  # fmt: skip
         for row, name in enumerate(names):
-            if "precision" in scores[name] and "recall" in scores[name]:
+            if scores[name].get("precision") is not None and scores[name].get("recall") is not None:
                 axes.hlines(row, scores[name]["precision"], scores[name]["recall"], color=LIGHT["--rule"], linewidth=3)
         values = [value for points in found.values() for value, _ in points] or [0.0]
         spare = max(0.0, NARROWEST - (max(values) - min(values))) / 2 + 0.02

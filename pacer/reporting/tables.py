@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
+from pacer.metrics.cases import UNKNOWN
 
 #: Key in ``scores.json``, column heading.
 SCORE_COLUMNS = (
@@ -25,8 +26,17 @@ ORIGINAL_COLUMNS = (
 COMMITMENT_COLUMNS = (
     ("anchor_agreement", "Agreement"), ("anchor_stated_agreement", "Stated"), ("anchor_positive_f1", "Positive F1"),
     ("anchor_negative_f1", "Negative F1"), ("anchor_uncertain_f1", "Uncertain F1"),
-    ("report_follows_anchor", "Report follows"), ("gate", "Gate"), ("fallback_rate", "Fallback"),
-    ("empty_rate", "Empty"),
+    ("report_follows_anchor", "Report follows"), ("report_covered_by_anchor", "Report covered"), ("gate", "Gate"),
+    ("fallback_rate", "Fallback"), ("unclosed_rate", "Unclosed"), ("truncated_rate", "Truncated"),
+    ("empty_anchor_rate", "Empty commitment"), ("empty_rate", "Empty"),
+)  # fmt: skip
+
+#: The same for what any system's reports tell: polarity of the findings, and wording of comparison.
+REPORT_COLUMNS = (
+    ("report_positive_f1", "Positive F1"), ("report_negative_f1", "Negative F1"),
+    ("report_uncertain_f1", "Uncertain F1"), ("temporal_f1", "Temporal F1"),
+    ("prior_wording_rate", "Compares"), ("reference_prior_wording_rate", "References compare"),
+    ("unfounded_prior_wording_rate", "Compares without a prior"),
 )  # fmt: skip
 
 #: What each context gives the model.
@@ -97,18 +107,23 @@ def number(value: float | int | None, digits: int = 3) -> str:
     return f"{value:.{digits}f}"
 
 
+def score_cell(value: float | int | None) -> str:
+    """A score of ``scores.json``, where ``None`` says that it has no denominator: never 0."""
+    return "undefined" if value is None else number(value)
+
+
 def percent(part: float, whole: float) -> str:
     """``part`` of ``whole`` as a percentage, a dash when ``whole`` is 0."""
     return f"{100 * part / whole:.1f} %" if whole else "–"
 
 
 def contexts_in(scores: Mapping) -> Sequence[str]:
-    """The contexts that ``scores`` holds, in the paper's order.
+    """The contexts that ``scores`` holds, in the paper's order, or that of reports whose context is not known.
 
     Raises:
         DataError: it holds none.
     """
-    present = [context for context in CONTEXTS if context in scores]
+    present = [context for context in (*CONTEXTS, UNKNOWN) if context in scores]
     if not present:
         raise DataError(f"the scores hold no context; expected {', '.join(CONTEXTS)}, found {', '.join(scores)}")
     return present
@@ -133,7 +148,7 @@ def original_table(scores: Mapping, target: str | None, caption: str = "") -> Ta
     rows = []
     for name in names:
         cells = [
-            number(scores[name][key]) if key in scores[name] else "" if (name, key) == ("mean", "original_n")
+            score_cell(scores[name][key]) if key in scores[name] else "" if (name, key) == ("mean", "original_n")
             else "not available"
             for key, _ in ORIGINAL_COLUMNS
         ]  # fmt: skip
@@ -149,6 +164,11 @@ def commitment_table(scores: Mapping) -> Table:
     return _context_table(scores, COMMITMENT_COLUMNS)
 
 
+def report_content_table(scores: Mapping, caption: str = "") -> Table:
+    """What the reports say of the findings' polarity and of earlier examinations, against the references."""
+    return _context_table(scores, REPORT_COLUMNS, caption)
+
+
 def _context_table(scores: Mapping, columns: Sequence[tuple[str, str]], caption: str = "") -> Table:
     contexts = contexts_in(scores)
     shown = [(key, label) for key, label in columns if any(key in scores[context] for context in contexts)]
@@ -156,7 +176,7 @@ def _context_table(scores: Mapping, columns: Sequence[tuple[str, str]], caption:
     rows = []
     for name in names:
         absent = "" if name == "mean" else "–"
-        cells = [number(scores[name][key]) if key in scores[name] else absent for key, _ in shown]
+        cells = [score_cell(scores[name][key]) if key in scores[name] else absent for key, _ in shown]
         rows.append((name.upper() if name != "mean" else "Mean", *cells))
     return Table(
         columns=("Context", *(label for _, label in shown)),

@@ -82,3 +82,18 @@ def chexbert_directory(tmp_path: Path) -> Callable[..., Path]:
 def meteor() -> Iterator[Meteor]:
     with Meteor() as running:
         yield running
+
+
+@pytest.fixture
+def one_meteor(meteor: Meteor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scoring uses the running METEOR and leaves it running."""
+
+    class Running:
+        def __enter__(self) -> Meteor:
+            return meteor
+
+        def __exit__(self, *error: object) -> None:
+            return None
+
+    for module in ("scoring", "foreign"):
+        monkeypatch.setattr(f"pacer.metrics.{module}.Meteor", Running)

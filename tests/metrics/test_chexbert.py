@@ -4,11 +4,15 @@ import os
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import BertModel
 
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.pointers import write_pointer
 from pacer.corpus.findings import FINDINGS
-from pacer.metrics.chexbert import OBSERVATION_OF, OBSERVATIONS, CheXbert
+from pacer.metrics.chexbert import CPU_PIECES, OBSERVATION_OF, OBSERVATIONS, CheXbert, CheXbertNetwork
+from tests.metrics.conftest import small_config
 
 
 def test_observations_cover_the_findings():
@@ -33,9 +37,49 @@ def test_batches_give_the_labels_of_single_reports(chexbert_directory, reports):
     assert texts == original
 
 
+@given(st.lists(st.integers(2, 512), max_size=60), st.integers(1, 16), st.sampled_from(["cpu", "cuda"]))
+def test_batches_hold_every_report_once_within_their_limits(lengths, size, device):
+    label = object.__new__(CheXbert)
+    label.batch_size, label.device, label.max_pieces = size, torch.device(device), 512
+    lengths.sort()
+    batches = label._batches(lengths, list(range(len(lengths))))
+    assert [row for batch in batches for row in batch] == list(range(len(lengths)))
+    assert all(0 < len(batch) <= size for batch in batches)
+    if device == "cpu":
+        assert all(len(batch) * lengths[batch[-1]] <= CPU_PIECES for batch in batches)
+    else:
+        assert len(batches) == -(-len(lengths) // size)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_on_a_gpu_bfloat16_gives_the_labels_of_float32(chexbert_directory, reports):
+    gpu = CheXbert(chexbert_directory(), device="cuda")
+    assert gpu.arithmetic == "bfloat16" and gpu.network.bert.dtype == torch.bfloat16
+    assert gpu.network.linear_heads[0].weight.dtype == torch.float32
+    cpu = CheXbert(chexbert_directory(), device="cpu")
+    assert cpu.arithmetic == "float32"
+    agreement = (gpu(reports) == cpu(reports)).float().mean()
+    assert agreement > 0.95  # random weights have many near ties
+
+
 def test_white_space_and_case_do_not_matter(chexbert_directory):
     label = CheXbert(chexbert_directory())
     assert torch.equal(label(["No effusion .\n\n  heart   is\tnormal"]), label(["no effusion . heart is normal"]))
+
+
+def test_scores_are_those_of_a_plain_bert_and_its_heads(checkpoint_state):
+    """The network leaves out what [CLS] does not need; the numbers are those of all positions."""
+    network = CheXbertNetwork(small_config())
+    network.load_state_dict(checkpoint_state)
+    plain = BertModel(small_config()).eval()
+    plain.load_state_dict(network.bert.state_dict())
+    ids = torch.randint(5, 21, (6, 30), generator=torch.Generator().manual_seed(0))
+    mask = (torch.arange(30) < torch.tensor([[30], [1], [17], [30], [2], [9]])).long()
+    with torch.inference_mode():
+        states = plain(input_ids=ids, attention_mask=mask).last_hidden_state
+        assert states.shape == (6, 30, 16)
+        for found, head in zip(network(ids, mask), network.linear_heads, strict=True):
+            torch.testing.assert_close(found, head(states[:, 0]), rtol=1e-5, atol=1e-5)
 
 
 def test_cut_at_512_pieces_keeps_the_closing_piece(chexbert_directory, words):

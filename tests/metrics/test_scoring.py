@@ -26,8 +26,9 @@ NUMBERS = ("precision", "recall", "f1", "bleu1", "bleu4", "rougeL", "meteor", "f
 
 
 def records_of(contexts: tuple[str, ...], split: str = "test") -> pl.DataFrame:
-    rows = [{"record_id": f"{context}-{split}{i}", "context": context, "study_id": f"{split}{i}", "split": split,
-             "report": text, "report_raw": text.replace(" .", "."), "findings_original": None}
+    rows = [{"record_id": f"{context}-{split}{i}", "context": context, "study_id": f"{split}{i}",
+             "subject_id": f"p{i}", "split": split, "report": text,
+             "report_raw": text.replace(" .", "."), "findings_original": None}
             for context in contexts for i, text in enumerate(REPORTS)]
     return pl.DataFrame(rows, schema_overrides={"findings_original": pl.String})
 
@@ -71,21 +72,13 @@ class Case:
 
 
 @pytest.fixture
-def case(tmp_path, chexbert_directory, meteor, monkeypatch) -> Case:
-    class Running:
-        def __enter__(self):
-            return meteor
-
-        def __exit__(self, *error):
-            return None
-
-    monkeypatch.setattr("pacer.metrics.scoring.Meteor", Running)
+def case(tmp_path, chexbert_directory, one_meteor) -> Case:
     return Case(tmp_path, chexbert_directory())
 
 
 def test_scores_of_every_context_and_their_mean(case):
     scores = case.score()
-    assert list(scores) == ["sn", "mn", "mean", "controls"]
+    assert list(scores) == ["sn", "mn", "mean", "conventions", "controls"]
     assert case.read("scores.json") == scores
     labels = CheXbert(case.chexbert)
     expected = clinical_efficacy(labels(REPORTS), labels(case.generated["sn"]))
@@ -174,8 +167,10 @@ def test_the_signature_says_what_was_scored_with(case):
     case.score()
     signature = case.read("signature.json")
     assert signature["standin_labeller"] is None and signature["predictions"] == {"step": 3}
-    assert signature["counts"]["sn"] == {"n": 4, "original_references": 0, "empty_references": 0,
-                                         "empty_hypotheses": 0, "without_anchor": 1, "fallbacks": 1}
+    assert signature["counts"]["sn"] == {
+        "n": 4, "studies": 4, "original_references": 0, "empty_references": 0, "empty_hypotheses": 0,
+        "distinct_hypotheses": 4, "without_anchor": 1, "fallback": 1, "unclosed": 4, "empty_anchor": 1}
+    assert signature["clinical"]["labeller"]["arithmetic"] in ("float32", "bfloat16")
     assert len(signature["clinical"]["labeller"]["files"]["chexbert.pth"]) == 64
     assert len(signature["data"]["predictions/sn"]) == 64 and signature["data"]["truth"] is None
     write_json(case.chexbert / "provenance.json", {"provider": "local", "origin": {"provider": "standin"}})
@@ -238,7 +233,7 @@ def test_ids_must_pair_one_to_one(case, edit, problem):
 
 def test_inputs_that_lack_a_record_are_refused(case):
     label_references(case.records[1:], case.chexbert, case.folder / "references.parquet")
-    with pytest.raises(DataError, match="no labels for record sn-test0"):
+    with pytest.raises(DataError, match=r"no labels for record sn-test0; make it again"):
         case.score(labels_path=case.folder / "references.parquet")
     (case.predictions / "mn.jsonl").unlink()
     with pytest.raises(DataError, match=r"mn\.jsonl does not exist"):

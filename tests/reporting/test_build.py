@@ -61,6 +61,23 @@ def page_of(run, out: Path, **changes) -> Page:
     return Page((out / "index.html").read_text(encoding="utf-8"))
 
 
+def test_conventions_and_the_signature_stand_beside_the_numbers(full_run, tmp_path: Path):
+    path = full_run.root / "metrics" / "scores.json"
+    scores = json.loads(path.read_text())
+    micro = {f"{name}_micro": 0.25 for name in ("precision", "recall")} | {"f1_micro": None}
+    scores["conventions"] = {"top5": {"mean": micro}}
+    for context in ("sn", "sw", "mn", "mw", "mean"):
+        scores[context] |= {"report_positive_f1": 0.123, "temporal_f1": None}
+    scores["sn"]["precision"] = None
+    path.write_text(json.dumps(scores))
+    page = page_of(full_run, tmp_path / "reports")
+    assert "By label convention" in page.text and "0.123" in page.text and "undefined" in page.text
+    for name in ("scores", "conventions", "contents"):
+        table = (tmp_path / "reports" / "tables" / f"{name}.md").read_text(encoding="utf-8")
+        assert "ce:llm-rg4" in table and "undefined" in table
+        assert (tmp_path / "reports" / "tables" / f"{name}.tex").read_text(encoding="utf-8").startswith("% ce:llm-rg4")
+
+
 def test_the_whole_page(full_run, tmp_path: Path):
     out = tmp_path / "reports"
     page = page_of(full_run, out)

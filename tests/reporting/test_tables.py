@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
+from pacer.reporting.comparisons import convention_table
 from pacer.reporting.tables import (
     Table,
     control_table,
@@ -68,6 +69,23 @@ def test_latex_text_leaves_no_bare_special_character(text: str):
     for command in (r"\textbackslash{}", r"\textasciitilde{}", r"\textasciicircum{}", *("\\" + c for c in "&%$#_{}")):
         bare = bare.replace(command, "")
     assert not set(bare) & set("&%$#_{}~^\\")
+
+
+def test_a_score_without_a_denominator_is_undefined_and_never_zero():
+    table = score_table({"all": {"f1": None, "precision": 0.0, "n": 3}})
+    assert table.rows == (("ALL", "0.000", "undefined", "3"),) and table.summary is None
+
+
+def test_conventions_side_by_side():
+    values = {f"{ratio}_micro": 0.5 for ratio in ("precision", "recall", "f1")}
+    values |= {f"{ratio}_macro{end}": None if not end else 0.1 for ratio in ("precision", "recall", "f1")
+               for end in ("", "_zero_filled")}  # fmt: skip
+    table = convention_table({"sn": {}, "conventions": {"r2gen": {"sn": values}, "top5": {"sn": values}}})
+    assert table.rows == (
+        ("r2gen", "micro", "0.500", "0.500", "0.500"), ("r2gen", "macro", *["undefined"] * 3),
+        ("r2gen", "macro, undefined as 0", "0.100", "0.100", "0.100"), ("top5", "micro", "0.500", "0.500", "0.500"))
+    assert table.rules == {3}
+    assert convention_table({"sn": {}}) is None
 
 
 def test_numbers():

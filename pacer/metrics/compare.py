@@ -1,0 +1,168 @@
+"""Two scored runs of the same records, case by case: is the difference more than chance?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import ConfigError, DataError
+from pacer.core.io import read_json
+from pacer.metrics import statistics
+from pacer.metrics.cases import UNKNOWN
+from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.pairing import check_pairs
+from pacer.metrics.resampling import Difference, Pair, differences, sums_by_unit
+
+#: What may be resampled, the coarsest first: the default is the first that the cases know.
+UNITS = ("subject", "study", "record")
+
+_NEEDED = ("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels", "rougeL")
+#: Parts of a signature in which two runs may differ.
+_OWN = ("predictions", "data.predictions", "counts", "undefined", "protocol", "clinical.convention",
+        "clinical.present_classes", "clinical.observations", "clinical.average", "clinical.duplicates")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``scores``: context (and ``mean``) -> score -> difference. ``left_out``: score -> why. ``differing``: what the
+    two signatures do not share beyond the predictions."""
+
+    scores: dict[str, dict[str, Difference]]
+    convention: str
+    unit: str
+    units: int
+    records: int
+    resamples: int
+    seed: int
+    level: float
+    left_out: dict[str, str] = field(default_factory=dict)
+    differing: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def compare_runs(
+    first: str | Path,
+    second: str | Path,
+    *,
+    convention: str = "llm-rg4",
+    unit: str | None = None,
+    resamples: int = 10_000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Comparison:
+    """Compare two folders of scores: CE F1, BLEU-4, ROUGE-L and METEOR, by context and for the mean over contexts.
+
+    Args:
+        first, second: folders with ``cases.parquet`` and ``signature.json``, or folders that have them in
+            ``metrics/``; differences are second minus first.
+        convention: of the F1, one with a micro or weighted headline.
+        unit: what is resampled, one of :data:`UNITS`; default: patients, where they are known, else examinations, else
+            records.
+        resamples, seed, level: see :func:`~pacer.metrics.resampling.differences`.
+
+    Raises:
+        DataError: a folder has no cases, their ids do not pair one to one, or their references differ.
+        ConfigError: an argument is not one of those allowed.
+    """
+    if convention not in CONVENTIONS:
+        raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
+    if unit not in (None, *UNITS):
+        raise ConfigError(f"unit {unit!r} is not one of {', '.join(UNITS)}")
+    if resamples < 1 or not 0 < level < 1:
+        raise ConfigError(f"resamples must be at least 1 and level between 0 and 1, got {resamples} and {level}")
+    (one, signature), (two, other) = _read(Path(first)), _read(Path(second))
+    check_pairs(one["record_id"].to_list(), two["record_id"].to_list(), str(first), str(second))
+    two = one.select("record_id").join(two, on="record_id", how="left", maintain_order="left")
+    for column in ("context", "reference", "reference_labels"):
+        unequal = one.filter(one[column].ne_missing(two[column]))
+        if len(unequal):
+            raise DataError(f"record {unequal['record_id'][0]} has another {column} in {second} than in {first} "
+                            f"({len(unequal)} records differ); score both against the same references")
+    left_out = {}
+    if _labeller(signature) != _labeller(other):
+        left_out["f1"] = "the two runs were labelled by different labellers, or it is not recorded by which"
+    if not all("meteor_statistics" in table.columns for table in (one, two)):
+        left_out["meteor"] = "cases.parquet does not hold METEOR's counts; score the run again"
+    chosen = unit or next(name for name in UNITS if _known(one, name))
+    if not _known(one, chosen):
+        raise DataError(f"{first}: the cases do not say the {chosen} of every record; choose another unit")
+    codes = one[f"{chosen}_id"].rank("dense").to_numpy().astype(int) - 1
+    count = int(codes.max()) + 1
+    pairs: dict[str, dict[str, Pair]] = {}
+    present = set(one["context"])
+    for context in (name for name in (*CONTEXTS, UNKNOWN) if name in present):
+        mine = (one["context"] == context).to_numpy()
+        sides = [_statistics(table.filter(pl.Series(mine)), convention, left_out) for table in (one, two)]
+        pairs[context] = {
+            name: Pair(*(sums_by_unit(side[name].rows, codes[mine], count) for side in sides), sides[0][name].score)
+            for name in sides[0]
+        }
+    return Comparison(differences(pairs, resamples, seed, level), convention, chosen, count, len(one), resamples, seed,
+                      level, left_out, _differing(signature, other))  # fmt: skip
+
+
+def _read(folder: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
+    inside = folder if (folder / "cases.parquet").is_file() else folder / "metrics"
+    path = inside / "cases.parquet"
+    try:
+        cases = pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{folder} holds no scored cases ({type(error).__name__}: cases.parquet); expected a folder "
+                        "that `pacer score` or the stage `score` made") from None
+    missing = [name for name in _NEEDED if name not in cases.columns]
+    if missing or not len(cases):
+        raise DataError(f"{path} lacks {', '.join(missing) or 'records'}; score the run again")
+    return cases, read_json(inside / "signature.json")
+
+
+def _known(cases: pl.DataFrame, unit: str) -> bool:
+    return f"{unit}_id" in cases.columns and not cases[f"{unit}_id"].null_count()
+
+
+def _statistics(cases: pl.DataFrame, convention: str, left_out: Mapping[str, str]) -> dict[str, statistics.Statistics]:
+    """Per-case statistics of each score that can be compared, of the cases of one context."""
+    rule = CONVENTIONS[convention]
+    references, hypotheses = cases["reference"].to_list(), cases["hypothesis"].to_list()
+    found = {}
+    if "f1" not in left_out:
+        labels = [np.array(cases[f"{side}_labels"].to_list()) for side in ("reference", "hypothesis")]
+        rows = statistics.label_statistics(*labels, rule)
+        if rule.duplicates == "first" and _known(cases, "study"):
+            rows[~cases["study_id"].is_first_distinct().to_numpy()] = 0
+        weighted = rule.averages[0] == "weighted"
+        if not weighted:  # a third of the columns: the observations need not be told apart
+            rows = rows.reshape(len(rows), 3, -1).sum(axis=2)
+        found["f1"] = statistics.Statistics(rows, partial(statistics.f1, weighted=weighted))
+    found["bleu4"] = statistics.Statistics(statistics.bleu_statistics(references, hypotheses), statistics.bleu)
+    found["rougeL"] = statistics.Statistics(statistics.mean_statistics(cases["rougeL"].to_list()), statistics.mean)
+    if "meteor" not in left_out:
+        counted = statistics.meteor_statistics(cases["meteor_statistics"].to_list())
+        found["meteor"] = statistics.Statistics(counted, statistics.meteor)
+    return found
+
+
+def _labeller(signature: Mapping[str, Any]) -> Any:
+    return (signature.get("clinical") or {}).get("labeller", {}).get("files") or object()
+
+
+def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    one, two = _flat(first), _flat(second)
+    names = [name for name in one | two if not any(f"{name}.".startswith((f"{own}.", f"{own}/")) for own in _OWN)]
+    return [name for name in names if one.get(name) != two.get(name)]
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return found

@@ -1,0 +1,54 @@
+"""The named conventions by which the field turns CheXbert's classes into precision, recall and F1.
+
+The same labels give different numbers under each; a number without the name of its convention cannot be compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pacer.metrics.chexbert import OBSERVATIONS, POSITIVE, UNCERTAIN
+
+#: micro: over all cells of records x observations; macro: mean of the observations; weighted: the same by number of
+#: references with the observation; example: mean of the records.
+Average = Literal["micro", "macro", "weighted", "example"]
+
+
+@dataclass(frozen=True)
+class Convention:
+    """How labels become scores.
+
+    ``present``: classes that count as present, the others are absent. ``observations``: over which labels.
+    ``averages``: what the convention quotes, its headline first. ``duplicates``: ``all`` rows, or the ``first`` of each
+    study. ``zero_filled``: the published code counts the undefined precision, recall or F1 of an observation or record
+    as 0 in its averages; such an average is given beside the one over what is defined, with the suffix
+    ``_zero_filled``. ``used_by``: whose evaluations follow it.
+    """
+
+    present: tuple[int, ...]
+    observations: tuple[str, ...] = OBSERVATIONS
+    averages: tuple[Average, ...] = ("micro",)
+    duplicates: Literal["all", "first"] = "all"
+    zero_filled: bool = False
+    used_by: str = ""
+
+
+CONVENTIONS: dict[str, Convention] = {
+    "llm-rg4": Convention(
+        (POSITIVE, UNCERTAIN), averages=("micro", "macro"), used_by="PACER, LLM-RG4, MLRG, f1chexbert (14), RadEval"
+    ),
+    "r2gen": Convention(
+        (POSITIVE,), averages=("micro", "macro"), zero_filled=True, used_by="R2Gen, STREAM: papers quote either average"
+    ),
+    "nicolson": Convention(
+        (POSITIVE,), averages=("micro", "macro", "example"), duplicates="first", zero_filled=True,
+        used_by="CvT2DistilGPT2, CXRMate",
+    ),
+    "top5": Convention(
+        (POSITIVE, UNCERTAIN),
+        ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion"),
+        used_by="f1chexbert (5)",
+    ),
+    "weighted": Convention((POSITIVE, UNCERTAIN), averages=("weighted",), zero_filled=True, used_by="ORGan, CCD"),
+}  # fmt: skip

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pacer.core.errors import ConfigError, DataError
+from pacer.metrics.clinical import clinical_efficacy
+from pacer.metrics.compare import compare_runs
+from pacer.metrics.nlg import language_scores
+from pacer.reporting.comparisons import comparison_notes, comparison_table
+
+WORDS = ["the", "heart", "is", "clear", "no", "effusion", "small", "left", "."]
+
+
+def run(folder, meteor, seed: int, quality: float, drop: tuple[str, ...] = (), labeller: str = "a" * 64):
+    """A scored run of 24 examinations of 12 patients in two contexts; ``quality``: share of words and labels right."""
+    fixed, draw = np.random.default_rng(0), np.random.default_rng(seed)
+    rows = []
+    for number in range(48):
+        words, labels = fixed.choice(WORDS, 12), fixed.integers(0, 2, 14)
+        rows.append({
+            "record_id": f"{('sn', 'mw')[number % 2]}-{number // 2}", "context": ("sn", "mw")[number % 2],
+            "study_id": str(number // 2), "subject_id": str(number // 4), "reference": " ".join(words),
+            "hypothesis": " ".join(np.where(draw.random(12) < quality, words, draw.choice(WORDS, 12))),
+            "reference_labels": labels.tolist(),
+            "hypothesis_labels": np.where(draw.random(14) < quality, labels, 1 - labels).tolist(),
+        })  # fmt: skip
+    cases = pl.DataFrame(rows)
+    scored = language_scores(cases["reference"].to_list(), cases["hypothesis"].to_list(), meteor)
+    cases = cases.with_columns(rougeL=pl.Series(scored.rouge), meteor_statistics=pl.Series(scored.meteor_statistics))
+    (folder / "metrics").mkdir(parents=True)
+    cases.sample(fraction=1.0, shuffle=True, seed=seed).drop(drop).write_parquet(folder / "metrics/cases.parquet")
+    (folder / "metrics/signature.json").write_text(json.dumps({
+        "clinical": {"labeller": {"files": {"chexbert.pth": labeller}}}, "versions": {"numpy": str(seed)},
+        "counts": {"n": seed}, "data": {"predictions/sn": str(seed)},
+    }))  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path, meteor):
+    return run(tmp_path / "a", meteor, 1, 0.5), run(tmp_path / "b", meteor, 2, 0.9)
+
+
+def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs, meteor):
+    found = compare_runs(*runs, resamples=400)
+    assert list(found.scores) == ["sn", "mw", "mean"]
+    assert (found.unit, found.units, found.records) == ("subject", 12, 48)
+    for side, folder in (("first", runs[0]), ("second", runs[1] / "metrics")):
+        cases = pl.read_parquet((folder if side == "second" else folder / "metrics") / "cases.parquet")
+        means = []
+        for context in ("sn", "mw"):
+            own = cases.filter(context=context)
+            language = language_scores(own["reference"].to_list(), own["hypothesis"].to_list(), meteor).scores
+            expected = {name: language[name] for name in ("bleu4", "rougeL", "meteor")}
+            labels = [own[f"{which}_labels"].to_list() for which in ("reference", "hypothesis")]
+            expected["f1"] = clinical_efficacy(*labels)["f1"]
+            told = {name: getattr(value, side) for name, value in found.scores[context].items()}
+            assert told == pytest.approx(expected)
+            means.append(expected["f1"])
+        assert getattr(found.scores["mean"]["f1"], side) == pytest.approx(sum(means) / 2)
+    for score in found.scores["mean"].values():
+        assert score.p < 0.01 and score.low > 0
+    assert found.differing == ["versions.numpy"] and not found.left_out
+
+
+def test_a_run_does_not_differ_from_itself(runs):
+    for convention in ("llm-rg4", "weighted", "nicolson"):
+        found = compare_runs(runs[0], runs[0], resamples=100, convention=convention)
+        for scores in found.scores.values():
+            for score in scores.values():
+                assert (score.difference, score.p) == (0.0, 1.0) and score.low <= 0 <= score.high
+    assert found.differing == []
+
+
+def test_conventions_and_units(runs):
+    weighted = compare_runs(*runs, convention="weighted", resamples=10, unit="study")
+    assert weighted.units == 24
+    cases = pl.read_parquet(runs[1] / "metrics/cases.parquet").filter(context="sn")
+    labels = [cases[f"{side}_labels"].to_list() for side in ("reference", "hypothesis")]
+    assert weighted.scores["sn"]["f1"].second == pytest.approx(clinical_efficacy(*labels, "weighted")["f1"])
+    assert compare_runs(*runs, unit="record", resamples=10).units == 48
+
+
+def test_the_table_shows_every_row(runs):
+    found = compare_runs(*runs, resamples=50)
+    table = comparison_table(found)
+    assert len(table.rows) == 12 and table.columns[-2:] == ("95 % interval", "p")
+    assert "12" in comparison_notes(found)[0] and "versions.numpy" in comparison_notes(found)[-1]
+    json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_what_cannot_be_compared_is_left_out_with_the_reason(tmp_path, meteor):
+    one = run(tmp_path / "a", meteor, 1, 0.5, drop=("meteor_statistics", "subject_id"))
+    two = run(tmp_path / "b", meteor, 2, 0.9, labeller="b" * 64)
+    found = compare_runs(one, two, resamples=20)
+    assert set(found.left_out) == {"f1", "meteor"} and found.unit == "study"
+    assert set(found.scores["sn"]) == {"bleu4", "rougeL"}
+    assert any("METEOR is left out" in line for line in comparison_notes(found))
+
+
+@pytest.mark.parametrize("change, problem", [
+    (lambda cases: cases[1:], "missing in"),
+    (lambda cases: pl.concat([cases, cases[:1]]), "more than once in"),
+    (lambda cases: cases.with_columns(reference=pl.lit("x")), r"has another reference in .*\(48 records differ\)"),
+    (lambda cases: cases.with_columns(context=pl.lit("sn")), "has another context"),
+    (lambda cases: cases.with_columns(reference_labels=pl.lit([0] * 14, dtype=pl.List(pl.Int64))),
+     "has another reference_labels"),
+    (lambda cases: cases.drop("rougeL"), "lacks rougeL"),
+])
+def test_runs_of_other_records_are_refused(runs, change, problem):
+    path = runs[1] / "metrics/cases.parquet"
+    change(pl.read_parquet(path)).write_parquet(path)
+    with pytest.raises(DataError, match=problem):
+        compare_runs(*runs, resamples=10)
+
+
+def test_wrong_arguments_are_refused(runs, tmp_path):
+    for wrong in ({"convention": "x"}, {"unit": "patient"}, {"resamples": 0}, {"level": 1.0}):
+        with pytest.raises(ConfigError):
+            compare_runs(*runs, **wrong)
+    with pytest.raises(DataError, match="holds no scored cases"):
+        compare_runs(tmp_path / "nowhere", runs[0])

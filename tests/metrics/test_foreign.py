@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+from pycocoevalcap.bleu.bleu import Bleu
+
+from pacer.core.errors import ConfigError, DataError
+from pacer.corpus.text import clean_report
+from pacer.metrics.chexbert import CheXbert
+from pacer.metrics.clinical import clinical_efficacy
+from pacer.metrics.foreign import Protocol, pair_reports, score_reports
+from pacer.metrics.report_files import ReportFile
+
+REFERENCES = {"s1": "the heart is normal . no effusion .", "s2": "small left effusion .", "s3": "possible edema ."}
+REPORTS = {"s3": "edema .", "s1": "the heart is normal . heart is clear .", "s2": "no effusion . no effusion ."}
+
+
+def file(ids, texts, name="h.csv", **extra) -> ReportFile:
+    return ReportFile(name, ids, texts, {}, extra)
+
+
+def paired(references: ReportFile, hypotheses: ReportFile, **protocol):
+    records, reports, counts = pair_reports(references, hypotheses, Protocol(**protocol))
+    return dict(zip(records["record_id"], zip(records["report"], reports, strict=True), strict=True)), counts
+
+
+def test_pairs_by_id_and_not_by_order():
+    found, counts = paired(file(["a", "b"], ["1", "2"]), file(["b", "a"], ["two", "one"]))
+    assert found == {"a": ("1", "one"), "b": ("2", "two")}
+    assert counts == {"duplicate_references": 0, "duplicate_hypotheses": 0, "missing_hypotheses": 0}
+
+
+def test_without_ids_pairs_by_position():
+    assert paired(file(None, ["1", "2"]), file(None, ["one", ""]))[0] == {"1": ("1", "one"), "2": ("2", "")}
+
+
+@pytest.mark.parametrize("references, hypotheses, problem", [
+    (file(["a"], ["1"]), file(None, ["one"]), "h.csv has no ids, h.csv has"),
+    (file(None, ["1"]), file(None, ["one", "two"]), "has 1 rows and h.csv 2"),
+    (file(["a", "b", "c"], ["1"] * 3), file(["a"], ["one"]), "no report in h.csv for b, c; --missing empty"),
+    (file(["a"], ["1"]), file(["a"], [None]), "no report in h.csv for a; --missing empty"),
+    (file(["a"], ["1"]), file(["a", "x"], ["one", "ten"]), "in h.csv but not in h.csv: x"),
+    (file(["a"], ["1"]), file(["a", "a"], ["one", "two"]), "h.csv holds more than once: a; --duplicates first"),
+    (file(["a"], [None]), file(["a"], ["one"]), "id a: the reference is missing"),
+    (file([], []), file([], []), "holds no references"),
+    (file(["a"], ["1"], context=["sn-x"]), file(["a"], ["one"]), "column context must hold sn, sw, mn, mw"),
+])
+def test_what_does_not_pair_is_refused(references, hypotheses, problem):
+    with pytest.raises(DataError, match=problem):
+        paired(references, hypotheses)
+
+
+def test_missing_reports_can_be_empty():
+    found, counts = paired(file(["a", "b", "c"], ["1", "2", "3"]), file(["a", "c"], ["one", None]), missing="empty")
+    assert found == {"a": ("1", "one"), "b": ("2", ""), "c": ("3", "")} and counts["missing_hypotheses"] == 2
+    with pytest.raises(DataError, match="not in"):  # an id too many stays an error
+        paired(file(["a"], ["1"]), file(["x"], ["ten"]), missing="empty")
+
+
+def test_duplicates_first_or_all():
+    references, hypotheses = file(["a", "b"], ["1", "2"]), file(["a", "b", "a"], ["one", "two", "uno"])
+    found, counts = paired(references, hypotheses, duplicates="first")
+    assert found == {"a": ("1", "one"), "b": ("2", "two")} and counts["duplicate_hypotheses"] == 1
+    found, _ = paired(references, hypotheses, duplicates="all")
+    assert found == {"a": ("1", "one"), "a#2": ("1", "uno"), "b": ("2", "two")}
+    both = file(["a", "a"], ["1", "2"])
+    assert paired(both, both, duplicates="all")[0] == {"a": ("1", "1"), "a#2": ("2", "2")}
+    with pytest.raises(DataError, match="id a has 2 references and 1 reports"):
+        paired(both, file(["a"], ["one"]), duplicates="all")
+
+
+def test_the_protocols_change_the_reports():
+    texts = [r"thinking \boxed{No effusion. No effusion. Heart (normal).}", "no box", r"\boxed{cut"]
+    found, counts = paired(file(["a", "b", "c"], ["1", "2", "3"]), file(["a", "b", "c"], texts), extract="boxed",
+                           deduplicate=True, clean_hypotheses="upstream", clean_references="upstream")
+    assert found == {"a": ("1 .", clean_report("No effusion. Heart (normal).")), "b": ("2 .", ""), "c": ("3 .", "")}
+    assert counts["boxes"] == {"closed": 1, "absent": 1, "unclosed": 1} and counts["reports_with_repeats"] == 1
+
+
+@pytest.mark.parametrize("wrong", [{"missing": "zero"}, {"duplicates": "last"}, {"extract": "json"},
+                                   {"clean_references": "r2gen"}, {"context": "all"}])
+def test_unknown_protocols_are_refused(wrong):
+    with pytest.raises(ConfigError, match="is not one of"):
+        Protocol(**wrong)
+
+
+@pytest.fixture
+def files(tmp_path):
+    pl.DataFrame({"id": list(REFERENCES), "report": list(REFERENCES.values())}).write_csv(tmp_path / "refs.csv")
+    (tmp_path / "test_result.json").write_text(json.dumps({key: [text] for key, text in REPORTS.items()}))
+    return tmp_path
+
+
+def test_scores_equal_those_of_the_parts(files, chexbert_directory, one_meteor):
+    chexbert = chexbert_directory()
+    scores = score_reports(files / "refs.csv", files / "test_result.json", chexbert, files / "out",
+                           labels_path=files / "labels.parquet")
+    assert list(scores) == ["all", "conventions"]
+    ids, label = list(REFERENCES), CheXbert(chexbert)
+    expected = clinical_efficacy(label([REFERENCES[i] for i in ids]), label([REPORTS[i] for i in ids]))
+    assert {key: scores["all"][key] for key in ("precision", "recall", "f1")} == {
+        key: expected[key] for key in ("precision", "recall", "f1")}
+    bleu, _ = Bleu(4).compute_score({i: [REFERENCES[i]] for i in ids}, {i: [REPORTS[i]] for i in ids}, verbose=0)
+    assert [scores["all"][f"bleu{n}"] for n in (1, 2, 3, 4)] == bleu
+    assert "anchor_agreement" not in scores["all"] and 0 <= scores["all"]["report_agreement"] <= 1
+    assert "unfounded_prior_wording_rate" not in scores["all"]
+    cases = pl.read_parquet(files / "out" / "cases.parquet")
+    assert cases["record_id"].to_list() == ids and cases["hypothesis"].to_list() == [REPORTS[i] for i in ids]
+    signature = json.loads((files / "out" / "signature.json").read_text())
+    assert signature["protocol"]["hypotheses"] == {"file": "test_result.json", "id": "the keys", "text": "the values"}
+    assert len(signature["data"]["hypotheses"]) == 64 and signature["language"]["cleaner"] == "not recorded"
+    assert "effusion" not in (files / "out" / "signature.json").read_text()
+
+
+def test_labels_of_the_references_are_made_once(files, chexbert_directory, one_meteor, monkeypatch):
+    def scored() -> dict:
+        return score_reports(files / "refs.csv", files / "test_result.json", chexbert, files / "out",
+                             labels_path=files / "labels.parquet")
+
+    chexbert = chexbert_directory()
+    first, seen = scored(), []
+    call = CheXbert.__call__
+    monkeypatch.setattr(CheXbert, "__call__", lambda self, texts: (seen.extend(texts), call(self, texts))[1])
+    assert scored() == first
+    assert sorted(seen) == sorted(REPORTS.values())
+    refs = (files / "refs.csv").read_text()
+    (files / "refs.csv").write_text(refs.replace("small", "large"))
+    with pytest.raises(DataError, match="labels of another report for record s2"):
+        scored()
+    (files / "refs.csv").write_text(refs)
+    (chexbert / "vocab.txt").write_text((chexbert / "vocab.txt").read_text().replace("edema", "oedema"))
+    with pytest.raises(DataError, match="made by another labeller"):
+        scored()
+
+
+def test_references_with_contexts_are_scored_by_context(files, chexbert_directory, one_meteor):
+    rows = [{"record_id": f"{context}-{key}", "context": context, "split": split, "study_id": key, "report": text,
+             "subject_id": "p", "findings_original": text.upper()}
+            for context in ("sn", "mw") for split in ("test", "train") for key, text in REFERENCES.items()
+            if split == "test" or key == "s1"]
+    references = pl.DataFrame(rows).with_columns(
+        record_id=pl.when(split="test").then("record_id").otherwise(pl.col("record_id") + "-train"))
+    references.write_parquet(files / "records.parquet")
+    reports = [{"record_id": f"{context}-{key}", "report": text} for context in ("mw", "sn")
+               for key, text in REPORTS.items()]
+    (files / "h.jsonl").write_text("".join(json.dumps(row) + "\n" for row in reports))
+    chexbert = chexbert_directory()
+    scores = score_reports(files / "records.parquet", files / "h.jsonl", chexbert, files / "out")
+    assert list(scores) == ["sn", "mw", "mean", "conventions"]
+    assert scores["sn"]["n"] == 3 and scores["sn"]["bleu1"] == scores["mw"]["bleu1"] == scores["mean"]["bleu1"]
+    assert scores["sn"]["original_bleu1"] < scores["sn"]["bleu1"]
+    assert "unfounded_prior_wording_rate" in scores["sn"] and "unfounded_prior_wording_rate" not in scores["mw"]
+    alone = score_reports(files / "records.parquet", files / "test_result.json", chexbert, files / "out",
+                          Protocol(context="sn", reference_id="study_id"))
+    assert {**alone["sn"]} == scores["sn"]
+
+
+def test_the_command_scores_and_compares(files, chexbert_directory, one_meteor, capsys, monkeypatch):
+    from pacer.cli import main
+
+    def pacer(*arguments) -> str:
+        monkeypatch.setattr(sys, "argv", ["pacer", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return printed.out if not ended.value.code else printed.err
+
+    monkeypatch.setenv("COLUMNS", "200")
+    chexbert = chexbert_directory()
+    told = pacer("score", "--references", files / "refs.csv", "--hypotheses", files / "test_result.json", "--out",
+                 files / "one", "--chexbert", chexbert, "--deduplicate")
+    assert "METEOR" in told and "nicolson" in told and "ce:llm-rg4" in told and "deduplicated:sentences" in told
+    (files / "test_result.json").write_text(json.dumps(REFERENCES))
+    pacer("score", "--references", files / "refs.csv", "--hypotheses", files / "test_result.json", "--out",
+          files / "two", "--chexbert", chexbert)
+    told = pacer("compare", files / "one", files / "two", "--resamples", "50")
+    assert "95 % interval" in told and "3 records, resampled by study (3)" in told
+    found = json.loads(pacer("compare", files / "one", files / "two", "--resamples", "50", "--json"))
+    assert found["scores"]["all"]["bleu4"]["second"] == pytest.approx(1.0)
+    for wrong in (["--references", "r.csv"], ["--references", "r.csv", "--predictions", "p"], [],
+                  ["--records", "r", "--predictions", "p", "--missing", "empty"]):
+        assert "--references and --hypotheses" in pacer("score", "--out", files / "three", *wrong)
+
+
+def test_reports_keep_their_order_whatever_the_file(files, chexbert_directory, one_meteor):
+    draw, keys = np.random.default_rng(0), list(REFERENCES)
+    scores = []
+    for _ in range(2):
+        draw.shuffle(keys)
+        pl.DataFrame({"id": keys, "text": [REPORTS[key] for key in keys]}).write_parquet(files / "h.parquet")
+        scores.append(score_reports(files / "refs.csv", files / "h.parquet", chexbert_directory(), files / "out"))
+    assert scores[0] == scores[1]
