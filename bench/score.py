@@ -5,9 +5,9 @@
 CheXbert has the published architecture (BERT-base) with random weights, on the CPU with all its cores, and reports of
 the length of MIMIC-CXR's. One by one is a plain BERT with its heads. That both sides give the same labels is asserted
 first, on every report. The sides take turns in blocks of reports: medians, and the range of the ratios of the turns.
-The NLG part times each score of 6,215 pairs, the four test sets of MIMIC-RG4 together, once, METEOR's start included. The
-second evaluation scores the same references again with another system's reports, its labels of the references kept from
-the first. Results are printed as Markdown; a missed bar or another label ends with exit code 1.
+The NLG part times each score of 6,215 pairs, the four test sets of MIMIC-RG4 together, once, METEOR's start included.
+The second evaluation scores the same references again with another system's reports, its labels of the references
+kept from the first. Results are printed as Markdown; a missed bar or another label ends with exit code 1.
 """
 
 from __future__ import annotations
