@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import polars as pl
@@ -25,8 +27,9 @@ class Repository:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self.environment = {**os.environ, "PATH": path, "PYTHONPATH": str(folder), "HF_HUB_OFFLINE": "1",
                             "GIT_CONFIG_GLOBAL": os.devnull, "PYTHONWARNINGS": "default"}
-        for name in ("pacer", "stages", "configs", ".dvc"):
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "cache", "tmp"))
+        left = shutil.ignore_patterns("__pycache__", "cache", "tmp", "results")
+        for name in ("pacer", "stages", "configs", "studies", ".dvc"):
+            shutil.copytree(ROOT / name, folder / name, ignore=left)
         for name in ("dvc.yaml", ".dvcignore", ".gitignore"):
             shutil.copy(ROOT / name, folder)
         shutil.copy(ROOT / "configs" / "micro.yaml", folder / "params.yaml")
@@ -77,6 +80,62 @@ def test_every_declared_output_is_there_and_no_scratch_is_left(repository: Repos
 
 def test_a_second_run_runs_nothing(repository: Repository) -> None:
     assert ran(repository.run("dvc", "repro")) == ()
+
+
+PAIR = """
+title: Two rows of Table 3
+layout: mean
+metrics: [f1, bleu1]
+seeds: [42]
+set: {decode.controls: [], decode.limit: 4}
+rows:
+  - {name: Refine + Commit, set: {calibrate.gate_inputs: none}}
+  - {name: PACER, set: {calibrate.lambda_cons: 0.2}}
+"""
+
+
+def test_a_study_that_is_killed_continues_shares_the_parent_and_leaves_the_workspace(repository: Repository) -> None:
+    (repository.folder / "studies" / "pair.yaml").write_text(PAIR)
+    command = (sys.executable, "-c", "from pacer.cli import main; main()", "study")
+    params = (repository.folder / "params.yaml").read_bytes()
+    logs = repository.folder / "studies" / "results" / "logs"
+    process = subprocess.Popen([*command, "run", "pair"], cwd=repository.folder, env=repository.environment,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while not any("Running stage 'decode'" in path.read_text() for path in logs.glob("*.txt")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.2)
+    process.kill()
+    process.communicate()
+    assert (repository.folder / "params.yaml").read_bytes() != params
+
+    told = repository.run(*command, "run", "pair")
+    assert "putting the workspace back first" in told and "pair: 2 of 2 runs to make" in told
+    runs = {name: repository.json(f"studies/results/runs/{entry['key']}/run.json")
+            for entry in repository.json("studies/results/pair/runs.json") for name in [entry["row"]]}
+    assert all(run["stages"]["parent"] == "unchanged" for run in runs.values())
+    assert runs["Refine + Commit"]["stages"]["calibrate"] == "restored"  # made before the kill
+    assert runs["PACER"]["stages"] | {"calibrate": "ran", "decode": "ran", "score": "ran"} == runs["PACER"]["stages"]
+
+    assert (repository.folder / "params.yaml").read_bytes() == params
+    assert repository.run("git", "status", "--porcelain").strip() == "?? studies/pair.yaml"
+    assert ran(repository.run("dvc", "repro")) == ()
+
+    keys = {entry["row"]: entry["key"] for entry in repository.json("studies/results/pair/runs.json")}
+    for name, key in keys.items():
+        scores = repository.json(f"studies/results/runs/{key}/scores.json")
+        means = [sum(scores[c][metric] for c in ("sn", "sw", "mn", "mw")) / 4 for metric in ("f1", "bleu1")]
+        [line] = [row for row in (repository.folder / "studies/results/pair/table.md").read_text().splitlines()
+                  if row.startswith(f"| {name} |")]
+        assert [float(cell) for cell in re.findall(r"\d\.\d{3}", line)] == pytest.approx(means, abs=5.0001e-4)
+
+    names = [run["experiment"] for run in runs.values()]
+    assert set(names) <= set(repository.run("dvc", "exp", "list", "--name-only").split())
+    shown = repository.run("dvc", "exp", "show", "--csv")
+    assert all(name in shown for name in names)
+    assert "lambda_cons" in repository.run("dvc", "params", "diff", *names)
+    assert "metrics/scores.json" in repository.run("dvc", "metrics", "diff", "--all", *names)
+
+    assert "nothing to do" in repository.run(*command, "run", "pair")
 
 
 def test_the_calibrator_alone_is_in_its_checkpoint(repository: Repository) -> None:

@@ -1,0 +1,1 @@
+"""Studies: many runs of the pipeline, set side by side in one table."""

@@ -1,0 +1,133 @@
+"""The definition of a study: a YAML file of rows, seeds, columns and what is published beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+from ruamel.yaml import YAML, YAMLError
+
+from pacer.core.config import Natural, Strict
+from pacer.core.errors import ConfigError
+from pacer.studies.published import load_published
+
+#: Columns a study may have: key in ``scores.json`` -> heading of the paper's tables.
+HEADINGS = {
+    "precision": "P", "recall": "R", "f1": "F1", "bleu1": "B@1", "bleu2": "B@2", "bleu3": "B@3", "bleu4": "B@4",
+    "rougeL": "R-L", "meteor": "MTR", "original_bleu1": "Orig. B@1", "original_bleu4": "Orig. B@4",
+    "original_rougeL": "Orig. R-L",
+}  # fmt: skip
+#: Set by the seeds of a study, never by a row.
+SEED = "train.seed"
+
+Metric = Literal["precision", "recall", "f1", "bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor",
+                 "original_bleu1", "original_bleu4", "original_rougeL"]  # fmt: skip
+Name = Annotated[str, Field(min_length=1)]
+
+
+class Row(Strict):
+    """One system: parameters that differ from ``params.yaml``, or a folder that ``pacer score`` made."""
+
+    name: Name
+    group: Name | None = None
+    set: dict[str, Any] = Field(default_factory=dict)
+    files: Name | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Row:
+        if self.files is not None and self.set:
+            raise ValueError("a row has set (a run of this pipeline) or files (scores of other outputs), not both")
+        if SEED in self.set:
+            raise ValueError(f"{SEED} is set by seeds")
+        return self
+
+
+class Study(Strict):
+    """A study.
+
+    ``layout``: one block of rows per context, or the plain mean over contexts. ``set``: parameters that all rows share.
+    ``published``: table of ``pacer/reporting/published.yaml`` that stands beside. ``against``: row that the other rows
+    are tested against, case by case.
+    """
+
+    name: Name
+    title: Name
+    layout: Literal["contexts", "mean"]
+    metrics: Annotated[list[Metric], Field(min_length=1)]
+    seeds: Annotated[list[Natural], Field(min_length=1)]
+    set: dict[str, Any] = Field(default_factory=dict)
+    published: Name | None = None
+    against: Name | None = None
+    rows: Annotated[list[Row], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Study:
+        for what, values in (("metrics", self.metrics), ("seeds", self.seeds)):
+            if len(set(values)) != len(values):
+                raise ValueError(f"{what} holds a value twice")
+        if SEED in self.set:
+            raise ValueError(f"{SEED} is set by seeds")
+        labels = [(row.group, row.name) for row in self.rows]
+        if len(set(labels)) != len(labels):
+            raise ValueError("two rows of one group have the same name")
+        if self.layout == "contexts" and any(row.group for row in self.rows):
+            raise ValueError("layout: contexts makes a group of every context; its rows have no group")
+        if self.against is not None and self.against not in {row.name for row in self.rows}:
+            raise ValueError(f"against: {self.against} is none of the rows")
+        if self.published is not None:
+            known = load_published()
+            if self.published not in known:
+                raise ValueError(f"published: {self.published} is not one of {', '.join(known)}")
+        return self
+
+    def overrides(self, row: Row, seed: int) -> dict[str, Any]:
+        """``group.key`` -> value for one run of a row; a row's own value wins over the study's."""
+        return {**self.set, **row.set, SEED: seed}
+
+
+def study_names(folder: Path) -> list[str]:
+    """The studies in ``folder``, sorted.
+
+    Raises:
+        ConfigError: there are none, as when the command runs outside the repository.
+    """
+    names = sorted(path.stem for path in folder.glob("*.yaml"))
+    if not names:
+        raise ConfigError(f"{folder.resolve()} holds no studies; run this from the root of the repository")
+    return names
+
+
+def load_study(folder: Path, name: str) -> Study:
+    """Read ``folder/name.yaml``.
+
+    Raises:
+        ConfigError: there is no such study, or its file is not as :class:`Study` says; all problems are listed.
+    """
+    path = folder / f"{name}.yaml"
+    if not path.is_file():
+        raise ConfigError(f"there is no study {name!r}; {folder} holds {', '.join(study_names(folder))}")
+    try:
+        raw = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+    except YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(raw, dict):
+        keys = ", ".join(key for key in Study.model_fields if key != "name")
+        raise ConfigError(f"{path} must be a mapping with {keys}")
+    if "name" in raw:
+        raise ConfigError(f"{path}: a study is named by its file; remove the key name")
+    try:
+        return Study.model_validate({"name": name, **raw})
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {'; '.join(_explain(problem) for problem in error.errors())}") from None
+
+
+def _explain(problem: Any) -> str:
+    key = ".".join(str(part) for part in problem["loc"]) or "the study"
+    if problem["type"] == "extra_forbidden":
+        known = Row.model_fields if problem["loc"][0] == "rows" else Study.model_fields
+        return f"unknown key {key}; known are {', '.join(name for name in known if key != name)}"
+    if problem["type"] == "missing":
+        return f"{key} is missing"
+    shown = "" if isinstance(problem["input"], dict) else f" = {problem['input']!r}"
+    return f"{key}{shown}: {problem['msg'].removeprefix('Value error, ')}"

@@ -1,0 +1,251 @@
+"""From scores to the cells of a study's table: mean over contexts, seeds, rounding, best and second best.
+
+Everything is computed from unrounded scores; only what is printed is rounded. Marks go by the printed number, as in the
+paper: all rows that print the best value are bold, all that print the next value are underlined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+from pacer.core.errors import DataError
+from pacer.core.io import read_json
+from pacer.reporting.audits import standin_note
+from pacer.reporting.tables import contexts_in, number
+from pacer.studies.published import PublishedBlock, PublishedTable, load_published
+from pacer.studies.run import RECORD, folders
+from pacer.studies.study import HEADINGS, Study
+
+MEAN = "mean"
+ABSENT = "–"
+
+#: Compares two folders of scores case by case: score -> (second minus first, p value), for the mean over contexts.
+Compare = Callable[[Path, Path], Mapping[str, tuple[float | None, float | None]]]
+
+
+class Cell(NamedTuple):
+    """What is printed, and whether it is ``best``, ``second`` or neither of its block."""
+
+    text: str
+    mark: str | None = None
+
+
+class Line(NamedTuple):
+    label: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines that are ranked together. ``published``: values of the paper; ``note`` is shown under the heading."""
+
+    title: str
+    lines: tuple[Line, ...]
+    published: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """A whole table, ready to be written in any format."""
+
+    title: str
+    columns: tuple[str, ...]
+    blocks: tuple[Block, ...]
+    notes: tuple[str, ...]
+
+
+class Scored(NamedTuple):
+    """One finished run: of which row, with which seed, its scores, signature and record (None for foreign files)."""
+
+    row: int
+    seed: int | None
+    folder: Path
+    scores: Mapping[str, Any]
+    signature: Mapping[str, Any]
+    record: Mapping[str, Any] | None
+
+
+def collect(study: Study, root: Path, state: Path) -> list[Scored]:
+    """All that exists of a study: its finished runs, and the folders that ``files`` rows name.
+
+    Raises:
+        DataError: rows were scored in different contexts.
+    """
+    found = [
+        Scored(row, seed, folder, read_json(folder / "scores.json"), read_json(folder / "signature.json"),
+               read_json(folder / RECORD))
+        for row, seed, folder in folders(study, state)
+    ]  # fmt: skip
+    for index, row in enumerate(study.rows):
+        if row.files is not None and (root / row.files / "scores.json").is_file():
+            folder = root / row.files
+            found.append(Scored(index, None, folder, read_json(folder / "scores.json"),
+                                read_json(folder / "signature.json"), None))  # fmt: skip
+    for run in found[1:]:
+        if contexts_in(run.scores) != contexts_in(found[0].scores):
+            raise DataError(
+                f"study {study.name}: {run.folder} was scored in {', '.join(contexts_in(run.scores))}, but "
+                f"{found[0].folder} in {', '.join(contexts_in(found[0].scores))}; a table needs the same contexts"
+            )
+    return found
+
+
+def build_table(study: Study, runs: Sequence[Scored], compare: Compare | None = None) -> StudyTable:
+    """The table of a study from what exists of it.
+
+    Args:
+        compare: with it, and where the study names a row ``against``, every other row is tested against that row.
+    """
+    comparable = bool(runs) and all(_on_published_data(run) for run in runs)
+    published = load_published()[study.published] if study.published is not None else None
+    blocks: list[Block] = []
+    beside = list(published.blocks) if published is not None else []
+    for title, context, rows in _own_blocks(study, runs):
+        lines = [(study.rows[row].name, [_value(runs, row, metric, context) for metric in study.metrics])
+                 for row in rows]  # fmt: skip
+        blocks.append(Block(title, ranked(lines)))
+        near = [b for b in beside if (b.context if study.layout == "contexts" else b.name) in (context, title)]
+        blocks += [_published_block(block, study.metrics, comparable) for block in near]
+        beside = [block for block in beside if block not in near]
+    blocks += [_published_block(block, study.metrics, comparable) for block in beside]
+    if compare is not None and study.against is not None:
+        blocks += _tests(study, runs, compare)
+    columns = tuple(HEADINGS[metric] for metric in study.metrics)
+    return StudyTable(study.title, columns, tuple(blocks), tuple(_notes(study, runs, published, comparable)))
+
+
+def ranked(lines: Iterable[tuple[str, Sequence[tuple[str, str] | None]]]) -> tuple[Line, ...]:
+    """Mark best and second best in every column of a block.
+
+    Args:
+        lines: label, and for each column (the printed mean that decides, the whole text) or None where there is none.
+            A column with fewer than two values has no marks.
+    """
+    lines = list(lines)
+    marks: list[dict[str, str]] = []
+    for column in zip(*(cells for _, cells in lines), strict=True):
+        values = [cell[0] for cell in column if cell is not None]
+        order = sorted(set(values), key=float, reverse=True)
+        marks.append(dict(zip(order, ("best", "second"), strict=False)) if len(values) > 1 else {})
+    return tuple(
+        Line(label, tuple(Cell(ABSENT) if cell is None else Cell(cell[1], found.get(cell[0]))
+                          for cell, found in zip(cells, marks, strict=True)))
+        for label, cells in lines
+    )  # fmt: skip
+
+
+def printed(values: Sequence[float]) -> tuple[str, str] | None:
+    """One value a seed -> (rounded mean, the same with ± sample standard deviation for several seeds)."""
+    if not values:
+        return None
+    mean = number(float(fmean(values)))
+    return mean, mean if len(values) == 1 else f"{mean} ± {number(stdev(values))}"
+
+
+def context_mean(scores: Mapping[str, Any], metric: str, context: str = MEAN) -> float | None:
+    """A score in a context, or the plain mean over all contexts; None where one of them has no such score."""
+    names = contexts_in(scores) if context == MEAN else [context]
+    values = [scores[name].get(metric) for name in names]
+    return fmean(values) if all(value is not None for value in values) else None
+
+
+def _value(runs: Sequence[Scored], row: int, metric: str, context: str) -> tuple[str, str] | None:
+    values = [context_mean(run.scores, metric, context) for run in runs if run.row == row]
+    return printed([value for value in values if value is not None]) if None not in values else None
+
+
+def _own_blocks(study: Study, runs: Sequence[Scored]) -> list[tuple[str, str, list[int]]]:
+    """(title, context, rows) of the blocks that this repository's own rows make."""
+    everything = list(range(len(study.rows)))
+    if study.layout == "contexts":
+        contexts = contexts_in(runs[0].scores) if runs else []
+        return [(context.upper(), context, everything) for context in contexts]
+    groups = dict.fromkeys(row.group for row in study.rows)
+    return [(group or "", MEAN, [i for i in everything if study.rows[i].group == group]) for group in groups]
+
+
+def _published_block(block: PublishedBlock, metrics: Sequence[str], comparable: bool) -> Block:
+    lines = tuple(
+        Line(system, tuple(Cell(row[metric].text or ABSENT, row[metric].mark) if metric in row else Cell(ABSENT)
+                           for metric in metrics))
+        for system, row in block.rows.items()
+    )  # fmt: skip
+    where = "published" if comparable else "published, other data"
+    return Block(f"{block.name} ({where})", lines, True, block.protocol)
+
+
+def _tests(study: Study, runs: Sequence[Scored], compare: Compare) -> list[Block]:
+    """Every row against the row ``against``, seed by seed on the same seed."""
+    base = {run.seed: run for run in runs if study.rows[run.row].name == study.against}
+    lines = []
+    for run in runs:
+        row = study.rows[run.row]
+        first = base.get(run.seed)
+        if row.name == study.against or first is None:
+            continue
+        found = compare(first.folder, run.folder)
+        cells = tuple(Cell(_difference(*found.get(metric, (None, None)))) for metric in study.metrics)
+        label = f"{row.group}: {row.name}" if row.group else row.name
+        lines.append(Line(f"{label}, seed {run.seed}" if len(study.seeds) > 1 else label, cells))
+    return [Block(f"Difference to {study.against}, paired by case", tuple(lines))] if lines else []
+
+
+def _difference(difference: float | None, p: float | None) -> str:
+    if difference is None or p is None:
+        return ABSENT
+    return f"{difference:+.3f} (p {f'= {p:.3f}' if p >= 0.001 else '< 0.001'})".replace("-", "−")
+
+
+def _on_published_data(run: Scored) -> bool:
+    """Own scores from MIMIC-RG4's layout with published models alone may be set beside the paper's."""
+    corpus = (run.record or {}).get("corpus", {})
+    return corpus.get("source") == "files" and corpus.get("format") == "rg4" and standin_note(run.signature) is None
+
+
+def _notes(
+    study: Study, runs: Sequence[Scored], published: PublishedTable | None, comparable: bool
+) -> list[str]:
+    notes = []
+    if runs and study.layout == "mean":
+        contexts = ", ".join(context.upper() for context in contexts_in(runs[0].scores))
+        notes.append(f"Plain mean over the contexts {contexts}, before rounding.")
+    notes.append("Bold: best of its block; underlined: second best; ties by the printed value share their mark.")
+    if len(study.seeds) > 1:
+        notes.append("Mean ± sample standard deviation over seeds "
+                     f"{', '.join(map(str, study.seeds))} of the training.")  # fmt: skip
+    splits = sorted({run.record["split"] for run in runs if run.record is not None})
+    if splits:
+        notes.append(f"Scored on split {', '.join(splits)}.")
+    corpora = {run.record["corpus"]["source"] for run in runs if run.record is not None}
+    if "phantom" in corpora:
+        notes.append("Rows of this repository come from a generated corpus, not from patients.")
+    notes += sorted({note for run in runs if (note := standin_note(run.signature)) is not None})
+    if len({_protocol(run.signature) for run in runs}) > 1:
+        notes.append("The rows were not scored alike (labeller, convention, target or cleaning differ).")
+    if published is not None:
+        origin = (f"The published rows are as printed in {published.where} of the paper ({published.title}). "
+                  f"{published.protocol}")
+        notes.append(origin)
+        if not comparable:
+            notes.append("The published rows are of other data than the rows of this repository: no row of the one "
+                         "kind can be compared with a row of the other.")
+        notes += [f"{system}: {text}." for system, text in published.provenance.items()]
+    done = {(run.row, run.seed) for run in runs}
+    for index, row in enumerate(study.rows):
+        if row.files is not None and (index, None) not in done:
+            notes.append(f"{row.name}: {row.files} holds no scores; `pacer score --out {row.files}` makes them.")
+        missing = [seed for seed in study.seeds if row.files is None and (index, seed) not in done]
+        if missing:
+            notes.append(f"{row.name}: not run yet with seed {', '.join(map(str, missing))}.")
+    return notes
+
+
+def _protocol(signature: Mapping[str, Any]) -> str:
+    clinical, language = signature.get("clinical") or {}, signature.get("language") or {}
+    files = (clinical.get("labeller") or {}).get("files")
+    return repr((clinical.get("convention"), files, language.get("target"), language.get("cleaner")))

@@ -1,0 +1,172 @@
+"""Definitions of studies: those of the repository fit every profile, and a wrong one says what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from pacer.core.config import parse_params
+from pacer.core.errors import ConfigError
+from pacer.studies.run import overridden, plan
+from pacer.studies.study import Study, load_study, study_names
+
+ROOT = Path(__file__).parents[2]
+STUDIES = ROOT / "studies"
+PROFILES = sorted(path.stem for path in (ROOT / "configs").glob("*.yaml"))
+GOOD = """
+title: Two rows
+layout: mean
+metrics: [f1, bleu4]
+seeds: [1, 2]
+rows:
+  - {name: one, set: {calibrate.gate_inputs: none}}
+  - {name: two}
+"""
+
+
+def read(folder: Path, text: str) -> Study:
+    (folder / "mine.yaml").write_text(text)
+    return load_study(folder, "mine")
+
+
+def effective(study: Study, profile: str) -> list[dict]:
+    """Parameters of every run of a study on a profile."""
+    return [run.params for run in plan(study, (ROOT / "configs" / f"{profile}.yaml").read_text(), "code")]
+
+
+def test_the_repository_has_the_studies_of_the_paper() -> None:
+    assert study_names(STUDIES) == [
+        "components", "conventional_sn", "lambda_cons", "main", "mechanisms", "transfer"]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", study_names(STUDIES))
+def test_every_row_is_valid_in_every_profile(name: str, profile: str) -> None:
+    study = load_study(STUDIES, name)
+    expected = [row for row in study.rows if row.files is None]
+    assert len(effective(study, profile)) == len(expected)
+
+
+@pytest.mark.parametrize("name", study_names(STUDIES))
+def test_rows_and_columns_are_those_of_the_published_table(name: str) -> None:
+    from pacer.studies.published import load_published
+
+    study = load_study(STUDIES, name)
+    if study.published is None:
+        assert name == "lambda_cons"
+        return
+    table = load_published()[study.published]
+    assert tuple(study.metrics) == table.metrics
+    if name in ("components", "mechanisms", "transfer"):
+        blocks = table.blocks if name != "transfer" else table.blocks[:1]
+        published = [(block.name, system) for block in blocks for system in block.rows]
+        own = [(row.group or blocks[0].name, row.name) for row in study.rows]
+        assert own == published
+
+
+def test_mechanisms_differ_in_one_mechanism_and_share_their_control() -> None:
+    study = load_study(STUDIES, "mechanisms")
+    switches = {(row.group, row.name): tuple(row.set.values()) for row in study.rows}
+    assert {tuple(row.set) for row in study.rows} == {
+        ("refine.variant", "commit.route", "calibrate.gate_inputs")}
+    control = ("patchwise", "stochastic", "none")
+    for column, group in enumerate(("Refine", "Commit", "Calibrate")):
+        values = [found for (own, _), found in switches.items() if own == group]
+        assert control in values and len(set(values)) == len(values)
+        for found in values:
+            others = [value for index, value in enumerate(found) if index != column]
+            assert others == [value for index, value in enumerate(control) if index != column]
+
+
+def test_mechanisms_need_five_runs_more_than_components() -> None:
+    made = {name: {repr(found) for found in effective(load_study(STUDIES, name), "mimic_rg4")}
+            for name in ("components", "mechanisms", "main")}
+    assert (len(made["components"]), len(made["mechanisms"])) == (5, 9)
+    assert len(made["mechanisms"] - made["components"]) == 5 and made["main"] <= made["components"]
+
+
+def test_the_conventional_study_is_the_papers_profile() -> None:
+    """On mimic_rg4_sn the study changes nothing but the controls of decoding, which that profile does not run."""
+    profile = YAML(typ="safe").load((ROOT / "configs" / "mimic_rg4_sn.yaml").read_text())
+    [found] = effective(load_study(STUDIES, "conventional_sn"), "mimic_rg4_sn")
+    assert found == parse_params(profile).model_dump(mode="json")
+
+
+def test_a_sweep_is_judged_on_validation_cases() -> None:
+    study = load_study(STUDIES, "lambda_cons")
+    assert {found["decode"]["split"] for found in effective(study, "phantom")} == {"val"}
+    weights = [found["calibrate"]["lambda_cons"] for found in effective(study, "phantom")]
+    assert weights == [float(row.name) for row in study.rows] and 0.05 in weights
+
+
+def test_a_rows_own_value_wins_over_the_studys(tmp_path: Path) -> None:
+    study = read(tmp_path, GOOD + "set: {calibrate.gate_inputs: h, calibrate.rank: 2}\n")
+    assert study.overrides(study.rows[0], 2) == {
+        "calibrate.gate_inputs": "none", "calibrate.rank": 2, "train.seed": 2}
+    assert study.overrides(study.rows[1], 1)["calibrate.gate_inputs"] == "h"
+
+
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ("title: Two rows", "titel: Two rows", "unknown key titel"),
+    ("title: Two rows", "", "title is missing"),
+    ("layout: mean", "layout: median", "layout = 'median'"),
+    ("[f1, bleu4]", "[f1, bleu5]", "metrics.1 = 'bleu5'"),
+    ("[f1, bleu4]", "[f1, f1]", "metrics holds a value twice"),
+    ("[1, 2]", "[1, 1]", "seeds holds a value twice"),
+    ("[1, 2]", "[one]", "seeds.0 = 'one'"),
+    ("[1, 2]", "[]", "seeds = []"),
+    ("name: two", "name: one", "the same name"),
+    ("name: two", "name: two, files: there, set: {a.b: 1}", "not both"),
+    ("name: two", "name: two, sets: {}", "unknown key rows.1.sets"),
+    ("calibrate.gate_inputs: none", "train.seed: 3", "train.seed is set by seeds"),
+    ("rows:", "against: three\nrows:", "against: three is none of the rows"),
+    ("rows:", "published: nowhere\nrows:", "published: nowhere is not one of main, conventional_sn"),
+    ("rows:", "name: other\nrows:", "named by its file"),
+    ("layout: mean", "layout: [", "not valid YAML"),
+])  # fmt: skip
+def test_a_wrong_study_says_what_is_wrong(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert read(tmp_path, GOOD).seeds == [1, 2]
+    assert old in GOOD
+    with pytest.raises(ConfigError, match=r"mine\.yaml") as error:
+        read(tmp_path, GOOD.replace(old, new))
+    assert said in str(error.value)
+
+
+def test_a_study_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+    read(tmp_path, GOOD)
+    with pytest.raises(ConfigError, match=r"no study 'yours'.*mine"):
+        load_study(tmp_path, "yours")
+    with pytest.raises(ConfigError, match="root of the repository"):
+        study_names(tmp_path / "elsewhere")
+
+
+def test_overrides_change_their_values_alone_and_keep_the_comments() -> None:
+    yaml = YAML(typ="safe")
+    text = (ROOT / "configs" / "micro.yaml").read_text()
+    changed = overridden(text, {"calibrate.lambda_cons": 0.1, "commit.route": "direct", "decode.controls": [],
+                                "corpus.contexts": ["sn"]})
+    expected = yaml.load(text)
+    expected["calibrate"]["lambda_cons"], expected["commit"]["route"] = 0.1, "direct"
+    expected["corpus"]["contexts"], expected["decode"]["controls"] = ["sn"], []
+    assert yaml.load(changed) == expected
+    comments = [line.partition("# ")[2] for line in text.splitlines() if "# " in line]
+    # the comment of a list whose length changes may go; all others stay
+    assert len([line for line in changed.splitlines() if line.partition("# ")[2] in comments]) >= len(comments) - 2
+
+
+@pytest.mark.parametrize("key", ["calibrate.lambda", "nothing.at_all", "train.workers.more", "calibrat"])
+def test_an_override_that_is_no_parameter_is_refused(tmp_path: Path, key: str) -> None:
+    study = read(tmp_path, GOOD.replace("calibrate.gate_inputs: none", f"{key}: 1"))
+    with pytest.raises(ConfigError, match=f"study mine, row one: {key} is no parameter"):
+        plan(study, (ROOT / "configs" / "micro.yaml").read_text(), "code")
+
+
+def test_a_key_depends_on_values_and_code_but_not_on_comments(tmp_path: Path) -> None:
+    study = read(tmp_path, GOOD)
+    text = (ROOT / "configs" / "micro.yaml").read_text()
+    keys = [run.key for run in plan(study, text, "code")]
+    assert len(set(keys)) == 4
+    assert [run.key for run in plan(study, text + "# a comment\n", "code")] == keys
+    assert not set(keys) & {run.key for run in plan(study, text, "other code")}
