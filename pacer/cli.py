@@ -304,12 +304,13 @@ def restore_study() -> None:
 
 def _write_study(chosen: Study) -> str:
     """Write a study's table in all formats; returns it as Markdown."""
+    from pacer.studies.paired import paired
     from pacer.studies.render import markdown, write_table
     from pacer.studies.run import results_folder
     from pacer.studies.table import build_table, collect
 
     results = results_folder(Path.cwd())
-    table = build_table(chosen, collect(chosen, Path.cwd(), results))
+    table = build_table(chosen, collect(chosen, Path.cwd(), results), paired)
     written = write_table(table, results / chosen.name)
     console.print(Text(f"written: {', '.join(str(path.relative_to(Path.cwd())) for path in written)}"), soft_wrap=True)
     return markdown(table)
