@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,10 @@ STATUSES: tuple[str, ...] = ("ok", "unparseable", "malformed", "other_record", "
 #: ``finish_reason`` of an answer that the model, or the endpoint's filter, declined to give.
 REFUSAL = "refusal"
 _REFUSALS = {REFUSAL, "content_filter"}
+#: More tokens than any answer takes; a greater count is no count.
+_MAX_TOKENS = 10**9
+#: Braces at which an object is looked for, at most; more of them are no answer.
+_MAX_TRIES = 1000
 
 
 @dataclass(frozen=True)
@@ -43,23 +47,32 @@ class Answer:
         anchor: None unless ``status`` is ok.
         off_vocabulary: names outside the vocabulary, left out.
         repeated: findings named more than once, each kept once (positive before uncertain before negative).
-        phrases: the evidence phrases of ``rationale``.
+        rationale: the evidence phrases by the finding that they are given for.
     """
 
     status: str
     anchor: Anchor | None = None
     off_vocabulary: list[str] = field(default_factory=list)
     repeated: int = 0
-    phrases: tuple[str, ...] = ()
+    rationale: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def phrases(self) -> tuple[str, ...]:
+        """All evidence phrases."""
+        return tuple(phrase for phrases in self.rationale.values() for phrase in phrases)
+
+
+def read_json_text(text: str) -> Any:
+    """The JSON value in a text; None where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def read_body(body: str) -> Reply:
     """The reply in the body of a response, whatever it holds."""
-    try:
-        completion = json.loads(body)
-    except (ValueError, RecursionError):
-        return Reply(_writable(body))
-    return read_completion(completion) or Reply(_writable(body))
+    return read_completion(read_json_text(body)) or Reply(_writable(body))
 
 
 def read_completion(completion: Any) -> Reply | None:
@@ -75,16 +88,17 @@ def read_completion(completion: Any) -> Reply | None:
     usage = usage if isinstance(usage, dict) else {}
     return Reply(
         _writable(content) if isinstance(content, str) else "",
-        REFUSAL if refusal and not content else finish_reason if isinstance(finish_reason, str) else None,
-        model if isinstance(model, str) else None,
+        REFUSAL if refusal and not content else _text(finish_reason),
+        _text(model),
         _count(usage.get("prompt_tokens")),
         _count(usage.get("completion_tokens")),
     )
 
 
 def read_answer(content: str, record_id: str, finish_reason: str | None = None) -> Answer:
-    """Read the content of an answer for ``record_id``; code fences and text around the object are tolerated."""
-    raw = _json_object(content)
+    """Read the content of an answer for ``record_id``; code fences, a local model's reasoning and text around the
+    object are tolerated."""
+    raw = _json_object(_after_reasoning(content))
     if raw is None:
         if finish_reason == "length":
             return Answer("cut_off")
@@ -101,33 +115,55 @@ def read_answer(content: str, record_id: str, finish_reason: str | None = None) 
     for polarity, names in lists.items():
         pairs = [(name, normalize_finding(name)) for name in names or ()]
         found[polarity] = [finding for _, finding in pairs if finding is not None]
-        off_vocabulary += [name for name, finding in pairs if finding is None]
+        off_vocabulary += [_writable(name) for name, finding in pairs if finding is None]
     anchor = Anchor.of(**found)
     kept = sum(len(getattr(anchor, polarity)) for polarity in POLARITIES)
-    phrases = tuple(_texts(raw.get("rationale")))
-    return Answer("ok", anchor, off_vocabulary, sum(map(len, found.values())) - kept, phrases)
+    rationale = dict(_rationale(raw.get("rationale")))
+    return Answer("ok", anchor, off_vocabulary, sum(map(len, found.values())) - kept, rationale)
+
+
+def _after_reasoning(content: str) -> str:
+    """What follows a model's reasoning, which may draft answers; nothing where the reasoning does not end."""
+    _, end, answer = content.rpartition("</think>")
+    return "" if not end and content.lstrip().startswith("<think>") else answer
 
 
 def _json_object(content: str) -> dict[str, Any] | None:
-    """The first JSON object in a text; None when it is not complete."""
+    """The last JSON object in a text that has the three lists, else the first; None when none is complete.
+
+    Objects within objects are not looked at: a request that the answer repeats holds three lists as well.
+    """
+    first = last = None
     start = content.find("{")
-    if start < 0:
-        return None
-    try:
-        value, _ = json.JSONDecoder().raw_decode(content, start)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+    for _ in range(_MAX_TRIES):
+        if start < 0:
+            break
+        try:
+            value, end = json.JSONDecoder().raw_decode(content, start)
+        except json.JSONDecodeError as error:
+            end = max(error.pos, start + 1)
+        except (ValueError, RecursionError):
+            break
+        else:
+            first = first or value
+            last = value if value.keys() >= set(POLARITIES) else last
+        start = content.find("{", end)
+    return last or first
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _rationale(value: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The texts in a rationale: the values of an object, each a text or a list of texts."""
-    for part in value.values() if isinstance(value, dict) else ():
-        yield from (text for text in (part if isinstance(part, list) else [part]) if isinstance(text, str))
+    for name, part in value.items() if isinstance(value, dict) else ():
+        texts = part if isinstance(part, list) else [part]
+        yield _writable(name), tuple(_writable(text) for text in texts if isinstance(text, str))
+
+
+def _text(value: Any) -> str | None:
+    return _writable(value) if isinstance(value, str) else None
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else None
+    return value if type(value) is int and 0 <= value <= _MAX_TOKENS else None
 
 
 def _writable(text: str) -> str:

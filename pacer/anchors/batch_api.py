@@ -8,6 +8,7 @@ second one for the same requests. Files with report text are deleted from the en
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 import uuid
@@ -21,8 +22,19 @@ import openai
 
 from pacer.anchors.answers import REFUSAL, Reply, read_body, read_completion
 from pacer.anchors.budget import Budget
-from pacer.anchors.cache import AnswerCache, answer_line
-from pacer.anchors.client import MAX_WAIT, Patience, Trouble, diagnose, refusal, status_trouble
+from pacer.anchors.cache import MAY_BE_PAID, AnswerCache, answer_line
+from pacer.anchors.client import (
+    MAX_IN_A_ROW,
+    MAX_WAIT,
+    Patience,
+    Trouble,
+    as_status,
+    diagnose,
+    name_of,
+    refusal,
+    status_trouble,
+    trouble_in,
+)
 from pacer.anchors.request import Question, RequestForm
 from pacer.core.config import Labelling
 from pacer.core.errors import PacerError
@@ -34,6 +46,7 @@ MAX_BYTES = 190_000_000
 #: The key of a batch's name in its metadata.
 NAME = "pacer_batch"
 _ENDED = {"completed", "failed", "expired", "cancelled"}
+_UNDER_WAY = {"validating", "in_progress", "finalizing", "cancelling"}
 
 T = TypeVar("T")
 
@@ -72,7 +85,8 @@ class BatchAsker:
         self._answered = answered
         url = client.base_url  # which may hold a password
         self._endpoint = f"{url.scheme}://{url.host}:{url.port or ''}{url.path}"
-        self._patience = Patience(config, threading.Event())
+        self._name_there = name_of(client)
+        self._patience = Patience(self._name_there, config, threading.Event())
 
     def ask(self, questions: Sequence[Question], form: RequestForm) -> dict[str, Trouble]:
         """Ask all questions; returns those that got no answer, by record id.
@@ -95,8 +109,8 @@ class BatchAsker:
             status = self._collect(batch, failed, look_first=False)
             if status.startswith("failed"):
                 raise PacerError(
-                    f"the endpoint did not take a batch of {len(part)} requests ({status}); if its queue is too short "
-                    "for them, lower anchors.llm.batch_requests. Run the stage again for the rest"
+                    f"{self._name_there} did not take a batch of {len(part)} requests ({status}); if its queue is too "
+                    "short for them, lower anchors.llm.batch_requests. Run the stage again for the rest"
                 )
         return failed
 
@@ -120,7 +134,7 @@ class BatchAsker:
                 if self._call(lambda batch=batch: self._find(batch), self._name(batch)) is None:
                     self._forget(batch)
                     continue
-                if self._look(batch)["status"] not in _ENDED:
+                if not self._ended(batch, self._look(batch)):
                     continue
             spent = self._budget.dollars, self._budget.requests
             open_requests = self._open(batch)
@@ -144,8 +158,8 @@ class BatchAsker:
         batch.files = [ended[name] for name in names if ended.get(name)]
         self._note(batch)
         self._clean_up(batch)
-        errors = _dict(ended.get("errors")).get("data") or []
-        codes = {str(_dict(error).get("code")) for error in errors}
+        errors = _dict(ended.get("errors")).get("data")
+        codes = {_word(_dict(error).get("code")) for error in errors} if isinstance(errors, list) else set()
         return ", ".join([ended["status"], *sorted(codes)])
 
     def _create(self, batch: _Batch, look_first: bool) -> str:
@@ -162,12 +176,12 @@ class BatchAsker:
                 with open(self._requests_of(batch), "rb") as file:
                     upload = (f"{batch.name}.jsonl", file)
                     raw = self._client.files.with_raw_response.create(file=upload, purpose="batch")
-                file_id = _object(raw.text)["id"]
+                file_id = _object(raw.content)["id"]
             raw = self._client.batches.with_raw_response.create(
                 input_file_id=file_id, endpoint="/v1/chat/completions", completion_window="24h",
                 metadata={NAME: batch.name},
             )  # fmt: skip
-            return _object(raw.text)["id"]
+            return _object(raw.content)["id"]
 
         return self._call(create, self._name(batch))
 
@@ -177,9 +191,8 @@ class BatchAsker:
         with Ticker("labelling in a batch", len(batch.requests)) as ticker:
             while True:
                 found = self._look(batch)
-                done = _dict(found.get("request_counts")).get("completed") or 0
-                ticker.advance(done - ticker.done, found["status"])
-                if found["status"] in _ENDED:
+                ticker.advance(_counted(found, "completed") - ticker.done, found["status"])
+                if self._ended(batch, found):
                     return found
                 time.sleep(pause)
                 pause = min(pause * 1.5, MAX_WAIT)
@@ -188,11 +201,11 @@ class BatchAsker:
         """Put the answers of an ended batch into the cache, and settle what it cost."""
         left = self._open(batch)
         troubles: dict[str, Trouble] = {}
-        counts = _dict(ended.get("request_counts"))
+        before = len(left)
         for name, count in (("output_file_id", "completed"), ("error_file_id", "failed")):
-            for line in self._lines(batch, ended.get(name), counts.get(count) or 0):
+            for line in self._lines(batch, ended.get(name), _counted(ended, count)):
                 key = line.get("custom_id")
-                if key not in left:
+                if not isinstance(key, str) or key not in left:
                     continue
                 reply, trouble = _read(line)
                 if reply is None:
@@ -203,11 +216,15 @@ class BatchAsker:
                 self._budget.change(dollars - expected)
                 self._add(batch, key, record_id, reply, dollars)
                 self._answered += 1
+        # Where nothing of a batch was answered, refusals may be meant for all requests.
+        refused = sum(trouble.advice == "refuse" for trouble in troubles.values())
+        believed = len(left) < before or (self._answered > 0 and refused < MAX_IN_A_ROW)
         for key, (record_id, expected) in left.items():
             trouble = troubles.get(key, Trouble(f"batch_{ended['status']}"))
-            self._budget.change(-expected, -1)
+            if trouble.reason not in MAY_BE_PAID:
+                self._budget.change(-expected, -1)
             self._cache.no_answer(key, trouble.reason)
-            if trouble.advice == "refuse" and self._answered:
+            if trouble.advice == "refuse" and believed:
                 self._add(batch, key, record_id, Reply("", REFUSAL), 0.0)
             else:
                 failed[record_id] = trouble
@@ -228,7 +245,7 @@ class BatchAsker:
             content = self._call(lambda: self._client.files.content(str(file_id)).read(), self._name(batch))
             lines.clear()
             for line in content.split(b"\n"):
-                with suppress(ValueError):
+                with suppress(ValueError, RecursionError):
                     lines.append(_object(line))
             if len(lines) >= expected:
                 break
@@ -242,19 +259,35 @@ class BatchAsker:
         """Delete the batch's files from the endpoint, as far as it lets us, and its note."""
         for file_id in batch.files or ():
             with suppress(openai.APIError, ValueError):
-                self._client.files.delete(file_id)
+                self._client.files.with_raw_response.delete(file_id)
         self._forget(batch)
 
     def _look(self, batch: _Batch) -> dict[str, Any]:
         """The batch as the endpoint describes it now; ``status`` is a text."""
 
         def look() -> dict[str, Any]:
-            found = _object(self._client.batches.with_raw_response.retrieve(str(batch.batch_id)).text)
-            if not isinstance(found.get("status"), str):
+            found = _object(self._client.batches.with_raw_response.retrieve(str(batch.batch_id)).content)
+            if _word(found.get("status")) != found.get("status"):
                 raise ValueError("no batch")
             return found
 
         return self._call(look, self._name(batch))
+
+    def _ended(self, batch: _Batch, found: dict[str, Any]) -> bool:
+        """Whether the batch is over.
+
+        Raises:
+            PacerError: its status is none of the API's, and there are no answers either.
+        """
+        status = found["status"]
+        if status in _UNDER_WAY:
+            return False
+        if status in _ENDED or found.get("output_file_id") or found.get("error_file_id"):
+            return True
+        raise PacerError(
+            f"{self._name_there} says that {self._name(batch)} has the status {status}, which the Batch API does "
+            "not know, and names no answers: run the stage again later, or delete the note to give the batch up"
+        )
 
     def _find(self, batch: _Batch) -> str | None:
         """The id of the batch, noted here or found at the endpoint by its name."""
@@ -275,7 +308,7 @@ class BatchAsker:
         """All objects of a listing, page by page."""
         after: str | None = None
         while True:
-            page = _object(listing(limit=100, **({"after": after} if after else {})).text)
+            page = _object(listing(limit=100, **({"after": after} if after else {})).content)
             yield from page["data"]
             if not page.get("has_more") or not page["data"]:
                 return
@@ -291,13 +324,13 @@ class BatchAsker:
                 return call()
             except openai.APIError as error:
                 trouble = diagnose(error)
-            except (ValueError, LookupError, TypeError, AttributeError):
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
                 trouble = Trouble("unreadable")
             if trouble.advice != "again":
-                raise refusal(what, trouble) from None
+                raise refusal(self._name_there, what, trouble) from None
         raise PacerError(
-            f"the endpoint did not answer about {what} ({trouble}) in {self._config.attempts} attempts; if it is under "
-            "way, it goes on and is found again: run the stage again"
+            f"{self._name_there} did not answer about {what} ({trouble}) in {self._config.attempts} attempts; if it is "
+            "under way, it goes on and is found again: run the stage again"
         )
 
     def _write(self, path: Path, questions: Sequence[Question], form: RequestForm) -> int:
@@ -345,13 +378,24 @@ def _object(text: str | bytes) -> dict[str, Any]:
 def _read(line: dict[str, Any]) -> tuple[Reply | None, Trouble]:
     """The reply in a line of an output or error file, or why there is none."""
     response = _dict(line.get("response"))
-    status, body = response.get("status_code"), response.get("body")
+    status, body = as_status(response.get("status_code")), response.get("body")
     if status == 200:
-        return read_completion(body) or read_body(json.dumps(body)), Trouble("answered")
-    code = _dict(line.get("error")).get("code") or _dict(_dict(body).get("error")).get("code")
-    if isinstance(status, int):
-        return None, status_trouble(status, str(code))
-    return None, Trouble(str(code or "batch_error"))
+        trouble = trouble_in(body)
+        reply = None if trouble else read_completion(body) or read_body(json.dumps(body))
+        return reply, trouble or Trouble("answered")
+    code = _word(_dict(line.get("error")).get("code") or _dict(_dict(body).get("error")).get("code"))
+    return None, status_trouble(status, code) if status is not None else Trouble(code)
+
+
+def _word(value: Any) -> str:
+    """A code or status as it is shown and counted; what is none, and may be anything, is ``batch_error``."""
+    return value if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", value) else "batch_error"
+
+
+def _counted(batch: dict[str, Any], what: str) -> int:
+    """One of ``request_counts``; 0 where the endpoint does not count."""
+    count = _dict(batch.get("request_counts")).get(what)
+    return count if isinstance(count, int) else 0
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import json
 import os
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,10 @@ from pacer.core.errors import DataError, PacerError
 from pacer.core.io import read_jsonl, write_jsonl
 
 #: Reasons of a missing answer after which the endpoint may have done the work all the same.
-MAY_BE_PAID = frozenset({"timeout", "disconnected", "gateway_timeout", "interrupted"})
+MAY_BE_PAID = frozenset({"timeout", "disconnected", "gateway_timeout", "interrupted", "too_large", "error_body"})
+
+#: Status of a line that holds no answer: attempts at a request were lost, perhaps paid, and none was answered.
+LOST = "lost"
 
 _Line = dict[str, Any]
 
@@ -52,7 +55,7 @@ class Journal:
         Raises:
             PacerError: the file cannot be written, for lack of space for example.
         """
-        content = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+        content = json.dumps(line).encode() + b"\n"
         try:
             with self._writing:
                 if self._broken or self._file.write(content) < len(content):
@@ -88,27 +91,17 @@ class AnswerCache:
     def __init__(self, path: Path, journal: Path):
         self._path, self._journal_path = path, journal
         self.lines: dict[str, _Line] = {}
+        self._lost: Counter[str] = Counter()
         for line in read_jsonl(path) if path.exists() else ():
             self._take(line, path)
         self._journal = Journal(journal)
         self.troubles: Counter[str] = Counter()
-        self._lost: Counter[str] = Counter()
         self._lock = threading.Lock()
-        under_way: Counter[str] = Counter()
-        for line in self._journal.lines:
-            event = line.get("event")
-            if event == "sent":
-                under_way[line["request_hash"]] += 1
-                continue
-            under_way -= Counter([line["request_hash"]])  # not below zero: those of batches are not noted as sent
-            if event is None:
-                self._take(line, journal)
-            else:
-                self._count(line["request_hash"], event)
-        self._journal.lines.clear()
-        for request_hash, count in under_way.items():
-            for _ in range(count):
-                self.no_answer(request_hash, "interrupted")
+        try:
+            self._replay(journal)
+        except DataError:
+            self._journal.close()
+            raise
 
     def __enter__(self) -> AnswerCache:
         return self
@@ -135,10 +128,21 @@ class AnswerCache:
         with self._lock:
             self.lines[line["request_hash"]] = line
 
-    def write(self, current: Sequence[_Line]) -> None:
-        """Write ``llm_cache.jsonl``: the lines in use, and the cache's others. The journal is done with."""
+    def write(self, current: Sequence[_Line], record_ids: Mapping[str, str]) -> None:
+        """Write ``llm_cache.jsonl``: the lines in use, the cache's others, and what was lost without any answer. The
+        journal is done with.
+
+        Args:
+            current: the lines in use.
+            record_ids: request hash -> record id of the questions.
+        """
         lines = [line | {"current": True} for line in current]
         lines += [line | {"current": False} for line in self.unused(current)]
+        lines += [
+            {"record_id": record_ids.get(key, "unknown"), "request_hash": key, "provider": "openai", "current": False,
+             "raw": "", "status": LOST, "dollars": 0.0, "lost": lost}
+            for key, lost in self._lost.items() if lost and key not in self.lines
+        ]
         write_jsonl(self._path, sorted(lines, key=lambda line: (line["record_id"], line["request_hash"])))
         self._journal.close()
         self._journal_path.unlink()
@@ -148,16 +152,60 @@ class AnswerCache:
         used = {id(line) for line in current}
         return [line for line in self.lines.values() if id(line) not in used]
 
+    def _replay(self, journal: Path) -> None:
+        """Take over what the journal of an earlier run holds."""
+        under_way: Counter[str] = Counter()
+        for line in self._journal.lines:
+            _check(line, journal, _EVENT if isinstance(line, dict) and "event" in line else _NAMED)
+            event = line.get("event")
+            if event == "sent":
+                under_way[line["request_hash"]] += 1
+                continue
+            under_way -= Counter([line["request_hash"]])  # not below zero: those of batches are not noted as sent
+            if event is None:
+                self._take(line, journal)
+            else:
+                self._count(line["request_hash"], event)
+        self._journal.lines.clear()
+        for request_hash, count in under_way.items():
+            for _ in range(count):
+                self.no_answer(request_hash, "interrupted")
+
     def _count(self, request_hash: str, reason: str) -> None:
         with self._lock:
             self.troubles[reason] += 1
             self._lost[request_hash] += reason in MAY_BE_PAID
 
     def _take(self, line: Any, path: Path) -> None:
-        if not isinstance(line, dict) or not {"record_id", "request_hash", "raw"} <= line.keys():
-            raise DataError(f"{path} holds a line that is no labelling answer; move the file away and label again")
-        if line.get("provider") == "openai":  # recorded answers are read from their own file every time
+        _check(line, path, _NAMED)
+        if line.get("provider") != "openai":  # recorded answers are read from their own file every time
+            return
+        _check(line, path, _PAID if line.get("status") == LOST else _PAID | _ANSWERED)
+        if line.get("status") == LOST:
+            self._lost[line["request_hash"]] += line["lost"]
+        else:
             self.lines[line["request_hash"]] = line
+
+
+#: What the parts of a line may be.
+_EVENT: dict[str, tuple[type, ...]] = {"request_hash": (str,), "event": (str,)}
+_NAMED: dict[str, tuple[type, ...]] = {"record_id": (str,), "request_hash": (str,), "raw": (str,)}
+_PAID: dict[str, tuple[type, ...]] = {"dollars": (int, float), "lost": (int,)}
+_NONE = type(None)
+_ANSWERED: dict[str, tuple[type, ...]] = {"finish_reason": (str, _NONE), "model": (str, _NONE),
+                                          "prompt_tokens": (int, _NONE), "completion_tokens": (int, _NONE)}
+
+
+def _check(line: Any, path: Path, kinds: Mapping[str, tuple[type, ...]]) -> None:
+    """Raises DataError: a line of the cache or the journal lacks a part, or has one of another kind."""
+    line = line if isinstance(line, dict) else {}
+    for name, kind in kinds.items():
+        value = line.get(name)
+        if name not in line or type(value) not in kind or (isinstance(value, int | float) and not value >= 0):
+            record_id = line.get("record_id")
+            whose = f"the line of {record_id}" if isinstance(record_id, str) else "a line"
+            raise DataError(f"{path}: {whose} is no labelling answer ({name} is missing or wrong); delete the line, "
+                            "and its request is sent again, or move the file away and label again")
 
 
 def answer_line(
@@ -205,5 +253,5 @@ def _mend(path: Path) -> None:
 def _whole(line: bytes) -> bool:
     try:
         return isinstance(json.loads(line), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False

@@ -69,6 +69,7 @@ def label_sample(
             if reused < len(questions) or (questions and any(batches.glob("*.json"))):
                 _ask(questions, form, config, cache, batches)
             current = _answers_to(questions, cache)
+        open_keys = {question.request_hash for question in questions} - {line["request_hash"] for line in current}
         audit = {
             "provider": config.provider,
             "prompt": form.prompt_hash,
@@ -76,11 +77,11 @@ def label_sample(
             "answered": len(current),
             "unanswered": sample.height - len(current),
             "reused": reused,
-            **_summary(current, records),
+            **_summary(current, records, sum(cache.lost(key) for key in open_keys)),
             "troubles": dict(sorted(cache.troubles.items())),
             "older_answers": len(cache.unused(current)),
         }
-        cache.write(current)
+        cache.write(current, {question.request_hash: question.record_id for question in questions})
         if not any(batches.glob("*.json")):  # else a batch that nobody waits for is still under way
             shutil.rmtree(scratch.parent)
     return audit
@@ -98,7 +99,7 @@ def _ask(
     from pacer.anchors.asking import Asker
     from pacer.anchors.batch_api import BatchAsker
     from pacer.anchors.budget import Budget
-    from pacer.anchors.client import connect
+    from pacer.anchors.client import connect, name_of
 
     known = _answers_to(questions, cache)
     batch = config.mode == "batch"
@@ -108,6 +109,7 @@ def _ask(
         lost = line["lost"] if line else cache.lost(question.request_hash)
         budget.change(lost * budget.expected(question, batch=False), lost)
     with connect(config) as client:
+        endpoint = name_of(client)
         in_batches = BatchAsker(client, config, cache, budget, batches, len(known))
         in_batches.resume({question.request_hash for question in questions})
         open_questions = [question for question in questions if question.request_hash not in cache.lines]
@@ -122,8 +124,9 @@ def _ask(
     if failed and config.unanswered == "stop":
         record_id, trouble = next(iter(failed.items()))
         raise PacerError(
-            f"{len(failed)} of {len(open_questions)} requests got no answer, such as that of {record_id} ({trouble}); "
-            "the other answers are kept, run the stage again for the rest, or set anchors.llm.unanswered: rules"
+            f"{len(failed)} of {len(open_questions)} requests got no answer from {endpoint}, such as that of "
+            f"{record_id} ({trouble}); the other answers are kept, run the stage again for the rest, or set "
+            "anchors.llm.unanswered: rules"
         )
 
 
@@ -144,8 +147,11 @@ def _recorded(questions: Sequence[Question], form: RequestForm, path: Path) -> _
     return lines
 
 
-def _summary(lines: Collection[dict[str, Any]], records: pl.DataFrame) -> dict[str, Any]:
-    """What the answers in use are like; phrases of reports are counted, never named."""
+def _summary(lines: Collection[dict[str, Any]], records: pl.DataFrame, lost: int) -> dict[str, Any]:
+    """What the answers in use are like; phrases of reports are counted, never named.
+
+    ``lost``: attempts that may have been paid, at questions without any answer.
+    """
     reports = dict(records.select("record_id", "report_raw").iter_rows())
     statuses: Counter[str] = Counter()
     dropped = repeated = phrases = missing = 0
@@ -166,5 +172,5 @@ def _summary(lines: Collection[dict[str, Any]], records: pl.DataFrame) -> dict[s
         "completion_tokens": sum(line["completion_tokens"] or 0 for line in lines),
         "without_usage": sum(line["completion_tokens"] is None for line in lines),
         "dollars": round(sum(line["dollars"] for line in lines), 6),
-        "lost_and_perhaps_paid": sum(line["lost"] for line in lines),
+        "lost_and_perhaps_paid": lost + sum(line["lost"] for line in lines),
     }

@@ -112,14 +112,16 @@ def write_jsonl(path: str | Path, rows: list[dict]) -> None:
 
 
 def read_jsonl(path: str | Path) -> list[dict]:
-    """Read one JSON object per line; a malformed line is a :class:`DataError` naming file and line."""
+    """Read one JSON object per line, blank ones passed over; a malformed line is a :class:`DataError` naming file and
+    line."""
     rows = []
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, "rb") as file:
             for number, line in enumerate(file, start=1):
                 try:
-                    rows.append(json.loads(line))
-                except json.JSONDecodeError as error:
+                    if line.strip():
+                        rows.append(json.loads(line.decode("utf-8")))
+                except (ValueError, RecursionError) as error:
                     raise DataError(f"{path}, line {number} is not valid JSON: {error}") from None
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None

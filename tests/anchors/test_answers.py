@@ -32,6 +32,14 @@ from tests.anchors.server import completion
         ('{"sample_uid": "b", "positive": [], "negative": [], "uncertain": []}', None, "other_record"),
         ('{"sample_uid": "a", "positive": [], "negative": [], "uncertain": []}', None, "ok"),
         ('{"sample_uid": "a", "positive": [], "negative": [], "uncertain": []} and more', "length", "ok"),
+        ('<think>{"positive": [], "negative": [], "uncertain": []}', "length", "cut_off"),
+        ('<think>{"positive": [], "negative": [], "uncertain": []}</think>', "stop", "unparseable"),
+        ('<think>{a}</think>{"positive": [', "length", "cut_off"),
+        ('{"report": "x", "regex_anchor": {"positive": [], "negative": [], "uncertain": []}, "ri', "length", "cut_off"),
+        ('{"report": "x", "regex_anchor": {"positive": [], "negative": [], "uncertain": []}}', None, "malformed"),
+        ('{"sample_uid": "a", "rationale": {"edema": "x"}, "positive": [', "length", "cut_off"),
+        ('{"a": 1} then {"positive": [], "negative": [], "uncertain": []}', None, "ok"),
+        ('{"a": 1,} then {"positive": [], "negative": [], "uncertain": []}', None, "ok"),
     ],
 )
 def test_statuses(content: str, finish: str | None, status: str) -> None:
@@ -43,6 +51,21 @@ def test_answer_in_a_code_fence() -> None:
     read = read_answer(f"```json\n{content}\n```\nDone {{", "a")
     assert read.anchor == Anchor(("lung opacity",))
     assert (read.off_vocabulary, read.repeated) == (["mass"], 1)
+
+
+def test_the_last_object_with_the_lists_counts() -> None:
+    """A model that drafts, or repeats its input with the rules' candidate, means what it says last."""
+    echo = {"sample_uid": "a", "report": "x", "regex_anchor": {"positive": ["mass"], "negative": [], "uncertain": []}}
+    draft, final = ({"positive": [name], "negative": [], "uncertain": []} for name in ("pneumonia", "edema"))
+    content = "\n".join(["I see {edema} here.", *map(json.dumps, (echo, draft, final, {"note": 1}))])
+    assert read_answer(content, "a").anchor == Anchor(("edema",))
+
+
+def test_rationale_by_finding() -> None:
+    lists = {"positive": [], "negative": [], "uncertain": []}
+    read = read_answer(json.dumps(lists | {"rationale": {"edema": ["a", 3, "b"], "mass": "c\ud800"}}), "a")
+    assert read.rationale == {"edema": ("a", "b"), "mass": ("c?",)}
+    assert read.phrases == ("a", "b", "c?")
 
 
 names = st.lists(st.one_of(st.sampled_from(FINDINGS), st.text(max_size=8)), max_size=6)

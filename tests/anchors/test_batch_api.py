@@ -226,3 +226,60 @@ def test_endpoint_without_batches(endpoint, batching, sample, records, tmp_path)
     endpoint.other = lambda *_: Reply(404, {})  # type: ignore[method-assign]
     with pytest.raises(PacerError, match=r"refused the batch noted in .*json \(denied, HTTP 404\)"):
         label_sample(sample, records, batching(), tmp_path)
+
+
+def test_listings_that_no_api_gives(endpoint, batching, sample, records, tmp_path) -> None:
+    """Counts that are texts, names that are none, nesting without end, and statuses that are texts."""
+
+    def strange(batch: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+        endpoint.complete(batch, lines)
+        batch["request_counts"] = {"total": "6", "completed": "6", "failed": []}
+        name, content = endpoint.files[batch["output_file_id"]]
+        content = content.replace(b'"status_code": 200', b'"status_code": "200"', 2)
+        odd = [b'{"custom_id": ["x"], "response": null}', b"[" * 100_000, b'{"custom_id": {}}']
+        endpoint.files[batch["output_file_id"]] = name, b"\n".join([*odd, content])
+
+    endpoint.end_batch = strange
+    assert label_sample(sample, records, batching(), tmp_path)["statuses"] == {"ok": 6}
+    assert endpoint.files == {}
+
+
+def test_unknown_status_with_answers_is_an_end(endpoint, batching, sample, records, tmp_path) -> None:
+    endpoint.end_batch = lambda batch, lines: endpoint.complete(batch, lines, "succeeded")
+    assert label_sample(sample, records, batching(), tmp_path)["statuses"] == {"ok": 6}
+
+
+def test_unknown_status_without_answers_is_named_and_not_waited_for(
+    endpoint, batching, sample, records, tmp_path
+) -> None:
+    endpoint.end_batch = lambda batch, lines: batch.update(status="odd")
+    with pytest.raises(PacerError, match=r"the batch noted in .*json has the status odd.*delete the note"):
+        label_sample(sample, records, batching(), tmp_path)
+    (name,) = endpoint.batches
+    inputs = [json.loads(line) for line in endpoint.files[endpoint.batches[name]["input_file_id"]][1].splitlines()]
+    endpoint.complete(endpoint.batches[name], inputs)
+    assert label_sample(sample, records, batching(), tmp_path)["statuses"] == {"ok": 6}
+    assert len(endpoint.batches) == 1
+
+
+@pytest.mark.parametrize(
+    "errors", [[{"code": "x"}], {"data": {"code": "x"}}, {"data": 3}, {"data": [{"code": "\ud800"}]}]
+)
+def test_failed_batch_with_errors_in_another_form(endpoint, batching, sample, records, tmp_path, errors) -> None:
+    endpoint.end_batch = lambda batch, lines: batch.update(status="failed", errors=errors)
+    with pytest.raises(PacerError, match=r"did not take a batch of 6 requests \(failed"):
+        label_sample(sample, records, batching(), tmp_path)
+
+
+def test_codes_may_be_anything(endpoint, batching, sample, records, tmp_path) -> None:
+    """Codes are counted under their name, which is neither long nor text of a report."""
+
+    def fail(batch: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+        codes = ["\ud800", "Possible pneumonia. No effusion.", ["a"], 7, None, "batch_expired"]
+        errors = [{"custom_id": line["custom_id"], "response": None, "error": {"code": code}}
+                  for line, code in zip(lines, codes)]  # fmt: skip
+        endpoint.complete(batch, [], "completed", errors)
+
+    endpoint.end_batch = fail
+    audit = label_sample(sample, records, batching(unanswered="rules"), tmp_path)
+    assert audit["troubles"] == {"batch_error": 5, "batch_expired": 1}

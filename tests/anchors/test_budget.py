@@ -9,6 +9,7 @@ import pytest
 from pacer.anchors.labelling import label_sample
 from pacer.anchors.sampling import sample_records
 from pacer.core.errors import ConfigError, PacerError
+from tests.anchors.conftest import build, cached
 from tests.anchors.server import Drop, Reply, completion, good
 
 
@@ -57,3 +58,23 @@ def test_lost_answers_count_towards_the_budget(endpoint, asking, sample, records
     more = sample_records(records, 4, seed=1)[0]
     with pytest.raises(ConfigError, match=r"2 requests to send \(12 paid before\)"):
         label_sample(more, records, asking(max_requests=0), tmp_path)
+
+
+def test_lost_answers_count_when_their_records_fell_to_the_rules(endpoint, asking, sample, records, tmp_path) -> None:
+    """Runs that end well remove the journal; what was lost is remembered all the same, until an answer carries it."""
+    endpoint.replies = lambda *_: (_ for _ in ()).throw(Drop({"a": 1}, sent=3))
+    few = sample.head(3)
+    audit = label_sample(few, records, asking(unanswered="rules", max_requests=9), tmp_path)
+    assert (audit["unanswered"], audit["lost_and_perhaps_paid"]) == (3, 9)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"max_requests: 9 does not cover 3 requests to send \(9 paid before\)"):
+            label_sample(few, records, asking(unanswered="rules", max_requests=9), tmp_path)
+    assert sum(endpoint.seen.values()) == 9
+    anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
+    assert set(anchors["origin"]) == {"rules"}
+    assert label_sample(few, records, asking(model="other", unanswered="rules"), tmp_path)["answered"] == 0
+
+    endpoint.replies = good
+    audit = label_sample(few, records, asking(), tmp_path)
+    assert (audit["statuses"], audit["lost_and_perhaps_paid"]) == ({"ok": 3}, 9)
+    assert sorted(line["lost"] for line in cached(tmp_path)) == [3] * 6

@@ -124,3 +124,44 @@ def test_garbage_in_the_middle_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "journal.jsonl").write_text("{cut\n" + json.dumps(line(1)) + "\n")
     with pytest.raises(DataError, match=r"journal.jsonl, line 1 is not valid JSON"):
         Journal(tmp_path / "journal.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [("dollars", None), ("dollars", "much"), ("dollars", True), ("dollars", -1.0), ("dollars", float("nan")),
+     ("raw", None), ("request_hash", ["h"]), ("record_id", 7), ("lost", "x"), ("finish_reason", 3), ("model", {}),
+     ("prompt_tokens", "1"), ("completion_tokens", 1.5)],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["cache", "journal"])
+@pytest.mark.parametrize("missing", [True, False])
+def test_lines_edited_by_hand(tmp_path: Path, part: str, value: object, name: str, missing: bool) -> None:
+    edited = line(1) | {part: value}
+    if missing:
+        del edited[part]
+    (tmp_path / f"{name}.jsonl").write_text(f"{json.dumps(line(0))}\n\n{json.dumps(edited)}\n{json.dumps(line(2))}\n")
+    with pytest.raises(DataError, match=rf"{name}.jsonl: .*no labelling answer \({part} is missing or wrong\); delete"):
+        open_cache(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b'{"record_id": "a\xff"}', b"[" * 200_000, b"{", b'{"a": ' + b"1" * 9999 + b"}"])
+@pytest.mark.parametrize("name", ["cache", "journal"])
+def test_lines_that_cannot_be_read(tmp_path: Path, content: bytes, name: str) -> None:
+    whole = json.dumps(line(0)).encode()
+    (tmp_path / f"{name}.jsonl").write_bytes(b"\n" + content + b"\n" + whole + b"\n")
+    with pytest.raises(DataError, match=rf"{name}.jsonl, line 2 is not valid JSON"):
+        open_cache(tmp_path)
+
+
+def test_blank_lines_are_passed_over(tmp_path: Path) -> None:
+    for number, name in enumerate(("cache", "journal")):
+        lines = ["", json.dumps(line(number)), "  ", "", json.dumps(line(number + 2)), "", ""]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    with open_cache(tmp_path) as cache:
+        assert cache.lines.keys() == {f"hash-{n}" for n in range(4)}
+
+
+@pytest.mark.parametrize("content", ["[]", '"text"', '{"event": "sent"}', '{"event": 3, "request_hash": "h"}'])
+def test_journal_of_something_else(tmp_path: Path, content: str) -> None:
+    (tmp_path / "journal.jsonl").write_text(f"{content}\n{json.dumps(line(0))}\n")
+    with pytest.raises(DataError, match=r"journal.jsonl: a line is no labelling answer"):
+        open_cache(tmp_path)

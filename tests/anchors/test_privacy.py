@@ -42,6 +42,32 @@ def test_missing_key(asking, sample, records, tmp_path, monkeypatch) -> None:
         label_sample(sample, records, asking(), tmp_path)
 
 
+@pytest.mark.parametrize("key", ["", " ", "sk-k\u00e9", "sk\nx", "sk-x\n", "two words"])
+def test_key_that_cannot_be_sent(endpoint, asking, sample, records, tmp_path, monkeypatch, key) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(ConfigError, match="needs an API key in OPENAI_API_KEY") as error:
+        label_sample(sample, records, asking(), tmp_path)
+    assert len(key) < 3 or key.strip() not in str(error.value)
+    assert endpoint.keys == set()
+
+
+@pytest.mark.parametrize(
+    ("address", "consent"),
+    [("", ""), ("/v1", ""), ("http:///v1", ""), ("http://[::1/v1", "::1"), ("ftp://localhost/v1", "localhost"),
+     ("http://localhost:99999/v1", "localhost"), ("localhost:8000/v1", "localhost"), ("", "api.openai.com")],
+)  # fmt: skip
+def test_address_that_is_none(endpoint, asking, sample, records, tmp_path, address, consent) -> None:
+    config = asking().model_copy(update={"base_url": address, "send_reports_to": consent})
+    with pytest.raises(ConfigError, match=r"anchors.llm.base_url must be an address such as http://localhost:8000/v1"):
+        label_sample(sample, records, config, tmp_path)
+
+
+def test_what_is_not_set_is_called_so(endpoint, asking, sample, records, tmp_path) -> None:
+    config = asking().model_copy(update={"send_reports_to": None})
+    with pytest.raises(ConfigError, match=r"send_reports_to is not set, the endpoint's host is '127.0.0.1'"):
+        label_sample(sample, records, config, tmp_path)
+
+
 def test_the_key_and_reports_turn_up_nowhere(endpoint, asking, sample, records, tmp_path, capfd, caplog) -> None:
     caplog.set_level("DEBUG")
     secret = records.with_columns(pl.lit("Zebrafish seen. No effusion.").alias("report_raw"))

@@ -83,6 +83,7 @@ def test_retry_after_is_waited_for_by_all(endpoint, asking, sample, records, tmp
     [
         ({}, None), ({"retry-after": "2"}, 2.0), ({"retry-after": "0.5"}, 0.5), ({"retry-after": "-3"}, 0.0),
         ({"retry-after-ms": "250", "retry-after": "9"}, 0.25), ({"retry-after": "soon"}, None),
+        ({"retry-after": "Mon, 01 Jan 2024 00:00:00 +99999999999999999999"}, None),
         ({"retry-after": "nan"}, None), ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
     ],
 )  # fmt: skip
@@ -141,11 +142,12 @@ def test_failed_requests_are_asked_again_and_others_are_not(endpoint, asking, sa
     assert endpoint.requests == []
 
 
-def test_unanswered_requests_may_fall_to_the_rules(endpoint, asking, sample, records, tmp_path) -> None:
+def test_unanswered_requests_may_fall_to_the_rules(endpoint, asking, sample, records, tmp_path, capfd) -> None:
     down = sample["record_id"][0]
     endpoint.replies = lambda asked, _: Reply(503, {}) if asked["sample_uid"] == down else good(asked)
     audit = label_sample(sample, records, asking(attempts=2, unanswered="rules"), tmp_path)
     assert (audit["answered"], audit["unanswered"], audit["troubles"]) == (5, 1, {"server_error": 2})
+    assert "labelling: 5/6 in" in capfd.readouterr().err
     anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
     assert anchors.row(by_predicate=pl.col("record_id") == down, named=True)["origin"] == "rules"
 
@@ -163,14 +165,14 @@ def test_lost_answers_are_bounded(endpoint, asking, sample, records, tmp_path) -
 def test_dead_endpoint_is_given_up(endpoint, asking, records, sample, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(asking_module, "MAX_IN_A_ROW", 4)
     endpoint.replies = lambda *_: Reply(500, {})
-    with pytest.raises(PacerError, match="4 requests in a row got no answer"):
+    with pytest.raises(PacerError, match=r"4 requests in a row got no answer from 127.0.0.1:\d+"):
         label_sample(sample, records, asking(attempts=2, concurrency=1), tmp_path)
     assert sum(endpoint.seen.values()) == 8
 
 
 def test_endpoint_that_is_not_there(endpoint, asking, sample, records, tmp_path) -> None:
     config = asking(attempts=2).model_copy(update={"base_url": "http://127.0.0.1:9/v1"})
-    with pytest.raises(PacerError, match=r"6 of 6 requests got no answer.*unreachable"):
+    with pytest.raises(PacerError, match=r"6 of 6 requests got no answer from 127.0.0.1:9, .*unreachable"):
         label_sample(sample, records, config, tmp_path)
 
 
@@ -178,7 +180,7 @@ def test_endpoint_that_is_not_there(endpoint, asking, sample, records, tmp_path)
 def test_endpoint_that_refuses_everything(endpoint, asking, sample, records, tmp_path, status) -> None:
     endpoint.replies = lambda *_: Reply(status, {"error": {"message": "report text echoed"}},
                                         {"Location": endpoint.url + "/elsewhere"})  # fmt: skip
-    with pytest.raises(PacerError, match=r"refused the request of ") as error:
+    with pytest.raises(PacerError, match=r"^127.0.0.1:\d+ refused the request of ") as error:
         label_sample(sample, records, asking(), tmp_path)
     assert "echoed" not in str(error.value)
     assert sum(endpoint.seen.values()) <= (6 if status == 400 else 2)
