@@ -322,31 +322,45 @@ def show_anchor(
     html: Annotated[Path | None, typer.Option(help="Write the explanation as a page.")] = None,
     records: Annotated[Path, typer.Option(help="The corpus.")] = Path("data/corpus/records.parquet"),
     table: Annotated[Path, typer.Option("--anchors", help="Its commitments.")] = Path("data/anchors/anchors.parquet"),
+    answers: Annotated[Path, typer.Option(help="Answers of the labelling model, for its evidence; may be missing.")] = (
+        Path("data/anchors/llm_cache.jsonl")
+    ),
 ) -> None:
     """Explain one commitment: the report with the words that the rules read, coloured by polarity."""
     from pacer.core.io import write_text
     from pacer.reporting.explanation import KINDS, explain, explanation_page
 
-    found = explain(record, records, table)
+    if html is not None and html.is_dir():
+        raise ConfigError(f"--html {html} is a folder; name a file")
+    found = explain(record, records, table, answers)
     made_by = "the labelling model" if found.origin == "llm" else f"the rules, version {found.version}"
     console.print(Text(f"{record}, {found.context.upper()}, {found.split}; made by {made_by}\n"))
-    for name, anchor in {"": found.anchor, "by the rules: ": found.by_rules}.items():
-        if name == "" or anchor != found.anchor:
-            console.print(Text(name).append_text(_chips(anchor)))
+    console.print(_chips(found.anchor))
+    if found.origin == "llm":
+        same = found.by_rules == found.anchor
+        console.print(Text("the rules alone would say: ") + (Text("the same") if same else _chips(found.by_rules)))
+    if found.evidence:
+        console.print("\nwhat the labelling model gives as evidence")
+        _print_cells(("finding", "phrase", ""), [
+            (phrase.finding, phrase.text, "" if phrase.found else "not in the report in these words")
+            for phrase in found.evidence
+        ])  # fmt: skip
     report = Text()
     for run in found.runs:
         style = " ".join([COLOURS.get(run.polarity or "", ""), "bold" * run.decided, "underline" * run.cue])
         report.append(run.text, style.strip())
     console.print(Text("\n").append_text(report))
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("words", "finding", "polarity", "because of", "which", "decides"):
-        grid.add_column(heading)
-    for mention, words, cue in found.mentions:
-        cells = (words, mention.finding, mention.polarity or "nothing said", cue, KINDS.get(mention.kind or "", ""),
-                 "yes" if mention.decided else "")
-        grid.add_row(*map(Text, cells))
-    console.print()
-    console.print(grid)
+    legend = Text("\n")
+    for polarity, colour in COLOURS.items():
+        legend.append(polarity, colour).append(", ")
+    legend.append("bold", "bold").append(": decides, ").append("underlined", "underline").append(": because of it")
+    console.print(legend)
+    console.print("\nwhat the rules read")
+    _print_cells(("words", "finding", "polarity", "because of", "which", "decides"), [
+        (words, mention.finding, mention.polarity or "nothing said", cue, KINDS.get(mention.kind or "", ""),
+         "yes" if mention.decided else "")
+        for mention, words, cue in found.mentions
+    ])  # fmt: skip
     if html is not None:
         write_text(html, explanation_page(found))
         console.print(Text(f"\nwritten to {html}"))
@@ -383,6 +397,14 @@ def compare(
     console.print()
     for line in comparison_notes(found):
         console.print(Text(line), soft_wrap=True)
+
+
+def _print_cells(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """A table of texts that are no markup."""
+    grid = Grid(*headings, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for row in rows:
+        grid.add_row(*map(Text, row))
+    console.print(grid)
 
 
 def main() -> None:

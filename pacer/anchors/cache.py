@@ -99,7 +99,7 @@ class AnswerCache:
         self._lock = threading.Lock()
         try:
             self._replay(journal)
-        except DataError:
+        except PacerError:
             self._journal.close()
             raise
 

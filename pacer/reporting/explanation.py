@@ -10,10 +10,14 @@ from typing import NamedTuple
 import polars as pl
 
 from pacer.anchors.anchor import Anchor
+from pacer.anchors.answers import read_answer
 from pacer.anchors.build import read_anchor, rules_of
+from pacer.anchors.evidence import count_missing
 from pacer.anchors.rules import Mention, Version, extract_anchor, find_mentions
 from pacer.anchors.vocabulary import POLARITIES
 from pacer.core.errors import DataError
+from pacer.core.io import read_jsonl
+from pacer.corpus.records import RECORD_SCHEMA, check_columns
 from pacer.reporting.html import render
 
 #: What each kind of cue is called.
@@ -35,6 +39,14 @@ class Run(NamedTuple):
     about: str
 
 
+class Phrase(NamedTuple):
+    """What the labelling model gives as evidence for a finding; ``found``: it stands in the report."""
+
+    finding: str
+    text: str
+    found: bool
+
+
 @dataclass(frozen=True)
 class Explanation:
     """One record's commitment.
@@ -42,6 +54,7 @@ class Explanation:
     Attributes:
         anchor: what training uses; origin: ``llm`` or ``rules``. by_rules: what the rules of ``version`` say.
         mentions: with the words of each mention and of its cue.
+        evidence: the labelling model's own, where its answer is at hand.
     """
 
     record_id: str
@@ -53,17 +66,24 @@ class Explanation:
     by_rules: Anchor
     runs: list[Run]
     mentions: list[tuple[Mention, str, str]]
+    evidence: list[Phrase]
 
 
-def explain(record_id: str, records: Path, anchors: Path) -> Explanation:
+def explain(record_id: str, records: Path, anchors: Path, answers: Path | None = None) -> Explanation:
     """Look a record up and read its report once more.
 
     Args:
         records: ``records.parquet``. anchors: ``anchors.parquet``, made of these records.
+        answers: ``llm_cache.jsonl``, whose evidence phrases are shown where the commitment was read from them; it may
+            be missing.
 
     Raises:
-        DataError: the record is in neither or only in one of them, or the anchors do not say which rules made them.
+        DataError: a table is missing or none, the record is in neither or only in one of them, or the anchors do not
+            say which rules made them.
     """
+    check_columns(records, RECORD_SCHEMA)
+    if not anchors.is_file():
+        raise DataError(f"{anchors} does not exist; run the stage anchors")
     found = pl.scan_parquet(records).filter(pl.col("record_id") == record_id).collect()
     if found.is_empty():
         raise DataError(f"{records} has no record {record_id}; ids look like {_first_id(records)}")
@@ -77,7 +97,8 @@ def explain(record_id: str, records: Path, anchors: Path) -> Explanation:
     told = [(mention, report[mention.start : mention.end], report[slice(*mention.cue)] if mention.cue else "")
             for mention in mentions]
     return Explanation(record_id, row["context"], row["split"], origin, version, anchor,
-                       extract_anchor(report, version), mark(report, mentions), told)
+                       extract_anchor(report, version), mark(report, mentions), told,
+                       _evidence(record_id, anchor, report, answers) if origin == "llm" and answers else [])
 
 
 def mark(report: str, mentions: list[Mention]) -> list[Run]:
@@ -104,6 +125,18 @@ def explanation_page(explanation: Explanation) -> str:
     """The explanation as an HTML page that needs nothing else."""
     same = explanation.anchor == explanation.by_rules
     return render("anchor.html", explanation=explanation, kinds=KINDS, same=same, polarities=POLARITIES)
+
+
+def _evidence(record_id: str, anchor: Anchor, report: str, answers: Path) -> list[Phrase]:
+    """The phrases of the answer that this anchor was read from; none where the file or the answer is missing."""
+    for line in read_jsonl(answers) if answers.exists() else ():
+        if not isinstance(line, dict) or line.get("record_id") != record_id or not line.get("current", True):
+            continue
+        answer = read_answer(str(line.get("raw")), record_id)
+        if answer.anchor == anchor:
+            return [Phrase(finding, text, not count_missing([text], report))
+                    for finding, texts in answer.rationale.items() for text in texts]
+    return []
 
 
 def _first_id(records: Path) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import polars as pl
 import pytest
+from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -15,7 +17,7 @@ from pacer.anchors.anchor import Anchor
 from pacer.anchors.build import build_anchors
 from pacer.anchors.rules import VERSIONS, Version, extract_anchor, find_mentions
 from pacer.cli import app
-from pacer.core.errors import DataError
+from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import write_jsonl
 from pacer.corpus.records import RECORD_SCHEMA, write_table
 from pacer.reporting.explanation import explain, explanation_page, mark
@@ -32,8 +34,10 @@ def tables(tmp_path: Path) -> tuple[Path, Path]:
     records = records.with_columns(report_raw=pl.Series([texts[i % 2] for i in range(len(records))]))
     write_table(tmp_path / "records.parquet", records, RECORD_SCHEMA)
     train = records.filter(pl.col("split") == "train")["record_id"][0]
-    answer = {"record_id": train, "raw": '{"positive": ["edema"], "negative": [], "uncertain": []}', "current": True}
-    write_jsonl(tmp_path / "cache.jsonl", [answer])
+    lists = {"positive": ["edema"], "negative": [], "uncertain": []}
+    raw = json.dumps(lists | {"rationale": {"edema": ["possible EDEMA", "wet <b>lungs</b>"]}})
+    old = {"record_id": train, "raw": raw.replace("wet", "older"), "current": False}
+    write_jsonl(tmp_path / "cache.jsonl", [old, {"record_id": train, "raw": raw, "current": True}])
     build_anchors(tmp_path / "records.parquet", tmp_path / "cache.jsonl", tmp_path / "anchors.parquet", "scoped")
     return tmp_path / "records.parquet", tmp_path / "anchors.parquet"
 
@@ -66,7 +70,7 @@ def test_a_labelled_record_shows_what_the_rules_would_say(tables: tuple[Path, Pa
     assert found.by_rules == extract_anchor(pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0],
                                             "scoped")
     page = explanation_page(found)
-    assert "the labelling model" in page and "The rules would say" in page
+    assert "the labelling model" in page and "The rules alone would say:" in page and "the same" not in page
     assert "<script" not in page and "http" not in page
     if found.mentions:
         assert "&lt;script&gt;" in page
@@ -96,3 +100,80 @@ def test_the_command_prints_and_writes(tables: tuple[Path, Path], tmp_path: Path
                                       str(tables[1]), "--html", str(tmp_path / "page.html")])
     assert result.exit_code == 0, result.output
     assert record in result.output and (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+
+
+def labelled_of(tables: tuple[Path, Path]) -> str:
+    return pl.read_parquet(tables[1]).filter(pl.col("origin") == "llm")["record_id"][0]
+
+
+def show(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["anchors", "show", *map(str, arguments)], env={"COLUMNS": "200"})
+
+
+def options(tables: tuple[Path, Path], answers: Path) -> list[object]:
+    return ["--records", tables[0], "--anchors", tables[1], "--answers", answers]
+
+
+def test_the_labelling_models_own_evidence_is_shown(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    labelled, answers = labelled_of(tables), tmp_path / "cache.jsonl"
+    found = explain(labelled, *tables, answers)
+    report = pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0]
+    assert found.evidence == [
+        ("edema", "possible EDEMA", "Possible edema" in report), ("edema", "wet <b>lungs</b>", False)
+    ]  # fmt: skip
+    page = explanation_page(found)
+    assert "The labelling model's evidence" in page
+    assert "wet &lt;b&gt;lungs" in page and "older" not in page and "how the rules alone read" in page
+    shown = show(labelled, *options(tables, answers)).output
+    assert "wet <b>lungs</b>" in shown and "not in the report in these words" in shown
+    assert "what the rules read" in shown
+    assert explain(labelled, *tables, tmp_path / "none.jsonl").evidence == []
+    other = pl.read_parquet(tables[1]).filter(pl.col("origin") == "rules")["record_id"][0]
+    assert explain(other, *tables, answers).evidence == []
+
+
+def test_evidence_of_another_answer_is_not_shown(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    """The cache was labelled anew, and the anchors were not made again."""
+    labelled, answers = labelled_of(tables), tmp_path / "cache.jsonl"
+    answers.write_text(answers.read_text().replace('\\"positive\\": [\\"edema\\"]', '\\"positive\\": []'))
+    assert explain(labelled, *tables, answers).evidence == []
+
+
+def test_agreement_with_the_rules_is_said(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    labelled = labelled_of(tables)
+    table = pl.read_parquet(tables[1])
+    other = table.filter(pl.col("origin") == "rules")["record_id"][0]
+    by_rules = extract_anchor(pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0], "scoped")
+    write_jsonl(tmp_path / "cache.jsonl", [{"record_id": labelled, "raw": json.dumps(by_rules.as_dict())}])
+    build_anchors(tables[0], tmp_path / "cache.jsonl", tables[1], "scoped")
+    assert "The rules alone would say: the same." in explanation_page(explain(labelled, *tables))
+    assert "the rules alone would say: the same" in show(labelled, *options(tables, tmp_path / "no")).output
+    assert "rules alone" not in show(other, *options(tables, tmp_path / "no")).output + explanation_page(
+        explain(other, *tables)
+    )
+
+
+def test_colours_have_a_legend(tables: tuple[Path, Path]) -> None:
+    page = explanation_page(explain(labelled_of(tables), *tables))
+    for polarity in ("positive", "uncertain", "negative"):
+        assert f'<mark class="{polarity}">{polarity}</mark>' in page
+    shown = show(labelled_of(tables), *options(tables, tables[0])[:4]).output
+    assert "positive, uncertain, negative, bold: decides, underlined: because of it" in shown
+
+
+def test_files_that_are_none_are_named(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    first = pl.read_parquet(tables[0])["record_id"][0]
+    (tmp_path / "text").write_text("no table")
+    missing, text = tmp_path / "missing.parquet", tmp_path / "text"
+    for records, anchors, message in (
+        (missing, tables[1], "missing.parquet does not exist; run the stage"),
+        (tables[0], missing, "missing.parquet does not exist; run the stage anchors"),
+        (text, tables[1], "text is not a readable Parquet file"),
+        (tables[0], text, "text is no table of anchors"),
+        (tmp_path, tables[1], "does not exist; run the stage"),
+        (tables[0], tmp_path, "does not exist; run the stage anchors"),
+    ):
+        with pytest.raises(DataError, match=message):
+            explain(first, records, anchors)
+    result = show(first, *options(tables, missing), "--html", tmp_path)
+    assert isinstance(result.exception, ConfigError) and "is a folder; name a file" in str(result.exception)
