@@ -134,7 +134,7 @@ class BatchAsker:
                 if self._call(lambda batch=batch: self._find(batch), self._name(batch)) is None:
                     self._forget(batch)
                     continue
-                if not self._ended(batch, self._look(batch)):
+                if not _ended(self._look(batch)):
                     continue
             spent = self._budget.dollars, self._budget.requests
             open_requests = self._open(batch)
@@ -186,14 +186,24 @@ class BatchAsker:
         return self._call(create, self._name(batch))
 
     def _wait(self, batch: _Batch) -> dict[str, Any]:
-        """The batch as the endpoint describes it at its end."""
+        """The batch as the endpoint describes it at its end.
+
+        Raises:
+            PacerError: its status is none of the API's, and there are no answers either.
+        """
         pause = self._config.backoff
         with Ticker("labelling in a batch", len(batch.requests)) as ticker:
             while True:
                 found = self._look(batch)
                 ticker.advance(_counted(found, "completed") - ticker.done, found["status"])
-                if self._ended(batch, found):
+                if _ended(found):
                     return found
+                if found["status"] not in _UNDER_WAY:
+                    raise PacerError(
+                        f"{self._name_there} says that {self._name(batch)} has the status {found['status']}, which the "
+                        "Batch API does not know, and names no answers: run the stage again later, or delete the note "
+                        "to give the batch up"
+                    )
                 time.sleep(pause)
                 pause = min(pause * 1.5, MAX_WAIT)
 
@@ -272,22 +282,6 @@ class BatchAsker:
             return found
 
         return self._call(look, self._name(batch))
-
-    def _ended(self, batch: _Batch, found: dict[str, Any]) -> bool:
-        """Whether the batch is over.
-
-        Raises:
-            PacerError: its status is none of the API's, and there are no answers either.
-        """
-        status = found["status"]
-        if status in _UNDER_WAY:
-            return False
-        if status in _ENDED or found.get("output_file_id") or found.get("error_file_id"):
-            return True
-        raise PacerError(
-            f"{self._name_there} says that {self._name(batch)} has the status {status}, which the Batch API does "
-            "not know, and names no answers: run the stage again later, or delete the note to give the batch up"
-        )
 
     def _find(self, batch: _Batch) -> str | None:
         """The id of the batch, noted here or found at the endpoint by its name."""
@@ -385,6 +379,12 @@ def _read(line: dict[str, Any]) -> tuple[Reply | None, Trouble]:
         return reply, trouble or Trouble("answered")
     code = _word(_dict(line.get("error")).get("code") or _dict(_dict(body).get("error")).get("code"))
     return None, status_trouble(status, code) if status is not None else Trouble(code)
+
+
+def _ended(batch: dict[str, Any]) -> bool:
+    """Whether a batch is over; with a status that the API does not know it is when there are answers."""
+    answered = batch.get("output_file_id") or batch.get("error_file_id")
+    return batch["status"] in _ENDED or bool(answered and batch["status"] not in _UNDER_WAY)
 
 
 def _word(value: Any) -> str:

@@ -250,11 +250,12 @@ def test_unknown_status_with_answers_is_an_end(endpoint, batching, sample, recor
 
 
 def test_unknown_status_without_answers_is_named_and_not_waited_for(
-    endpoint, batching, sample, records, tmp_path
+    endpoint, asking, batching, sample, records, tmp_path
 ) -> None:
     endpoint.end_batch = lambda batch, lines: batch.update(status="odd")
     with pytest.raises(PacerError, match=r"the batch noted in .*json has the status odd.*delete the note"):
         label_sample(sample, records, batching(), tmp_path)
+    assert label_sample(sample, records, asking(max_tokens=500), tmp_path)["statuses"] == {"ok": 6}  # not held up
     (name,) = endpoint.batches
     inputs = [json.loads(line) for line in endpoint.files[endpoint.batches[name]["input_file_id"]][1].splitlines()]
     endpoint.complete(endpoint.batches[name], inputs)
