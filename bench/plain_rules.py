@@ -12,7 +12,7 @@ import re
 
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.cues import PAPER_CUES, SCOPED_CUES
-from pacer.anchors.mentions import FINDINGS_OF, MENTIONS, NORMALITY, SIGNS
+from pacer.anchors.mentions import FINDINGS_OF, MENTIONS, NORMALITY, SCOPED_ALONE, SIGNS
 from pacer.anchors.vocabulary import FINDINGS
 
 _MENTIONS = [(pattern.name, re.compile(pattern.expression)) for pattern in MENTIONS]
@@ -23,8 +23,23 @@ _CUES = {
 _COURSES = re.compile(
     r" ((has|have) (\w+ly )?(increased|decreased|improved|worsened|progressed)"
     r"|(is|are|remain|remains|appear|appears) (\w+ly )?(stable|unchanged|increased|decreased|improved|larger|smaller"
-    r"|persistent|similar)|persist|persists)\b"
+    r"|persistent|similar|again|still|small|moderate|large|mild|severe|minimal|new|worse|better)|persist|persists)\b"
 )
+_VERBS = {"is", "are", "was", "were", "has", "have", "appear", "appears", "remain", "remains"}
+
+#: A device's part before and after its name, a place that is spoken of, its placing.
+_PARTS = r"(tip|tips|side ?ports?|side-ports?|side- ports?|side-? ?holes?|course"
+_OF_PART = re.compile(
+    rf"{_PARTS}|end|ends|position|malposition\w*) of( \w+){{0,4}}|kink\w* (of|in)( \w+){{0,4}}"
+    r"|complications?( \w+){0,4}|side"
+)
+_NEXT_PART = re.compile(rf"( (line|tube|catheter|lead|distal|proximal))? {_PARTS})\b")
+_PLACES = re.compile(
+    r" (below|beyond|past|distal\w*|within|above|ends?|ending|(terminat|project|coil|curl|loop|locat|position)\w*"
+    r"|(in|at)( the)?( \w+){0,2} (stomach|esophagus|oesophagus|svc|vena|(atri|ventric)\w+|duodenum|trachea|bronchus"
+    r"|jejunum|junction|level|carina))\b"
+)
+_PLACING = re.compile(r"( (line|tube|catheter|lead))?[ -](placement|insertion|associated|related)\b")
 
 
 def plain_anchor(report: str, version: str) -> Anchor:
@@ -79,7 +94,7 @@ def plain_sentences(report: str) -> list[str]:
 
 def plain_mentions(sentence: str, version: str) -> list[tuple[str, str | None]]:
     """Name and polarity of every mention of a sentence."""
-    table = _MENTIONS if version == "scoped" else [row for row in _MENTIONS if row[0] not in SIGNS]
+    table = _MENTIONS if version == "scoped" else [row for row in _MENTIONS if row[0] not in SCOPED_ALONE]
     mentions, cues = _search(sentence, table), _search(sentence, _CUES[version])
     return [(mention[2], _polarity(sentence, mentions, place, cues, version)) for place, mention in enumerate(mentions)]
 
@@ -115,6 +130,9 @@ def _polarity(sentence: str, mentions: list, place: int, cues: list, version: st
         stops += [end + 60, _end_of_list(sentence, mentions, place)]
         after = [cue for cue in after if cue[0] < min(stops)]
         before = [cue for cue in before if cue[0] >= start - 150 and not _used_up(sentence, mentions, place, cue, cues)]
+        if name == "device":
+            before = [cue for cue in before if _meets_device(sentence, mentions, place, cue)]
+            after = [cue for cue in after if _meets_device(sentence, mentions, place, cue)]
     said = [(cue[0], cue[2].split("_")[0]) for cue in before + after]
     uncertain = [where for where, kind in said if kind == "uncertain"]
     negative = [where for where, kind in said if kind in ("negative", "instead")]
@@ -160,8 +178,31 @@ def _used_up(sentence: str, mentions: list, place: int, cue: tuple, cues: list) 
         return False
     earlier = [mention for mention in mentions[:place] if mention[0] >= cue[1]]
     for begin, _, kind in cues:
-        if kind == "statement" and cue[1] <= begin < start and [m for m in earlier if m[1] <= begin]:
+        breaks = kind == "statement" or (kind == "negative_before" and cue[2].split("_")[0] != "negative")
+        if breaks and cue[1] <= begin < start and [m for m in earlier if m[1] <= begin]:
             return True
+    if earlier and _VERBS & set(sentence[start:end].split()[1:-1]):
+        return True
     if earlier and _COURSES.match(sentence, end):
         return not re.search(r"\b(or|nor)\b", sentence[earlier[-1][1] : start])
     return False
+
+
+def _meets_device(sentence: str, mentions: list, place: int, cue: tuple) -> bool:
+    """Does a cue that reaches a device speak of the device, and not of its tip, its place or another finding?"""
+    start, end, _ = mentions[place]
+    last = mentions[place - 1] if place else None
+    words = sentence[last[1] if last else 0 : start].split()
+    part = any(_OF_PART.fullmatch(" ".join(words[first:])) for first in range(len(words)))
+    if cue[2].startswith("silent"):
+        return True
+    if part or _NEXT_PART.match(sentence, end):
+        return False
+    if cue[0] >= end:
+        return not _PLACES.match(sentence, cue[1])
+    if cue[2] != "negative_before" or cue[1] > start:
+        return True
+    if _PLACING.match(sentence, end):
+        return False
+    listed = last is None or last[2] == "device" or last[1] <= cue[1]
+    return listed or not {"or", "nor"}.isdisjoint(re.findall(r"\w+", sentence[last[1] : start]))

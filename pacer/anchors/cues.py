@@ -31,8 +31,8 @@ _EXCEPTION_STEMS = (
 )
 
 _NOT_RESOLVED = (
-    r"(?:not|incomplete(?:ly)?|partial(?:ly)?|almost|near(?:ly)?|mostly|largely|document|ensure|confirm|demonstrate"
-    r"|until|to|for|following|follow) (?:(?:been|yet|fully|completely|complete|entirely|their|its) )*"
+    r"(?:not|incomplete(?:ly)?|partial(?:ly)?|almost|near(?:ly|-complete)?|mostly|largely|document|ensure|confirm"
+    r"|demonstrate|until|to|for|following|follow) (?:(?:been|yet|fully|completely|complete|entirely|their|its) )*"
     r"(?:resol(?:ved?|ution)|clear(?:ed|ing|ance))(?: of)?\b|not clear\b(?! of)"
 )
 
@@ -66,6 +66,18 @@ _SILENT = (
 )
 
 _IS = r"(?:is|are|was|were|also|remains?|be)"
+
+#: "Effusion is likely" hedges the effusion, "opacity is likely atelectasis" what follows.
+_NO_COMPLEMENT = (
+    r"(?= ?(?:$|(?:present|there|here|no|without|but|and|with|though|although|given|because|if|clinically|bilaterally"
+    r"|as well|in(?! part\b)|on(?! (?:the|a) (?:basis|background)\b)|at(?! least\b))\b))"
+)
+
+#: "Pneumonia could look like this": hedges the finding that could.
+_COULD_LOOK = (
+    r"(?:may|could|might|can) (?:(?:all|both|also|each|well) )*(?:have|give|lead to|produce|cause|result in)"
+    r" (?:this|(?:a |the )?(?:similar|same))\b"
+)
 
 
 def _cues(*rows: tuple[str, str, str]) -> tuple[Pattern, ...]:
@@ -101,52 +113,68 @@ SCOPED_CUES = _cues(
      r"new(?:ly)?\b"),
     ("exception", _EXCEPTION_STEMS, _EXCEPTION),
     ("exception", "resol clear", _NOT_RESOLVED),
+    ("exception", "longer",
+     r"no longer(?= (?:(?:in|at|within)\b(?! (?:place|situ|evidence|use)\b)|coil|kink|loop|curl|project|terminat|point"
+     r"|extend))"),
     ("silent_before",
      "history patient rule evaluat assess exclude indication reason clinical concern suspicion suspect look check =h "
      "=r",
      _SILENT),
     ("uncertain_after", "?", r"\?$"),
     ("uncertain_before", "?", r"\?(?= ?\w)"),
-    ("uncertain_after", "exclu rule possib probab suspect question suggest equivocal consider likely differential",
-     rf"{_NOT_EXCLUDED}|{_IS} (?:also )?(?:possible|probable|suspected|questioned|questionable|suggested|equivocal"
-     r"|considered|likely|in question|a (?:possibility|consideration))\b|in the differential\b"),
+    ("uncertain_after",
+     "exclu rule possib probab suspect question suggest equivocal consider likely differential presum concern =may "
+     "could might =can",
+     rf"{_NOT_EXCLUDED}|{_IS} (?:also )?(?:(?:likely|suspected)\b{_NO_COMPLEMENT}|(?:possible|probable|questioned"
+     r"|questionable|suggested|equivocal|considered|presumed|in question|a (?:possibility|consideration)"
+     r"|of (?:some |clinical )?concern)\b)|in the differential\b|(?:may|could|might) be (?:present|there|seen)\b"
+     rf"|{_COULD_LOOK}|(?:(?:is|are|seems?|appears?|felt|thought|considered|to|be) )+less likely\b|less likely$"),
     ("uncertain_around", "versus =vs setting context =if",
      r"(?:versus|vs|if any|if present)\b|in the (?:appropriate|proper|correct|right) (?:clinical )?"
      r"(?:setting|context)\b"),
     ("uncertain_before",
      "possib probab question suspect potential presum equivocal maybe =may could might exclude rule perhaps "
      "differential likely consider correlate favo",
-     r"(?:possibl[ey]|possibilit\w+|probabl[ey]|questionable|question(?: of|ed)?|(?<!not )suspect\w*|potential(?:ly)?"
-     r"|presum\w+|equivocal|maybe|perhaps|differential|likely|favou?r(?:ed|s|ing)?|rule out|consider"
+     r"(?:possibl[ey]|possibilit\w+|probabl[ey]|questionable|question(?: of|ed)?"
+     r"|(?<!not )(?<!no reason to )suspect\w*|potential(?:ly)?|presum\w+"
+     r"|equivocal|maybe|perhaps|differential|likely|favou?r(?:ed|s|ing)?|rule out|consider"
      rf"|correlate (?:clinically )?for|{_CANNOT_EXCLUDE})\b|{_MAY}"),
     # hints: uncertain, unless the hint itself is denied ("no consolidation concerning for pneumonia")
     ("hint_before", "suspicio concern worrisome suggest",
      r"(?:suspicio(?:us|n) (?:for|of)|concern(?:ing|s)? (?:for|of)|worrisome|suggest\w*)\b"),
-    ("negative_around", "longer absent unlikely", r"(?:no longer|absent|unlikely)\b"),
+    ("negative_around", "longer absent unlikely",
+     r"(?:no longer|absent|unlikely(?! (?:that|to (?:be|represent|reflect))\b))\b"),
     ("negative_after", "=not", _NOT_SEEN),
     ("negative_after", "=none excluded ruled negative",
      r"none\b|(?:is|are|been) (?:ruled out|excluded)\b|(?:is |are )?negative$"),
-    ("negative_after", "resolved cleared gone disappeared removed",
+    ("negative_after", "resolved cleared gone disappeared removed removal",
      r"(?:(?:has|have|had|is|are|was|were|now|since|been|completely|entirely|essentially|fully) )+"
      r"(?:resolved|cleared|gone|disappeared|removed)\b"
-     r"|(?<=[a-z] )(?<!with )(?<!now )(?<!the )(?<!of )(?:resolved|cleared|removed)\b"),
+     r"|(?<=[a-z] )(?<!with )(?<!now )(?<!the )(?<!of )(?:resolved|cleared|removed)\b"
+     r"|(?:(?<=tube )|(?<=tubes )|(?<=line )|(?<=lines )|(?<=catheter )|(?<=drain )|(?<=picc )|(?<=pigtail ))"
+     r"removal\b(?! of\b)"),
     ("negative_before",
      "=no =not without absence negative =free =clear =neither =nor =deny =denies =denied =lack =never resol remov "
-     "clearing clearance disappearance fail",
+     "clearing clearance disappearance fail unlikely",
      r"(?:no|not|without|absence of|negative for|free (?:of|from)|clear of|neither|nor|den(?:y|ies|ied)|lack of|never"
-     r"|fails? to (?:show|demonstrate)|resolved"
+     r"|fails? to (?:show|demonstrate)|resolved|unlikely (?:that|to (?:be|represent|reflect))"
      r"|(?:interval |complete |full )*(?:resolution|clearing|clearance|removal|disappearance) of)\b"),
     # "atelectasis rather than pneumonia": what was said before holds no longer, and what follows is denied
     ("instead", "rather instead opposed", r"(?:rather than|instead of|as opposed to)\b"),
     # earlier cues never reach over a new clause
-    ("clause", "=but however though except otherwise whereas while =yet =there aside apart other which =with",
-     r"(?:but|however|although|though|except|otherwise|whereas|while|yet|there (?:is|are|has|have)|aside from"
-     r"|apart from|other than|which)\b"
+    ("clause",
+     "=but however though except otherwise whereas while =yet =there aside apart other which =with besides placement "
+     "insertion",
+     r"(?:but|however|although|though|except|otherwise|whereas|while|yet|(?<!that )(?<!any )there (?:is|are|has|have)"
+     r"|aside from|apart from|other than|besides|which(?! (?:was|were) (?:present|seen|noted|identified|described)\b)"
+     r"|and (?:interval )?(?:re)?(?:placement|insertion) of)\b"
      r"|with\b(?<!consistent with)(?<!compatible with)(?<!associated with)(?<!keeping with)(?! (?:no|evidence)\b)"),
     # nor over the start of a new statement, once they have met a finding
-    ("statement", "stable unchanged persistent small tiny trace mild minimal moderate severe bibasilar redemonstrat",
-     r"(?<!\bno )(?<!\bor )(?<!\bnor )(?<!\bnot )(?<!of )(?<!\ba )(?:stable|unchanged|persistent|small|tiny"
-     r"|trace|mild|mildly|minimal|moderate|moderately|severe|bibasilar|redemonstrat\w+)\b"),
+    ("statement",
+     "stable unchanged persistent small tiny trace mild minimal moderate severe bibasilar redemonstrat =new",
+     r"(?<!\bno )(?<!\bor )(?<!\bnor )(?<!\bnot )(?<!of )(?<!\ba )(?<!\bany )(?<!other )(?<!definite )(?:stable"
+     r"|unchanged|persistent|small|tiny|trace|mild|mildly|minimal|moderate|moderately|severe|bibasilar|redemonstrat\w+"
+     r"|new)\b(?! if (?:any|present)\b)"),
     ("statement", "=the",
      r"the\b(?<!\bor the)(?<!of the)(?<!\bin the)(?<!for the)(?<!\bat the)(?<!\bto the)(?<!\bon the)"
      r"(?<!\bby the)(?<!with the)(?<!from the)(?<!within the)(?<!along the)(?<!without the)"),

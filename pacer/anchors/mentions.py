@@ -15,14 +15,14 @@ _GAP3, _GAP4, _GAP6 = _GAP % 3, _GAP % 4, _GAP % 6
 
 _HEART = r"(?:heart(?: size| shadow| silhouette)?|cardiac (?:silhouette|shadow|size|contours?|outline))"
 _MEDIASTINUM = (
-    r"(?:(?:cardio-? ?)?mediastin(?:um|al)(?: and hilar| hilar)?"
+    r"(?:(?:hilar and )?(?:cardio-? ?)?mediastin(?:um|al)(?: and hilar| hilar)?"
     r"(?: (?:silhouettes?|contours?|structures|shadow|borders?|width|size))?)"
 )
 _LARGE = r"(?:enlarged|large|increased|prominent|widened|wide|dilated|enlargement|prominence)"
 _NOT_LARGE = (
     r"not (?:(?:significantly|grossly|definitely|overtly|clearly|appreciably|particularly) )?(?:enlarged|widened)"
 )
-_NORMAL = rf"(?:normal|unremarkable|{_NOT_LARGE})\b"
+_NORMAL = rf"(?:(?:top-)?normal|unremarkable|{_NOT_LARGE})\b"
 
 #: Further subjects of a statement of normality: "heart size, hila and pulmonary vasculature are normal".
 _SUBJECTS = (
@@ -32,7 +32,7 @@ _SUBJECTS = (
 #: What may stand between the subjects and "normal".
 _ADVERBS = (
     r"(?: (?:is|are|was|were|be|appears?|remains?|has|have|been|to|also|both|all|again|still|grossly|overall|stable"
-    r"|top|within|at|in|of|the|upper|limits?|essentially|relatively|otherwise|and))* "
+    r"|unchanged and|top|within|at|in|of|the|upper|limits?|essentially|relatively|otherwise|and))* "
 )
 
 
@@ -62,7 +62,8 @@ _PLEURAL_ABNORMALITY = (
 )
 
 _PLEURAL_EFFUSION = (
-    r"effusions?|(?:pleural|loculated|fissural|subpulmonic)(?: pleural)? fluid|pleural (?:fluid )?collections?"
+    r"pleural (?:(?:and|or|nor) )+pericardial effusions?|effusions?"
+    r"|(?:pleural|loculated|fissural|subpulmonic)(?: pleural)? fluid|pleural (?:fluid )?collections?"
     r"|fluid (?:\w+ )?(?:with)?in the (?:\w+ ){0,3}(?:pleural space|fissures?)|(?:hydro|ha?emo)thora(?:x|ces)|empyemas?"
 )
 
@@ -73,6 +74,7 @@ _EDEMA = (
     r"|(?:engorged|engorgement of(?: the)?) (?:central )?pulmonary (?:vessels|vasculature|veins)"
     r"|pulmonary (?:vasculature|vascularity|vessels) (?:is|are|appears?) (?:\w+ )?(?:engorged|congested)"
     r"|pulmonary venous (?:hypertension|pressures?)|(?:fluid|volume) overload|(?:congestive )?(?:heart|cardiac) failure"
+    r"|(?:(?<= evidence of )|(?<= signs of )|(?:overt|frank|florid|decompensated) )failure"
     r"|\bchf\b|cardiac decompensation|congestive changes?|kerley b? ?lines?"
 )
 
@@ -84,6 +86,8 @@ _CARDIOMEGALY = (
     r"|(?:enlarged|large|prominent|increased) (?:heart|cardiac(?! ?mediast))"
     r"(?: (?:silhouette|shadow|size|contour))?"
     r"|borderline (?:\w+ )?(?:heart|cardiac) (?:size|silhouette|shadow)"
+    rf"|{_HEART} (?:is|has|remains) (?:not (?:\w+ )?changed|unchanged|stable) and (?:(?:remains|is|still) )*"
+    r"(?:\w+ )?enlarged"
     rf"|{_HEART}{_CHAMBER_FREE}(?:enlarged|increased|prominent|large|enlargement|borderline)\b"
     r"|increase(?:d)? in (?:heart size|size of the (?:heart|cardiac silhouette)|cardiac size)"
 )
@@ -98,11 +102,12 @@ _NORMAL_BOTH = (
     rf"(?:{_HEART}|cardiac){_SUBJECTS % 5} {_states_normality(_MEDIASTINUM)}"
     rf"|{_MEDIASTINUM}{_SUBJECTS % 3} {_states_normality(_HEART)}"
     rf"|normal {_PROPERTY}(?:{_HEART}|cardiac){_SUBJECTS % 3} {_MEDIASTINUM}{_NO_VERB}"
+    rf"|normal {_MEDIASTINUM} and {_HEART}{_NO_VERB}"
 )
 
 _NORMAL_HEART = (
     rf"{_states_normality(_HEART)}"
-    rf"|(?:normal|unremarkable) {_SAME % 2}(?:heart|cardiac)(?: (?:size|silhouette|contours?))?{_NO_VERB}"
+    rf"|(?:(?:top-)?normal|unremarkable) {_SAME % 2}(?:heart|cardiac)(?: (?:size|silhouette|contours?))?{_NO_VERB}"
     rf"|normal {_PROPERTY}{_HEART}{_NO_VERB}|normal-sized heart"
 )
 
@@ -114,22 +119,43 @@ _MEDIASTINUM_LARGE = (
 _OPACITY = (
     r"opaci(?:ty|ties|fication\w*|fied)|infiltrat\w+|air-? ?space (?:disease|process|opacit\w+|abnormalit\w+)"
     r"|(?:lung|pulmonary|basilar|basal|hazy|patchy|parenchymal|increased|interstitial|streaky|retrocardiac|linear)"
-    r" densit(?:y|ies)|interstitial (?:(?:lung )?markings?|prominence|disease|abnormalit\w+|changes|process|thickening"
-    r"|pattern)|reticul(?:ar|onodular|o-nodular) (?:pattern|markings?|changes|abnormalit\w+)|ground-? ?glass|haziness"
+    r" densit(?:y|ies)|interstitial (?:(?:lung )?(?:markings?|disease)|prominence|abnormalit\w+|changes|process"
+    r"|thickening|pattern)|reticul(?:ar|onodular|o-nodular) (?:pattern|markings?|changes|abnormalit\w+)|ground-? ?glass"
+    r"|haziness"
+)
+
+#: Devices of which none is named, and what leaves them as they were.
+_UNNAMED = (
+    r"(?:(?:(?:monitoring|support(?:ing|ive)?|life[- ]support|medical|and) )+(?:devices?|apparatus|hardware|equipment"
+    r"|lines?|tubes?|catheters?)(?:(?: and)? (?:lines|tubes|drains|catheters|devices))*|lines(?: and)? tubes"
+    r"(?: and (?:drains|catheters|devices))?|tubes(?: and)? lines)"
+)
+_AS_BEFORE = (
+    r"(?: (?:is|are|was|were|has|have|been|be|also|all|again|otherwise|overall|appears?|continues?|to|essentially"
+    r"|grossly|relatively|largely|still|in|the|same|good|standard|appropriate|satisfactory|expected|adequate))*"
+    r" (?:unchanged|stable|constant|similar|remains?|unaltered|(?<= in )(?:\w+ )?place|(?:\w+ )?(?:position(?:s|ed)?"
+    r"|location))\b"
+)
+_UNNAMED_AS_BEFORE = (
+    rf"(?:(?:unchanged|stable|similar|constant|no (?:\w+ ){{0,3}}changes? (?:in|to|of)) (?:(?:appearance|positions?"
+    rf"|positioning|location|of|the|all|various|indwelling) )*{_UNNAMED}|{_UNNAMED}{_AS_BEFORE})"
 )
 
 _DEVICE = (
     r"support (?:and monitoring )?devices?|(?:pacemakers?|pacers?|pacing)(?: (?:devices?|leads?|wires?))?"
     r"|(?:aicd|icd|defibrillators?)(?: leads?)?|generator(?: pack)?|\bleads?\b(?! to\b)"
     r"|\b(?:tubes?|catheters?|picc|piccs|devices?|cannulas?|mediports?|port-? ?a-? ?caths?|portacaths?"
-    r"|infus-?a-?ports?|chest ports?|infusion ports?|ports?(?= (?:tip|catheter|reservoir|is|are|remains?|terminat\w+"
-    r"|in place|with)\b)|ports?$|ett|ngt|ogt|cvl|cvc|iabp|balloon pump|lvad|impella|ecmo|dobb?-?hoff?s?|swan-? ?ganz"
+    r"|infus-?a-?ports?|(?:chest|infusion|subclavian|jugular|ij|access)(?: wall)? ports?|ports?(?= (?:tip|catheter"
+    r"|reservoir|is|are|remains?|terminat\w+|ends?|project\w*|in place|with)\b)|ports?$|ett|ngt"
+    r"|ogt|cvl|cvc|iabp|balloon pump|lvad|impella|ecmo|dobb?-?hoff?s?|swan-? ?ganz"
     r"|pigtails?|drains?|tracheostom(?:y|ies)|perma-?caths?|hickman|broviac|groshong|quinton|cordis|introducers?"
     r"|(?:neuro|nerve |vagal |cord )stimulators?|loop recorders?)\b"
     r"|(?:prosthetic|artificial|mechanical|bioprosthetic|replaced) (?:\w+ )?valves?"
     r"|valve (?:prosthes[ie]s|replacements?)"
-    r"|(?:central|picc|jugular|ij|subclavian|femoral|venous|arterial|dialysis|support|monitoring|access)"
+    r"|(?:central|picc|jugular|ij|subclavian|femoral|venous|arterial|(?:ha?emo)?dialysis|support|monitoring|access)"
     r"(?: (?:venous|access|central|approach))* lines?|lines and tubes"
+    r"|(?:vascular|venous|arterial|femoral|jugular|ij|subclavian|introducer|access)(?: (?:venous|vascular|access"
+    r"|introducer))* sheaths?"
 )
 
 _LESION = (
@@ -183,11 +209,13 @@ MENTIONS: tuple[Pattern, ...] = (
              glued=True),
     _mention("atelectasis", "atelecta collapse", _ATELECTASIS, glued=True),
     _mention("fracture", "fractur broken fx", r"fractur\w+|broken ribs?|\bfxs?\b", glued=True),
+    _mention("devices_as_before", "device apparatus hardware equipment =line =lines =tube =tubes cathet",
+             _UNNAMED_AS_BEFORE),
     _mention("device",
              "device pacem pacer pacing =icd aicd defib generator =lead =leads =tube =tubes cath picc cannula mediport "
              "=port =ports infus porta =ett =ngt =ogt =cvl =cvc iabp pump lvad impella ecmo dob swan pigtail "
              "=drain =drains tracheostom hickman broviac groshong quinton cordis introducer stimulator recorder valve "
-             "=line =lines", _DEVICE),
+             "=line =lines sheath", _DEVICE),
 )  # fmt: skip
 
 #: The findings that a mention names; none for look-alikes.
@@ -211,6 +239,7 @@ FINDINGS_OF: dict[str, tuple[str, ...]] = {
     "pneumonia": ("pneumonia",),
     "atelectasis": ("atelectasis",),
     "fracture": ("fracture",),
+    "devices_as_before": (),
     "device": ("support devices",),
 }
 
@@ -219,3 +248,7 @@ NORMALITY = frozenset({"normal_heart", "normal_mediastinum", "normal_heart_and_m
 
 #: Mentions of a sign that has other causes as well: the finding is uncertain unless it is also named.
 SIGNS = frozenset({"costophrenic_blunting"})
+
+#: What the version ``paper`` does not know: signs, and the prompt's rule 9, that unchanged devices of which none is
+#: named affirm nothing.
+SCOPED_ALONE = SIGNS | {"devices_as_before"}

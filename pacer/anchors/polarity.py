@@ -98,6 +98,7 @@ def _in_scope(segment: str, mentions: list[Match], index: int, speaking: list[Ma
         for cue in speaking
         if _beside(cue, mention, floor, ceiling)
         and not (index and cue[1] <= start and _spent(segment, cue, index, mentions, cues))
+        and not (mention[2] == "device" and _beside_the_device(segment, cue, index, mentions))
     ]
     return _decide(mention, within)
 
@@ -109,9 +110,27 @@ _LISTED = re.compile(r" (?:(or|and|nor) )?(?:(?!is\b|are\b|with|no\b|but\b|there
 _COURSE = re.compile(
     r" (?:(?:has|have) (?:\w+ly )?(?:increased|decreased|improved|worsened|progressed)"
     r"|(?:is|are|remains?|appears?) (?:\w+ly )?(?:stable|unchanged|increased|decreased|improved|larger|smaller"
-    r"|persistent|similar)|persists?)\b"
+    r"|persistent|similar|again|still|small|moderate|large|mild|severe|minimal|new|worse|better)|persists?)\b"
 )
 _ALTERNATIVE = re.compile(r"\b(?:or|nor)\b")
+
+#: A name with a verb of its own is a statement of its own: "heart size is enlarged".
+_VERB = re.compile(r" (?:is|are|was|were|has|have|appears?|remains?) ")
+
+#: Parts of a device, its place and its placing: what is said of them leaves the device where it is.
+_PART_OF = re.compile(
+    r"\b(?:(?:tips?|ends?|side-? ?(?:ports?|holes?)|course|position|malposition\w*) of|kink\w* (?:of|in)"
+    r"|complications?) (?:\w+ ){0,4}$|\bside $"
+)
+_ITS_PART = re.compile(
+    r" (?:(?:line|tube|catheter|lead|distal|proximal) )?(?:tips?|side-? ?(?:ports?|holes?)|course)\b"
+)
+_PLACE = re.compile(
+    r" (?:below|beyond|past|distal\w*|within|above|terminat\w*|ends?|ending|project\w*|coil\w*|curl\w*|loop\w*|locat\w*"
+    r"|position\w*|(?:in|at) (?:the )?(?:\w+ ){0,2}(?:stomach|o?esophagus|svc|vena|atri\w+|ventric\w+|duodenum|trachea"
+    r"|bronchus|jejunum|junction|level|carina))\b"
+)
+_PLACED = re.compile(r"(?: (?:line|tube|catheter|lead))?[ -](?:placement|insertion|associated|related)\b")
 
 
 def _end_of_list(segment: str, mentions: list[Match], index: int) -> int:
@@ -130,13 +149,36 @@ def _end_of_list(segment: str, mentions: list[Match], index: int) -> int:
 def _spent(segment: str, cue: Match, index: int, mentions: list[Match], cues: list[Match]) -> bool:
     """Has a cue that stands before a mention met another finding, after which a new statement began? (There is an
     earlier mention.)"""
-    _, cue_end, _ = cue
+    _, cue_end, said = cue
     start, end, _ = mentions[index]
+    # "likely atelectasis, no pneumothorax": a denial is a new statement as well
+    starts = ("statement",) if said.startswith("negative") else ("statement", "negative_before")
     for begin, _, kind in cues:
-        met = kind == "statement" and cue_end <= begin < start
+        met = kind in starts and cue_end <= begin < start
         if met and any(cue_end <= other[0] and other[1] <= begin for other in mentions):
             return True
+    _, before, _ = mentions[index - 1]
+    if mentions[index - 1][0] < cue_end:
+        return False
+    if _VERB.search(segment, start, end):
+        return True
     # "no pneumothorax, left effusion is unchanged", but not "no pneumothorax or effusion is unchanged"
-    if mentions[index - 1][0] >= cue_end and _COURSE.match(segment, end):
-        return _ALTERNATIVE.search(segment, mentions[index - 1][1], start) is None
-    return False
+    return _COURSE.match(segment, end) is not None and _ALTERNATIVE.search(segment, before, start) is None
+
+
+def _beside_the_device(segment: str, cue: Match, index: int, mentions: list[Match]) -> bool:
+    """Does a cue beside a device speak of something else, its tip, its place, another finding?"""
+    cue_start, cue_end, kind = cue
+    start, end, _ = mentions[index]
+    _, before, name = mentions[index - 1] if index else (0, 0, "device")
+    if kind.startswith("silent"):
+        return False
+    if _PART_OF.search(segment, before, start) or _ITS_PART.match(segment, end):
+        return True
+    if cue_start >= end:
+        return _PLACE.match(segment, cue_end) is not None
+    if kind != "negative_before" or cue_end > start:
+        return False
+    # "no pneumothorax, right PICC in place": devices are seldom denied, and never at the end of such a list
+    met = name != "device" and cue_end <= before and not _ALTERNATIVE.search(segment, before, start)
+    return met or _PLACED.match(segment, end) is not None

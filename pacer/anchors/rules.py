@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple, get_args
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.cues import PAPER_CUES, SCOPED_CUES
 from pacer.anchors.matching import Match, Patterns
-from pacer.anchors.mentions import FINDINGS_OF, MENTIONS, NORMALITY, SIGNS
+from pacer.anchors.mentions import FINDINGS_OF, MENTIONS, NORMALITY, SCOPED_ALONE, SIGNS
 from pacer.anchors.polarity import Reading, by_scope, by_windows
 from pacer.anchors.segments import located_segments, segments
 from pacer.anchors.vocabulary import FINDINGS, POLARITIES
@@ -65,7 +65,7 @@ class _Rules(NamedTuple):
 
 
 _RULES: dict[str, _Rules] = {
-    "paper": _Rules(Patterns([p for p in MENTIONS if p.name not in SIGNS]), Patterns(PAPER_CUES), by_windows),
+    "paper": _Rules(Patterns([p for p in MENTIONS if p.name not in SCOPED_ALONE]), Patterns(PAPER_CUES), by_windows),
     "scoped": _Rules(Patterns(MENTIONS), Patterns(SCOPED_CUES), by_scope),
 }
 

@@ -18,6 +18,7 @@ from pacer.anchors.segments import located_segments, segments
 from pacer.anchors.vocabulary import POLARITIES
 from pacer.corpus.text import clean_report
 from tests.anchors.test_rules import ALIKE, APART, NAMED
+from tests.anchors.test_statements import SCOPED, SHARED
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 
@@ -25,10 +26,11 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 _WORDS = """no not without new effusion pleural thickening pneumothorax or and nor the with but rather than there is
     heart size normal enlarged mediastinum contours mass lesion nodular opacity consistent possible may represent cannot
     exclude excluded change resolved has have unchanged stable small versus vs. ? . ; , seen history of evaluate for
-    concern edema blunting costophrenic angle removed tube line port 1.5 cm chest infection prior granulomatous"""
+    concern edema blunting costophrenic angle removed tube line port 1.5 cm chest infection prior granulomatous
+    tip of in stomach likely picc removal placement complication support devices remain right side if any less"""
 TEXTS = st.one_of(
     st.lists(st.sampled_from([*_WORDS.split(), "\n", "\n\n"]), max_size=30).map(" ".join),
-    st.lists(st.sampled_from([*ALIKE, *APART, *(name for _, name in NAMED)]), max_size=4).map(" ".join),
+    st.lists(st.sampled_from([*ALIKE, *APART, *SCOPED, *(name for _, name in NAMED)]), max_size=4).map(" ".join),
     st.text(alphabet="no effusion.İß\n?;/-5,()", max_size=60),
 )
 both = pytest.mark.parametrize("version", VERSIONS)
@@ -49,7 +51,7 @@ def test_equal_to_the_plain_loop(plain: Callable[[str, str], Anchor], text: str,
 
 
 @both
-@pytest.mark.parametrize("report", [*ALIKE, *APART])
+@pytest.mark.parametrize("report", [*ALIKE, *APART, *SHARED, *SCOPED])
 def test_sentences_equal_to_the_plain_loop(plain: Callable[[str, str], Anchor], report: str, version: str) -> None:
     for text in (report, clean_report(report), report.upper()):
         assert extract_anchor(text, version) == plain(text, version)

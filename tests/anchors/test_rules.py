@@ -51,7 +51,7 @@ NAMES = {
         | pigtail catheter | PICC | PICC line | central venous catheter | central line | internal jugular line
         | subclavian line | Swan-Ganz catheter | Port-A-Cath | port-a-cath | Mediport | pacemaker | pacer leads
         | ICD leads | AICD | defibrillator | intra-aortic balloon pump | tracheostomy tube | drain | ETT | IABP | LVAD
-        | ECMO cannula | dialysis catheter | support devices | prosthetic valve | nerve stimulator""",
+        | ECMO cannula | dialysis catheter | prosthetic valve | nerve stimulator""",
 }  # fmt: skip
 NAMED = [(finding, " ".join(name.split())) for finding, names in NAMES.items() for name in names.split("|")]
 
