@@ -70,7 +70,8 @@ _IS = r"(?:is|are|was|were|also|remains?|be)"
 #: "Effusion is likely" hedges the effusion, "opacity is likely atelectasis" what follows.
 _NO_COMPLEMENT = (
     r"(?= ?(?:$|(?:present|there|here|no|without|but|and|with|though|although|given|because|if|clinically|bilaterally"
-    r"|as well|in(?! part\b)|on(?! (?:the|a) (?:basis|background)\b)|at(?! least\b))\b))"
+    r"|as well|contributing|responsible|the cause|in(?! part\b)|on(?! (?:the|a) (?:basis|background)\b)"
+    r"|at(?! least\b))\b))"
 )
 
 #: "Pneumonia could look like this": hedges the finding that could.
@@ -136,8 +137,8 @@ SCOPED_CUES = _cues(
      "possib probab question suspect potential presum equivocal maybe =may could might exclude rule perhaps "
      "differential likely consider correlate favo",
      r"(?:possibl[ey]|possibilit\w+|probabl[ey]|questionable|question(?: of|ed)?"
-     r"|(?<!not )(?<!no reason to )suspect\w*|potential(?:ly)?|presum\w+"
-     r"|equivocal|maybe|perhaps|differential|likely|favou?r(?:ed|s|ing)?|rule out|consider"
+     r"|(?<!not )(?<!no reason to )suspect\w*|potential(?:ly)?|presum\w+|equivocal|maybe|perhaps|differential|likely"
+     r"|favou?r(?:ed|s|ing)?|rule out|consider"
      rf"|correlate (?:clinically )?for|{_CANNOT_EXCLUDE})\b|{_MAY}"),
     # hints: uncertain, unless the hint itself is denied ("no consolidation concerning for pneumonia")
     ("hint_before", "suspicio concern worrisome suggest",

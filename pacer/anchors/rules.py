@@ -9,7 +9,8 @@ Two versions share this frame and the names of the findings:
 
 * ``paper``: cues in a local window of characters, and nothing that the paper does not describe.
 * ``scoped``: cues within the clause and the list of the mention; findings that have resolved are denied; "no new",
-  histories and aims of an examination say nothing; a blunted costophrenic angle leaves an effusion uncertain.
+  histories, aims of an examination and unchanged devices without a name say nothing; a blunted costophrenic angle
+  leaves an effusion uncertain; a device whose tip or place is spoken of is there.
 
 ``docs/anchors.md`` has their figures.
 """

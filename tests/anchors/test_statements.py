@@ -56,6 +56,7 @@ STATEMENTS = {
         "A small effusion is likely, no pneumothorax.": "? pleural effusion - pneumothorax",
         "A small effusion is likely present and edema has improved.": "? pleural effusion + edema",
         "Pneumonia is suspected in the lingula.": "? pneumonia",
+        "Aspiration pneumonia is likely the cause.": "? pneumonia",
         "The effusion is likely larger.": "+ pleural effusion",
     },
     "unnamed devices": {
