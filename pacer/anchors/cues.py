@@ -45,7 +45,7 @@ _NOT_SEEN = (
 _CANNOT = r"(?:cannot|can not|could not|may not|not|(?:difficult|hard|impossible|unable|not possible|insufficient) to)"
 _NOT_EXCLUDED = (
     rf"{_CANNOT} (?:\w+ ){{0,3}}?(?:excluded?|ruled? out)\b"
-    r"(?= ?(?:$|(?:on|by|in|given|at|but|without|with|and|although|though)\b))"
+    r"(?= ?(?:$|(?:on|by|in|given|at|but|no|there|without|with|and|although|though)\b))"
 )
 _CANNOT_EXCLUDE = rf"{_CANNOT} (?:\w+ ){{0,2}}?(?:exclude|rule out)"
 
@@ -126,9 +126,10 @@ SCOPED_CUES = _cues(
     ("uncertain_after",
      "exclu rule possib probab suspect question suggest equivocal consider likely differential presum concern =may "
      "could might =can",
-     rf"{_NOT_EXCLUDED}|{_IS} (?:also )?(?:(?:likely|suspected)\b{_NO_COMPLEMENT}|(?:possible|probable|questioned"
-     r"|questionable|suggested|equivocal|considered|presumed|in question|a (?:possibility|consideration)"
+     rf"{_NOT_EXCLUDED}|{_IS} (?:also |both |all )?(?:(?:likely|suspected)\b{_NO_COMPLEMENT}|(?:possible|probable"
+     r"|questioned|questionable|suggested|equivocal|considered|presumed|in question|a (?:possibility|consideration)"
      r"|of (?:some |clinical )?concern)\b)|in the differential\b|(?:may|could|might) be (?:present|there|seen)\b"
+     r"|(?:likely|probably|possibly) present\b"
      rf"|{_COULD_LOOK}|(?:(?:is|are|seems?|appears?|felt|thought|considered|to|be) )+less likely\b|less likely$"),
     ("uncertain_around", "versus =vs setting context =if",
      r"(?:versus|vs|if any|if present)\b|in the (?:appropriate|proper|correct|right) (?:clinical )?"

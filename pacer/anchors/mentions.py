@@ -141,8 +141,10 @@ _UNNAMED_AS_BEFORE = (
     rf"|positioning|location|of|the|all|various|indwelling) )*{_UNNAMED}|{_UNNAMED}{_AS_BEFORE})"
 )
 
+#: "Other lines and tubes" are beside some that are named, so they are devices whatever their course.
 _DEVICE = (
-    r"support (?:and monitoring )?devices?|(?:pacemakers?|pacers?|pacing)(?: (?:devices?|leads?|wires?))?"
+    rf"(?:other|otherwise|remaining|additional)(?: the| all)* {_UNNAMED}"
+    r"|support (?:and monitoring )?devices?|(?:pacemakers?|pacers?|pacing)(?: (?:devices?|leads?|wires?))?"
     r"|(?:aicd|icd|defibrillators?)(?: leads?)?|generator(?: pack)?|\bleads?\b(?! to\b)"
     r"|\b(?:tubes?|catheters?|picc|piccs|devices?|cannulas?|mediports?|port-? ?a-? ?caths?|portacaths?"
     r"|infus-?a-?ports?|(?:chest|infusion|subclavian|jugular|ij|access)(?: wall)? ports?|ports?(?= (?:tip|catheter"
@@ -212,7 +214,8 @@ MENTIONS: tuple[Pattern, ...] = (
     _mention("devices_as_before", "device apparatus hardware equipment =line =lines =tube =tubes cathet",
              _UNNAMED_AS_BEFORE),
     _mention("device",
-             "device pacem pacer pacing =icd aicd defib generator =lead =leads =tube =tubes cath picc cannula mediport "
+             "device apparatus hardware equipment pacem pacer pacing =icd aicd defib generator =lead =leads =tube =tubes "
+             "cath picc cannula mediport "
              "=port =ports infus porta =ett =ngt =ogt =cvl =cvc iabp pump lvad impella ecmo dob swan pigtail "
              "=drain =drains tracheostom hickman broviac groshong quinton cordis introducer stimulator recorder valve "
              "=line =lines sheath", _DEVICE),

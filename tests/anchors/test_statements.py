@@ -8,7 +8,7 @@ from pacer.anchors.rules import VERSIONS, extract_anchor
 from pacer.corpus.text import clean_report
 from tests.anchors.test_rules import anchor_of
 
-#: Names that both versions share.
+#: What both versions read: names, and the side of "cannot be excluded".
 NAMES = {
     "hilar and mediastinal": {
         "Normal hilar and mediastinal silhouettes.": "- enlarged mediastinum",
@@ -31,6 +31,10 @@ NAMES = {
         "There is frank failure.": "+ edema",
         "Signs of renal failure.": "",
         "Failure of the tube to advance.": "+ support devices",
+    },
+    "excluded, then a denial": {
+        "Trace edema cannot be excluded, no pneumothorax.": "? edema - pneumothorax",
+        "Infection is not excluded, there is no edema.": "? pneumonia - edema",
     },
     "size and course": {
         "The heart is unchanged and remains mildly enlarged.": "+ cardiomegaly",
@@ -62,7 +66,10 @@ STATEMENTS = {
     "unnamed devices": {
         "Support apparatus is unchanged.": "",
         "Unchanged support devices.": "",
-        "Other monitoring and support devices are in standard position.": "",
+        "All monitoring and support devices are in standard position.": "",
+        "The ET tube has been removed. Other lines and tubes are unchanged.": "+ support devices",
+        "The NG tube has been removed, otherwise the support apparatus is unchanged.": "+ support devices",
+        "No other support devices.": "- support devices",
         "Tubes and lines: stable.": "",
         "No interval change in the position of the support devices.": "",
         "No pneumothorax, stable support lines and tubes.": "- pneumothorax",
@@ -112,6 +119,8 @@ STATEMENTS = {
     "hedges": {
         "Mild edema might be present.": "? edema",
         "Mild edema is presumed.": "? edema",
+        "Trace edema possibly present.": "? edema",
+        "Edema and infection are both possible.": "? edema, pneumonia",
         "Edema appears less likely.": "? edema",
         "Atelectasis, infection less likely.": "+ atelectasis ? pneumonia",
         "Infection is of clinical concern.": "? pneumonia",
