@@ -215,7 +215,8 @@ MENTIONS: tuple[Pattern, ...] = (
              _UNNAMED_AS_BEFORE),
     _mention("device",
              "device apparatus hardware equipment pacem pacer pacing =icd aicd defib generator =lead =leads =tube "
-             "=tubes cath picc cannula mediport =port =ports infus porta =ett =ngt =ogt =cvl =cvc iabp pump lvad impella ecmo dob swan pigtail "
+             "=tubes cath picc cannula mediport =port =ports "
+             "infus porta =ett =ngt =ogt =cvl =cvc iabp pump lvad impella ecmo dob swan pigtail "
              "=drain =drains tracheostom hickman broviac groshong quinton cordis introducer stimulator recorder valve "
              "=line =lines sheath", _DEVICE),
 )  # fmt: skip
