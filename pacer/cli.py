@@ -42,6 +42,8 @@ anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
 app.add_typer(anchors, name="anchors")
 study = typer.Typer(no_args_is_help=True, help="Run many experiments and set them in one table (docs/studies.md).")
 app.add_typer(study, name="study")
+baseline = typer.Typer(no_args_is_help=True, help="Run models that others have published.")
+app.add_typer(baseline, name="baseline")
 console = Console(highlight=False)
 
 #: Colours of polarities on a terminal.
@@ -364,6 +366,37 @@ def show_anchor(
     if html is not None:
         write_text(html, explanation_page(found))
         console.print(Text(f"\nwritten to {html}"))
+
+
+@baseline.callback()
+def _baseline() -> None:
+    """Keep the name of a single command."""
+
+
+@baseline.command()
+def chexone(
+    records: Annotated[Path, typer.Option(help="records.parquet of a corpus.")],
+    images: Annotated[Path, typer.Option(help="images.parquet of the corpus.")],
+    model: Annotated[Path, typer.Option(help="Folder of the released weights, in Hugging Face format.")],
+    out: Annotated[Path, typer.Option(help="Folder for generated.jsonl and manifest.json; replaced.")],
+    split: Annotated[str, typer.Option(help="Split to answer for.")] = "test",
+    context: Annotated[str, typer.Option(help="Context of the records; the frontal image is shown.")] = "sn",
+    limit: Annotated[int | None, typer.Option(help="Records at most.")] = None,
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.")] = 1024,
+    max_pixels: Annotated[int, typer.Option(help="Pixels of an image after resizing.")] = 512 * 512,
+    batch_size: Annotated[int, typer.Option(help="Images at a time.")] = 4,
+) -> None:
+    """Write CheXOne's answers to the published prompt, one beam; scoring takes the findings from the last box."""
+    from pacer.baselines.chexone import OUTPUTS, Settings, run_chexone
+    from pacer.core.io import refuse_foreign
+    from pacer.corpus.records import read_images, read_records
+
+    refuse_foreign(out, OUTPUTS)
+    settings = Settings(max_new_tokens=max_new_tokens, max_pixels=max_pixels, batch_size=batch_size)
+    found = run_chexone(read_records(records), read_images(images), model, out, settings, split=split, context=context,
+                        limit=limit)
+    console.print(f"{found['records']} answers written to {out}, {found['not_ended']} of them cut at {max_new_tokens} "
+                  "tokens")
 
 
 def _chips(anchor: Anchor) -> Text:

@@ -1,13 +1,10 @@
 """Stages `warmup`, `parent` and `calibrate`: one training phase, named on the command line."""
 
 import os
-import shutil
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
-from dvclive import Live
+from curves import dvclive_log
 
 from pacer.core.config import Params, load_params
 from pacer.core.errors import run_cleanly
@@ -22,26 +19,6 @@ def start_of(phase: str, params: Params) -> Path | None:
     if phase == "parent":
         return Path("models/warmup") if params.parent.start == "warmup" else Path(params.parent.start).expanduser()
     return Path("models/parent") if phase == "calibrate" else None
-
-
-@contextmanager
-def dvclive_log(scratch: Path, final: Path) -> Generator:
-    """Curves in the run's scratch directory; moved to ``final`` when the phase has ended."""
-    live_directory = scratch / "live"
-    shutil.rmtree(live_directory, ignore_errors=True)  # after a resume the earlier points are logged again
-    with Live(str(live_directory), save_dvc_exp=False, dvcyaml=None, monitor_system=False) as live:
-
-        def log(values: dict[str, float], step: int) -> None:
-            live.step = step
-            for name, value in values.items():
-                live.log_metric(name, value)
-            live.make_summary()
-
-        yield log
-    if final.exists():
-        shutil.rmtree(final)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    shutil.move(live_directory, final)
 
 
 def main() -> None:

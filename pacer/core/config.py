@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML, YAMLError
@@ -426,32 +426,45 @@ def load_params(path: str | Path = "params.yaml") -> Params:
     Raises:
         ConfigError: the file is missing, is not YAML, or any value is refused; all problems are listed.
     """
-    try:
-        raw = YAML(typ="safe").load(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist; `pacer use NAME` makes it from a profile in configs/") from None
-    except YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{path} must be a mapping of groups ({', '.join(Params.model_fields)})")
-    return parse_params(raw, str(path))
+    return read_params(path, Params)
 
 
 def parse_params(raw: dict[str, Any], origin: str = "params") -> Params:
     """Validate a plain dictionary; see :func:`load_params`."""
+    return _validated(raw, origin, Params)
+
+
+Groups = TypeVar("Groups", bound=Strict)
+
+
+def read_params(path: str | Path, kind: type[Groups]) -> Groups:
+    """Read and validate a parameter file of the given groups; errors as those of :func:`load_params`."""
     try:
-        return Params.model_validate(raw)
+        raw = YAML(typ="safe").load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        remedy = "; `pacer use NAME` makes it from a profile in configs/" if kind is Params else ""
+        raise ConfigError(f"{path} does not exist{remedy}") from None
+    except YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path} must be a mapping of groups ({', '.join(kind.model_fields)})")
+    return _validated(raw, str(path), kind)
+
+
+def _validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
+    try:
+        return kind.model_validate(raw)
     except ValidationError as error:
-        problems = "; ".join(_explain(problem) for problem in error.errors())
+        problems = "; ".join(_explain(problem, kind) for problem in error.errors())
         raise ConfigError(f"{origin}: {problems}") from None
 
 
-def _explain(problem: Any) -> str:
+def _explain(problem: Any, kind: type[Strict]) -> str:
     """One problem in words: the key, the value that arrived, what is allowed."""
     key = ".".join(str(part) for part in problem["loc"]) or "params"
     value = problem["input"]
     if problem["type"] == "extra_forbidden":
-        siblings = _fields_at(problem["loc"][:-1])
+        siblings = _fields_at(problem["loc"][:-1], kind)
         close = difflib.get_close_matches(str(problem["loc"][-1]), siblings, n=1, cutoff=0.0)
         return f"unknown key {key}; the closest known key is {close[0] if close else '-'}"
     if problem["type"] == "missing":
@@ -461,8 +474,8 @@ def _explain(problem: Any) -> str:
     return f"{key}{shown}: {message[0].lower()}{message[1:]}"
 
 
-def _fields_at(location: tuple) -> list[str]:
-    model: Any = Params
+def _fields_at(location: tuple, kind: type[Strict]) -> list[str]:
+    model: Any = kind
     for part in location:
         field = getattr(model, "model_fields", {}).get(part)
         model = field.annotation if field is not None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -33,19 +34,38 @@ from pacer.decoding.generate import Generated, Generator
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.model.checkpoint import RECORD, WEIGHTS
+from pacer.model.checkpoint import RECORD, WEIGHTS, CheckpointRecord
 
 #: What a folder of predictions consists of.
 OUTPUTS = (*(f"{context}.jsonl" for context in CONTEXTS), "controls", "routing.safetensors", "manifest.json")
 
 
+def trained_generator(
+    checkpoint: Path, backbones: Path, features: Path, config: Decode, device: torch.device
+) -> tuple[Generator, CheckpointRecord]:
+    """The generator of a checkpoint of the three phases, and what the checkpoint is."""
+    model, record = load_model(checkpoint, backbones, inference_dtype(device))
+    return Generator(model, load_tokenizer(backbones), open_features(features, backbones, device), record.model, config,
+                     device), record
+
+
+def inference_dtype(device: torch.device) -> torch.dtype:
+    """Of the frozen language model."""
+    return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+
+
 def decode_records(
-    checkpoint: Path, backbones: Path, records: pl.DataFrame, features: Path, config: Decode, out: Path
+    checkpoint: Path, backbones: Path, records: pl.DataFrame, features: Path, config: Decode, out: Path,
+    open_generator: Callable[..., tuple[Generator, CheckpointRecord]] = trained_generator,
+    about: dict[str, Any] | None = None,
 ) -> dict:
     """Decode ``records`` of the configured split, and its control inputs, into ``out``.
 
     Writes ``{context}.jsonl``, ``controls/{control}/{context}.jsonl``, ``routing.safetensors`` and ``manifest.json``
     (which is returned). A stopped run continues with the records that have no prediction yet.
+
+    Args:
+        open_generator: called as :func:`trained_generator`. about: further entries of the manifest.
 
     Raises:
         DataError: the split has no record.
@@ -61,10 +81,7 @@ def decode_records(
     runs = {name: part for name, part in runs.items() if len(part)}
 
     device = torch.device(state.device or "cpu")
-    dtype = torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
-    model, record = load_model(checkpoint, backbones, dtype)
-    generator = Generator(model, load_tokenizer(backbones), open_features(features, backbones, device), record.model,
-                          config, device)
+    generator, record = open_generator(checkpoint, backbones, features, config, device)
     own = checkpoint / WEIGHTS
     fingerprint = hash_json([(checkpoint / RECORD).read_text(), hash_file(own) if own.exists() else None,
                              config.model_dump(), cases.to_dicts(), content_hash(features)])
@@ -100,7 +117,7 @@ def decode_records(
         state.wait_for_everyone()
         manifest = {"split": config.split, "checkpoint": record.phase, "step": record.step, "commit": generator.commit,
                     "stand_ins": _standins(backbones), "examples": examples, "settings": config.model_dump(),
-                    "records": {name or "main": len(part) for name, part in runs.items()}}
+                    "records": {name or "main": len(part) for name, part in runs.items()}} | (about or {})
         if main:
             _collect(_finished(parts), runs, final)
             write_json(final / "manifest.json", manifest)

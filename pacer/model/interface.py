@@ -147,6 +147,11 @@ class SourceInterface(nn.Module):
 
     def fuse(self, compressed: Tensor, availability: Tensor) -> SourceTokens:
         """Project compressed sources [B, 3, Q, d_v] of the given availability [B, 2] to the model and fuse them."""
+        tokens = self.project(compressed, availability)
+        return SourceTokens(tokens, self.join(tokens))
+
+    def project(self, compressed: Tensor, availability: Tensor) -> Tensor:
+        """Z_s [B, 3, Q, d], zeros where absent, of compressed sources [B, 3, Q, d_v]."""
         z_frontal = self.frontal.to_model(compressed[:, 0])
         slots = [z_frontal]
         for column, module in enumerate((self.lateral, self.prior)):
@@ -154,7 +159,11 @@ class SourceInterface(nn.Module):
             if len(rows):
                 absent = absent.index_copy(0, rows, module.to_model(compressed[rows, column + 1]).to(absent.dtype))
             slots.append(absent)
-        return SourceTokens(torch.stack(slots, dim=1), self.fusion_norm(self.fusion(torch.cat(slots, dim=-1))))
+        return torch.stack(slots, dim=1)
+
+    def join(self, tokens: Tensor) -> Tensor:
+        """The fused tokens [B, Q, d] of the three slots [B, 3, Q, d]."""
+        return self.fusion_norm(self.fusion(tokens.transpose(1, 2).flatten(2)))
 
     def forward(
         self,

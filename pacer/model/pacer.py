@@ -77,7 +77,7 @@ class Batch:
         return self._each(Tensor.pin_memory)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        return Batch(**{k: change(v) if isinstance(v, Tensor) else v for k, v in vars(self).items()})
+        return type(self)(**{k: change(v) if isinstance(v, Tensor) else v for k, v in vars(self).items()})
 
     @property
     def prefix_mask(self) -> Tensor:
@@ -175,6 +175,10 @@ class Pacer(nn.Module):
         tokens = self.interface.compress(frontal, lateral, prior, batch.availability, prior_mask)
         return Compressed(tokens, weights, lateral_weights)
 
+    def fuse(self, compressed: Tensor, batch: Batch) -> SourceTokens:
+        """The source tokens of compressed sources [B, 3, Q, d_v]."""
+        return self.interface.fuse(compressed, batch.availability)
+
     def embed(self, batch: Batch, warmup: bool = False) -> Embedded:
         """Input embeddings: text tokens with the visual tokens in their places.
 
@@ -188,7 +192,7 @@ class Pacer(nn.Module):
             sources, lateral_weights = SourceTokens(visual.unsqueeze(1), visual), None
         else:
             compressed, weights, lateral_weights = self.compress(batch)
-            sources = self.interface.fuse(compressed, batch.availability)
+            sources = self.fuse(compressed, batch)
             visual = sources.fused
         places = batch.visual_start.unsqueeze(1) + torch.arange(visual.shape[1], device=text.device)
         inputs = text.scatter(1, places.unsqueeze(-1).expand_as(visual), visual.to(text.dtype))

@@ -88,7 +88,7 @@ class Examples:
             reports = self._encoded([row["report"] for row in rows])
             anchors = self._encoded([render_anchor(_anchor(row)) for row in rows]) if self.table.labelled else None
             for number, (row, report) in enumerate(zip(rows, reports, strict=True)):
-                prompt = self._prompt(row, commit=False)
+                prompt = self.prompt_ids(row, commit=False)
                 left = 1 + len(prompt.before) + self.num_queries + len(prompt.after)
                 lengths[first + number] = left + self.builder.length(report, None)
                 if anchors is not None:
@@ -117,7 +117,7 @@ class Examples:
         """Tokens by which the commitment-first instruction is longer: the same for all records of a task."""
         task = row["view"], row["sections"]
         if task not in known:
-            known[task] = len(self._prompt(row, commit=True).after) - len(self._prompt(row, commit=False).after)
+            known[task] = len(self.prompt_ids(row, commit=True).after) - len(self.prompt_ids(row, commit=False).after)
         return known[task]
 
     def _encoded(self, texts: list[str]) -> list[list[int]]:
@@ -145,12 +145,13 @@ class Examples:
             trajectory = self.builder.build(record["report"], anchor, record["emphasis"], record["emphasis_text"])
             targets.append(Target(trajectory.ids, trajectory.weights(lambda_q), trajectory.emphasis,
                                   trajectory.consistency(), trajectory.kappa(lambda_q)))
-            prompts.append(self._prompt(record, commit))
+            prompts.append(self.prompt_ids(record, commit))
         compressed = None if self.compressed is None else self.compressed.read(rows)
         return collate(prompts, targets, [sources_of(record) for record in records], self.features,
                        bos=self.builder.tokenizer.bos_token_id, num_queries=self.num_queries, compressed=compressed)
 
-    def _prompt(self, record: dict, commit: bool) -> PromptIds:
+    def prompt_ids(self, record: dict, commit: bool) -> PromptIds:
+        """Text of the prefix of one record."""
         if self.prompt is None:
             return PromptIds([], [])
         return build_prompt(self.tokenizer, view=record["view"], sections=record["sections"],

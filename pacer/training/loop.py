@@ -29,7 +29,7 @@ from pacer.model.pacer import Batch, Pacer
 from pacer.training.batches import MicroBatch
 from pacer.training.examples import Examples
 from pacer.training.gradients import Gradients
-from pacer.training.objective import denominators, objective
+from pacer.training.objective import Objective, denominators, objective
 from pacer.training.phases import Phase
 from pacer.training.plan import plan_of
 from pacer.training.resume import load_state, save_state
@@ -38,6 +38,9 @@ from pacer.training.tally import Tally
 from pacer.training.validation import validate
 
 Log = Callable[[dict[str, float], int], None]
+
+#: The loss of a micro-batch, called as :func:`pacer.training.objective.objective`.
+Loss = Callable[..., Objective]
 
 
 def train(
@@ -48,6 +51,7 @@ def train(
     accelerator: Accelerator,
     scratch: Path,
     log: Log,
+    loss: Loss = objective,
 ) -> dict[str, Tensor]:
     """Train one phase and return its trainable weights (the last, or the best on validation).
 
@@ -55,6 +59,7 @@ def train(
         model: with the phase's starting weights; only parameters that ``phase.trainable`` names are trained.
         scratch: directory of the resumable state. log: receives named values and the update they belong to; after
             a resume the earlier points are passed again, so it may start from nothing.
+        loss: what is minimised.
 
     Raises:
         ConfigError: more processes than records in a micro-batch. DataError: nothing to choose the best by.
@@ -67,7 +72,7 @@ def train(
     model.to(accelerator.device)
     optimizer = torch.optim.AdamW(trainable.values(), lr=phase.learning_rate, weight_decay=params.train.weight_decay)
     gradients = Gradients(list(trainable.values()))
-    run = _Run(model, examples, phase, params, accelerator)
+    run = _Run(model, examples, phase, params, accelerator, loss)
 
     first, history = 0, []
     best: dict[str, Any] | None = None
@@ -138,9 +143,10 @@ class _Micro(NamedTuple):
 class _Run:
     """What stays the same from update to update."""
 
-    def __init__(self, model: Pacer, examples: Examples, phase: Phase, params: Params, accelerator: Accelerator):
-        self.model, self.examples, self.phase, self.params, self.accelerator = (
-            model, examples, phase, params, accelerator)
+    def __init__(self, model: Pacer, examples: Examples, phase: Phase, params: Params, accelerator: Accelerator,
+                 loss: Loss):
+        self.model, self.examples, self.phase, self.params, self.accelerator, self.loss = (
+            model, examples, phase, params, accelerator, loss)
         self.loss_weights: dict[str, Any] = {"warmup": phase.bare, "regularised": phase.regularised,
                                              "lambda_tlw": params.train.lambda_tlw}
         if phase.regularised:
@@ -176,7 +182,7 @@ class _Run:
         for micro, whole in zip(micros, everybody, strict=True):
             batch = micro.batch.to(self.accelerator.device)
             with self.accelerator.autocast():
-                result = objective(self.model, batch, everybody=whole, **self.loss_weights)
+                result = self.loss(self.model, batch, everybody=whole, **self.loss_weights)
             (result.total / len(micros)).backward()
             totals.append(result.total.detach())
             tally.add(result, batch, self.examples.table.context[micro.rows])

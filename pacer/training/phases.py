@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from pacer.core.config import Params
 from pacer.core.contexts import CONTEXTS
@@ -24,7 +23,7 @@ class Phase:
         rho: probability of the direct route at an update.
     """
 
-    name: Literal["warmup", "parent", "calibrate"]
+    name: str
     start: str | None
     contexts: tuple[str, ...]
     bare: bool

@@ -30,7 +30,8 @@ from pacer.model.checkpoint import (
 )
 from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples
-from pacer.training.loop import Log, train
+from pacer.training.loop import Log, Loss, train
+from pacer.training.objective import objective
 from pacer.training.phases import Phase, phase_of
 from pacer.training.plan import plan_of
 from pacer.training.record_table import RecordTable, write_record_table
@@ -97,30 +98,67 @@ def run_phase(
             state.wait_for_everyone()
             return
 
-    accelerator = Accelerator(mixed_precision=_precision(params.train.precision),
+    def build(accelerator: Accelerator) -> Pacer:
+        return _build(name, params, model_params, backbones, start, frozen, accelerator)
+
+    def cache_sources(model: Pacer, examples: Examples, directory: Path, accelerator: Accelerator) -> None:
+        examples.compressed = open_source_cache(
+            params.calibrate.source_cache, plan_of(phase, params, examples).visits(params.train), model, examples,
+            accelerator, directory / "sources", params.train.workers)
+
+    carry_out(phase, params, record, build, corpus=corpus, backbones=backbones, features=features, anchors=anchors,
+              start=start, out=out, open_log=open_log, prepare=cache_sources if name == "calibrate" else None)
+
+
+def carry_out(
+    phase: Phase,
+    params: Params,
+    record: CheckpointRecord,
+    build: Callable[[Accelerator], Pacer],
+    *,
+    corpus: Path,
+    backbones: Path,
+    features: Path,
+    anchors: Path | None,
+    start: Path | None,
+    out: Path,
+    open_log: OpenLog,
+    make_examples: Callable[..., Examples] = Examples,
+    prepare: Callable[[Pacer, Examples, Path, Accelerator], None] | None = None,
+    loss: Loss = objective,
+    more: Any = None,
+) -> None:
+    """Train the model that ``build`` makes as ``phase`` says, and publish it with ``record`` as ``out``.
+
+    Args:
+        make_examples: called as :class:`~pacer.training.examples.Examples`. prepare: called before the first update
+            with model, examples and the run's scratch directory. loss: what is minimised.
+        more: what else the result depends on, for the fingerprint of the scratch directory; JSON.
+    """
+    accelerator = Accelerator(mixed_precision=mixed_precision(params.train.precision),
                               kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)])
     main = accelerator.is_main_process
-    own_params = params.model_dump(include={name, "train", "batches", "commit"}, exclude={"train": _NO_MATTER})
-    inputs = {"params": own_params, "model": model_params, "precision": accelerator.mixed_precision, "frozen": frozen,
+    groups = {phase.name, "train", "batches", "commit"}
+    inputs = {"params": params.model_dump(include=groups, exclude={"train": _NO_MATTER}), "model": record.model,
+              "precision": accelerator.mixed_precision, "frozen": record.frozen,
               "records": hash_file(corpus / "records.parquet"),
               "anchors": hash_file(anchors) if anchors else None,
               "features": content_hash(features),
               "start": checkpoint_hash(start) if start else None}
-    fingerprint = hash_json(inputs)
+    fingerprint = hash_json(inputs if more is None else inputs | {"more": more})
     scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
     with scratch as directory:
-        model = _build(name, params, model_params, backbones, start, frozen, accelerator)
-        examples = _examples(corpus, anchors, backbones, features, phase, params, model_params, directory, accelerator)
+        model = build(accelerator)
+        examples = _examples(corpus, anchors, backbones, features, phase, params, record.model, directory, accelerator,
+                             make_examples)
         facts = read_json(directory / _SURVEY)
-        if name == "calibrate":
-            examples.compressed = open_source_cache(
-                params.calibrate.source_cache, plan_of(phase, params, examples).visits(params.train), model, examples,
-                accelerator, directory / "sources", params.train.workers)
+        if prepare is not None:
+            prepare(model, examples, directory, accelerator)
         with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             if main:
                 print(_padding(phase, params, facts), flush=True)
                 log(facts, 0)
-            weights = train(model, examples, phase, params, accelerator, directory, log)
+            weights = train(model, examples, phase, params, accelerator, directory, log, loss)
         accelerator.wait_for_everyone()  # nobody reads the scratch directory any more
         if main:
             checkpoint = directory / "checkpoint"
@@ -154,15 +192,15 @@ def _build(
 
 def _examples(
     corpus: Path, anchors: Path | None, backbones: Path, features: Path, phase: Phase, params: Params,
-    model_params: dict[str, Any], directory: Path, accelerator: Accelerator,
+    model_params: dict[str, Any], directory: Path, accelerator: Accelerator, make: Callable[..., Examples],
 ) -> Examples:
     """The phase's records, measured; the first process writes what the others map."""
 
     opened = open_features(features, backbones, accelerator.device)
 
     def examples() -> Examples:
-        return Examples(RecordTable.map(directory / _RECORDS), load_tokenizer(backbones), opened,
-                        params.interface.num_queries, params.trajectory.report_tokens, model_params.get("prompt"))
+        return make(RecordTable.map(directory / _RECORDS), load_tokenizer(backbones), opened,
+                    params.interface.num_queries, params.trajectory.report_tokens, model_params.get("prompt"))
 
     if accelerator.is_main_process and not (directory / _SURVEY).exists():
         write_record_table(corpus / "records.parquet", anchors, phase.contexts, directory / _RECORDS)
@@ -202,7 +240,8 @@ def _start_from(model: torch.nn.Module, start: Path, frozen: dict[str, str]) -> 
     load_strictly(model, weights, start)
 
 
-def _precision(precision: str) -> str:
+def mixed_precision(precision: str) -> str:
+    """What ``train.precision`` means on this machine, in accelerate's words."""
     if precision == "auto":
         return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported(False) else "no"
     return {"float32": "no", "bfloat16": "bf16"}[precision]

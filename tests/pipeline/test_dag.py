@@ -13,6 +13,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import torch
+from safetensors.torch import load_file
+
+from pacer.model.upstream import interface_names
 
 ROOT = Path(__file__).parents[2]
 STAGES = ("source", "corpus", "backbones", "features", "anchor_sample", "anchor_llm", "anchors", "warmup", "parent",
@@ -30,9 +34,12 @@ class Repository:
         left = shutil.ignore_patterns("__pycache__", "cache", "tmp", "results")
         for name in ("pacer", "stages", "configs", "studies", ".dvc"):
             shutil.copytree(ROOT / name, folder / name, ignore=left)
+        made = shutil.ignore_patterns("__pycache__", "cache", "tmp", "dvc.lock", "models", "predictions", "metrics")
+        shutil.copytree(ROOT / "baselines", folder / "baselines", ignore=made)
         for name in ("dvc.yaml", ".dvcignore", ".gitignore"):
             shutil.copy(ROOT / name, folder)
         shutil.copy(ROOT / "configs" / "micro.yaml", folder / "params.yaml")
+        shutil.copy(ROOT / "baselines" / "micro.yaml", folder / "baselines" / "params.yaml")
         self.run("git", "init", "--quiet")
         self.commit()
 
@@ -149,6 +156,27 @@ def test_the_calibrator_alone_is_in_its_checkpoint(repository: Repository) -> No
     assert all(n.startswith(("router.", "interface.")) or "lora_" in n for n in names)
 
 
+def test_a_baseline_runs_when_asked_for_and_is_scored_beside(repository: Repository) -> None:
+    """The fixture's plain `dvc repro` has run none of them."""
+    asked = "baselines/dvc.yaml:simmlm_score"
+    assert ran(repository.run("dvc", "repro", asked)) == tuple(
+        f"baselines/dvc.yaml:{name}" for name in ("simmlm", "simmlm_decode", "simmlm_score"))
+    assert ran(repository.run("dvc", "repro", asked)) == ()
+    _check_baseline(repository, "simmlm")
+    assert repository.json("baselines/metrics/simmlm/training/metrics.json")["step"] == 4
+    assert "failed" not in repository.run("dvc", "metrics", "show")
+    repository.commit()
+
+
+def _check_baseline(repository: Repository, name: str) -> None:
+    """Scored on the pipeline's records, with its numbers in the signature."""
+    scores = repository.json("metrics/scores.json")
+    theirs = repository.json(f"baselines/metrics/{name}/scores.json")
+    assert all(theirs[c]["n"] == scores[c]["n"] for c in ("sn", "sw", "mn", "mw"))
+    about = repository.json(f"baselines/metrics/{name}/signature.json")["predictions"]
+    assert about["checkpoint"] == name and about["baseline"]["updates"] == 4
+
+
 def test_an_experiment_runs_again_only_what_it_changes_and_shows_in_the_metrics(repository: Repository) -> None:
     output = repository.run("dvc", "exp", "run", "-S", "calibrate.lambda_cons=0.1")
     assert ran(output) == ("calibrate", "decode", "score", "report")
@@ -181,3 +209,41 @@ def _numbers(values: dict, prefix: str = "") -> dict[str, float]:
 
 def _leaves(changes: dict) -> set[str]:
     return {name.rsplit(".", 1)[-1] for name in changes}
+
+
+#: Stages one after another in one process: importing takes longer than they do in miniature.
+SCRIPTS = """
+import runpy, sys
+sys.path.insert(0, "stages")
+for command in {commands!r}:
+    sys.argv = command.split()
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_the_other_baselines_are_made_decoded_and_scored(repository: Repository) -> None:
+    """The last test of the repository: it changes the baselines' parameters and makes outs without DVC."""
+    folder = repository.folder
+    weights = load_file(folder / "models" / "parent" / "model.safetensors")
+    state = {theirs: weights[f"interface.{ours}"] for ours, theirs in interface_names().items()}
+    state["APPA_visual_query_tokens"] = state["APPA_visual_query_tokens"][None]
+    state |= {f"llama_model.base_model.model.{name.removeprefix('language.')}": tensor
+              for name, tensor in weights.items() if ".lora_" in name}
+    torch.save({"model": state, "config": {"llm_alpha": 8}, "step": 9}, folder / "released.pth")
+    own = folder / "baselines" / "params.yaml"
+    own.write_text(own.read_text().replace("weights: null", "weights: released.pth"))
+    names = ("ragpt", "base", "llm_rg4")
+    commands = ["stages/ragpt_bank.py", "stages/baseline_train.py ragpt", "stages/base.py base_warmup",
+                "stages/base.py base", "stages/llm_rg4.py",
+                *(f"stages/baseline_{step}.py {name}" for step in ("decode", "score") for name in names)]
+    repository.run(sys.executable, "-c", SCRIPTS.format(commands=commands))
+    for name in ("base", "llm_rg4"):
+        assert repository.json(f"baselines/predictions/{name}/manifest.json")["commit"] is False
+        scores = repository.json(f"baselines/metrics/{name}/scores.json")
+        assert scores["mean"]["fallback_rate"] == 0.0 and {"sn", "sw", "mn", "mw"} <= set(scores)
+    settings = repository.json("baselines/predictions/llm_rg4/manifest.json")["settings"]
+    assert (settings["num_beams"], settings["min_new_tokens"], settings["max_new_tokens"]) == (2, 8, 24)
+    _check_baseline(repository, "ragpt")
+    bank = pl.read_parquet(folder / "baselines/models/ragpt_bank/entries.parquet")
+    held_out = pl.read_parquet(folder / "data/corpus/records.parquet").filter(pl.col("split") != "train")
+    assert len(bank) and not set(bank["subject_id"]) & set(held_out["subject_id"])

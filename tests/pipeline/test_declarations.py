@@ -10,7 +10,9 @@ import pytest
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
-STAGES = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
+PIPELINE = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
+BASELINES = YAML(typ="safe").load(ROOT / "baselines" / "dvc.yaml")["stages"]
+STAGES = PIPELINE | BASELINES  # the paths of both start at the root
 #: Declared file by file; DVC tracks the parameters' values, so their code is in no deps.
 CONFIG = ROOT / "pacer" / "core" / "config.py"
 LEVEL = {**dict.fromkeys(("studies", "serving", "baselines"), 6),
@@ -128,6 +130,15 @@ def test_nothing_in_the_library_imports_dvc_or_reads_the_environment() -> None:
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"^\s*(import|from) dvc", text, re.MULTILINE), path
         assert "os.environ" not in text and "getenv" not in text, path
+
+
+def test_the_baselines_have_names_and_paths_of_their_own() -> None:
+    assert not set(PIPELINE) & set(BASELINES)
+    assert all(stage["wdir"] == ".." for stage in BASELINES.values())
+    for stage in BASELINES.values():
+        for kind in ("outs", "metrics", "plots"):
+            for out in stage.get(kind, []):
+                assert (out if isinstance(out, str) else next(iter(out))).startswith("baselines/")
 
 
 def test_every_stage_says_what_it_is() -> None:

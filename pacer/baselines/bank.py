@@ -1,0 +1,218 @@
+"""RAGPT's retrieval bank: the compressed sources of complete train studies, and every image's neighbours in it.
+
+    entries.parquet       one row per entry: record_id, study_id, subject_id
+    sources/              compressed sources [3, Q, d_v] of the entries, block files that are mapped, not loaded
+    neighbours.parquet    one row per frontal image: its k nearest entries of other subjects and their similarity
+    bank.json             what it was made of
+
+Only records of split train enter, and of them none whose subject is also in another split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from accelerate import Accelerator, InitProcessGroupKwargs
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.nn import functional as F
+
+from pacer.baselines.adapted import load_parent
+from pacer.baselines.config import Bank
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import CheckpointError, DataError
+from pacer.core.io import atomic_path, hash_json, publish, read_json, scratch_directory, write_json
+from pacer.core.processes import PATIENCE
+from pacer.core.progress import Ticker
+from pacer.features.online import open_features
+from pacer.features.store import content_hash
+from pacer.model.assemble import load_tokenizer
+from pacer.model.checkpoint import checkpoint_hash
+from pacer.model.collate import Features
+from pacer.model.pacer import Pacer
+from pacer.training.examples import Examples
+from pacer.training.plan import Visits
+from pacer.training.record_table import RecordTable
+from pacer.training.run import mixed_precision
+from pacer.training.source_cache import SourceCache, open_source_cache
+
+_ENTRIES, _NEIGHBOURS, _ABOUT, _SOURCES, _KEYS = "entries.parquet", "neighbours.parquet", "bank.json", "sources", "keys"
+#: Images of one file of keys, images compressed at a time, and queries compared at a time.
+_BLOCK, _BATCH, _QUERIES = 4096, 32, 1024
+
+
+def bank_entries(records: pl.DataFrame, settings: Bank) -> pl.DataFrame:
+    """The records that enter: train, context mw, of subjects that no other split has; ``settings.entries`` at most.
+
+    Raises:
+        DataError: there is none.
+    """
+    elsewhere = records.filter(pl.col("split") != "train")["subject_id"].unique()
+    complete = records.filter((pl.col("split") == "train") & (pl.col("context") == "mw"))
+    entries = complete.filter(~pl.col("subject_id").is_in(elsewhere.to_list()))
+    if entries.is_empty():
+        raise DataError("RAGPT's bank is made of train records with a lateral view and a previous report (context mw): "
+                        + ("there are none" if complete.is_empty() else "another split has all of their subjects"))
+    if settings.entries is not None and settings.entries < len(entries):
+        chosen = np.random.default_rng(settings.seed).permutation(len(entries))[: settings.entries]
+        entries = entries[np.sort(chosen)]
+    return entries
+
+
+def nearest(
+    queries: Tensor, keys: Tensor, query_subjects: Sequence[str], key_subjects: Sequence[str], k: int
+) -> tuple[Tensor, Tensor]:
+    """The k entries of largest cosine for each query, none of its own subject.
+
+    Args:
+        queries: [n, d_v], keys: [m, d_v], of unit norm.
+
+    Returns:
+        entries [n, k] and their cosines [n, k], the nearest first.
+
+    Raises:
+        DataError: a subject leaves fewer than k entries.
+    """
+    subjects = {subject: number for number, subject in enumerate(dict.fromkeys([*key_subjects, *query_subjects]))}
+    of_keys = torch.tensor([subjects[s] for s in key_subjects])
+    of_queries = torch.tensor([subjects[s] for s in query_subjects])
+    most = torch.bincount(of_keys).max().item()
+    if len(keys) - most < k:
+        raise DataError(f"RAGPT's bank has {len(keys)} entries, {most} of them of one subject; {k} neighbours of other "
+                        "subjects are needed: lower ragpt.bank.neighbours or take more entries")
+    found, similarity = [], []
+    for first in range(0, len(queries), _QUERIES):
+        part = slice(first, first + _QUERIES)
+        cosine = queries[part] @ keys.T
+        cosine.masked_fill_(of_queries[part, None] == of_keys, -torch.inf)
+        top = cosine.topk(k, dim=1)
+        found.append(top.indices)
+        similarity.append(top.values)
+    return torch.cat(found), torch.cat(similarity)
+
+
+def build_bank(
+    settings: Bank, precision: str, records: pl.DataFrame, backbones: Path, features: Path, parent: Path, out: Path
+) -> dict[str, Any]:
+    """Make the bank of ``parent`` and publish it as ``out``; returns its manifest. A stopped run continues.
+
+    Args:
+        precision: ``train.precision``. records: of all splits; each of their frontal images gets its neighbours.
+
+    Raises:
+        DataError: see :func:`bank_entries`, :func:`nearest`; or an image belongs to two subjects.
+    """
+    accelerator = Accelerator(mixed_precision=mixed_precision(precision),
+                              kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)])
+    main = accelerator.is_main_process
+    entries = bank_entries(records, settings)
+    images = records.select("frontal", "subject_id").unique(maintain_order=True)
+    if images["frontal"].n_unique() != len(images):
+        twice = images.filter(pl.col("frontal").is_duplicated())["frontal"][0]
+        raise DataError(f"frontal image {twice} belongs to two subjects; look at the corpus audit")
+    about = {"parent": checkpoint_hash(parent), "features": content_hash(features), "settings": settings.model_dump(),
+             "precision": accelerator.mixed_precision, "entries": len(entries), "images": len(images),
+             "records": hash_json([entries["record_id"].to_list(), images.to_dicts()])}
+    fingerprint = hash_json(about)
+    scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
+    with scratch as directory:
+        half = accelerator.mixed_precision == "bf16"
+        model = load_parent(parent, backbones, torch.bfloat16 if half else torch.float32)[0].to(accelerator.device)
+        store = open_features(features, backbones, accelerator.device)
+        final = directory / "out"
+        examples = Examples(RecordTable.of(entries), load_tokenizer(backbones), store,
+                            len(model.interface.queries), 8, None)
+        rows = np.arange(len(entries))
+        cache = open_source_cache("on", Visits(rows, np.ones_like(rows)), model, examples, accelerator,
+                                  final / _SOURCES, 0)
+        assert cache is not None
+        _write_keys(model, store, images["frontal"].to_list(), directory / _KEYS, accelerator)
+        accelerator.wait_for_everyone()
+        about |= {"shape": list(cache.shape), "dtype": str(cache.dtype).removeprefix("torch."), "bytes": cache.nbytes}
+        if main:
+            keys = torch.cat([load_file(path)[_KEYS] for path in sorted((directory / _KEYS).iterdir())])
+            place = {image: number for number, image in enumerate(images["frontal"])}
+            own = keys[[place[image] for image in entries["frontal"]]]
+            found, similarity = nearest(keys, own, images["subject_id"].to_list(), entries["subject_id"].to_list(),
+                                        settings.neighbours)
+            with atomic_path(final / _ENTRIES) as temporary:
+                entries.select("record_id", "study_id", "subject_id").write_parquet(temporary)
+            with atomic_path(final / _NEIGHBOURS) as temporary:
+                pl.DataFrame({"frontal": images["frontal"], "entries": found.tolist(),
+                              "similarity": similarity.tolist()}).write_parquet(temporary)
+            write_json(final / _ABOUT, about)
+            publish(final, out)
+    accelerator.wait_for_everyone()
+    return about
+
+
+@torch.no_grad()
+def _write_keys(
+    model: Pacer, features: Features, images: list[str], directory: Path, accelerator: Accelerator
+) -> None:
+    """The key of each image: its compressed frontal tokens, averaged, with unit norm. Processes take files in turn."""
+    blocks = [images[first : first + _BLOCK] for first in range(0, len(images), _BLOCK)]
+    directory.mkdir(exist_ok=True)
+    with Ticker("keys", len(images), shown=accelerator.is_main_process) as ticker:
+        for number in range(accelerator.process_index, len(blocks), accelerator.num_processes):
+            path = directory / f"{number:06d}.safetensors"
+            keys = []
+            for first in range(0, 0 if path.exists() else len(blocks[number]), _BATCH):
+                states = features.depth_states(blocks[number][first : first + _BATCH]).to(accelerator.device)
+                with accelerator.autocast():
+                    tokens = model.interface.compress_frontal(model.refine(states)[0])
+                keys.append(F.normalize(tokens.float().mean(1), dim=-1).cpu())
+                ticker.advance(len(keys[-1]))
+            if keys:
+                with atomic_path(path) as temporary:
+                    save_file({_KEYS: torch.cat(keys)}, temporary)
+
+
+class Retrieval:
+    """A bank on disk: neighbours of a frontal image.
+
+    Args:
+        directory: what :func:`build_bank` made. parent: checkpoint that it must have been made with.
+
+    Raises:
+        CheckpointError: it was made with another parent.
+    """
+
+    def __init__(self, directory: Path, parent: Path):
+        self.about = read_json(directory / _ABOUT)
+        if self.about["parent"] != checkpoint_hash(parent):
+            raise CheckpointError(f"{directory} was made with another parent than {parent}; run stage `ragpt_bank`")
+        table = pl.read_parquet(directory / _NEIGHBOURS)
+        self._entries = np.array(table["entries"].to_list(), dtype=np.int64)
+        self._place = {image: number for number, image in enumerate(table["frontal"])}
+        rows = np.arange(self.about["entries"])
+        self._sources = SourceCache(directory / _SOURCES, rows, np.full(len(rows), CONTEXTS.index("mw")),
+                                    tuple(self.about["shape"]), getattr(torch, self.about["dtype"]))
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of what the bank was made of."""
+        return hash_json(self.about)
+
+    def entries(self, frontals: Sequence[str]) -> np.ndarray:
+        """Entry numbers [B, k], the nearest first.
+
+        Raises:
+            DataError: the bank does not know an image.
+        """
+        unknown = [image for image in frontals if image not in self._place]
+        if unknown:
+            raise DataError(f"RAGPT's bank has no neighbours of image {unknown[0]}; make it for this corpus (stage "
+                            "`ragpt_bank`)")
+        return self._entries[[self._place[image] for image in frontals]]
+
+    def read(self, frontals: Sequence[str]) -> Tensor:
+        """Compressed sources [B, k, 3, Q, d_v] of each image's neighbours."""
+        entries = self.entries(frontals)
+        return self._sources.read(entries.ravel()).unflatten(0, entries.shape)

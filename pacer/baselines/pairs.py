@@ -1,0 +1,135 @@
+"""Pairs of one examination with more and with fewer sources, drawn as SimMLM draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from pacer.core.contexts import CONTEXTS, availability
+from pacer.core.errors import DataError
+from pacer.corpus.records import SPLITS
+from pacer.model.pacer import Batch
+from pacer.training.batches import MicroBatch
+from pacer.training.examples import Draw, Examples, Survey
+from pacer.training.record_table import RecordTable
+
+#: Whose prompt and target the halves of a pair have: the poorer record's on both, or each its own.
+PairTarget = Literal["poorer", "own"]
+
+
+def pair_draws(contexts: Sequence[str]) -> list[tuple[str, str]]:
+    """All equally likely draws of (more, fewer), in a fixed order.
+
+    Published rule: draw two sets of dropped sources until one is a strict subset of the other and the first is not
+    empty; the smaller set is "more". Over all four contexts that leaves seven draws.
+    """
+    sets = {frozenset(np.flatnonzero(~np.array(availability(context)))): context for context in CONTEXTS
+            if context in contexts}
+    draws = []
+    for first, second in product(sets, repeat=2):
+        if first and (first < second or second < first):
+            smaller, larger = sorted((first, second), key=len)
+            draws.append((sets[smaller], sets[larger]))
+    return draws
+
+
+class PairTable(RecordTable):
+    """Records, and behind them pairs of train records of one frontal image, numbered on from the last record.
+
+    A number from ``len(self)`` on is the "more" half of a pair, ``fewer_of`` gives the number of its other half. Each
+    draw of :func:`pair_draws` has numbers of its own, so a micro-batch of each in turn keeps the published frequencies.
+
+    Args:
+        blocks: as of a record table. target: see :data:`PairTarget`; with ``poorer`` both halves have the richer
+            record's sources, as far as their context goes.
+
+    Raises:
+        DataError: there is no pair.
+    """
+
+    def __init__(self, blocks: Sequence[pa.RecordBatch], target: PairTarget):
+        super().__init__(blocks)
+        self.target = target
+        frontal = pl.concat([pl.DataFrame(block.select(["frontal"])) for block in self.blocks])
+        train = frontal.with_columns(row=pl.int_range(pl.len(), dtype=pl.Int32), context=pl.Series(self.context))
+        train = train.filter(pl.Series(self.split == SPLITS.index("train")))
+        train = train.unique(["context", "frontal"], keep="first", maintain_order=True)
+        own: dict[str, pl.DataFrame] = {
+            name: train.filter(pl.col("context") == place) for place, name in enumerate(CONTEXTS)
+        }
+        parts = []
+        self.draws = pair_draws([name for name, rows in own.items() if len(rows)])
+        for more, fewer in self.draws:
+            joined = own[more].join(own[fewer], on="frontal", suffix="_fewer", maintain_order="left")
+            parts.append(joined.select("row", "row_fewer").to_numpy())
+        self.pairs = np.concatenate(parts) if parts else np.empty((0, 2), dtype=np.int32)
+        if not len(self.pairs):
+            raise DataError("no frontal image has train records in two contexts of which one has more sources; "
+                            "SimMLM is trained on such pairs")
+        self.bounds = np.cumsum([len(self), *(len(part) for part in parts)])
+        self.context = np.concatenate([self.context, *self.context[self.pairs.T]])
+        # so that no other split has them
+        self.split = np.concatenate([self.split, np.full(2 * len(self.pairs), SPLITS.index("train"), np.uint8)])
+
+    def fewer_of(self, rows: np.ndarray) -> np.ndarray:
+        """Numbers of the halves with fewer sources."""
+        return rows + len(self.pairs)
+
+    def row(self, number: int) -> dict[str, Any]:
+        """All columns of a record, or of half a pair."""
+        if number < len(self):
+            return super().row(number)
+        half, place = divmod(number - len(self), len(self.pairs))
+        richer, poorer = (int(row) for row in self.pairs[place])
+        if self.target == "own":
+            return super().row((richer, poorer)[half])
+        context = CONTEXTS[self.context[number]]
+        lateral, prior = availability(context)
+        rich = super().row(richer)
+        return super().row(poorer) | {"context": context, "lateral": rich["lateral"] if lateral else None,
+                                      "prior_report": rich["prior_report"] if prior else None}
+
+    def record_id(self, number: int) -> str:
+        """The id of a record, or both of a pair."""
+        if number < len(self):
+            return super().record_id(number)
+        richer, poorer = self.pairs[(number - len(self)) % len(self.pairs)]
+        return f"{super().record_id(int(richer))}>{super().record_id(int(poorer))}"
+
+    def rows(self, split: str, contexts: Sequence[str]) -> dict[str, np.ndarray]:
+        """Of the train split the pairs of each draw, in turn; of another split its records per context."""
+        if split != "train":
+            return super().rows(split, contexts)
+        return {f"{more}>{fewer} {place}": np.arange(*self.bounds[place : place + 2], dtype=np.int32)
+                for place, (more, fewer) in enumerate(self.draws) if {more, fewer} <= set(contexts)}
+
+
+class PairedExamples(Examples):
+    """Examples whose train micro-batches hold the halves with more sources, then those with fewer."""
+
+    @property
+    def pair_table(self) -> PairTable:
+        """The table, which must have pairs."""
+        assert isinstance(self.table, PairTable)
+        return self.table
+
+    def survey(self) -> Survey:
+        """As of the records; a pair is as long as its longer half, and pairs are counted by draw."""
+        counts, lengths = super().survey()
+        table = self.pair_table
+        richer, poorer = lengths[table.pairs.T]
+        own = np.maximum(richer, poorer) if table.target == "own" else poorer
+        counts = dict(counts)
+        for (more, fewer), size in zip(table.draws, np.diff(table.bounds), strict=True):
+            counts[f"targets/pairs_{more}_{fewer}"] = float(size)
+        return Survey(counts, np.concatenate([lengths, own]))
+
+    def drawn(self, micro: MicroBatch, rho: float, draws: Draw, lambda_q: float) -> Batch:
+        """Both halves of each pair, on the route that the pair's visit draws."""
+        routes = self.routes(micro.rows, micro.visits, rho, draws)
+        return self.batch(np.concatenate([micro.rows, self.pair_table.fewer_of(micro.rows)]), routes * 2, lambda_q)

@@ -1,0 +1,128 @@
+"""SimMLM on the frozen parent: residual experts of the sources, mixed by a gate that knows which are there.
+
+Adapted from SimMLM (Li et al., 2025) as PACER's appendix "Incomplete-Multimodal Baseline Adaptations" says;
+``docs/baselines.md`` tells what of it is our reading.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pacer.baselines.adapted import Adapted
+from pacer.model.interface import SourceTokens
+from pacer.model.pacer import Batch, Pacer
+from pacer.training.head import head_losses
+from pacer.training.losses import EPSILON
+from pacer.training.objective import Objective, denominators
+
+
+class ResidualExperts(nn.Module):
+    r"""One expert for each source and a gate over the observed ones.
+
+        R_s(Z) = W_up,s GELU(W_down,s LN_s(Z))                              position-wise, rank r
+        u      = [mean Z_f; a_l mean Z_l; a_p mean Z_p]                     zeros kept, as in the published router
+        w      = softmax over observed s of (W_o GELU(W_i LN(u) + b_i) + b_o)_s
+
+    An absent source has the logit minus infinity, so w is 0 there. W_up is zero-initialised: nothing is added at start.
+
+    Args:
+        d_model: d. rank: r. d_gate: hidden width of the gate.
+    """
+
+    def __init__(self, d_model: int, *, rank: int, d_gate: int):
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(3))
+        self.down = nn.ModuleList(nn.Linear(d_model, rank, bias=False) for _ in range(3))
+        self.up = nn.ModuleList(_zeros(rank, d_model) for _ in range(3))
+        self.gate_norm = nn.LayerNorm(3 * d_model)
+        self.gate_in = nn.Linear(3 * d_model, d_gate)
+        self.gate_out = nn.Linear(d_gate, 3)
+
+    def mixture(self, tokens: Tensor, availability: Tensor) -> Tensor:
+        """w [B, 3] of source tokens [B, 3, Q, d] (zeros where absent) and availability [B, 2] bool."""
+        observed = F.pad(availability, (1, 0), value=True)  # [B, 3]: the frontal is always there
+        means = torch.where(observed.unsqueeze(-1), tokens.mean(2), 0)
+        logits = self.gate_out(F.gelu(self.gate_in(self.gate_norm(means.flatten(1)))))
+        return logits.float().masked_fill(~observed, -torch.inf).softmax(-1)
+
+    def forward(self, tokens: Tensor, availability: Tensor) -> Tensor:
+        """w_s R_s(Z_s) [B, 3, Q, d], zero where a source is absent."""
+        experts = [up(F.gelu(down(norm(tokens[:, s])))) for s, (norm, down, up) in
+                   enumerate(zip(self.norms, self.down, self.up, strict=True))]
+        return self.mixture(tokens, availability)[:, :, None, None] * torch.stack(experts, dim=1)
+
+
+def _zeros(d_in: int, d_out: int) -> nn.Linear:
+    linear = nn.Linear(d_in, d_out, bias=False)
+    nn.init.zeros_(linear.weight)
+    return linear
+
+
+class SimMLM(Adapted):
+    """The parent with experts: Z_s + w_s R_s(Z_s) before its fusion (``per_slot``), or their sum behind the fusion.
+
+    Parent and baseline are the same function at the start.
+    """
+
+    def __init__(self, parent: Pacer, *, rank: int, d_gate: int, mixing: Literal["per_slot", "post_fusion"]):
+        super().__init__(parent, ResidualExperts(parent.language.config.hidden_size, rank=rank, d_gate=d_gate))
+        self.mixing = mixing
+
+    def fuse(self, compressed: Tensor, batch: Batch) -> SourceTokens:
+        """The source tokens and the visual tokens, with what the experts add."""
+        tokens = self.interface.project(compressed, batch.availability)
+        residual = self.added(tokens, batch.availability)
+        if self.mixing == "per_slot":
+            tokens = tokens + residual
+            return SourceTokens(tokens, self.interface.join(tokens))
+        return SourceTokens(tokens, self.interface.join(tokens) + residual.sum(1))
+
+
+def adapt(parent: Pacer, settings: dict[str, Any]) -> SimMLM:
+    """SimMLM around ``parent`` by its recorded settings."""
+    return SimMLM(parent, **{key: settings[key] for key in ("rank", "d_gate", "mixing")})
+
+
+def paired_objective(
+    model: Pacer, batch: Batch, *, alpha: float, pairs: int, lambda_tlw: float, everybody: Tensor | None = None,
+    warmup: bool = False, regularised: bool = False,
+) -> Objective:
+    """The parent's objective over both halves of a batch, plus ``alpha * mean relu(n_more - n_fewer)``.
+
+    n is a sample's negative log-likelihood over the weight of what is supervised, ``sum(omega l) / sum(omega)``.
+    Nothing is detached: where more evidence explains the target worse, the gradient also raises the other loss.
+
+    The ranking term's coefficients depend on the losses themselves, so the head is run once without a gradient before.
+
+    Args:
+        batch: the samples with more evidence, then in the same order those with less. pairs: of the micro-batch over
+            all processes. everybody: denominators of the micro-batch over all processes.
+    """
+    assert batch.weight is not None and batch.emphasis is not None
+    assert not (warmup or regularised)
+    supervised, emphasised = (denominators(batch) if everybody is None else everybody)[:2]
+    embedded = model.embed(batch)
+    hidden = model.target_hidden(model.hidden(embedded.inputs, batch.predicting), batch)
+    at = batch.predicted
+    ids, weight, emphasis, sample = batch.ids[at], batch.weight[at], batch.emphasis[at], at.nonzero()[:, 0]
+    head = model.language.lm_head.weight
+
+    share = weight / (batch.weight * at).sum(1)[sample]
+    with torch.no_grad():
+        nll = head_losses(hidden, head, ids, weight).nll
+        per_sample = nll.new_zeros(len(batch.ids)).index_add(0, sample, share * nll)
+    more, fewer = per_sample.chunk(2)
+    violated = (more > fewer).to(share.dtype)
+    sign = torch.cat([violated, -violated])
+
+    scaled = {"trajectory": weight / (supervised + EPSILON), "emphasis": emphasis / (emphasised + EPSILON)}
+    ranking = alpha / pairs * sign[sample] * share
+    total, nll, _ = head_losses(hidden, head, ids, scaled["trajectory"] + lambda_tlw * scaled["emphasis"] + ranking)
+    parts = {name: (own * nll).sum() for name, own in scaled.items()}
+    parts |= {"ranking": F.relu(more - fewer).sum() / pairs, "violated": violated.sum() / pairs}
+    weights = None if embedded.depth_weights is None else embedded.depth_weights.detach().mean((0, 1))
+    return Objective(total, parts, None, weights)

@@ -1,0 +1,35 @@
+"""Stages `*_decode` of the baselines: a report for every record of the split, by the model named."""
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+from pacer.baselines.config import load_baseline_params
+from pacer.baselines.run import decode_ragpt, decode_simmlm
+from pacer.core.config import load_params
+from pacer.core.errors import run_cleanly
+from pacer.core.threads import share_cores
+from pacer.corpus.records import read_records
+from pacer.decoding.run import decode_records
+
+MODELS = Path("baselines/models")
+NAMES = ("simmlm", "ragpt", "base", "llm_rg4")
+
+
+def main() -> None:
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in NAMES:
+        sys.exit(f"error: usage: stages/baseline_decode.py {' | '.join(NAMES)}")
+    config = load_params().decode
+    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    if name == "llm_rg4":
+        own = load_baseline_params().llm_rg4.model_dump(exclude={"weights"})
+        config = type(config).model_validate(config.model_dump() | own)
+    decode = {"simmlm": decode_simmlm, "ragpt": partial(decode_ragpt, MODELS / "ragpt_bank")}.get(name, decode_records)
+    decode(MODELS / name, Path("models/backbones"), read_records(Path("data/corpus/records.parquet")),
+           Path("data/features"), config, Path(f"baselines/predictions/{name}"))
+
+
+if __name__ == "__main__":
+    run_cleanly(main)

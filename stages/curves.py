@@ -1,0 +1,28 @@
+"""Curves of a training stage, by DVCLive."""
+
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dvclive import Live
+
+
+@contextmanager
+def dvclive_log(scratch: Path, final: Path) -> Generator:
+    """Curves in the run's scratch directory; moved to ``final`` when the phase has ended."""
+    live_directory = scratch / "live"
+    shutil.rmtree(live_directory, ignore_errors=True)  # after a resume the earlier points are logged again
+    with Live(str(live_directory), save_dvc_exp=False, dvcyaml=None, monitor_system=False) as live:
+
+        def log(values: dict[str, float], step: int) -> None:
+            live.step = step
+            for name, value in values.items():
+                live.log_metric(name, value)
+            live.make_summary()
+
+        yield log
+    if final.exists():
+        shutil.rmtree(final)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(live_directory, final)

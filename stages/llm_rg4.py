@@ -1,0 +1,20 @@
+"""Stage `llm_rg4` of the baselines: LLM-RG4's released weights as a checkpoint."""
+
+from pathlib import Path
+
+from pacer.baselines.config import load_baseline_params
+from pacer.core.config import load_params
+from pacer.core.errors import ConfigError, run_cleanly
+from pacer.training.adopt import adopt_llm_rg4
+
+
+def main() -> None:
+    weights = load_baseline_params().llm_rg4.weights
+    if weights is None:
+        raise ConfigError("llm_rg4.weights in baselines/params.yaml is null; name LLM-RG4's second-stage weights "
+                          "(.pth or .ckpt)")
+    adopt_llm_rg4(Path(weights).expanduser(), load_params(), Path("models/backbones"), Path("baselines/models/llm_rg4"))
+
+
+if __name__ == "__main__":
+    run_cleanly(main)

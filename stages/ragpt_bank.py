@@ -1,0 +1,22 @@
+"""Stage `ragpt_bank` of the baselines: the train studies that RAGPT retrieves from, and each image's neighbours."""
+
+import os
+from pathlib import Path
+
+from pacer.baselines.bank import build_bank
+from pacer.baselines.config import load_baseline_params
+from pacer.core.config import load_params
+from pacer.core.errors import run_cleanly
+from pacer.core.threads import share_cores
+from pacer.corpus.records import read_records
+
+
+def main() -> None:
+    settings, precision = load_baseline_params().ragpt.bank, load_params().train.precision
+    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    build_bank(settings, precision, read_records(Path("data/corpus/records.parquet")), Path("models/backbones"),
+               Path("data/features"), Path("models/parent"), Path("baselines/models/ragpt_bank"))
+
+
+if __name__ == "__main__":
+    run_cleanly(main)

@@ -1,0 +1,102 @@
+"""Pairs are drawn with the published frequencies, of one examination, with nested sources."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from fractions import Fraction
+from itertools import islice
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pacer.baselines.pairs import PairTable, pair_draws
+from pacer.core.errors import DataError
+from pacer.training.batches import Order, micro_batches
+from pacer.training.record_table import RecordTable
+
+ALL = ("sn", "sw", "mn", "mw")
+PUBLISHED = {("mw", "mn"): Fraction(1, 7), ("mw", "sw"): Fraction(1, 7), ("mw", "sn"): Fraction(1, 7),
+             ("mn", "sn"): Fraction(2, 7), ("sw", "sn"): Fraction(2, 7)}
+
+
+@pytest.fixture
+def table(records: pl.DataFrame, anchors: pl.DataFrame) -> RecordTable:
+    # targets differ from context to context
+    return RecordTable.of(records.with_columns(report=pl.col("report") + " " + pl.col("context")), anchors)
+
+
+def test_draws_have_the_published_frequencies() -> None:
+    draws = pair_draws(ALL)
+    assert {pair: Fraction(count, len(draws)) for pair, count in Counter(draws).items()} == PUBLISHED
+
+
+def test_draws_are_those_of_rejection_sampling() -> None:
+    rng = random.Random(0)
+    names = {(): "mw", ("l",): "sw", ("p",): "mn", ("l", "p"): "sn"}
+    counts: Counter = Counter()
+    while counts.total() < 20_000:
+        first, second = (rng.choice(list(names)) for _ in range(2))
+        if first and set(first) != set(second) and (set(first) < set(second) or set(second) < set(first)):
+            more, fewer = sorted((first, second), key=len)
+            counts[names[more], names[fewer]] += 1
+    for pair, share in PUBLISHED.items():
+        assert counts[pair] / counts.total() == pytest.approx(float(share), abs=0.015)
+
+
+def test_two_contexts_leave_one_pair_and_none_is_an_error(records: pl.DataFrame, anchors: pl.DataFrame) -> None:
+    assert set(pair_draws(("sn", "mn"))) == {("mn", "sn")}
+    alone = RecordTable.of(records.filter(pl.col("context") == "sn"), anchors.filter(
+        pl.col("record_id").str.starts_with("sn")))
+    with pytest.raises(DataError, match="more sources"):
+        PairTable(alone.blocks, "poorer")
+
+
+def test_micro_batches_keep_the_frequencies(table: RecordTable) -> None:
+    pairs = PairTable(table.blocks, "poorer")
+    order = Order(pairs.rows("train", ALL), 3, 1, False, 42, "simmlm")
+    assert order.micro_batches_per_epoch == 7 * 2
+
+    def lengths(rows, visits):
+        return lambda numbers: np.zeros(len(rows))
+
+    met: Counter = Counter()
+    for batch in islice(micro_batches(order, lengths), 28):
+        for row in batch.rows:
+            more, fewer = pairs.row(int(row)), pairs.row(int(pairs.fewer_of(row)))
+            met[more["context"], fewer["context"]] += 1
+    assert {pair: Fraction(count, met.total()) for pair, count in met.items()} == PUBLISHED
+
+
+def test_halves_have_the_poorer_target_and_nested_sources(table: RecordTable) -> None:
+    pairs = PairTable(table.blocks, "poorer")
+    train = {table.row(n)["record_id"]: table.row(n) for n in range(len(table)) if table.row(n)["split"] == "train"}
+    seen = set()
+    for row in np.concatenate(list(pairs.rows("train", ALL).values())):
+        more, fewer = pairs.row(int(row)), pairs.row(int(pairs.fewer_of(row)))
+        rich, poor = (train[name] for name in pairs.record_id(int(row)).split(">"))
+        assert pairs.record_id(int(pairs.fewer_of(row))) == pairs.record_id(int(row))
+        assert more["report"] == fewer["report"] == poor["report"] != rich["report"]
+        assert more["frontal"] == fewer["frontal"] == rich["frontal"]
+        assert (more["lateral"], more["prior_report"]) == (rich["lateral"], rich["prior_report"])
+        for source in ("lateral", "prior_report"):
+            assert fewer[source] is None or fewer[source] == more[source]
+        assert (more["context"], fewer["context"]) == (rich["context"], poor["context"])
+        seen.add((more["context"], fewer["context"]))
+    assert seen == set(PUBLISHED)
+    assert len(pairs.pairs) == 7 * 6
+
+
+def test_halves_may_keep_their_own_targets(table: RecordTable) -> None:
+    pairs = PairTable(table.blocks, "own")
+    for row in np.concatenate(list(pairs.rows("train", ALL).values())):
+        found = [pairs.row(int(n))["record_id"] for n in (row, pairs.fewer_of(row))]
+        assert ">".join(found) == pairs.record_id(int(row))
+
+
+def test_validation_meets_the_records_themselves(table: RecordTable) -> None:
+    pairs = PairTable(table.blocks, "poorer")
+    for context, rows in pairs.rows("val", ALL).items():
+        np.testing.assert_array_equal(rows, table.rows("val", ALL)[context])
+        assert [pairs.row(int(n)) for n in rows] == [table.row(int(n)) for n in rows]

@@ -1,0 +1,69 @@
+"""The baselines' parameter files, and the parent of the ablations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+from safetensors.torch import load_file
+
+from pacer.baselines.base import base_params
+from pacer.baselines.config import load_baseline_params
+from pacer.core.errors import ConfigError
+from pacer.core.io import read_json
+from pacer.training.run import run_phase
+from tests.conftest import MODEL
+
+ROOT = Path(__file__).parents[2]
+
+
+def keys(values: dict, prefix: str = "") -> list[str]:
+    found = []
+    for name, value in values.items():
+        found += [f"{prefix}{name}", *(keys(value, f"{prefix}{name}.") if isinstance(value, dict) else [])]
+    return found
+
+
+def test_the_budget_is_the_published_one() -> None:
+    params = load_baseline_params(ROOT / "baselines" / "params.yaml")
+    for own in (params.simmlm, params.ragpt):
+        assert (own.updates, own.seed, own.batch_size * own.accumulation) == (20_000, 42, 32)
+
+
+def test_both_files_have_the_same_keys_and_say_what_the_paper_leaves_open() -> None:
+    files = [ROOT / "baselines" / name for name in ("params.yaml", "micro.yaml")]
+    first, second = (keys(YAML(typ="safe").load(path.read_text())) for path in files)
+    assert first == second
+    lines = [line for line in files[0].read_text().partition("llm_rg4:")[0].splitlines() if ": " in line]
+    for line in lines:
+        if line.startswith(" ") and "not in the paper" not in line:
+            assert line.split(":")[0].strip() in ("seed", "updates", "bank"), line
+
+
+@pytest.mark.parametrize(("line", "problem"), [
+    ("  alpha: 0.1", "simmlm.alpha is missing"), ("  rank: 64", "simmlm.rank is missing"),
+    ("  mixing: per_slot", "simmlm.mixing is missing")])
+def test_a_key_that_is_missing_or_unknown_is_named(tmp_path: Path, line: str, problem: str) -> None:
+    text = (ROOT / "baselines" / "params.yaml").read_text()
+    assert text.count(line + " ") == 1
+    (tmp_path / "params.yaml").write_text(text.replace(line, "  banana: 1"))
+    with pytest.raises(ConfigError) as error:
+        load_baseline_params(tmp_path / "params.yaml")
+    assert problem in str(error.value) and "unknown key simmlm.banana" in str(error.value)
+
+
+def test_the_base_has_neither_refine_nor_commitments(params, inputs, tmp_path: Path, log) -> None:
+    values = params.model_dump() | {name: MODEL[name] for name in ("refine", "interface", "lora", "trajectory")}
+    values["features"] |= MODEL["features"]
+    values["parent"] |= {"start": "elsewhere"}
+    own = base_params(type(params).model_validate(values))
+    logged: list = []
+    anchors = inputs.pop("anchors")
+    run_phase("warmup", own, anchors=None, start=None, out=tmp_path / "base_warmup", open_log=log([]), **inputs)
+    run_phase("parent", own, anchors=anchors, start=tmp_path / "base_warmup", out=tmp_path / "base",
+              open_log=log(logged), **inputs)
+    assert logged[-1][1]["rho"] == 1.0 and "alpha" not in logged[-1][1]
+    weights = load_file(tmp_path / "base" / "model.safetensors")
+    assert not any(name.startswith("router.") for name in weights) and any("lora_" in name for name in weights)
+    assert read_json(tmp_path / "base" / "config.json")["model"]["commit"] == {"route": "direct"}

@@ -1,0 +1,265 @@
+"""SimMLM's experts, gate and ranking term against their formulas, and its training and decoding."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from safetensors.torch import load_file, save_file
+from torch.nn import functional as F
+
+from pacer.baselines import run
+from pacer.baselines.adapted import load_adapted, load_parent
+from pacer.baselines.pairs import PairedExamples, PairTable
+from pacer.baselines.simmlm import ResidualExperts, SimMLM, adapt, paired_objective
+from pacer.core.errors import CheckpointError, ConfigError
+from pacer.core.io import read_json
+from pacer.decoding.run import decode_records
+from pacer.model.assemble import load_tokenizer
+from pacer.model.pacer import Batch, Pacer
+from pacer.training.losses import emphasis_loss, trajectory_loss
+from pacer.training.objective import denominators
+from pacer.training.record_table import RecordTable
+from tests.conftest import MODEL, QUERIES
+from tests.decoding.searches import settings as decode_settings
+
+D, Q = 24, 3
+CONTEXTS = torch.tensor([[False, False], [False, True], [True, False], [True, True]])
+
+
+def tokens_of(availability: torch.Tensor, seed: int = 0) -> torch.Tensor:
+    tokens = torch.randn(len(availability), 3, Q, D, generator=torch.Generator().manual_seed(seed))
+    tokens[:, 1][~availability[:, 0]] = 0
+    tokens[:, 2][~availability[:, 1]] = 0
+    return tokens
+
+
+def stirred(module: torch.nn.Module) -> torch.nn.Module:
+    """The module with every parameter off its initial value."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return module
+
+
+def test_experts_and_gate_follow_their_formulas() -> None:
+    experts: Any = stirred(ResidualExperts(D, rank=5, d_gate=7))
+    tokens = tokens_of(CONTEXTS)
+    found = experts(tokens, CONTEXTS)
+    weights = dict(experts.named_parameters())
+    for row, (lateral, prior) in enumerate(CONTEXTS.tolist()):
+        there = [True, lateral, prior]
+        u = torch.cat([tokens[row, s].sum(0) / Q if there[s] else torch.zeros(D) for s in range(3)])
+        u = (u - u.mean()) / (u.var(unbiased=False) + 1e-5).sqrt() * weights["gate_norm.weight"] + weights[
+            "gate_norm.bias"]
+        inner = weights["gate_in.weight"] @ u + weights["gate_in.bias"]
+        logits = weights["gate_out.weight"] @ F.gelu(inner) + weights["gate_out.bias"]
+        odds = [logits[s].exp() if there[s] else torch.zeros(()) for s in range(3)]
+        for s in range(3):
+            own = F.layer_norm(tokens[row, s], (D,), weights[f"norms.{s}.weight"], weights[f"norms.{s}.bias"])
+            expert = F.gelu(own @ weights[f"down.{s}.weight"].T) @ weights[f"up.{s}.weight"].T
+            torch.testing.assert_close(found[row, s], odds[s] / sum(odds) * expert, atol=1e-5, rtol=1e-4)
+
+
+def test_an_absent_source_has_no_share_and_the_others_share_everything() -> None:
+    experts: Any = stirred(ResidualExperts(D, rank=5, d_gate=7))
+    mixture = experts.mixture(tokens_of(CONTEXTS), CONTEXTS)
+    assert mixture[:, 1].ne(0).tolist() == CONTEXTS[:, 0].tolist()
+    assert mixture[:, 2].ne(0).tolist() == CONTEXTS[:, 1].tolist()
+    torch.testing.assert_close(mixture.sum(1), torch.ones(4))
+    assert mixture[0].tolist() == [1.0, 0.0, 0.0]
+    stray = tokens_of(CONTEXTS)
+    stray[:, 1][~CONTEXTS[:, 0]] = 9.0
+    torch.testing.assert_close(experts.mixture(stray, CONTEXTS), mixture)
+
+
+@pytest.fixture
+def examples(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features) -> PairedExamples:
+    table = RecordTable.of(records, anchors)
+    return PairedExamples(PairTable(table.blocks, "poorer"), load_tokenizer(backbones), features, QUERIES, 100,
+                          MODEL["prompt"])
+
+
+def batch_of(examples: PairedExamples) -> Batch:
+    """Two pairs of each draw, on both routes."""
+    pairs = examples.table.rows("train", ("sn", "sw", "mn", "mw"))
+    rows = np.concatenate([own[:2] for own in pairs.values()])
+    return examples.batch(np.concatenate([rows, examples.pair_table.fewer_of(rows)]), [True, False] * len(rows), 0.35)
+
+
+@pytest.mark.parametrize("mixing", ["per_slot", "post_fusion"])
+def test_it_starts_as_the_parent_and_differs_once_the_experts_do(
+    mixing: Any, parent: Path, backbones: Path, examples: PairedExamples
+) -> None:
+    frozen, _ = load_parent(parent, backbones)
+    model = SimMLM(frozen, rank=4, d_gate=8, mixing=mixing).eval()
+    batch = batch_of(examples)
+    with torch.no_grad():
+        assert torch.equal(model.embed(batch).inputs, frozen.embed(batch).inputs)
+        stirred(model.added)
+        inputs = model.embed(batch).inputs
+        changed = (inputs != frozen.embed(batch).inputs).any(-1)
+        places = batch.visual_start.unsqueeze(1) + torch.arange(QUERIES)
+        assert changed.gather(1, places).all() and changed.sum() == places.numel()
+        tokens = frozen.interface.project(frozen.compress(batch).tokens, batch.availability)
+        added = model.added(tokens, batch.availability)
+        if mixing == "per_slot":
+            expected = frozen.interface.fusion_norm(frozen.interface.fusion(
+                torch.cat([(tokens + added)[:, s] for s in range(3)], dim=-1)))
+        else:
+            expected = frozen.embed(batch).sources.fused + added[:, 0] + added[:, 1] + added[:, 2]
+    torch.testing.assert_close(model.embed(batch).sources.fused, expected, atol=1e-5, rtol=1e-5)
+
+
+def plain_objective(model: Pacer, batch: Batch, alpha: float, lambda_tlw: float) -> torch.Tensor:
+    """The objective from full logits, sample by sample."""
+    logits = model.language(inputs_embeds=model.embed(batch).inputs).logits
+    nll = torch.zeros(batch.ids.shape)
+    means = []
+    for i in range(len(batch.ids)):
+        total = 0.0
+        for t in range(int(batch.prefix_length[i]) + 1, int(batch.length[i])):
+            nll[i, t] = -F.log_softmax(logits[i, t - 1], -1)[batch.ids[i, t]]
+            total = total + batch.weight[i, t] * nll[i, t]
+        means.append(total / batch.weight[i].sum())
+    half = len(means) // 2
+    ranking = sum(F.relu(more - fewer) for more, fewer in zip(means[:half], means[half:], strict=True)) / half
+    return (trajectory_loss(nll, batch.weight, batch.kappa) + lambda_tlw * emphasis_loss(nll, batch.emphasis)
+            + alpha * ranking)
+
+
+def test_the_objective_and_its_gradient_are_those_of_the_formula(
+    parent: Path, backbones: Path, examples: PairedExamples
+) -> None:
+    model = SimMLM(load_parent(parent, backbones)[0], rank=4, d_gate=8, mixing="per_slot").eval()
+    stirred(model.added)
+    batch = batch_of(examples)
+    result = paired_objective(model, batch, alpha=3.0, pairs=14, lambda_tlw=0.75)
+    assert 0 < result.parts["violated"] < 1  # both sides of the ranking term are met
+    result.total.backward()
+    found = [parameter.grad.clone() for parameter in model.added.parameters()]
+    model.zero_grad()
+    expected = plain_objective(model, batch, 3.0, 0.75)
+    expected.backward()
+    named = result.parts["trajectory"] + 0.75 * result.parts["emphasis"] + 3.0 * result.parts["ranking"]
+    assert result.total.item() == pytest.approx(expected.item(), rel=1e-5) == pytest.approx(named.item(), rel=1e-5)
+    for own, parameter in zip(found, model.added.parameters(), strict=True):
+        torch.testing.assert_close(own, parameter.grad, atol=1e-6, rtol=1e-3)
+    assert all(p.grad is None for name, p in model.named_parameters() if not name.startswith("added."))
+
+
+def test_shares_of_two_processes_add_up_to_the_whole(
+    parent: Path, backbones: Path, examples: PairedExamples
+) -> None:
+    model = SimMLM(load_parent(parent, backbones)[0], rank=4, d_gate=8, mixing="per_slot").eval()
+    stirred(model.added)
+    rows = np.concatenate([own[:2] for own in examples.table.rows("train", ("sn", "sw", "mn", "mw")).values()])
+
+    def batch(part: np.ndarray) -> Batch:
+        return examples.batch(np.concatenate([part, examples.pair_table.fewer_of(part)]), [True] * 2 * len(part), 0.35)
+
+    whole = paired_objective(model, batch(rows), alpha=3.0, pairs=len(rows), lambda_tlw=0.75)
+    everybody = denominators(batch(rows))
+    shares = [paired_objective(model, batch(rows[rank::2]), alpha=3.0, pairs=len(rows), lambda_tlw=0.75,
+                               everybody=everybody) for rank in range(2)]
+    torch.testing.assert_close(shares[0].total + shares[1].total, whole.total)
+    for name, value in whole.parts.items():
+        torch.testing.assert_close(shares[0].parts[name] + shares[1].parts[name], value)
+
+
+def train(own, params, inputs, parent: Path, out: Path, log, logged: list | None = None) -> None:
+    run.train_simmlm(own.simmlm, params, parent=parent, out=out, open_log=log([] if logged is None else logged),
+                     **inputs)
+
+
+def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
+    own, params, inputs, parent: Path, backbones: Path, tmp_path: Path, log
+) -> None:
+    logged: list = []
+    before = (parent / "model.safetensors").read_bytes()
+    train(own, params, inputs, parent, tmp_path / "simmlm", log, logged)
+    weights = load_file(tmp_path / "simmlm" / "model.safetensors")
+    assert weights and all(name.startswith("added.") for name in weights)
+    assert any(tensor.any() for name, tensor in weights.items() if ".up." in name)
+    record = read_json(tmp_path / "simmlm" / "config.json")
+    assert record["phase"] == "simmlm" and record["step"] == 4 and record["parent"]["sha256"]
+    assert record["model"]["simmlm"] == own.simmlm.model_dump()
+    assert (parent / "model.safetensors").read_bytes() == before
+    values = logged[-1][1]
+    assert {"loss_ranking", "loss_violated", "validation/mean"} <= set(values)
+    model, _ = load_adapted(tmp_path / "simmlm", backbones, adapt)
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+    for name, tensor in weights.items():
+        assert torch.equal(dict(model.named_parameters())[name], tensor)
+
+
+def test_it_trains_in_half_precision(own, params, inputs, parent: Path, tmp_path: Path, log) -> None:
+    half = params.model_copy(update={"train": params.train.model_copy(update={"precision": "bfloat16"})})
+    logged: dict[str, list] = {"float32": [], "bfloat16": []}
+    for values, found in zip((params, half), logged.values(), strict=True):
+        AcceleratorState._reset_state(reset_partial_state=True)
+        train(own, values, inputs, parent, tmp_path / "simmlm", log, found)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    weights = load_file(tmp_path / "simmlm" / "model.safetensors")
+    assert all(tensor.dtype == torch.float32 for tensor in weights.values())
+    losses = [found[-1][1]["validation/mean"] for found in logged.values()]
+    assert losses[1] == pytest.approx(losses[0], rel=0.02) and losses[0] != losses[1]
+
+
+def test_a_killed_run_ends_with_the_weights_of_a_whole_one(
+    own, params, inputs, parent: Path, tmp_path: Path, log, monkeypatch
+) -> None:
+    train(own, params, inputs, parent, tmp_path / "whole", log)
+    step, count = torch.optim.AdamW.step, []
+
+    def dying(optimizer, *args, **kwargs):
+        count.append(1)
+        if len(count) == 3:
+            raise KeyboardInterrupt
+        return step(optimizer, *args, **kwargs)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", dying)
+    with pytest.raises(KeyboardInterrupt):
+        train(own, params, inputs, parent, tmp_path / "stopped", log)
+    assert not (tmp_path / "stopped").exists()
+    train(own, params, inputs, parent, tmp_path / "stopped", log)
+    assert len(count) == 3 + 2  # two updates were kept
+    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "stopped")]
+    assert files[0] == files[1]
+
+
+def test_another_parent_is_refused(own, params, inputs, parent: Path, backbones: Path, tmp_path: Path, log) -> None:
+    shutil.copytree(parent, tmp_path / "parent")
+    train(own, params, inputs, tmp_path / "parent", tmp_path / "simmlm", log)
+    with open(tmp_path / "parent" / "model.safetensors", "ab") as file:
+        file.write(b"\0")
+    with pytest.raises(CheckpointError, match="has changed"):
+        load_adapted(tmp_path / "simmlm", backbones, adapt)
+
+
+def test_decoding_writes_the_settings_and_asks_the_experts(
+    own, params, inputs, parent: Path, backbones: Path, records: pl.DataFrame, tmp_path: Path, log
+) -> None:
+    train(own, params, inputs, parent, tmp_path / "simmlm", log)
+    weights = load_file(tmp_path / "simmlm" / "model.safetensors")
+    save_file({name: tensor + 1.0 for name, tensor in weights.items()}, tmp_path / "simmlm" / "model.safetensors")
+    cases = records.with_columns(split=pl.lit("test"))
+    config = decode_settings(max_new_tokens=20, batch_size=3, examples=1, controls=["no_lateral"])
+    manifest = run.decode_simmlm(tmp_path / "simmlm", backbones, cases, inputs["features"], config, tmp_path / "out")
+    assert manifest["checkpoint"] == "simmlm" and manifest["baseline"] == own.simmlm.model_dump()
+    decode_records(parent, backbones, cases, inputs["features"], config, tmp_path / "base")
+    texts = {name: (tmp_path / name / "mw.jsonl").read_text() for name in ("out", "base")}
+    assert texts["out"].count("\n") == texts["base"].count("\n") == 8 and texts["out"] != texts["base"]
+    assert (tmp_path / "out" / "controls" / "no_lateral" / "mn.jsonl").exists()
+
+
+def test_an_odd_micro_batch_is_refused(own) -> None:
+    with pytest.raises((ConfigError, ValueError), match="must be even"):
+        type(own.simmlm).model_validate(own.simmlm.model_dump() | {"batch_size": 3})
