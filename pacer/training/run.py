@@ -126,14 +126,12 @@ def carry_out(
     make_examples: Callable[..., Examples] = Examples,
     prepare: Callable[[Pacer, Examples, Path, Accelerator], None] | None = None,
     loss: Loss = objective,
-    more: Any = None,
 ) -> None:
     """Train the model that ``build`` makes as ``phase`` says, and publish it with ``record`` as ``out``.
 
     Args:
         make_examples: called as :class:`~pacer.training.examples.Examples`. prepare: called before the first update
             with model, examples and the run's scratch directory. loss: what is minimised.
-        more: what else the result depends on, for the fingerprint of the scratch directory; JSON.
     """
     accelerator = Accelerator(mixed_precision=mixed_precision(params.train.precision),
                               kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)])
@@ -145,7 +143,7 @@ def carry_out(
               "anchors": hash_file(anchors) if anchors else None,
               "features": content_hash(features),
               "start": checkpoint_hash(start) if start else None}
-    fingerprint = hash_json(inputs if more is None else inputs | {"more": more})
+    fingerprint = hash_json(inputs)
     scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
     with scratch as directory:
         model = build(accelerator)
