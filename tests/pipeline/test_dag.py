@@ -23,6 +23,16 @@ STAGES = ("source", "corpus", "backbones", "features", "anchor_sample", "anchor_
           "calibrate", "decode", "reference_labels", "score", "report")
 
 
+#: Stages one after another in one process: importing takes longer than they do in miniature.
+SCRIPTS = """
+import runpy, sys
+sys.path.insert(0, "stages")
+for command in {commands!r}:
+    sys.argv = command.split()
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 class Repository:
     """A copy of the project in a fresh git repository, with the micro profile."""
 
@@ -177,6 +187,36 @@ def _check_baseline(repository: Repository, name: str) -> None:
     assert about["checkpoint"] == name and about["baseline"]["updates"] == 4
 
 
+def test_the_other_baselines_are_made_decoded_and_scored(repository: Repository) -> None:
+    """Without DVC, so that they share one process."""
+    folder = repository.folder
+    weights = load_file(folder / "models" / "parent" / "model.safetensors")
+    state = {theirs: weights[f"interface.{ours}"] for ours, theirs in interface_names().items()}
+    state["APPA_visual_query_tokens"] = state["APPA_visual_query_tokens"][None]
+    state |= {f"llama_model.base_model.model.{name.removeprefix('language.')}": tensor
+              for name, tensor in weights.items() if ".lora_" in name}
+    torch.save({"model": state, "config": {"llm_alpha": 8}, "step": 9}, folder / "released.pth")
+    own = folder / "baselines" / "params.yaml"
+    own.write_text(own.read_text().replace("weights: null", "weights: released.pth"))
+    names = ("ragpt", "base", "llm_rg4")
+    commands = ["stages/ragpt_bank.py", "stages/baseline_train.py ragpt", "stages/base.py base_warmup",
+                "stages/base.py base", "stages/llm_rg4.py",
+                *(f"stages/baseline_{step}.py {name}" for step in ("decode", "score") for name in names)]
+    repository.run(sys.executable, "-c", SCRIPTS.format(commands=commands))
+    for name in ("base", "llm_rg4"):
+        assert repository.json(f"baselines/predictions/{name}/manifest.json")["commit"] is False
+        scores = repository.json(f"baselines/metrics/{name}/scores.json")
+        assert scores["mean"]["fallback_rate"] == 0.0 and {"sn", "sw", "mn", "mw"} <= set(scores)
+    settings = repository.json("baselines/predictions/llm_rg4/manifest.json")["settings"]
+    assert (settings["num_beams"], settings["min_new_tokens"], settings["max_new_tokens"]) == (2, 8, 24)
+    _check_baseline(repository, "ragpt")
+    bank = pl.read_parquet(folder / "baselines/models/ragpt_bank/entries.parquet")
+    held_out = pl.read_parquet(folder / "data/corpus/records.parquet").filter(pl.col("split") != "train")
+    assert len(bank) and not set(bank["subject_id"]) & set(held_out["subject_id"])
+    (folder / "released.pth").unlink()
+    repository.commit()
+
+
 def test_an_experiment_runs_again_only_what_it_changes_and_shows_in_the_metrics(repository: Repository) -> None:
     output = repository.run("dvc", "exp", "run", "-S", "calibrate.lambda_cons=0.1")
     assert ran(output) == ("calibrate", "decode", "score", "report")
@@ -209,41 +249,3 @@ def _numbers(values: dict, prefix: str = "") -> dict[str, float]:
 
 def _leaves(changes: dict) -> set[str]:
     return {name.rsplit(".", 1)[-1] for name in changes}
-
-
-#: Stages one after another in one process: importing takes longer than they do in miniature.
-SCRIPTS = """
-import runpy, sys
-sys.path.insert(0, "stages")
-for command in {commands!r}:
-    sys.argv = command.split()
-    runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-def test_the_other_baselines_are_made_decoded_and_scored(repository: Repository) -> None:
-    """The last test of the repository: it changes the baselines' parameters and makes outs without DVC."""
-    folder = repository.folder
-    weights = load_file(folder / "models" / "parent" / "model.safetensors")
-    state = {theirs: weights[f"interface.{ours}"] for ours, theirs in interface_names().items()}
-    state["APPA_visual_query_tokens"] = state["APPA_visual_query_tokens"][None]
-    state |= {f"llama_model.base_model.model.{name.removeprefix('language.')}": tensor
-              for name, tensor in weights.items() if ".lora_" in name}
-    torch.save({"model": state, "config": {"llm_alpha": 8}, "step": 9}, folder / "released.pth")
-    own = folder / "baselines" / "params.yaml"
-    own.write_text(own.read_text().replace("weights: null", "weights: released.pth"))
-    names = ("ragpt", "base", "llm_rg4")
-    commands = ["stages/ragpt_bank.py", "stages/baseline_train.py ragpt", "stages/base.py base_warmup",
-                "stages/base.py base", "stages/llm_rg4.py",
-                *(f"stages/baseline_{step}.py {name}" for step in ("decode", "score") for name in names)]
-    repository.run(sys.executable, "-c", SCRIPTS.format(commands=commands))
-    for name in ("base", "llm_rg4"):
-        assert repository.json(f"baselines/predictions/{name}/manifest.json")["commit"] is False
-        scores = repository.json(f"baselines/metrics/{name}/scores.json")
-        assert scores["mean"]["fallback_rate"] == 0.0 and {"sn", "sw", "mn", "mw"} <= set(scores)
-    settings = repository.json("baselines/predictions/llm_rg4/manifest.json")["settings"]
-    assert (settings["num_beams"], settings["min_new_tokens"], settings["max_new_tokens"]) == (2, 8, 24)
-    _check_baseline(repository, "ragpt")
-    bank = pl.read_parquet(folder / "baselines/models/ragpt_bank/entries.parquet")
-    held_out = pl.read_parquet(folder / "data/corpus/records.parquet").filter(pl.col("split") != "train")
-    assert len(bank) and not set(bank["subject_id"]) & set(held_out["subject_id"])
