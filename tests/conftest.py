@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
+import psutil
 import pytest
 import torch
 from hypothesis import settings
@@ -111,3 +115,18 @@ def anchors(records: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame({"record_id": records["record_id"], **{
         key: [list(getattr(anchor, key)) for anchor in found] for key in ("positive", "negative", "uncertain")}},
         schema_overrides=dict.fromkeys(("positive", "negative", "uncertain"), pl.List(pl.String)))
+
+
+@pytest.fixture
+def orphans_stay() -> Iterator[None]:
+    """Processes that lose their parent become this one's children and stay as they ended, for nobody waits for them.
+
+    So does the first process of many containers.
+    """
+    subreaper = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
+    assert ctypes.CDLL(None).prctl(subreaper, 1, 0, 0, 0) == 0
+    yield
+    ctypes.CDLL(None).prctl(subreaper, 0, 0, 0, 0)
+    for child in psutil.Process().children():
+        if child.status() == psutil.STATUS_ZOMBIE:
+            os.waitpid(child.pid, 0)

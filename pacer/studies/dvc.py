@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -13,7 +14,10 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
+
 from pacer.core.errors import ConfigError, PacerError
+from pacer.core.io import write_text
 
 #: What DVC prints of a stage -> what became of it.
 STAGE_LINES = (
@@ -74,7 +78,9 @@ class Dvc:
                 process.wait()
             finally:
                 if process.poll() is None:
-                    _stop(process.pid, lambda: process.poll() is not None)
+                    _stop(process.pid)
+                    process.wait()
+                    _release(self._root, process.pid)
                 if process.stdout is not None:
                     process.stdout.close()
         if process.returncode:
@@ -84,11 +90,11 @@ class Dvc:
 
 
 @contextmanager
-def only_study(state: Path) -> Generator[None]:
-    """Hold the folder ``state`` as the one study of this repository.
+def only_study(root: Path, state: Path) -> Generator[None]:
+    """Hold the folder ``state`` as the one study of the repository ``root``.
 
-    A study that was killed leaves its DVC running; it holds ``child.lock`` and is stopped here. Training
-    continues from its last saved state when the stage runs again.
+    A study that was killed leaves its DVC running; it holds ``child.lock`` and is stopped here, with the stage that it
+    runs. Training continues from its last saved state when the stage runs again.
 
     Raises:
         PacerError: another study is running.
@@ -98,12 +104,17 @@ def only_study(state: Path) -> Generator[None]:
         if not _free(lock):
             raise PacerError("another `pacer study` is running in this repository; wait for it or stop it first")
         with (state / "child.lock").open("a+") as left:
-            if not _free(left):
-                left.seek(0)
-                group = left.read().strip()
+            free = _free(left)
+            left.seek(0)
+            group = left.read().strip()
+            if not free:
                 if not group.isdecimal():
                     raise PacerError("DVC of a killed study is still starting; call again in a moment")
-                _stop(int(group), lambda: _free(left))
+                _stop(int(group))
+                fcntl.flock(left, fcntl.LOCK_EX)
+            if group.isdecimal():
+                _release(root, int(group))
+                left.truncate(0)
             fcntl.flock(left, fcntl.LOCK_UN)
         yield
 
@@ -117,14 +128,40 @@ def _free(file) -> bool:
     return True
 
 
-def _stop(group: int, ended: Callable[[], bool]) -> None:
+def _stop(group: int) -> None:
     """Ask a process group to end, and make it end where it does not."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(group, number)
         last = time.monotonic() + _GRACE
-        while not ended() and time.monotonic() < last:
+        while _runs(group) and time.monotonic() < last:
             time.sleep(0.1)
-        if ended():
+        if not _runs(group):
             return
     raise PacerError(f"DVC (process group {group}) does not end; stop it and call again")
+
+
+def _runs(group: int) -> bool:
+    """Does any process of the group run? One that has ended and that nobody has waited for yet does not."""
+    for process in psutil.process_iter(["status"]):
+        with suppress(ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE:
+                return True
+    return False
+
+
+def _release(root: Path, process: int) -> None:
+    """Take what a DVC that has ended still holds out of DVC's own lock file.
+
+    DVC does so itself where no process has the number any more. It would wait for good for one that nobody waits for
+    (the first process of a container may not), and for a new process of the same number.
+    """
+    for folder in (root, *root.parents):
+        held = folder / ".dvc" / "tmp" / "rwlock"
+        if (folder / ".dvc").is_dir() and held.is_file():
+            locks = json.loads(held.read_text(encoding="utf-8"))
+            write = {path: one for path, one in locks.get("write", {}).items() if one["pid"] != process}
+            read = {path: left for path, many in locks.get("read", {}).items()
+                    if (left := [one for one in many if one["pid"] != process])}  # fmt: skip
+            write_text(held, json.dumps({"write": write, "read": read}))
+            return

@@ -117,7 +117,7 @@ def run_study(study: Study, root: Path, tell: Tell, command: str = "dvc") -> Non
     state = results_folder(root)
     pipeline = Pipeline.read(root)
     workspace = Workspace(pipeline, state)
-    with only_study(state):
+    with only_study(root, state):
         dvc = Dvc(root, state, command)
         if workspace.saved:
             tell("a study was killed here: putting the workspace back first")
@@ -149,7 +149,7 @@ def restore_workspace(root: Path, tell: Tell, command: str = "dvc") -> None:
     """Put back the workspace of a study that was killed, edits of ``params.yaml`` since then included."""
     state = results_folder(root)
     workspace = Workspace(Pipeline.read(root), state)
-    with only_study(state):
+    with only_study(root, state):
         if workspace.saved:
             _restore(workspace, Dvc(root, state, command), state)
             tell("the workspace is as it was before the study")

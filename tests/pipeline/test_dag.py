@@ -111,7 +111,8 @@ rows:
 """
 
 
-def test_a_study_that_is_killed_continues_shares_the_parent_and_leaves_the_workspace(repository: Repository) -> None:
+def test_a_study_that_is_killed_continues_shares_the_parent_and_leaves_the_workspace(
+        repository: Repository, orphans_stay: None) -> None:
     (repository.folder / "studies" / "pair.yaml").write_text(PAIR)
     command = (sys.executable, "-c", "from pacer.cli import main; main()", "study")
     params = (repository.folder / "params.yaml").read_bytes()

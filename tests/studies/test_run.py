@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
+from dvc.fs import localfs
+from dvc.rwlock import rwlock
 
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import read_json
@@ -260,6 +264,43 @@ def test_what_a_kill_in_dvcs_own_stash_takes_comes_back(repository: FakeReposito
     run()
     assert repository.git("symbolic-ref", "HEAD") == "refs/heads/main"
     assert repository.state() == before | {"code/score.py": b"# edited again after the kill\n"}
+
+
+def test_what_a_dead_dvc_still_holds_is_released(repository: FakeRepository, run, orphans_stay: None) -> None:
+    """Nobody waits for the orphan, so its number stays in use: DVC itself would take its locks for held."""
+    lock = repository.folder / ".dvc" / "tmp"
+    lock.mkdir(parents=True)
+    process = start(repository)
+    orphan = int((repository.fake / "hanging").read_text())
+    other = os.getpid()
+    with rwlock(str(lock), localfs, "dvc", [], [], False):
+        held = {"write": {"a": {"pid": orphan, "cmd": "dvc"}, "b": {"pid": other, "cmd": "dvc"}},
+                "read": {"a": [{"pid": orphan, "cmd": "dvc"}, {"pid": other, "cmd": "dvc"}],
+                         "c": [{"pid": orphan, "cmd": "dvc"}]}}  # fmt: skip
+    (lock / "rwlock").write_text(json.dumps(held))
+    process.kill()
+    process.communicate()
+    run()
+    assert psutil.Process(orphan).status() == psutil.STATUS_ZOMBIE
+    assert read_json(lock / "rwlock") == {"write": {"b": {"pid": other, "cmd": "dvc"}},
+                                          "read": {"a": [{"pid": other, "cmd": "dvc"}]}}
+    with rwlock(str(lock), localfs, "dvc", [], ["c"], False):
+        pass
+
+
+def test_a_stage_that_outlives_its_dvc_is_waited_for(repository: FakeRepository, run) -> None:
+    process = start(repository)
+    orphan = int((repository.fake / "hanging").read_text())
+    slow = subprocess.Popen(
+        [sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), exit()));"
+                               "print('ready', flush=True); time.sleep(60)"],
+        process_group=orphan, stdout=subprocess.PIPE)  # fmt: skip
+    assert slow.stdout is not None and slow.stdout.readline() == b"ready\n"
+    process.kill()
+    process.communicate()
+    restore_workspace(repository.folder, lambda _: None)
+    assert slow.poll() == 0
+    slow.stdout.close()
 
 
 def test_two_studies_at_once_are_refused(repository: FakeRepository, run) -> None:
