@@ -366,7 +366,7 @@ class Decode(Strict):
     length_penalty: float
     batch_size: Positive
     examples: Natural
-    controls: list[Literal["another_patient", "no_lateral"]]
+    controls: list[Literal["another_patient", "no_lateral", "no_prior"]]
 
     @model_validator(mode="after")
     def _ordered(self) -> Decode:

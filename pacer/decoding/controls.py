@@ -40,4 +40,10 @@ def no_lateral(records: pl.DataFrame) -> pl.DataFrame:
         context=pl.lit("sn"), lateral=pl.lit(None, dtype=pl.String))
 
 
-CONTROLS = {"another_patient": another_patient, "no_lateral": no_lateral}
+def no_prior(records: pl.DataFrame) -> pl.DataFrame:
+    """The sw records without their previous report: decoded as sn; record ids stay."""
+    return records.filter(pl.col("context") == "sw").with_columns(
+        context=pl.lit("sn"), prior_report=pl.lit(None, dtype=pl.String))
+
+
+CONTROLS = {"another_patient": another_patient, "no_lateral": no_lateral, "no_prior": no_prior}

@@ -36,7 +36,7 @@ class Truth:
             raise DataError(f"{path} is no table of latent findings: {type(error).__name__}; expected study_id and "
                             "one Boolean column for each of the 13 findings") from None
         self.path = path
-        self.hidden = table["lateral_only"].to_list() if "lateral_only" in table.columns else None
+        self.hidden = {name: table[name].to_list() for name in ("lateral_only", "prior_only") if name in table.columns}
         if len(self.rows) != len(table):
             raise DataError(f"{path}: a study occurs more than once")
 
@@ -48,11 +48,12 @@ class Truth:
                             + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""))
         return self.matrix[[self.rows[study] for study in study_ids]].reshape(-1, len(FINDINGS))
 
-    def lateral_only(self, study_ids: Sequence[str]) -> np.ndarray | None:
-        """Findings that only the lateral view shows, Boolean ``[n, 13]``; ``None`` when the table does not say."""
-        if self.hidden is None:
+    def only(self, source: str, study_ids: Sequence[str]) -> np.ndarray | None:
+        """Findings that one source alone tells, ``lateral`` or ``prior``: Boolean ``[n, 13]``; ``None`` when the table
+        does not say."""
+        if f"{source}_only" not in self.hidden:
             return None
-        lists = [self.hidden[self.rows[study]] or [] for study in study_ids]
+        lists = [self.hidden[f"{source}_only"][self.rows[study]] or [] for study in study_ids]
         return np.array([[finding in found for finding in FINDINGS] for found in lists]).reshape(-1, len(FINDINGS))
 
 
@@ -104,7 +105,8 @@ def truth_scores(
         ``{context}_f1``, ``mean_f1``; ``{control}_f1`` (mean over contexts) of controls that cover all contexts;
         ``constant_f1`` (mean over contexts); where the control ``no_lateral`` was run ``mn_with_lateral_f1`` and
         ``mn_without_lateral_f1``, and the recall of findings that only the lateral shows,
-        ``lateral_only_recall`` and ``lateral_only_recall_without_lateral``. And context -> findings per record.
+        ``lateral_only_recall`` and ``lateral_only_recall_without_lateral``; the same of ``sw``, ``no_prior`` and
+        ``prior``. And context -> findings per record.
     """
     truth = Truth(truth_path)
     latent = {name: truth(scored.records["study_id"].to_list()) for name, scored in contexts.items()}
@@ -122,8 +124,9 @@ def truth_scores(
         scores["constant_f1"] = _mean([
             _constant_f1(name, latent[name], truth, train, train_labels) for name in contexts
         ])
-    if "mn" in contexts and "no_lateral" in contexts["mn"].control_labels:
-        scores |= _lateral_scores(contexts["mn"], latent["mn"], truth)
+    for context, source in (("mn", "lateral"), ("sw", "prior")):
+        if context in contexts and f"no_{source}" in contexts[context].control_labels:
+            scores |= _source_scores(context, source, contexts[context], latent[context], truth)
     names = np.array(FINDINGS, dtype=object)
     return scores, {name: [names[row].tolist() for row in rows] for name, rows in latent.items()}
 
@@ -138,14 +141,18 @@ def _constant_f1(context: str, latent: np.ndarray, truth: Truth, train: pl.DataF
     return truth_f1(latent, np.broadcast_to(present[chosen], latent.shape))
 
 
-def _lateral_scores(scored: Any, latent: np.ndarray, truth: Truth) -> dict[str, float | None]:
-    with_it, without = findings_present(scored.labels), findings_present(scored.control_labels["no_lateral"])
-    scores = {"mn_with_lateral_f1": truth_f1(latent, with_it), "mn_without_lateral_f1": truth_f1(latent, without)}
-    hidden = truth.lateral_only(scored.records["study_id"].to_list())
-    if hidden is not None:
-        count = int(hidden.sum())
-        for name, present in (("", with_it), ("_without_lateral", without)):
-            scores[f"lateral_only_recall{name}"] = int((hidden & present).sum()) / count if count else None
+def _source_scores(
+    context: str, source: str, scored: Any, latent: np.ndarray, truth: Truth
+) -> dict[str, float | None]:
+    """What a source contributes: F1 with and without it, and the recall of what it alone tells."""
+    with_it, without = findings_present(scored.labels), findings_present(scored.control_labels[f"no_{source}"])
+    scores = {f"{context}_with_{source}_f1": truth_f1(latent, with_it),
+              f"{context}_without_{source}_f1": truth_f1(latent, without)}  # fmt: skip
+    only = truth.only(source, scored.records["study_id"].to_list())
+    if only is not None:
+        count = int(only.sum())
+        for name, present in (("", with_it), (f"_without_{source}", without)):
+            scores[f"{source}_only_recall{name}"] = int((only & present).sum()) / count if count else None
     return scores
 
 

@@ -191,7 +191,8 @@ def control_table(scores: Mapping, caption: str = "") -> Table | None:
     controls = scores.get("controls") or {}
     if not controls:
         return None
-    titles = {"another_patient": "Another patient's sources", "no_lateral": "Without the lateral view"}
+    titles = {"another_patient": "Another patient's sources", "no_lateral": "Without the lateral view",
+              "no_prior": "Without the previous report"}  # fmt: skip
     rows = []
     for context in contexts_in(scores):
         found = [controls[control].get(context, {}).get("f1") for control in controls]
@@ -221,6 +222,14 @@ def truth_groups(truth: Mapping[str, float]) -> list[tuple[str, list[tuple[str, 
         ("Recall of what only the lateral view shows (MN cases)", (
             ("Recall with the lateral view", "lateral_only_recall"),
             ("Recall without the lateral view", "lateral_only_recall_without_lateral"),
+        )),
+        ("Does it use the previous report? (SW cases)", (
+            ("PACER with the previous report", "sw_with_prior_f1"),
+            ("PACER without the previous report", "sw_without_prior_f1"),
+        )),
+        ("Recall of what only the previous report tells (SW cases)", (
+            ("Recall with the previous report", "prior_only_recall"),
+            ("Recall without the previous report", "prior_only_recall_without_prior"),
         )),
         ("By context", tuple((f"{name.upper()}: {CONTEXT_SOURCES[name]}", f"{name}_f1") for name in CONTEXTS)),
     )  # fmt: skip

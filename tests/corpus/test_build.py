@@ -277,8 +277,8 @@ def test_truth_travels_with_the_studies_in_use(tiny) -> None:
     (tiny.root / "source.json").write_text(json.dumps(described))
     studies = [f"5000000{n}" for n in range(1, 6)]
     truth = pl.DataFrame(
-        [{"study_id": s, "subject_id": "1", "split": "train", "lateral_only": ["edema"]} | dict.fromkeys(FINDINGS, True)
-         for s in studies], schema=TRUTH_SCHEMA,
+        [{"study_id": s, "subject_id": "1", "split": "train", "lateral_only": ["edema"], "prior_only": []}
+         | dict.fromkeys(FINDINGS, True) for s in studies], schema=TRUTH_SCHEMA,
     )  # fmt: skip
     truth.write_parquet(tiny.root / "truth.parquet")
     build_corpus(tiny.config(), tiny.root, tiny.out / "corpus")

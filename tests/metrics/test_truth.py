@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from pacer.core.errors import DataError
 from pacer.corpus.findings import FINDINGS
 from pacer.metrics.chexbert import OBSERVATION_OF, OBSERVATIONS
-from pacer.metrics.truth import Truth, best_constant, findings_present, truth_f1
+from pacer.metrics.truth import Truth, best_constant, findings_present, truth_f1, truth_scores
 
 
 def table(**present: list[str]) -> pl.DataFrame:
@@ -32,9 +34,29 @@ def test_truth_is_read_by_study(tmp_path):
     table(s1=["edema", "fracture"], s2=[]).write_parquet(tmp_path / "truth.parquet")
     truth = Truth(tmp_path / "truth.parquet")
     assert truth(["s2", "s1", "s1"]).sum(axis=1).tolist() == [0, 2, 2]
-    assert truth.lateral_only(["s1", "s2"]).sum() == 1
+    assert truth.only("lateral", ["s1", "s2"]).sum() == 1
     with pytest.raises(DataError, match="study s3 and 1 more"):
         truth(["s1", "s3", "s4"])
+
+
+@pytest.mark.parametrize(("context", "source"), [("mn", "lateral"), ("sw", "prior")])
+def test_what_a_source_contributes(tmp_path, context, source):
+    """Two studies; the source alone tells of both fractures, and the model finds one of them when it has the source."""
+    latent = table(s1=["edema", "fracture"], s2=["fracture"]).drop("lateral_only").with_columns(
+        pl.Series(f"{source}_only", [["fracture"], ["fracture"]]))
+    latent.write_parquet(tmp_path / "truth.parquet")
+    column = {name: OBSERVATIONS.index(OBSERVATION_OF[name]) for name in ("edema", "fracture")}
+    without = np.zeros((2, 14), int)
+    without[0, column["edema"]] = 1
+    with_it = without.copy()
+    with_it[1, column["fracture"]] = 1
+    scored = SimpleNamespace(records=pl.DataFrame({"study_id": ["s1", "s2"]}), labels=with_it,
+                             control_labels={f"no_{source}": without})
+    scores, _ = truth_scores({context: scored}, tmp_path / "truth.parquet", None, None)
+    assert {name: score for name, score in scores.items() if f"{source}_" in name and not name.startswith("no_")
+            } == pytest.approx({
+        f"{context}_with_{source}_f1": 4 / 5, f"{context}_without_{source}_f1": 2 / 4,
+        f"{source}_only_recall": 1 / 2, f"{source}_only_recall_without_{source}": 0.0})
 
 
 def test_malformed_truth_is_refused(tmp_path):

@@ -92,10 +92,10 @@ def test_same_examination_has_the_same_id_and_split_everywhere(records):
 
 def test_truth_lists_every_study(corpus, records):
     truth = pl.read_parquet(corpus[0] / "truth.parquet")
-    assert truth.columns == ["study_id", "subject_id", "split", *FINDINGS, "lateral_only"]
+    assert truth.columns == ["study_id", "subject_id", "split", *FINDINGS, "lateral_only", "prior_only"]
     assert set(truth["study_id"]) == {row["id"] for rows in records["sn"].values() for row in rows}
     for row in truth.iter_rows(named=True):
-        assert all(row[name] for name in row["lateral_only"])
+        assert all(row[name] for name in row["lateral_only"] + row["prior_only"])
 
 
 def test_answers_are_api_responses_for_every_train_record(corpus, records):

@@ -31,7 +31,9 @@ def test_all_contexts_occur(cases):
 
 def test_stated_findings_are_the_present_ones_that_the_context_shows(cases):
     for study, context, report in cases:
-        shown = study.present if availability(context)[0] else study.present - study.lateral_only
+        lateral, prior = availability(context)
+        shown = {name for name, state in study.findings.items()
+                 if (lateral or not state.lateral_only) and (prior or not state.prior_only)}
         assert report.present == shown
         for name in shown:
             hedged = study.findings[name].certainty == "hedged"
@@ -48,6 +50,19 @@ def test_lateral_only_findings_are_unmentioned_without_the_lateral(cases):
                 assert report.statuses[name] == "positive"
             else:
                 assert name not in report.statuses
+    assert seen > 50
+
+
+def test_what_the_previous_report_alone_tells_is_unmentioned_without_it(cases):
+    seen = 0
+    for study, context, report in cases:
+        for name in study.prior_only:
+            seen += 1
+            if availability(context)[1]:
+                assert report.statuses[name] == "positive"
+            else:
+                assert name not in report.statuses
+            assert name in fullest_report_of(study.prior).present
     assert seen > 50
 
 

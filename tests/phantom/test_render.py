@@ -1,6 +1,7 @@
 """The radiographs: every finding shows, where its mask says, and nowhere else."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from pacer.corpus.phantom.render import (
     visible_findings,
 )
 from pacer.corpus.phantom.training import training_images
-from pacer.corpus.phantom.world import LATERAL_CAPABLE, make_world
+from pacer.corpus.phantom.world import CHRONIC, LATERAL_CAPABLE, make_world
 
 GRID, SIZE = 8, 112
 #: Shapes of the anatomy itself, which move their surroundings a little.
@@ -64,6 +65,16 @@ def test_lateral_only_findings_leave_the_frontal_untouched(finding):
     change, cells, mask = difference(finding, 6, "lateral", lateral_only=True)
     assert np.sort(change, axis=None)[-60:].mean() > 20
     assert cells[mask > 0.02].sum() / cells.sum() > 0.8
+
+
+@pytest.mark.parametrize("finding", sorted(CHRONIC))
+def test_what_the_previous_report_alone_tells_shows_nowhere(finding):
+    study = example_study(finding, 6)
+    hidden = replace(study, findings={finding: replace(study.findings[finding], prior_only=True)})
+    for view, render in (("frontal", render_frontal), ("lateral", render_lateral)):
+        assert visible_findings(hidden, view) == frozenset()
+        assert np.array_equal(render(hidden, SIZE), render(example_study(None, 6), SIZE))
+        assert finding_masks(hidden, SIZE, view, GRID).max() == 0
 
 
 def test_side_is_visible():

@@ -9,7 +9,7 @@ import pytest
 
 from pacer.core.io import hash_bytes
 from pacer.corpus.findings import FINDINGS
-from pacer.corpus.phantom.world import LATERAL_CAPABLE, make_world
+from pacer.corpus.phantom.world import CHRONIC, LATERAL_CAPABLE, make_world
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +92,23 @@ def test_lateral_only_findings(studies):
         assert 0.1 < share < 0.33, name
     fractures = [state for _, state in states if state.finding == "fracture"]
     assert all((state.kind == "vertebra") == state.lateral_only for state in fractures)
+
+
+def test_what_the_previous_report_alone_tells(studies):
+    continued = [(study, state) for study in studies for state in study.findings.values() if study.prior]
+    for study, state in continued:
+        if state.prior_only:
+            before = study.prior.findings[state.finding]
+            assert state.finding in CHRONIC and not state.lateral_only
+            assert (state.course, state.severity) == ("stable", before.severity)
+    assert not any(study.prior_only for study in studies if study.prior is None)
+    for name in sorted(CHRONIC):
+        states = [s for study, s in continued if s.finding == name and s.course != "new" and not s.lateral_only]
+        assert 0.5 < np.mean([state.prior_only for state in states]) < 0.7, name
+    # so what the previous report says of them nearly always holds
+    before = [(name, study) for study in studies if study.prior
+              for name in study.prior.present & CHRONIC - study.prior.lateral_only]
+    assert np.mean([name in study.present for name, study in before]) > 0.88
 
 
 def test_courses_follow_the_previous_study(studies):

@@ -91,16 +91,17 @@ def image_path(study: Study, view: View) -> str:
 
 
 def truth_table(studies: list[Study]) -> pl.DataFrame:
-    """One row per study: study_id, subject_id, split, a Boolean per finding, and ``lateral_only`` (list of names)."""
+    """One row per study: study_id, subject_id, split, a Boolean per finding, and what one source alone tells,
+    ``lateral_only`` and ``prior_only`` (lists of names)."""
     columns: dict[str, Any] = {
         "study_id": [study.study_id for study in studies],
         "subject_id": [study.subject_id for study in studies],
         "split": [study.split for study in studies],
     }
     columns |= {finding: [finding in study.findings for study in studies] for finding in FINDINGS}
-    columns["lateral_only"] = pl.Series(
-        [[name for name in FINDINGS if name in study.lateral_only] for study in studies], dtype=pl.List(pl.String)
-    )
+    for column in ("lateral_only", "prior_only"):
+        names = [[name for name in FINDINGS if name in getattr(study, column)] for study in studies]
+        columns[column] = pl.Series(names, dtype=pl.List(pl.String))
     return pl.DataFrame(columns)
 
 

@@ -141,7 +141,7 @@ def write_report(study: Study, context: Context, rng: np.random.Generator) -> Re
     if (lateral and not study.has_lateral) or (prior and study.prior is None):
         raise ValueError(f"study {study.study_id} has no {'lateral view' if lateral else 'previous study'}")
     choices = _Choices(rng)
-    stated = [s for s in study.findings.values() if lateral or not s.lateral_only]
+    stated = [s for s in study.findings.values() if s.told_by(lateral, prior)]
     statuses: dict[str, Status] = {
         state.finding: "uncertain" if state.certainty == "hedged" else "positive" for state in stated
     }
@@ -252,7 +252,7 @@ def _endings(
     study: Study, lateral: bool, prior: bool, statuses: dict[str, Status], choices: _Choices
 ) -> list[Sentence]:
     """Sentences on at most two findings that have ended; adds them to ``statuses``."""
-    ended = [s for s in study.resolved.values() if prior and (lateral or not s.lateral_only)]
+    ended = [s for s in study.resolved.values() if prior and s.told_by(lateral, prior)]
     sentences: list[Sentence] = []
     for state in ended[:2]:
         row = FINDINGS.index(state.finding)

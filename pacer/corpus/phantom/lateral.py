@@ -55,7 +55,7 @@ class Lateral:
         """The radiograph uint8 [size, size] and each visible finding's region, float32 [size, size]."""
         density = self._body()
         for state in self.study.findings.values():
-            if state.finding in PAINTERS:
+            if state.finding in PAINTERS and not state.prior_only:
                 PAINTERS[state.finding](self, state)
         add_distractor(self.canvas, self.study.lateral_exposure, np.abs(self.canvas.x))
         image = self.canvas.radiograph(density, self.lung, _AIR_DEPTH)

@@ -97,7 +97,8 @@ def describe(state: FindingState, wording: float, detail: float) -> Phrase:
 
 def elaborate(state: FindingState, phrase: Phrase, choice: float) -> Phrase:
     """The phrase with a visible detail added."""
-    details = () if state.lateral_only or state.kind == "vertebra" else _DETAILS.get(state.finding, ())
+    unseen = state.lateral_only or state.prior_only or state.kind == "vertebra"
+    details = () if unseen else _DETAILS.get(state.finding, ())
     if not details:
         return phrase
     return Phrase(phrase.text + pick(details, choice), phrase.plural, phrase.countable)

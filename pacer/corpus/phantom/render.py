@@ -20,14 +20,15 @@ FULL_SHARE = 0.4
 def visible_findings(study: Study, view: View) -> frozenset[str]:
     """The findings that ``view`` shows.
 
-    The frontal view misses the lateral-only findings; the lateral view misses pneumothorax and rib fractures.
+    The frontal view misses the lateral-only findings; the lateral view misses pneumothorax and rib fractures. What the
+    previous report alone tells, no view shows.
     """
     if view == "frontal":
-        return study.present - study.lateral_only
+        return study.present - study.lateral_only - study.prior_only
     hidden = {"pneumothorax"}
     if "fracture" in study.findings and study.findings["fracture"].kind == "rib":
         hidden.add("fracture")
-    return study.present - hidden
+    return study.present - study.prior_only - hidden
 
 
 def render_frontal(study: Study, size: int) -> np.ndarray:

@@ -26,7 +26,7 @@ Split = Literal["train", "val", "test"]
 #: Share of studies that show each finding before traits shift it, in the order of FINDINGS.
 PREVALENCE = (0.20, 0.20, 0.11, 0.14, 0.09, 0.11, 0.13, 0.18, 0.23, 0.11, 0.12, 0.11, 0.34)
 #: Probability that a finding is still there in the patient's next study.
-PERSISTENCE = (0.54, 0.76, 0.50, 0.54, 0.72, 0.70, 0.70, 0.50, 0.58, 0.74, 0.46, 0.50, 0.62)
+PERSISTENCE = (0.54, 0.76, 0.50, 0.54, 0.72, 0.92, 0.92, 0.50, 0.58, 0.92, 0.46, 0.50, 0.62)
 #: Probability that a report hedges a finding of medium severity.
 HEDGING = (0.16, 0.08, 0.18, 0.16, 0.18, 0.14, 0.16, 0.14, 0.14, 0.14, 0.40, 0.14, 0.0)
 
@@ -34,6 +34,11 @@ HEDGING = (0.16, 0.08, 0.18, 0.16, 0.18, 0.14, 0.16, 0.14, 0.14, 0.14, 0.40, 0.1
 LATERAL_CAPABLE = frozenset({"consolidation", "fracture", "lung lesion", "lung opacity", "pleural effusion"})
 #: Probability that such a finding, when it appears in a study with a lateral view, shows there alone.
 LATERAL_ONLY = 0.42
+
+#: Findings that hardly ever go, and that a later radiograph may not show.
+CHRONIC = frozenset({"fracture", "lung lesion", "pleural abnormality"})
+#: Probability that no view of a later study shows such a finding; who reads the previous report knows of it.
+PRIOR_ONLY = 0.6
 
 DEVICES = ("picc", "central line", "endotracheal tube", "nasogastric tube", "pacemaker", "chest tube")
 
@@ -75,6 +80,7 @@ class FindingState:
         course: change since the patient's previous study ("new" in a first study).
         certainty: whether reports state or hedge it.
         lateral_only: it shows on the lateral view and not on the frontal one.
+        prior_only: it shows on no view of this study; the previous report told of it.
         kind: a subtype ("rib" or "vertebra" for fractures), else "".
         devices: the devices, for "support devices".
         position: three numbers in [0, 1) that place and shape it.
@@ -87,9 +93,14 @@ class FindingState:
     course: Course
     certainty: Certainty
     lateral_only: bool
+    prior_only: bool
     kind: str
     devices: tuple[str, ...]
     position: tuple[float, float, float]
+
+    def told_by(self, lateral: bool, prior: bool) -> bool:
+        """Can who has the frontal view, and these sources, know of it?"""
+        return (lateral or not self.lateral_only) and (prior or not self.prior_only)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +132,11 @@ class Study:
     def lateral_only(self) -> frozenset[str]:
         """Present findings that the frontal view does not show."""
         return frozenset(name for name, state in self.findings.items() if state.lateral_only)
+
+    @property
+    def prior_only(self) -> frozenset[str]:
+        """Present findings that no view shows."""
+        return frozenset(name for name, state in self.findings.items() if state.prior_only)
 
     def rng(self, purpose: int) -> np.random.Generator:
         """A generator of random numbers that belongs to this study and ``purpose``."""
@@ -297,6 +313,7 @@ def begin_finding(finding: str, draw: np.ndarray, index: int, has_lateral: bool)
         course="new",
         certainty="definite" if lateral_only else _certainty(index, severity, float(draw[5])),
         lateral_only=lateral_only,
+        prior_only=False,
         kind=kind,
         devices=devices,
         position=(float(draw[7]), float(draw[8]), float(draw[9])),
@@ -313,10 +330,11 @@ def _side(finding: str, draw: float) -> Side:
 
 
 def _continue(before: FindingState, draw: np.ndarray, index: int) -> FindingState:
-    """The state after a step of time: severity moves, place and kind stay."""
+    """The state after a step of time: severity moves where it can be seen, place and kind stay."""
     step = 0.0
     course: Course = "stable"
-    if before.finding != "support devices":
+    prior_only = before.finding in CHRONIC and not before.lateral_only and bool(draw[6] < PRIOR_ONLY)
+    if before.finding != "support devices" and not prior_only:
         if draw[1] < 0.25 and before.severity < 0.75:
             step, course = 0.25 + 0.2 * float(draw[2]), "worse"
         elif draw[1] > 0.72 and before.severity > 0.4:
@@ -329,8 +347,9 @@ def _continue(before: FindingState, draw: np.ndarray, index: int) -> FindingStat
         zone=before.zone,
         severity=severity,
         course=course,
-        certainty="definite" if before.lateral_only else certainty,
+        certainty="definite" if before.lateral_only or prior_only else certainty,
         lateral_only=before.lateral_only,
+        prior_only=prior_only,
         kind=before.kind,
         devices=before.devices,
         position=before.position,
