@@ -103,7 +103,8 @@ def test_ordinary_files_keep_what_pillow_reads(tmp_path: Path, mode: str, suffix
 )
 def test_other_modes_become_grey_or_rgb(tmp_path: Path, mode: str, result: str) -> None:
     path = tmp_path / ("a.tif" if mode in ("CMYK", "YCbCr") else "a.png")
-    Image.new("RGB", (5, 4), (200, 10, 10)).convert(mode).save(path)
+    packed = {"compression": "packbits"} if mode == "YCbCr" else {}  # Pillow cannot read its own without
+    Image.new("RGB", (5, 4), (200, 10, 10)).convert(mode).save(path, **packed)
     image = open_image(path)
     assert image.mode == result
     with Image.open(path) as plain:
