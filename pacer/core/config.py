@@ -338,6 +338,7 @@ class Parent(Warmup):
     rho_updates: Natural
     lambda_q: NaturalFloat
     lateral_start: Literal["random", "frontal"]
+    prior_start: Literal["random", "frontal"]
     start: Annotated[str, Field(min_length=1)]
 
 

@@ -109,6 +109,20 @@ class SourceInterface(nn.Module):
         width = self.fusion.out_features
         self.fusion.weight[:, width : 2 * width] = share * self.fusion.weight[:, :width]
 
+    @torch.no_grad()
+    def start_prior_from_frontal(self, share: float = 0.5) -> None:
+        """Start all of the prior compressor but its attention, which reads text states, as the frontal one, and its
+        block of the fusion as ``share`` of the frontal's.
+
+        What the warm-up learnt from compressed findings to the language model's words then holds for the previous
+        report too; how to find them in a text is learnt from the start.
+        """
+        for name, module in self.prior.named_children():
+            if name != "attention":
+                module.load_state_dict(getattr(self.frontal, name).state_dict())
+        width = self.fusion.out_features
+        self.fusion.weight[:, 2 * width :] = share * self.fusion.weight[:, :width]
+
     def compress_frontal(self, frontal: Tensor) -> Tensor:
         """frontal [B, N, d_v] -> c_f [B, Q, d_v]."""
         queries = self.queries.to(frontal.dtype).expand(len(frontal), -1, -1)

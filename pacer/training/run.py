@@ -179,8 +179,11 @@ def _build(
     model = build_model(backbones, model_params, lora=name != "warmup", calibrate=calibrate, dtype=dtype)
     if start is not None:
         _start_from(model, start, frozen)
-    if name == "parent" and params.parent.start == "warmup" and params.parent.lateral_start == "frontal":
-        model.interface.start_lateral_from_frontal()
+    if name == "parent" and params.parent.start == "warmup":
+        if params.parent.lateral_start == "frontal":
+            model.interface.start_lateral_from_frontal()
+        if params.parent.prior_start == "frontal":
+            model.interface.start_prior_from_frontal()
     if calibrate:
         model.merge_lora()
         if half:

@@ -76,6 +76,19 @@ def test_the_lateral_may_start_as_the_frontal_does() -> None:
     torch.testing.assert_close(fused, model.fusion_norm(tokens[:, 0] + 0.5 * tokens[:, 1]))
 
 
+def test_the_prior_may_start_as_the_frontal_does_but_for_its_attention() -> None:
+    model = interface(fusion_init="identity")
+    before = {name: value.clone() for name, value in model.prior.attention.state_dict().items()}
+    model.start_prior_from_frontal(share=0.25)
+    frontal, lateral, prior = sources()
+    tokens, fused = model(frontal, lateral, prior, torch.tensor([[False, True]] * 4))
+    own = model.prior(model.compress_frontal(frontal), prior)
+    torch.testing.assert_close(tokens[:, 2], model.frontal.to_model(own))
+    torch.testing.assert_close(fused, model.fusion_norm(tokens[:, 0] + 0.25 * tokens[:, 2]))
+    torch.testing.assert_close(model.prior.attention.state_dict(), before)
+    torch.testing.assert_close(model.prior.mix.weight, model.frontal.mix.weight)
+
+
 def test_prior_padding_takes_part_only_as_upstream_has_it() -> None:
     frontal, lateral, prior = sources()
     mask = torch.ones(4, 6, dtype=torch.bool)
