@@ -1,0 +1,59 @@
+"""The vision stand-in: what its second training changes, and what it leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import Dinov2Model
+
+from pacer.backbones.standins import vision
+from pacer.backbones.standins.vision import MEAN, STD, TrainingImages, make_vision_standin
+from pacer.core.config import VisionStandin
+from pacer.corpus.phantom.training import training_images
+
+CONFIG = VisionStandin(width=16, image_size=56, patch_size=14, heads=2, images=24, steps=24, batch_size=8,
+                       learning_rate=3e-3)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def images() -> TrainingImages:
+    pixels, labels, masks, _ = training_images(3, CONFIG.images, CONFIG.image_size, 4, processes=1)
+    return TrainingImages(pixels, labels, masks)
+
+
+def states(folder: Path, images: TrainingImages) -> tuple[torch.Tensor, ...]:
+    """Patch states after every block, then the endpoint, [n, N, width]."""
+    grey = ((torch.from_numpy(images.images).float() / 255 - MEAN) / STD).unsqueeze(1).expand(-1, 3, -1, -1)
+    with torch.no_grad():
+        outputs = Dinov2Model.from_pretrained(folder)(pixel_values=grey, output_hidden_states=True)
+    return tuple(state[:, 1:] for state in (*outputs.hidden_states, outputs.last_hidden_state))
+
+
+def unlike(patches: torch.Tensor) -> float:
+    """How much the patches of an image differ, relative to how much images do."""
+    mean = patches.mean(1, keepdim=True)
+    return float((patches - mean).square().mean() / (mean - mean.mean(0)).square().mean())
+
+
+def test_the_second_training_evens_out_the_endpoint_and_leaves_the_earlier_depths(
+        images: TrainingImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {}
+    for share in (0.0, 1.0):
+        monkeypatch.setattr(vision, "SECOND", share)
+        provenance = make_vision_standin(CONFIG, images, 5, tmp_path / str(share), "a test")
+        assert provenance["steps"] == [24, max(1, 24 * share)]
+        made[share] = states(tmp_path / str(share), images)
+    for once, twice in zip(made[0.0][:9], made[1.0][:9], strict=True):
+        assert torch.equal(once, twice)
+    assert not torch.equal(made[0.0][12], made[1.0][12])
+    assert unlike(made[1.0][-1]) < 0.7 * unlike(made[0.0][-1])
+
+
+def test_the_endpoint_is_standardised(images: TrainingImages, tmp_path: Path) -> None:
+    make_vision_standin(CONFIG, images._replace(masks=None), 5, tmp_path, "a test")
+    endpoint = states(tmp_path, images)[-1][2:].flatten(0, 1)  # without the held-out tenth
+    np.testing.assert_allclose(endpoint.mean(0), 0, atol=1e-3)
+    np.testing.assert_allclose(endpoint.std(0), 1, atol=1e-3)
