@@ -19,7 +19,16 @@ from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoTokenizer, Qwen2VLImageProcessorPil
 
 from pacer.core.errors import BackboneError, ConfigError, DataError
-from pacer.core.io import hash_json, publish, read_json, read_jsonl, scratch_directory, write_json, write_text
+from pacer.core.io import (
+    drop_cut_line,
+    hash_json,
+    publish,
+    read_json,
+    read_jsonl,
+    scratch_directory,
+    write_json,
+    write_text,
+)
 from pacer.core.pointers import fingerprint, resolve
 from pacer.core.progress import Ticker
 
@@ -130,9 +139,8 @@ def run_chexone(
     sizes = images.filter(pl.col("image_id").is_in(cases["frontal"].to_list())).select("image_id", "bytes").to_dicts()
     with scratch_directory(out, hash_json([manifest, cases["record_id"].to_list(), sizes])) as directory:
         final, part = directory / "out", directory / "part.jsonl"
-        if part.exists():  # without the line that a kill cut short
-            content = part.read_text(encoding="utf-8")
-            write_text(part, content[: content.rfind("\n") + 1])
+        if part.exists():
+            drop_cut_line(part)
         answers = {line["record_id"]: line for line in read_jsonl(part)} if part.exists() else {}
         left = [item for item in todo if item[0] not in answers]
         chexone = CheXOne(model, settings, torch.device("cuda" if torch.cuda.is_available() else "cpu"))

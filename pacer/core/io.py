@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -97,13 +98,27 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def read_json(path: str | Path) -> Any:
-    """Read a JSON file; a missing or malformed file is a :class:`DataError` naming the file."""
+    """Read a JSON file, with or without a byte order mark; a missing or malformed file, or a key that stands twice in
+    an object, is a :class:`DataError` naming the file."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return _parsed(Path(path).read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not valid JSON: {error}") from None
+
+
+def _parsed(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_object)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, in which the last of two equal keys would win unseen."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"the key {twice[:80]!r} stands more than once in an object")
+    return content
 
 
 def write_jsonl(path: str | Path, rows: list[dict]) -> None:
@@ -111,21 +126,36 @@ def write_jsonl(path: str | Path, rows: list[dict]) -> None:
     write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
-def read_jsonl(path: str | Path) -> list[dict]:
-    """Read one JSON object per line, blank ones passed over; a malformed line is a :class:`DataError` naming file and
-    line."""
-    rows = []
+def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
+    """Number and value of each line of JSON, blank lines passed over; a malformed line, or a key that stands twice in
+    an object, is a :class:`DataError` naming file and line."""
     try:
         with open(path, "rb") as file:
             for number, line in enumerate(file, start=1):
                 try:
-                    if line.strip():
-                        rows.append(json.loads(line.decode("utf-8")))
+                    text = line.decode("utf-8-sig")
+                    if not text.strip():
+                        continue
+                    value = _parsed(text)
                 except (ValueError, RecursionError) as error:
                     raise DataError(f"{path}, line {number} is not valid JSON: {error}") from None
+                yield number, value
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
-    return rows
+
+
+def read_jsonl(path: str | Path) -> list[Any]:
+    """The values of :func:`numbered_jsonl`."""
+    return [value for _, value in numbered_jsonl(path)]
+
+
+def drop_cut_line(path: str | Path) -> None:
+    """Remove what stands behind the last line break: the line that a kill cut short, if need be inside a letter."""
+    content = Path(path).read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(whole)
 
 
 @contextmanager

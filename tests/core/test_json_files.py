@@ -1,0 +1,55 @@
+"""JSON as other programs write it, and as a kill leaves it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pacer.core.errors import DataError
+from pacer.core.io import drop_cut_line, numbered_jsonl, read_json, read_jsonl
+
+MARK = b"\xef\xbb\xbf"  # byte order mark
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "rows.jsonl"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_content(path: Path) -> None:
+    path.write_bytes(MARK + b'{"a": 1}')
+    assert read_json(path) == {"a": 1}
+    path.write_bytes(MARK + b'{"a": 1}\n' + MARK + b'{"a": 2}\n' + MARK)  # two such files, one behind the other
+    assert read_jsonl(path) == [{"a": 1}, {"a": 2}]
+
+
+def test_lines_are_numbered_as_they_stand_in_the_file(path: Path) -> None:
+    path.write_text('\n1\n  \r\n"\u2028"\n')
+    assert list(numbered_jsonl(path)) == [(2, 1), (4, "\u2028")]
+
+
+@pytest.mark.parametrize("content", ['{"a": 1, "b": 2, "a": 1}', '[{"x": {"a": 1, "a": 2}}]'])
+def test_a_key_that_stands_twice_is_refused(path: Path, content: str) -> None:
+    path.write_text(content)
+    with pytest.raises(DataError, match=r"rows.jsonl .*the key 'a' stands more than once"):
+        read_json(path)
+    path.write_text(f"{{}}\n{content}\n")
+    with pytest.raises(DataError, match=r"rows.jsonl, line 2 .*the key 'a' stands more than once"):
+        read_jsonl(path)
+
+
+@pytest.mark.parametrize("line", [b"\0\0\0\0", b'{"a": "\0"}', b'{"a": ', b'{"a": "\xff"}'])
+def test_a_line_that_cannot_be_read_is_named(path: Path, line: bytes) -> None:
+    path.write_bytes(b"\n{}\n" + line + b"\n")
+    with pytest.raises(DataError, match=r"rows.jsonl, line 3 is not valid JSON"):
+        read_jsonl(path)
+
+
+@pytest.mark.parametrize("left", [b"", b'{"a": "', '"è'.encode()[:-1], b"\0\0\0"])
+def test_a_line_that_a_kill_cut_short_goes(path: Path, left: bytes) -> None:
+    whole = '{"a": "è"}\n'.encode()
+    for before in (b"", whole):
+        path.write_bytes(before + left)
+        drop_cut_line(path)
+        assert path.read_bytes() == before
