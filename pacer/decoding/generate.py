@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from pacer.core.config import Decode
+from pacer.core.errors import DataError
 from pacer.decoding.beam import BeamSearch
 from pacer.decoding.definition import Generate
 from pacer.model.collate import Features, Sources, Target, collate
@@ -90,10 +91,16 @@ class Generator:
 
         Records are embedded one by one: a result is then the same to the last bit, however records are batched, split
         over processes or resumed.
+
+        Raises:
+            DataError: it is not finite. A search would go on from it and give a report of any words.
         """
         batch = self.batch([record]).to(torch.device(self.device))
         embedded = self.model.embed(batch)
         inputs, gate, _ = self.model.calibrate(embedded, batch)
+        if not inputs.isfinite().all():
+            raise DataError(f"record {record['record_id']}: its prefix is not finite; the features of its images or of "
+                            "its previous report, or the checkpoint, are damaged: make them again")
         assert embedded.depth_weights is not None
         lateral = embedded.lateral_depth_weights
         return Prefix(inputs[0], None if gate is None else gate.item(), embedded.depth_weights[0].cpu(),
@@ -104,19 +111,18 @@ class Generator:
 
         Records enter in the order given: similar lengths side by side cost least.
         """
-        known: dict[int, Prefix] = {}
+        known: dict[int, tuple[float | None, Tensor, Tensor | None]] = {}
 
         def inputs() -> Iterator[Tensor]:
             for place, record in enumerate(records):
                 prefix = self.prefix(record)
-                known[place] = prefix._replace(inputs=prefix.inputs[:0])
+                known[place] = prefix[1:]  # without the inputs, even as a view: it would keep all of them in memory
                 yield prefix.inputs
 
         engine = ENGINES[self.decode.engine](self.model.language, self.decode, self.tokenizer.eos_token_id)
         for place, tokens in engine(inputs()):
             text = str(self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
-            _, gate, frontal, lateral = known.pop(place)
-            yield place, Generated(text, len(tokens), gate, frontal, lateral)
+            yield place, Generated(text, len(tokens), *known.pop(place))
 
     def __call__(self, records: Sequence[dict[str, Any]]) -> list[Generated]:
         """Results in the records' order."""

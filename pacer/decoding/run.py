@@ -17,13 +17,14 @@ from pacer.core.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import (
+    drop_cut_line,
     hash_file,
     hash_json,
+    numbered_jsonl,
     publish,
     scratch_directory,
     write_json,
     write_jsonl,
-    write_text,
 )
 from pacer.core.pointers import provenance
 from pacer.core.processes import process_state
@@ -68,7 +69,7 @@ def decode_records(
         open_generator: called as :func:`trained_generator`. about: further entries of the manifest.
 
     Raises:
-        DataError: the split has no record.
+        DataError: the split has no record, a record's prefix is not finite, or a stopped run left a damaged line.
     """
     state = process_state()
     cases = records.filter(pl.col("split") == config.split)
@@ -91,7 +92,8 @@ def decode_records(
         parts, final = directory / "parts", directory / "out"
         if main:
             parts.mkdir(exist_ok=True)
-            _drop_cut_lines(parts)
+            for path in parts.glob("*.jsonl"):
+                drop_cut_line(path)
         state.wait_for_everyone()
         done = _finished(parts)
         state.wait_for_everyone()  # nobody appends before everybody has read
@@ -142,21 +144,21 @@ def _routing(result: Generated) -> dict[str, list]:
     return {view: weights.float().tolist() for view, weights in views.items() if weights is not None}
 
 
-def _drop_cut_lines(parts: Path) -> None:
-    """Remove the line that a kill cut short."""
-    for path in parts.glob("*.jsonl"):
-        content = path.read_text(encoding="utf-8")
-        if content and not content.endswith("\n"):
-            write_text(path, content[: content.rfind("\n") + 1])
-
-
 def _finished(parts: Path) -> dict[tuple[str, str], dict]:
-    """Predictions of all processes so far."""
+    """Predictions of all processes so far.
+
+    Raises:
+        DataError: a line is damaged; file and line are named.
+    """
     finished = {}
     for path in sorted(parts.glob("*.jsonl")):
-        for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
-            prediction = json.loads(line)
-            finished[prediction.pop("run"), prediction["record_id"]] = prediction
+        try:
+            for number, prediction in numbered_jsonl(path):
+                if not isinstance(prediction, dict) or not {"run", "record_id", "routing"} <= prediction.keys():
+                    raise DataError(f"{path}, line {number} is no prediction with its run and record")
+                finished[prediction.pop("run"), prediction["record_id"]] = prediction
+        except DataError as error:
+            raise DataError(f"{error}; remove the line, and its record is decoded again") from None
     return finished
 
 

@@ -66,8 +66,10 @@ class TokenTree:
         longest = int(lengths.max())
         self._reserve(longest)
         self._filling = rows
-        yield
-        self._filling = None
+        try:
+            yield
+        finally:
+            self._filling = None
         nodes = torch.arange(self.capacity, device=lengths.device)
         self.ancestors[rows] = (nodes < lengths.unsqueeze(1)).unsqueeze(1)
         self.used = max(self.used, longest)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import weakref
+
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -9,7 +12,7 @@ from pacer.core.errors import DataError
 from pacer.decoding.controls import another_patient, no_lateral
 from pacer.decoding.definition import left_padded
 from pacer.decoding.extract import extract_report
-from pacer.decoding.generate import Generator
+from pacer.decoding.generate import ENGINES, Generator, Prefix
 from pacer.model.assemble import build_model, load_tokenizer
 from tests.conftest import MODEL
 
@@ -74,6 +77,42 @@ def test_left_padding_moves_rows_unchanged() -> None:
     assert mask.tolist() == [[0, 1, 1], [1, 1, 1]]
     assert torch.equal(moved[0, 1:], inputs[0, :2]) and torch.equal(moved[1], inputs[1])
     assert moved[0, 0].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("engine", ["beam", "generate"])
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_a_prefix_that_is_no_number_is_refused_with_its_record(generator, records, engine: str, wrong: float) -> None:
+    rows = records.filter(pl.col("context") == "mw").to_dicts()
+    states = generator.features.depth_states
+    generator.features.depth_states = lambda ids: states(ids).fill_(wrong) if rows[2]["frontal"] in ids else states(ids)
+    generator.decode = settings(engine=engine)
+    with pytest.raises(DataError, match=f"record {rows[2]['record_id']}: .*not finite"):
+        generator(rows)
+
+
+def test_prefixes_are_let_go_when_the_engine_has_taken_them(generator, records, monkeypatch) -> None:
+    """A view of none of its numbers would keep all of a prefix in memory until its report has ended."""
+    held, alive = [], []
+
+    def prefix(self, record):
+        array = np.zeros((5, 4), dtype=np.float32)
+        held.append(weakref.ref(array))
+        return Prefix(torch.from_numpy(array), None, torch.zeros(1), None)
+
+    class Engine:
+        def __init__(self, *_):
+            pass
+
+        def __call__(self, prefixes):
+            for inputs in prefixes:
+                del inputs
+                alive.append(sum(array() is not None for array in held))
+            yield from ((place, [1, 2]) for place in range(len(held)))
+
+    monkeypatch.setattr(Generator, "prefix", prefix)
+    monkeypatch.setitem(ENGINES, "beam", Engine)
+    assert len(generator(records.head(4).to_dicts())) == 4
+    assert max(alive) <= 1  # the one at hand
 
 
 @pytest.mark.parametrize(("generated", "report", "fallback"), [

@@ -83,26 +83,34 @@ class Killed(Exception):
     pass
 
 
+def stopped(stage, tmp_path: Path, monkeypatch, after: int) -> Path:
+    """The part file of a run that was killed after so many records."""
+    stream = Generator.stream
+
+    def interrupted(self, given):
+        for count, found in enumerate(stream(self, given)):
+            if count == after:
+                raise Killed
+            yield found
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(Generator, "stream", interrupted)
+        stage("again")
+    (part,) = (tmp_path / "again.scratch").glob("*/parts/0.jsonl")
+    return part
+
+
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_stopped_run_goes_on_with_the_records_that_are_missing(stage, tmp_path: Path, monkeypatch, cut: bool) -> None:
     """Each result is on disk as soon as it is there, and a line that a kill cut short is decoded again."""
     files = stage("out")
     stream, decoded = Generator.stream, []
 
-    def interrupted(self, given):
-        for count, found in enumerate(stream(self, given)):
-            if count == 17:
-                raise Killed
-            yield found
-
     def counted(self, given):
         decoded.append(len(given))
         yield from stream(self, given)
 
-    monkeypatch.setattr(Generator, "stream", interrupted)
-    with pytest.raises(Killed):
-        stage("again")
-    (part,) = (tmp_path / "again.scratch").glob("*/parts/0.jsonl")
+    part = stopped(stage, tmp_path, monkeypatch, 17)
     written = part.read_bytes()
     assert written.count(b"\n") == 17
     if cut:
@@ -111,6 +119,21 @@ def test_a_stopped_run_goes_on_with_the_records_that_are_missing(stage, tmp_path
     monkeypatch.setattr(Generator, "stream", counted)
     assert stage("again") == files
     assert decoded == [total - 17 + cut]
+
+
+def test_a_line_cut_inside_a_letter_is_decoded_again(stage, tmp_path: Path, monkeypatch) -> None:
+    files = stage("out")
+    part = stopped(stage, tmp_path, monkeypatch, 3)
+    part.write_bytes(part.read_bytes() + '{"generated": "è'.encode()[:-1])
+    assert stage("again") == files
+
+
+@pytest.mark.parametrize("line", [b"\0\0\0\0", b'{"run": ""}', b"7"])
+def test_a_damaged_line_of_a_stopped_run_is_named(stage, tmp_path: Path, monkeypatch, line: bytes) -> None:
+    part = stopped(stage, tmp_path, monkeypatch, 3)
+    part.write_bytes(part.read_bytes() + line + b"\n")
+    with pytest.raises(DataError, match=r"parts/0.jsonl, line 4 .*remove the line, and its record is decoded again"):
+        stage("again")
 
 
 def test_processes_share_the_records_and_make_the_same_files(stage, tmp_path: Path, monkeypatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from pacer.decoding.tree import TokenTree
@@ -81,3 +82,14 @@ def test_rows_move_whole() -> None:
     tree.move([1], [0])
     assert nodes(tree, 0) == nodes(tree, 1) == [[0, 1], [0, 2]]
     assert torch.equal(tree.keys[0][0], tree.keys[0][1]) and torch.equal(tree.slots[0], tree.slots[1])
+
+
+def test_a_pass_that_fails_leaves_the_tree_usable() -> None:
+    tree = filled([3])
+    with pytest.raises(MemoryError), tree.filling(slice(0, 1), torch.tensor([3])):
+        raise MemoryError
+    branched(tree, [[0, 0]])
+    new = torch.ones(1, 1, 2, 4)
+    with tree.stepping(1, 1):
+        keys, _ = tree.update(new, new, 0)
+    assert keys.shape[2] == tree.width and torch.equal(keys[:, :, 3:5], new)
