@@ -1,0 +1,62 @@
+"""The stage as `accelerate launch` starts it, two processes on the CPU, against one process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import torch
+from ruamel.yaml import YAML
+
+from pacer.corpus.records import RECORD_SCHEMA, read_records, write_table
+from pacer.decoding.run import decode_records
+from pacer.model.assemble import build_model, frozen_fingerprints
+from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
+from tests.conftest import MODEL
+from tests.training import drive
+
+ACCELERATE = str(Path(sys.executable).with_name("accelerate"))
+#: The stage, and then the processes that there were: that one process alone made the files must not pass for two.
+SCRIPT = f"""
+import runpy
+runpy.run_path({str(drive.ROOT / "stages" / "decode.py")!r}, run_name="__main__")
+from pacer.core.processes import process_state
+print("rank", process_state().process_index, "of", process_state().num_processes, flush=True)
+"""
+
+
+def test_two_processes_write_the_files_of_one(tmp_path: Path, backbones: Path) -> None:
+    decode = {"min_new_tokens": 2, "max_new_tokens": 12, "batch_size": 3, "examples": 2, "controls": ["no_lateral"]}
+    params = drive.parameters(MODEL, decode=decode)
+    (tmp_path / "data").mkdir()
+    drive.write_inputs(tmp_path / "data", backbones, params)
+    records = tmp_path / "data" / "corpus" / "records.parquet"
+    write_table(records, read_records(records).with_columns(split=pl.lit("test")), RECORD_SCHEMA)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "backbones").symlink_to(backbones)
+    torch.manual_seed(5)
+    model = build_model(backbones, MODEL, lora=True, calibrate=True)
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    with torch.no_grad():
+        for parameter in trained.values():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    save_checkpoint(tmp_path / "models" / "calibrate", trained,
+                    CheckpointRecord("calibrate", 7, MODEL, frozen_fingerprints(backbones), None, {}))
+    with open(tmp_path / "params.yaml", "w") as file:
+        YAML().dump(params.model_dump(mode="json"), file)
+
+    (tmp_path / "decode.py").write_text(SCRIPT)
+    launched = subprocess.run(
+        [ACCELERATE, "launch", "--quiet", "--multi_gpu", "--num_machines", "1", "--num_processes", "2",
+         "--main_process_port", "0", "--mixed_precision", "no", "--dynamo_backend", "no", "decode.py"],
+        env=drive.environment(), cwd=tmp_path, capture_output=True, text=True, timeout=drive.PATIENCE, check=False,
+    )  # fmt: skip
+    assert launched.returncode == 0, launched.stderr
+    assert sorted(launched.stdout.splitlines()) == ["rank 0 of 2", "rank 1 of 2"]
+    decode_records(tmp_path / "models" / "calibrate", tmp_path / "models" / "backbones", read_records(records),
+                   tmp_path / "data" / "features", params.decode, tmp_path / "alone")
+    together, alone = ({str(path.relative_to(tmp_path / out)): path.read_bytes()
+                        for path in (tmp_path / out).rglob("*") if path.is_file()} for out in ("predictions", "alone"))
+    assert together == alone and {"sn.jsonl", "mw.jsonl", "manifest.json"} <= set(together)
