@@ -8,6 +8,8 @@ from pacer.anchors.anchor import Anchor
 from pacer.anchors.vocabulary import MAX_PER_FIELD, POLARITIES, normalize_finding
 
 NONE = "none"
+#: What stands around the report, behind the commitment.
+OPEN_REPORT, CLOSE_REPORT = "<REPORT>", "</REPORT>"
 
 _OPENING = re.compile(r"<\s*anchor\s*>", re.IGNORECASE)
 _CLOSING = re.compile(r"<\s*/\s*anchor\s*>|<\s*report\s*>", re.IGNORECASE)

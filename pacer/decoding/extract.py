@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pacer.anchors.render import contains_anchor, parse_anchor
+from pacer.anchors.render import CLOSE_REPORT, OPEN_REPORT, contains_anchor, parse_anchor
 from pacer.anchors.rules import Anchor
-
-OPEN, CLOSE = "<REPORT>", "</REPORT>"
 
 
 class Extraction(NamedTuple):
@@ -25,8 +23,8 @@ def extract_report(generated: str) -> Extraction:
     Without an opening marker, or when nothing stands after it, the raw text is kept and ``fallback`` is true.
     """
     anchor = parse_anchor(generated) if contains_anchor(generated) else None
-    _, marker, rest = generated.rpartition(OPEN)
-    report = rest.split(CLOSE, 1)[0].strip()
+    _, marker, rest = generated.rpartition(OPEN_REPORT)
+    report = rest.split(CLOSE_REPORT, 1)[0].strip()
     if not marker or not report:
         return Extraction(generated.strip(), anchor, True)
     return Extraction(report, anchor, False)
