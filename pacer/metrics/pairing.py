@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pacer.anchors.vocabulary import FINDINGS, POLARITIES
 from pacer.core.errors import DataError
-from pacer.core.io import read_jsonl
+from pacer.core.io import numbered_jsonl
 
 
 @dataclass(frozen=True)
@@ -52,31 +54,62 @@ def read_predictions(path: Path, record_ids: Sequence[str]) -> list[Prediction]:
     """The predictions in ``path`` in the order of ``record_ids``, exactly one for each.
 
     Raises:
-        DataError: the file is missing, a line lacks a field, or the ids do not pair.
+        DataError: the file is missing, a line lacks a field or holds one of the wrong kind, or the ids do not pair.
     """
-    rows = [_prediction(row, path, line) for line, row in enumerate(read_jsonl(path), start=1)]
+    rows = [_prediction(row, path, line) for line, row in numbered_jsonl(path)]
     check_pairs(record_ids, [row.record_id for row in rows], "the records", str(path))
     by_id = {row.record_id: row for row in rows}
     return [by_id[record_id] for record_id in record_ids]
 
 
+def is_broken(text: str) -> bool:
+    """Whether a text holds half of a surrogate pair, which JSON can spell but no encoding, tokenizer or table has."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
 def _prediction(row: Any, path: Path, line: int) -> Prediction:
     if not isinstance(row, dict) or not isinstance(row.get("record_id"), str):
         raise DataError(f"{path}, line {line}: expected an object with a record_id")
+    where = f"{path}, line {line} ({row['record_id']})"
     if not isinstance(row.get("report"), str):
-        raise DataError(f"{path}, line {line} ({row['record_id']}): report must be text")
+        raise DataError(f"{where}: report must be text")
+    for name, (right, words) in _OPTIONAL.items():
+        if row.get(name) is not None and not right(row[name]):
+            raise DataError(f"{where}: {name} must be {words}")
+    for name in ("record_id", "report", "generated"):
+        if is_broken(row.get(name) or ""):
+            raise DataError(f"{where}: {name} holds half of a surrogate pair, which is no letter; write the file again")
     anchor = row.get("anchor")
     if anchor is not None:
-        if not isinstance(anchor, dict) or set(anchor) != {"positive", "negative", "uncertain"}:
-            raise DataError(f"{path}, line {line} ({row['record_id']}): anchor must hold positive, negative and "
-                            "uncertain, or be null")
-        anchor = {polarity: list(findings) for polarity, findings in anchor.items()}
-    for name, kind, words in (("generated", str, "text"), ("tokens", int, "a whole number")):
-        if row.get(name) is not None and not isinstance(row[name], kind):
-            raise DataError(f"{path}, line {line} ({row['record_id']}): {name} must be {words}")
+        if not isinstance(anchor, dict) or set(anchor) != set(POLARITIES):
+            raise DataError(f"{where}: anchor must hold positive, negative and uncertain, or be null")
+        for polarity, findings in anchor.items():
+            if not isinstance(findings, list) or any(finding not in FINDINGS for finding in findings):
+                raise DataError(f"{where}: anchor: {polarity} must be a list of findings of the vocabulary")
     gate = row.get("gate")
-    return Prediction(row["record_id"], row["report"], anchor, bool(row.get("fallback", False)),
+    return Prediction(row["record_id"], row["report"], anchor, row.get("fallback") or False,
                       None if gate is None else float(gate), row.get("generated"), row.get("tokens"))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < sys.float_info.max
+
+
+#: What a line may tell besides: is a value of the right kind, and the kind in words.
+_OPTIONAL: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "generated": (lambda value: isinstance(value, str), "text"),
+    "tokens": (_is_count, "a whole number, 0 or more"),
+    "gate": (_is_finite, "a finite number"),
+    "fallback": (lambda value: isinstance(value, bool), "true or false"),
+}
 
 
 def _named(ids: Sequence[str]) -> str:
