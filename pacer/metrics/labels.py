@@ -1,7 +1,7 @@
 """CheXbert labels of the references: they depend on no model, so they are computed once.
 
-A file of labels says which labeller made them and from which texts, so labels of other texts or of another labeller
-are refused, never used.
+A file of labels says which labeller made them, in which arithmetic and from which texts, so labels of other texts, of
+another labeller or in another arithmetic are refused, never used: the two sides of a score are labelled alike.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from pacer.metrics.chexbert import OBSERVATIONS, CheXbert
 LABEL_SCHEMA = {"record_id": pl.String, "labels": pl.List(pl.Int64), "text": pl.String}
 #: Where the file says what labelled it, in its own metadata.
 _ABOUT = "pacer"
+#: What to do about a file that does not fit, with and without the pipeline.
+_REMEDY = ("make it again: remove it and repeat `pacer score --labels`, or in the pipeline "
+           "`dvc repro --force --single-item reference_labels`")
 
 
 def label_references(records: pl.DataFrame, chexbert_dir: str | Path, out: str | Path, batch_size: int = 64) -> None:
@@ -36,12 +39,13 @@ def label_references(records: pl.DataFrame, chexbert_dir: str | Path, out: str |
     if len(empty):
         raise DataError(f"record {empty['record_id'][0]} has no report to label")
     reports = records["report"].to_list()
-    labels = CheXbert(chexbert_dir, batch_size)(reports)
+    labeller = CheXbert(chexbert_dir, batch_size)
+    labels = labeller(reports)
     table = pl.DataFrame(
         {"record_id": records["record_id"], "labels": labels.tolist(), "text": list(map(_hash, reports))},
         schema=LABEL_SCHEMA,
     )
-    about = json.dumps({"labeller": fingerprint(chexbert_dir)})
+    about = json.dumps({"labeller": fingerprint(chexbert_dir), "arithmetic": labeller.arithmetic})
     with atomic_path(out) as temporary:
         table.write_parquet(temporary, metadata={_ABOUT: about})
 
@@ -58,17 +62,23 @@ def read_labels(path: str | Path) -> dict[str, list[int]]:
 class KnownLabels:
     """Labels of a file, given out for the texts and by the labeller that they were made with.
 
+    Args:
+        arithmetic: in which the labeller computes here (:attr:`~pacer.metrics.chexbert.CheXbert.arithmetic`).
+
     Raises:
-        DataError: the file is missing, malformed, or was made by another labeller than ``chexbert_dir``.
+        DataError: the file is missing, malformed, or was made by another labeller than ``chexbert_dir`` or in another
+            arithmetic.
     """
 
-    def __init__(self, path: str | Path, chexbert_dir: str | Path):
+    def __init__(self, path: str | Path, chexbert_dir: str | Path, arithmetic: str):
         self.path = path
         self._rows = _read(path)
         about = json.loads((pq.read_metadata(path).metadata or {}).get(_ABOUT.encode(), b"{}"))
         if about.get("labeller") != fingerprint(chexbert_dir):
-            raise DataError(f"{path} was made by another labeller than {chexbert_dir}; make it again (stage "
-                            "`reference_labels`)")
+            raise DataError(f"{path} was made by another labeller than {chexbert_dir}; {_REMEDY}")
+        if about.get("arithmetic") != arithmetic:
+            raise DataError(f"{path} was labelled in {about.get('arithmetic', 'an arithmetic that it does not tell')}, "
+                            f"and here the reports would be in {arithmetic}; score where it was made, or {_REMEDY}")
 
     def covers(self, records: pl.DataFrame) -> bool:
         """Whether every record has labels."""
@@ -82,11 +92,9 @@ class KnownLabels:
         """
         for record, report in records.select("record_id", "report").iter_rows():
             if record not in self._rows:
-                raise DataError(f"{self.path} has no labels for record {record}; make it again (stage "
-                                "`reference_labels`)")
+                raise DataError(f"{self.path} has no labels for record {record}; {_REMEDY}")
             if self._rows[record][1] != _hash(report):
-                raise DataError(f"{self.path} holds labels of another report for record {record}; make it again (stage "
-                                "`reference_labels`)")
+                raise DataError(f"{self.path} holds labels of another report for record {record}; {_REMEDY}")
         return [self._rows[record][0] for record in records["record_id"].to_list()]
 
 
@@ -94,8 +102,7 @@ def _read(path: str | Path) -> dict[str, tuple[list[int], str]]:
     try:
         table = pl.read_parquet(path, columns=list(LABEL_SCHEMA))
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{path} is no table of reference labels: {type(error).__name__}; repeat the stage "
-                        "`reference_labels`") from None
+        raise DataError(f"{path} is no table of reference labels: {type(error).__name__}; {_REMEDY}") from None
     if any(value is None or len(value) != len(OBSERVATIONS) for value in table["labels"].to_list()):
         raise DataError(f"{path}: expected {len(OBSERVATIONS)} labels for each record")
     return {record: (labels, text) for record, labels, text in table.iter_rows()}

@@ -135,7 +135,7 @@ def score_contexts(
     """
     out_dir = Path(out_dir)
     labeller = CheXbert(chexbert_dir, batch_size)
-    known = None if labels_path is None else KnownLabels(labels_path, chexbert_dir)
+    known = None if labels_path is None else KnownLabels(labels_path, chexbert_dir, labeller.arithmetic)
     train_labels = _label(contexts, known, train_records, labeller)
     limit = ((made or {}).get("settings") or {}).get("max_new_tokens")
     scores: dict[str, Any] = {}

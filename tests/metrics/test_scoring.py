@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from pacer.anchors.build import ANCHOR_SCHEMA, build_anchors
@@ -254,3 +255,26 @@ def test_reference_labels_are_read_back(case):
         label_references(pl.concat([case.records, case.records[:1]]), case.chexbert, path)
     with pytest.raises(DataError, match="no table of reference labels"):
         read_labels(case.folder / "nothing.parquet")
+
+
+def test_labels_in_another_arithmetic_are_refused(case, monkeypatch):
+    """Those of a GPU (bfloat16) beside reports labelled on a CPU, and those of a file that does not tell."""
+    path = case.folder / "references.parquet"
+    label_references(case.records, case.chexbert, path)
+    case.score(labels_path=path)
+    start = CheXbert.__init__
+
+    def half(self, *arguments, **options):
+        start(self, *arguments, **options)
+        self.arithmetic = "bfloat16"
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CheXbert, "__init__", half)
+        label_references(case.records, case.chexbert, path)
+    with pytest.raises(DataError, match=r"was labelled in bfloat16, and here .* in float32; .*remove it and repeat"):
+        case.score(labels_path=path)
+    about = json.loads(pq.read_metadata(path).metadata[b"pacer"])
+    about.pop("arithmetic")
+    pl.read_parquet(path).write_parquet(path, metadata={"pacer": json.dumps(about)})
+    with pytest.raises(DataError, match="was labelled in an arithmetic that it does not tell"):
+        case.score(labels_path=path)
