@@ -65,9 +65,17 @@ SECRET = "zephyrine effusion"
     ("r.json", '"text"', "expected an object of ids and texts"),
     ("r.json", json.dumps({"a": [SECRET, SECRET]}), "id a: expected one text, got a list of 2"),
     ("r.json", json.dumps({"a": {"text": SECRET}}), "id a: expected one text, got an object"),
-    ("r.jsonl", json.dumps({"id": 1.5, "report": SECRET}), "row 1, id: expected an id"),
-    ("r.jsonl", json.dumps({"id": 1, "report": [SECRET]}), "row 1, report: expected text, got a list of 1"),
+    ("r.jsonl", json.dumps({"id": 1.5, "report": SECRET}), "line 1, id: expected an id"),
+    ("r.jsonl", json.dumps({"id": 1, "report": [SECRET]}), "line 1, report: expected text, got a list of 1"),
     ("r.jsonl", "{cut", "line 1 is not valid JSON"),
+    ("r.jsonl", "\n[]", "line 2: expected an object, got a list of 0"),
+    ("r.jsonl", '{"id": 1, "report": "x"}\n\0\0\n', "line 2 is not valid JSON"),
+    ("r.jsonl", f'{{"id": 1, "report": "x", "report": "{SECRET}"}}', "line 1 .*the key 'report' stands more than once"),
+    ("r.json", f'{{"a": "x", "b": "x", "a": "{SECRET}"}}', "the key 'a' stands more than once"),
+    ("r.json", '{"a": "\\ud800"}', "id a: the text holds half of a surrogate pair"),
+    ("r.json", '{"\\ud800": "a"}', "row 1, the keys: the id holds half of a surrogate pair"),
+    ("r.jsonl", f'\n{{"id": 1, "report": "{SECRET} \\udc00"}}', "line 2, report: the text holds half of a surrogate"),
+    ("r.json", '{"": "a"}', "row 1, the keys: expected an id .*got nothing"),
     ("r.parquet", SECRET, "not a readable Parquet file"),
     ("r.txt", SECRET, "the kind of a file is told by its name"),
 ])
@@ -84,3 +92,88 @@ def test_a_file_that_is_not_there(tmp_path):
     pl.DataFrame(ROWS).write_csv(tmp_path / "r.csv")
     with pytest.raises(DataError, match="no column uid for the ids; it has study_id, report"):
         read_reports(tmp_path / "r.csv", HYPOTHESIS_COLUMNS, "uid")
+
+
+@pytest.mark.parametrize("columns, known, problem", [
+    (("id", "report", "prediction"), HYPOTHESIS_COLUMNS, "report, prediction"),
+    (("id", "generated", "report"), HYPOTHESIS_COLUMNS, "report, generated"),
+    (("id", "Report", "report"), HYPOTHESIS_COLUMNS, "Report, report"),
+    (("id", "text", "reference", "hypothesis"), REFERENCE_COLUMNS, "reference, text"),
+])
+def test_several_columns_of_reports_are_not_chosen_from(tmp_path, columns, known, problem):
+    for name in ("r.csv", "r.jsonl", "r.parquet"):
+        table = pl.DataFrame({column: [column] for column in columns})
+        write = {"r.csv": table.write_csv, "r.jsonl": table.write_ndjson, "r.parquet": table.write_parquet}[name]
+        write(tmp_path / name)
+        with pytest.raises(DataError, match=f"several columns of reports: {problem}; .*--reference-text or --hypo"):
+            read_reports(tmp_path / name, known)
+        assert read_reports(tmp_path / name, known, text_column=columns[1]).texts == [columns[1]]
+
+
+def test_names_of_columns_count_whatever_their_case(tmp_path):
+    (tmp_path / "r.csv").write_text("Study_ID,Subject_id,REPORT\n7,p,x\n")
+    found = read_reports(tmp_path / "r.csv", REFERENCE_COLUMNS)
+    assert (found.ids, found.texts, found.columns) == (["7"], ["x"], {"id": "Study_ID", "text": "REPORT"})
+    assert found.extra == {"study_id": ["7"], "subject_id": ["p"]}
+    (tmp_path / "r.csv").write_text("ID,id,report\n7,8,x\n")
+    with pytest.raises(DataError, match=r"has the column id more than once \(ID, id\)"):
+        read_reports(tmp_path / "r.csv", REFERENCE_COLUMNS)
+
+
+@pytest.mark.parametrize("heading", ["Report", "REPORT", "text "])
+def test_a_heading_of_the_only_column_is_no_report(tmp_path, heading):
+    (tmp_path / "r.csv").write_text(f"{heading}\na .\n")
+    assert read_reports(tmp_path / "r.csv", HYPOTHESIS_COLUMNS).texts == ["a ."]
+
+
+@pytest.mark.parametrize("heading", ["generated_report", "0", "caption", "Generated Text", "output of model"])
+def test_what_looks_like_a_heading_is_neither_scored_nor_dropped(tmp_path, heading):
+    path = tmp_path / "r.csv"
+    path.write_text(f"{heading}\na .\n")
+    with pytest.raises(DataError, match=r"first row looks like a heading.*--hypothesis-text.*a line `report` above"):
+        read_reports(path, HYPOTHESIS_COLUMNS)
+    assert read_reports(path, HYPOTHESIS_COLUMNS, text_column=heading).texts == ["a ."]
+    path.write_text(f"report\n{heading}\na .\n")
+    assert read_reports(path, HYPOTHESIS_COLUMNS).texts == [heading, "a ."]
+
+
+@pytest.mark.parametrize("first", ["normal .", "no change.", "", "the heart is normal", "7 : 8 am"])
+def test_short_reports_are_no_headings(tmp_path, first):
+    (tmp_path / "r.csv").write_text(f'"{first}"\na .\n')
+    found = read_reports(tmp_path / "r.csv", HYPOTHESIS_COLUMNS)
+    assert found.texts == [first, "a ."] and found.columns == {"text": "the only column (2 rows, no header)"}
+
+
+def test_columns_cannot_be_named_where_there_are_none(tmp_path):
+    (tmp_path / "r.csv").write_text("the heart is normal .\na .\n")
+    (tmp_path / "r.json").write_text('{"a": "x"}')
+    for options in ((None, "out"), ("uid", None)):
+        with pytest.raises(DataError, match=r"r.csv has no column .*it has one of 21 characters") as error:
+            read_reports(tmp_path / "r.csv", HYPOTHESIS_COLUMNS, *options)
+        assert "heart" not in str(error.value)
+        with pytest.raises(DataError, match=r"r.json is an object of ids and texts.*no column (out|uid)"):
+            read_reports(tmp_path / "r.json", HYPOTHESIS_COLUMNS, *options)
+
+
+@pytest.mark.parametrize("name, header, words", [
+    ("r.csv", "id;report", "semicolons"), ("r.csv", '"id";"report"', "semicolons"), ("r.csv", "ID\tReport", "tabs"),
+    ("r.tsv", "study_id,words", "commas"), ("r.csv", "uid;words", "semicolons"),
+])
+def test_another_separator_is_told(tmp_path, name, header, words):
+    (tmp_path / name).write_text(f"{header}\n1;a, b\n")
+    with pytest.raises(DataError, match=rf"{name}: .*header is separated by {words}; expected commas in a .csv"):
+        read_reports(tmp_path / name, HYPOTHESIS_COLUMNS, "uid" if "uid" in header else None)
+
+
+def test_reports_with_semicolons_are_reports(tmp_path):
+    for report in ("no effusion; heart normal .", "report; the heart is normal ."):
+        (tmp_path / "r.csv").write_text(f"{report}\na .\n")
+        assert read_reports(tmp_path / "r.csv", HYPOTHESIS_COLUMNS).texts == [report, "a ."]
+
+
+@pytest.mark.parametrize("name", ["r.json", "r.jsonl", "r.csv"])
+def test_a_byte_order_mark_is_passed_over(tmp_path, name):
+    content = {"r.json": '{"a": "x"}', "r.jsonl": '{"id": "a", "report": "x"}\n', "r.csv": "id,report\na,x\n"}[name]
+    (tmp_path / name).write_text(content, encoding="utf-8-sig")
+    found = read_reports(tmp_path / name, HYPOTHESIS_COLUMNS)
+    assert (found.ids, found.texts) == (["a"], ["x"])
