@@ -229,7 +229,7 @@ def score(
     from pacer.reporting.comparisons import convention_table
     from pacer.reporting.tables import original_table, report_content_table, score_table
 
-    protocol = Protocol(missing, duplicates, extract, deduplicate, clean_references, clean_hypotheses, split or "test",
+    protocol = Protocol(missing, duplicates, extract, deduplicate, clean_references, clean_hypotheses, split,
                         context, reference_id, reference_text, hypothesis_id, hypothesis_text)  # fmt: skip
     settings = load_params(params)
     common = {"convention": settings.score.convention, "batch_size": settings.score.batch_size,

@@ -48,7 +48,8 @@ class Scored:
         return self.records["record_id"].to_list()
 
     @property
-    def studies(self) -> list[str]:
+    def studies(self) -> list[str | None]:
+        """None where it is not known."""
         return self.records["study_id"].to_list()
 
     @property

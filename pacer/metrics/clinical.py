@@ -25,7 +25,7 @@ RATIOS = ("precision", "recall", "f1")
 
 
 def clinical_efficacy(
-    references: Any, hypotheses: Any, convention: str = "llm-rg4", studies: Sequence[str] | None = None
+    references: Any, hypotheses: Any, convention: str = "llm-rg4", studies: Sequence[str | None] | None = None
 ) -> dict[str, Any]:
     """Precision, recall and F1 of ``hypotheses`` against ``references`` under a named convention.
 
@@ -37,7 +37,8 @@ def clinical_efficacy(
         references: CheXbert classes of the references ``[n, 14]``, integers 0 to 3 (array, tensor or nested list).
         hypotheses: classes of the generated reports, row by row the same records.
         convention: a key of :data:`~pacer.metrics.conventions.CONVENTIONS`.
-        studies: study of each row, for conventions that keep the first row of a study; default: every row is one.
+        studies: study of each row, for conventions that keep the first row of a study. A row whose study is not known
+            (``None`` or blank) is one of its own; default: every row is.
 
     Returns:
         ``precision``, ``recall``, ``f1``: the convention's headline average; ``averages``: every average it quotes, by
@@ -60,7 +61,7 @@ def clinical_efficacy(
     if studies is not None and len(studies) != len(truth):
         raise DataError(f"{len(truth)} rows of labels and {len(studies)} studies; one per record each")
     if rule.duplicates == "first" and studies is not None:
-        first = sorted({study: row for row, study in reversed(list(enumerate(studies)))}.values())
+        first = sorted({study or row: row for row, study in reversed(list(enumerate(studies)))}.values())
         truth, found = truth[first], found[first]
     averages: dict[str, Score] = {}
     undefined: dict[str, dict[str, int]] = {}

@@ -24,9 +24,15 @@ from pacer.metrics.resampling import Difference, Pair, differences, sums_by_unit
 UNITS = ("subject", "study", "record")
 
 _NEEDED = ("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels", "rougeL")
-#: Parts of a signature in which two runs may differ.
-_OWN = ("predictions", "data.predictions", "counts", "undefined", "protocol", "clinical.convention",
-        "clinical.present_classes", "clinical.observations", "clinical.average", "clinical.duplicates")  # fmt: skip
+#: Parts of a signature in which two runs may differ: which reports they are, and how many; not what was done to them.
+_OWN = ("predictions", "data.predictions", "data.hypotheses", "language.hypotheses", "counts", "undefined",
+        "clinical.convention", "clinical.present_classes", "clinical.observations", "clinical.average",
+        "clinical.duplicates", *(f"protocol.{name}" for name in (
+            "references", "hypotheses", "reference_id", "reference_text", "hypothesis_id", "hypothesis_text",
+            "duplicate_references", "duplicate_hypotheses", "missing_hypotheses", "boxes", "reports_with_repeats",
+            "texts_with_line_breaks", "pairing")))  # fmt: skip
+#: What a protocol says of what it does not do; a run of the pipeline has no protocol.
+_NOTHING_DONE = (None, False, "none", "error")
 
 
 @dataclass(frozen=True)
@@ -83,14 +89,16 @@ def compare_runs(
     (one, signature), (two, other) = _read(Path(first)), _read(Path(second))
     check_pairs(one["record_id"].to_list(), two["record_id"].to_list(), str(first), str(second))
     two = one.select("record_id").join(two, on="record_id", how="left", maintain_order="left")
-    for column in ("context", "reference", "reference_labels"):
+    left_out = {}
+    if _labeller(signature) != _labeller(other):
+        left_out["f1"] = ("the two runs were labelled by different labellers or in different arithmetic, or it is not "
+                          "recorded by which")
+    # another labeller may label the same references otherwise
+    for column in ("context", "reference", *(["reference_labels"] if "f1" not in left_out else [])):
         unequal = one.filter(one[column].ne_missing(two[column]))
         if len(unequal):
             raise DataError(f"record {unequal['record_id'][0]} has another {column} in {second} than in {first} "
                             f"({len(unequal)} records differ); score both against the same references")
-    left_out = {}
-    if _labeller(signature) != _labeller(other):
-        left_out["f1"] = "the two runs were labelled by different labellers, or it is not recorded by which"
     if not all("meteor_statistics" in table.columns for table in (one, two)):
         left_out["meteor"] = "cases.parquet does not hold METEOR's counts; score the run again"
     chosen = unit or next(name for name in UNITS if _known(one, name))
@@ -126,7 +134,8 @@ def _read(folder: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
 
 
 def _known(cases: pl.DataFrame, unit: str) -> bool:
-    return f"{unit}_id" in cases.columns and not cases[f"{unit}_id"].null_count()
+    """Whether every record tells its unit; a blank id is none."""
+    return f"{unit}_id" in cases.columns and bool((cases[f"{unit}_id"].fill_null("").str.strip_chars() != "").all())
 
 
 def _statistics(cases: pl.DataFrame, convention: str, left_out: Mapping[str, str]) -> dict[str, statistics.Statistics]:
@@ -137,8 +146,9 @@ def _statistics(cases: pl.DataFrame, convention: str, left_out: Mapping[str, str
     if "f1" not in left_out:
         labels = [np.array(cases[f"{side}_labels"].to_list()) for side in ("reference", "hypothesis")]
         rows = statistics.label_statistics(*labels, rule)
-        if rule.duplicates == "first" and _known(cases, "study"):
-            rows[~cases["study_id"].is_first_distinct().to_numpy()] = 0
+        if rule.duplicates == "first" and "study_id" in cases.columns:
+            unknown = cases["study_id"].fill_null("") == ""  # each a study of its own, as in the scores
+            rows[~(cases["study_id"].is_first_distinct() | unknown).to_numpy()] = 0
         weighted = rule.averages[0] == "weighted"
         if not weighted:  # a third of the columns: the observations need not be told apart
             rows = rows.reshape(len(rows), 3, -1).sum(axis=2)
@@ -152,13 +162,18 @@ def _statistics(cases: pl.DataFrame, convention: str, left_out: Mapping[str, str
 
 
 def _labeller(signature: Mapping[str, Any]) -> Any:
-    return (signature.get("clinical") or {}).get("labeller", {}).get("files") or object()
+    labeller = (signature.get("clinical") or {}).get("labeller", {})
+    return (labeller["files"], labeller.get("arithmetic")) if labeller.get("files") else object()
 
 
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     one, two = _flat(first), _flat(second)
     names = [name for name in one | two if not any(f"{name}.".startswith((f"{own}.", f"{own}/")) for own in _OWN)]
-    return [name for name in names if one.get(name) != two.get(name)]
+    return [name for name in names if _done(name, one.get(name)) != _done(name, two.get(name))]
+
+
+def _done(name: str, value: Any) -> Any:
+    return None if name.startswith("protocol.") and value in _NOTHING_DONE else value
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,11 @@ from pacer.metrics.pairing import Prediction
 from pacer.metrics.protocols import last_box, without_repeats
 from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, ReportFile, read_reports
 from pacer.metrics.scoring import as_lists, score_contexts
+from pacer.metrics.signature import STRICTLY
 
+#: White space other than blanks, with the blanks around it. Words are what stands between blanks: two words with a line
+#: break between them would be one. Doubled blanks stay, as in the pipeline's own reports.
+_BREAKS = re.compile(r"\s*[^\S ]\s*")
 #: Columns of a frame of paired records.
 _SCHEMA = dict.fromkeys(
     ("record_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"), pl.String()
@@ -35,8 +41,8 @@ class Protocol:
     ``missing``: a reference without a report is an error, or has an ``empty`` one. ``duplicates``: an id that stands
     more than once is an error, or its ``first`` row counts, or ``all`` do. ``extract``: ``boxed`` takes the last
     ``\\boxed{}``. ``deduplicate``: drop repeated sentences. ``clean_references``, ``clean_hypotheses``: a report
-    cleaner of :data:`~pacer.corpus.text.CLEANERS`. ``split``: of references that have splits. ``context``: of
-    references that have contexts; ``None``: all.
+    cleaner of :data:`~pacer.corpus.text.CLEANERS`. ``split``: of references that have splits; ``None``: test, where
+    they have them. ``context``: of references that have contexts; ``None``: all.
     """
 
     missing: str = "error"
@@ -45,7 +51,7 @@ class Protocol:
     deduplicate: bool = False
     clean_references: str = "none"
     clean_hypotheses: str = "none"
-    split: str = "test"
+    split: str | None = None
     context: str | None = None
     reference_id: str | None = None
     reference_text: str | None = None
@@ -85,12 +91,20 @@ def score_reports(
         rules: version of the rules that read the reports.
 
     Raises:
-        DataError: a file is malformed, or ids do not pair. ConfigError: the references are clean already.
+        DataError: a file is malformed, both sides are the same column, a split or context is asked for that the
+            references do not tell, or ids do not pair. ConfigError: the references are clean already.
     """
-    expected = _select(read_reports(references, REFERENCE_COLUMNS, protocol.reference_id, protocol.reference_text),
-                       protocol)  # fmt: skip
+    given = read_reports(references, REFERENCE_COLUMNS, protocol.reference_id, protocol.reference_text)
     found = read_reports(hypotheses, HYPOTHESIS_COLUMNS, protocol.hypothesis_id, protocol.hypothesis_text)
-    about = read_about(references) if str(references).endswith(".parquet") else {}
+    if given.path.samefile(found.path) and given.columns["text"] == found.columns["text"]:
+        raise DataError(f"references and hypotheses are the same column {given.columns['text']} of {given.path}; name "
+                        "another file, or another column with --reference-text or --hypothesis-text")
+    if protocol.split is None and "split" in given.extra:
+        protocol = replace(protocol, split="test")
+    expected = _select(given, protocol)
+    # what a records.parquet tells of its texts holds for its column of reports, not for the others
+    clean = given.path.suffix.lower() == ".parquet" and given.columns["text"] == "report"
+    about = read_about(references) if clean else {}
     if about and protocol.clean_references != "none":
         raise ConfigError(f"{references} holds reports that are clean already; cleaning twice is not cleaning once")
     if protocol.clean_references != "none":
@@ -112,8 +126,15 @@ def score_reports(
             contexts, labels_path, chexbert_dir, None, out_dir, meteor, convention=convention, batch_size=batch_size,
             about=about, rules=rules, inputs={name: file.path for name, file in files.items()},
             protocol={name: {"file": file.path.name} | file.columns for name, file in files.items()} | asdict(protocol)
-            | counts | {"pairing": "by position" if found.ids is None else "by id, strictly, as protocol says"},
+            | counts | {"pairing": _pairing(found, counts)},
         )  # fmt: skip
+
+
+def _pairing(hypotheses: ReportFile, counts: Mapping[str, Any]) -> str:
+    if hypotheses.ids is None:
+        return "by position"
+    loose = any(counts[name] for name in ("duplicate_references", "duplicate_hypotheses", "missing_hypotheses"))
+    return "by id, as protocol says" if loose else STRICTLY
 
 
 def pair_reports(references: ReportFile, hypotheses: ReportFile, protocol: Protocol
@@ -153,6 +174,9 @@ def pair_reports(references: ReportFile, hypotheses: ReportFile, protocol: Proto
                             "or one reference")
         for number in range(max(len(own), len(theirs))):
             name = key if number == 0 else f"{key}#{number + 1}"
+            if number and name in expected:
+                raise DataError(f"row {number + 1} of id {key} would be named {name}, which is another id of "
+                                f"{references.path}; rename that one")
             pairs.append((name, own[number if len(own) > 1 else 0], theirs[number] if theirs else None))
     raw = [None if row is None else hypotheses.texts[row] for _, _, row in pairs]
     missing = [key for (key, _, _), text in zip(pairs, raw, strict=True) if text is None]
@@ -160,19 +184,24 @@ def pair_reports(references: ReportFile, hypotheses: ReportFile, protocol: Proto
         raise DataError(f"no report in {hypotheses.path} for {_named(missing)}; --missing empty scores an empty one")
     counts["missing_hypotheses"] = len(missing)
     reports, changes = _changed([text or "" for text in raw], protocol)
-    return _records(references, pairs, protocol), reports, counts | changes
+    records = _records(references, pairs, protocol)
+    sides = {"references": records["report"].to_list(), "hypotheses": reports}
+    counts["texts_with_line_breaks"] = {side: sum(map(_has_breaks, texts)) for side, texts in sides.items()}
+    records = records.with_columns(report=pl.Series(map(_joined, sides["references"]), dtype=pl.String()))
+    return records, list(map(_joined, reports)), counts | changes
 
 
 def _select(file: ReportFile, protocol: Protocol) -> ReportFile:
     """The references of the split and context that are asked for, where the file tells them."""
     kept = range(len(file.texts))
     for column, wanted in (("split", protocol.split), ("context", protocol.context)):
-        if column in file.extra and wanted is not None:
-            kept = [row for row in kept if file.extra[column][row] == wanted]
-            if not kept:
-                raise DataError(f"{file.path} has no reference of {column} {wanted}")
-        elif column == "context" and wanted is not None:
-            raise DataError(f"{file.path} has no column context, so context {wanted} cannot be chosen")
+        if wanted is None:
+            continue
+        if column not in file.extra:
+            raise DataError(f"{file.path} has no column {column}, so {column} {wanted} cannot be chosen")
+        kept = [row for row in kept if file.extra[column][row] == wanted]
+        if not kept:
+            raise DataError(f"{file.path} has no reference of {column} {wanted}")
     return ReportFile(file.path, None if file.ids is None else [file.ids[row] for row in kept],
                       [file.texts[row] for row in kept], file.columns,
                       {name: [values[row] for row in kept] for name, values in file.extra.items()})  # fmt: skip
@@ -216,7 +245,7 @@ def _changed(texts: list[str], protocol: Protocol) -> tuple[list[str], dict[str,
 def _records(references: ReportFile, pairs: list[tuple[str, int, int | None]], protocol: Protocol) -> pl.DataFrame:
     def values(column: str) -> list[str | None]:
         known = references.extra.get(column)
-        return [None if known is None or known[row] is None else str(known[row]) for _, row, _ in pairs]
+        return [None if known is None else _cell(known[row]) for _, row, _ in pairs]
 
     contexts = values("context")
     if not all(context in CONTEXTS for context in contexts):
@@ -229,8 +258,7 @@ def _records(references: ReportFile, pairs: list[tuple[str, int, int | None]], p
         {
             "record_id": [name for name, _, _ in pairs],
             "context": contexts,
-            "study_id": [study or (name if references.ids is None else references.ids[row])
-                         for study, (name, row, _) in zip(values("study_id"), pairs, strict=True)],
+            "study_id": values("study_id"),
             "subject_id": values("subject_id"),
             "report": [clean(text) for text in texts],
             "report_raw": [raw or text for raw, text in zip(values("report_raw"), texts, strict=True)],
@@ -238,6 +266,20 @@ def _records(references: ReportFile, pairs: list[tuple[str, int, int | None]], p
         },
         schema=_SCHEMA,
     )  # fmt: skip
+
+
+def _cell(value: Any) -> str | None:
+    """A cell as text; a blank one, or a number that is none, tells nothing."""
+    return None if value is None or value != value or not str(value).strip() else str(value)
+
+
+def _has_breaks(text: str) -> bool:
+    return _BREAKS.search(text) is not None
+
+
+def _joined(text: str) -> str:
+    """A text in one line: line breaks, tabs and the blanks around them are one blank."""
+    return _BREAKS.sub(" ", text).strip() if _has_breaks(text) else text
 
 
 def _named(ids: list[str]) -> str:

@@ -332,7 +332,7 @@ def _counts(contexts: dict[str, Scored], limit: int | None) -> dict[str, Any]:
     return {
         name: {
             "n": len(scored.ids),
-            "studies": len(set(scored.studies)),
+            "studies": None if None in scored.studies else len(set(scored.studies)),
             "original_references": sum(bool(text) for text in scored.originals),
             "empty_references": sum(map(_is_empty, scored.references)),
             "empty_hypotheses": sum(map(_is_empty, scored.hypotheses)),

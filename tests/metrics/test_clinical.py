@@ -79,6 +79,8 @@ def test_the_first_row_of_a_study_counts_where_the_convention_says_so():
         kept = [0, 1, 3] if convention == "nicolson" else list(range(6))
         assert clinical_efficacy(references, hypotheses, convention, studies) == clinical_efficacy(
             references[kept], hypotheses[kept], convention)
+    unknown = ["a", None, "a", None, "", ""]  # a row of an unknown study is not the same study's as another one
+    assert clinical_efficacy(references, hypotheses, "nicolson", unknown)["n"] == 5
     with pytest.raises(DataError, match="6 rows of labels and 2 studies"):
         clinical_efficacy(references, hypotheses, "nicolson", ["a", "b"])
 

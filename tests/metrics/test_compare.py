@@ -102,6 +102,62 @@ def test_what_cannot_be_compared_is_left_out_with_the_reason(tmp_path, meteor):
     assert any("METEOR is left out" in line for line in comparison_notes(found))
 
 
+def test_whether_the_labeller_is_the_same_is_asked_first(tmp_path, meteor):
+    """Labels of the references differ, as they must where another labeller made them: the rest can be compared."""
+    one, two = run(tmp_path / "a", meteor, 1, 0.5), run(tmp_path / "b", meteor, 2, 0.9, labeller="b" * 64)
+    path = two / "metrics/cases.parquet"
+    pl.read_parquet(path).with_columns(reference_labels=pl.lit([0] * 14, dtype=pl.List(pl.Int64))).write_parquet(path)
+    found = compare_runs(one, two, resamples=20)
+    assert set(found.left_out) == {"f1"} and set(found.scores["sn"]) == {"bleu4", "rougeL", "meteor"}
+
+
+def edit(folder, **changes):
+    """Change parts of a signature."""
+    path = folder / "metrics/signature.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_labels_in_another_arithmetic_are_those_of_another_labeller(runs):
+    for folder, arithmetic in zip(runs, ("float32", "bfloat16"), strict=True):
+        edit(folder, clinical={"labeller": {"files": {"chexbert.pth": "a"}, "arithmetic": arithmetic}})
+    found = compare_runs(*runs, resamples=20)
+    assert set(found.left_out) == {"f1"} and "clinical.labeller.arithmetic" in found.differing
+
+
+def test_what_was_done_to_the_reports_is_named_and_which_reports_they_are_is_not(runs):
+    protocol = {"references": {"file": "r.csv", "id": "id", "text": "report"}, "missing": "error", "split": None,
+                "hypotheses": {"file": "h.csv", "id": "id", "text": "report"}, "duplicates": "error", "extract": "none",
+                "deduplicate": False, "clean_hypotheses": "none", "clean_references": "none", "context": None,
+                "reference_id": None, "hypothesis_text": None, "missing_hypotheses": 0, "duplicate_hypotheses": 0,
+                "texts_with_line_breaks": {"references": 0, "hypotheses": 0}, "pairing": "x"}
+    other = {"references": {"file": "s.csv", "id": "key", "text": "text"}, "hypotheses": {"file": "i.csv"},
+             "reference_id": "key", "hypothesis_text": "out", "missing_hypotheses": 3, "duplicate_hypotheses": 2,
+             "texts_with_line_breaks": {"references": 1, "hypotheses": 2}, "boxes": {"closed": 4}, "pairing": "y",
+             "duplicate_references": 1, "reports_with_repeats": 2}
+    edit(runs[0], protocol=protocol, versions={}, data={"hypotheses": "a"})
+    edit(runs[1], protocol=protocol | other, versions={}, data={"hypotheses": "b"})
+    assert compare_runs(*runs, resamples=2).differing == []
+    edit(runs[1], protocol=None)  # a run of the pipeline, where nothing of the kind is done
+    assert compare_runs(*runs, resamples=2).differing == []
+    for changes in ({"deduplicate": True}, {"missing": "empty"}, {"duplicates": "all"}, {"extract": "boxed"},
+                    {"clean_hypotheses": "careful"}, {"clean_references": "upstream"}, {"split": "val"}):
+        edit(runs[0], protocol=protocol | changes)
+        for side in (None, protocol):
+            edit(runs[1], protocol=side)
+            assert compare_runs(*runs, resamples=2).differing == [f"protocol.{name}" for name in changes]
+
+
+@pytest.mark.parametrize("column", ["subject_id", "study_id"])
+def test_blank_ids_are_no_patient(runs, column):
+    """One patient of all records would leave nothing to resample."""
+    path = runs[0] / "metrics/cases.parquet"
+    pl.read_parquet(path).with_columns(pl.lit("").alias(column)).write_parquet(path)
+    found = compare_runs(*runs, resamples=20, convention="nicolson")
+    assert found.unit == {"subject_id": "study", "study_id": "subject"}[column] and found.units > 1
+    with pytest.raises(DataError, match=f"do not say the {column.removesuffix('_id')} of every record"):
+        compare_runs(*runs, unit=column.removesuffix("_id"))
+
+
 @pytest.mark.parametrize("change, problem", [
     (lambda cases: cases[1:], "missing in"),
     (lambda cases: pl.concat([cases, cases[:1]]), "more than once in"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,8 @@ from pacer.corpus.text import clean_report
 from pacer.metrics.chexbert import CheXbert
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.foreign import Protocol, pair_reports, score_reports
-from pacer.metrics.report_files import ReportFile
+from pacer.metrics.nlg import rouge_rows
+from pacer.metrics.report_files import REFERENCE_COLUMNS, ReportFile, read_reports
 
 REFERENCES = {"s1": "the heart is normal . no effusion .", "s2": "small left effusion .", "s3": "possible edema ."}
 REPORTS = {"s3": "edema .", "s1": "the heart is normal . heart is clear .", "s2": "no effusion . no effusion ."}
@@ -31,7 +33,8 @@ def paired(references: ReportFile, hypotheses: ReportFile, **protocol):
 def test_pairs_by_id_and_not_by_order():
     found, counts = paired(file(["a", "b"], ["1", "2"]), file(["b", "a"], ["two", "one"]))
     assert found == {"a": ("1", "one"), "b": ("2", "two")}
-    assert counts == {"duplicate_references": 0, "duplicate_hypotheses": 0, "missing_hypotheses": 0}
+    assert counts == {"duplicate_references": 0, "duplicate_hypotheses": 0, "missing_hypotheses": 0,
+                      "texts_with_line_breaks": {"references": 0, "hypotheses": 0}}
 
 
 def test_without_ids_pairs_by_position():
@@ -71,6 +74,51 @@ def test_duplicates_first_or_all():
     assert paired(both, both, duplicates="all")[0] == {"a": ("1", "1"), "a#2": ("2", "2")}
     with pytest.raises(DataError, match="id a has 2 references and 1 reports"):
         paired(both, file(["a"], ["one"]), duplicates="all")
+
+
+def test_a_name_for_a_second_row_is_never_that_of_another_id():
+    references, hypotheses = file(["c", "c#2"], ["1", "2"]), file(["c", "c#2", "c"], ["one", "two", "uno"])
+    with pytest.raises(DataError, match="row 2 of id c would be named c#2, which is another id"):
+        paired(references, hypotheses, duplicates="all")
+
+
+def test_line_breaks_and_tabs_are_blanks_and_doubled_blanks_stay():
+    """pycocoevalcap's ROUGE-L parts words at single blanks alone: a line break glues two words into one."""
+    references = file(["a", "b"], ["no\n effusion  .\n", "x"])
+    hypotheses = file(["b", "a"], ["x  y", "no\teffusion\u2028."])
+    found, counts = paired(references, hypotheses)
+    assert found == {"a": ("no effusion  .", "no effusion ."), "b": ("x", "x  y")}
+    assert rouge_rows(["no effusion ."], ["no\neffusion\n."]) < rouge_rows(["no effusion ."], [found["a"][1]]) == [1.0]
+    assert counts["texts_with_line_breaks"] == {"references": 1, "hypotheses": 1}
+    found, counts = paired(references, hypotheses, clean_hypotheses="upstream", clean_references="upstream")
+    assert not any("\n" in text or "\t" in text for pair in found.values() for text in pair)
+
+
+@pytest.mark.parametrize("blank", ["", "  ", None, float("nan")])
+def test_blank_cells_are_unknown(blank):
+    extra = {"study_id": ["s", blank], "subject_id": [blank, blank], "context": [blank, blank],
+             "report_raw": [blank, "two"], "findings_original": [blank, "two"]}
+    records, _, _ = pair_reports(file(["a", "b"], ["1", "2"], **extra), file(["a", "b"], ["one", "two"]), Protocol())
+    assert records["study_id"].to_list() == ["s", None] and records["subject_id"].to_list() == [None, None]
+    assert set(records["context"]) == {"all"} and records["report_raw"].to_list() == ["1", "two"]
+    assert records["findings_original"].to_list() == [None, "two"]
+
+
+def test_an_id_is_a_study_only_where_its_column_says_so(tmp_path):
+    hypotheses = file(["1", "2"], ["one", "two"])
+    for column, studies in (("study_id", ["1", "2"]), ("image_id", [None, None])):
+        pl.DataFrame({column: ["1", "2"], "report": ["x", "y"]}).write_csv(tmp_path / "r.csv")
+        records, _, _ = pair_reports(read_reports(tmp_path / "r.csv", REFERENCE_COLUMNS), hypotheses, Protocol())
+        assert records["study_id"].to_list() == studies
+
+
+def test_rows_of_unknown_studies_are_all_kept(files, chexbert_directory, one_meteor):
+    """The convention `nicolson` keeps the first row of a study; no row is lost where studies are not known."""
+    scores = score_reports(files / "refs.csv", files / "test_result.json", chexbert_directory(), files / "out")
+    assert scores["conventions"]["nicolson"]["all"]["n"] == 3
+    signature = json.loads((files / "out" / "signature.json").read_text())
+    assert signature["counts"]["all"]["studies"] is None
+    assert pl.read_parquet(files / "out" / "cases.parquet")["study_id"].null_count() == 3
 
 
 def test_the_protocols_change_the_reports():
@@ -178,12 +226,57 @@ def test_the_command_scores_and_compares(files, chexbert_directory, one_meteor, 
     pacer("score", "--references", files / "refs.csv", "--hypotheses", files / "test_result.json", "--out",
           files / "two", "--chexbert", chexbert)
     told = pacer("compare", files / "one", files / "two", "--resamples", "50")
-    assert "95 % interval" in told and "3 records, resampled by study (3)" in told
+    assert "95 % interval" in told and "3 records, resampled by record (3)" in told
     found = json.loads(pacer("compare", files / "one", files / "two", "--resamples", "50", "--json"))
     assert found["scores"]["all"]["bleu4"]["second"] == pytest.approx(1.0)
     for wrong in (["--references", "r.csv"], ["--references", "r.csv", "--predictions", "p"], [],
                   ["--records", "r", "--predictions", "p", "--missing", "empty"]):
         assert "--references and --hypotheses" in pacer("score", "--out", files / "three", *wrong)
+
+
+def test_a_split_or_context_that_the_references_do_not_tell_is_refused(files, chexbert_directory):
+    for column, wanted in (("split", "test"), ("context", "sn")):
+        with pytest.raises(DataError, match=f"refs.csv has no column {column}, so {column} {wanted} cannot be chosen"):
+            score_reports(files / "refs.csv", files / "test_result.json", chexbert_directory(), files / "out",
+                          Protocol(**{column: wanted}))
+
+
+def test_a_column_is_not_scored_against_itself(files, chexbert_directory, one_meteor):
+    table = pl.DataFrame({"id": ["a", "b"], "findings": ["edema .", "no effusion ."],
+                          "prediction": ["edema .", "effusion ."]})
+    table.write_csv(files / "both.csv")
+    (files / "same.csv").symlink_to(files / "both.csv")
+    score = partial(score_reports, files / "both.csv", files / "same.csv", chexbert_directory(), files / "out")
+    assert score()["all"]["n"] == 2
+    with pytest.raises(DataError, match=r"are the same column findings of .*both.csv"):
+        score(Protocol(hypothesis_text="findings"))
+
+
+def test_the_signature_says_of_foreign_files_only_what_is_true(files, chexbert_directory, one_meteor):
+    def signature(references="refs.csv", **protocol):
+        score_reports(files / references, files / "test_result.json", chexbert, files / "out", Protocol(**protocol))
+        return json.loads((files / "out" / "signature.json").read_text())
+
+    chexbert = chexbert_directory()
+    plain = signature()
+    assert "clean" not in plain["clinical"]["references"] + plain["language"]["hypotheses"]
+    assert plain["language"]["references"].startswith("the texts of their file") and plain["protocol"]["split"] is None
+    assert "cleaned" not in plain["language"]["references"]
+    assert plain["pairing"] == "by record id, one to one; all records kept"
+    assert signature(clean_references="careful")["language"]["references"].startswith(
+        "the texts of their file, cleaned once by `cleaner`")
+    records = pl.DataFrame({"record_id": list(REFERENCES), "split": ["test", "test", "val"],
+                            "report_raw": ["a", "b", "c"], "report": list(REFERENCES.values())})
+    about = json.dumps({"cleaner": "careful", "target": "findings"})
+    records.write_parquet(files / "records.parquet", metadata={"pacer": about})
+    (files / "test_result.json").write_text(json.dumps({key: REPORTS[key] for key in list(REFERENCES)[:2]}))
+    own = signature("records.parquet")
+    assert own["language"]["references"] == "the complete cleaned reports" and own["language"]["cleaner"] == "careful"
+    assert own["protocol"]["split"] == "test"
+    with pytest.raises(ConfigError, match="clean already"):
+        signature("records.parquet", clean_references="careful")
+    raw = signature("records.parquet", reference_text="report_raw", clean_references="careful")
+    assert raw["language"]["cleaner"] == "careful" and raw["language"]["target"] == "not recorded"
 
 
 def test_reports_keep_their_order_whatever_the_file(files, chexbert_directory, one_meteor):
