@@ -225,7 +225,7 @@ def score(
     """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
     from pacer.core.io import read_json
     from pacer.metrics.foreign import Protocol, score_reports
-    from pacer.reporting.audits import signature_line, standin_note
+    from pacer.reporting.audits import reading_notes, signature_line, standin_note
     from pacer.reporting.comparisons import convention_table
     from pacer.reporting.tables import original_table, report_content_table, score_table
 
@@ -253,7 +253,9 @@ def score(
     _print_table(convention_table(scores))
     console.print("\nPolarity of the findings, and comparison with earlier examinations")
     _print_table(report_content_table(scores))
-    console.print(Text(f"\n{signature_line(signature)}"), soft_wrap=True)
+    console.print()
+    for line in (*reading_notes(signature), signature_line(signature)):
+        console.print(Text(line), soft_wrap=True)
     if note := standin_note(signature):
         console.print(Text(note), soft_wrap=True)
     console.print(f"\nwritten to {out}")

@@ -172,7 +172,17 @@ def _protocol(protocol: Mapping[str, Any]) -> dict[str, str]:
             parts[name.replace("_", "-")] = protocol[name]
     if protocol.get("deduplicate"):
         parts["deduplicated"] = "sentences"
+    joined = sum(protocol.get("texts_with_line_breaks", {}).values())
+    if joined:
+        parts["line-breaks"] = f"blanks-{joined}"
     return parts
+
+
+def reading_notes(signature: Mapping[str, Any]) -> list[str]:
+    """How the files of other systems were read, one a line; nothing for the pipeline's own predictions."""
+    protocol = signature.get("protocol") or {}
+    return [f"{side}: {read['file']}, text: {read['text']}, paired by {read.get('id', 'position')}"
+            for side in ("references", "hypotheses") if (read := protocol.get(side))]
 
 
 def signature_entries(signature: Mapping[str, Any]) -> list[tuple[str, str]]:

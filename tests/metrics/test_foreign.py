@@ -279,6 +279,23 @@ def test_the_signature_says_of_foreign_files_only_what_is_true(files, chexbert_d
     assert raw["language"]["cleaner"] == "careful" and raw["language"]["target"] == "not recorded"
 
 
+def test_the_command_says_how_files_without_ids_were_read(files, chexbert_directory, one_meteor, capsys, monkeypatch):
+    from pacer.cli import main
+
+    (files / "gts.csv").write_text("the heart is normal .\nno effusion .\n")
+    (files / "res.csv").write_text('the heart is normal .\n"no\neffusion ."\n')
+    monkeypatch.setattr(sys, "argv", ["pacer", "score", "--references", str(files / "gts.csv"), "--hypotheses",
+                                      str(files / "res.csv"), "--out", str(files / "one"), "--chexbert",
+                                      str(chexbert_directory())])
+    with pytest.raises(SystemExit):
+        main()
+    told = capsys.readouterr().out
+    for line in ("references: gts.csv, text: the only column (2 rows, no header), paired by position",
+                 "hypotheses: res.csv, text: the only column (2 rows, no header), paired by position",
+                 "line-breaks:blanks-1"):
+        assert line in told
+
+
 def test_reports_keep_their_order_whatever_the_file(files, chexbert_directory, one_meteor):
     draw, keys = np.random.default_rng(0), list(REFERENCES)
     scores = []
