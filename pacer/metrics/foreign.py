@@ -25,9 +25,9 @@ from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Re
 from pacer.metrics.scoring import as_lists, score_contexts
 from pacer.metrics.signature import STRICTLY
 
-#: White space other than blanks, with the blanks around it. Words are what stands between blanks: two words with a line
-#: break between them would be one. Doubled blanks stay, as in the pipeline's own reports.
-_BREAKS = re.compile(r"\s*[^\S ]\s*")
+#: White space other than blanks. Words are what stands between blanks: two words with a line break between them would
+#: be one. Doubled blanks stay, as in the pipeline's own reports.
+_BREAK = re.compile(r"[^\S ]")
 #: Columns of a frame of paired records.
 _SCHEMA = dict.fromkeys(
     ("record_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"), pl.String()
@@ -274,12 +274,13 @@ def _cell(value: Any) -> str | None:
 
 
 def _has_breaks(text: str) -> bool:
-    return _BREAKS.search(text) is not None
+    return _BREAK.search(text) is not None
 
 
 def _joined(text: str) -> str:
     """A text in one line: line breaks, tabs and the blanks around them are one blank."""
-    return _BREAKS.sub(" ", text).strip() if _has_breaks(text) else text
+    lines = (line.strip() for line in _BREAK.split(text))
+    return " ".join(filter(None, lines)) if _has_breaks(text) else text
 
 
 def _named(ids: list[str]) -> str:

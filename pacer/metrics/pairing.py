@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pacer.anchors.vocabulary import FINDINGS, POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.io import numbered_jsonl
+from pacer.corpus.findings import FINDINGS
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _prediction(row: Any, path: Path, line: int) -> Prediction:
             raise DataError(f"{where}: {name} holds half of a surrogate pair, which is no letter; write the file again")
     anchor = row.get("anchor")
     if anchor is not None:
-        if not isinstance(anchor, dict) or set(anchor) != set(POLARITIES):
+        if not isinstance(anchor, dict) or set(anchor) != {"positive", "negative", "uncertain"}:
             raise DataError(f"{where}: anchor must hold positive, negative and uncertain, or be null")
         for polarity, findings in anchor.items():
             if not isinstance(findings, list) or any(finding not in FINDINGS for finding in findings):

@@ -8,7 +8,7 @@ CSV, TSV (also .gz)       a header with an id and a text column; or one column o
                           R2Gen's ``res.csv`` and ``gts.csv``: paired by position
 JSON                      ``{id: text}`` or ``{id: [text]}``, as LLM-RG4's and R2GenGPT's ``test_result.json`` and
                           ``test_refs.json``; or a list of objects
-JSONL                     an object a line, as PACER's own predictions
+JSONL                     an object a line, as PACER's own predictions (in which the column `report` is to be named)
 Parquet                   an id and a text column, as PACER's ``records.parquet``
 ========================  ==================================================================================
 """

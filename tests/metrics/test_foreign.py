@@ -7,6 +7,8 @@ from functools import partial
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pycocoevalcap.bleu.bleu import Bleu
 
 from pacer.core.errors import ConfigError, DataError
@@ -92,6 +94,14 @@ def test_line_breaks_and_tabs_are_blanks_and_doubled_blanks_stay():
     assert counts["texts_with_line_breaks"] == {"references": 1, "hypotheses": 1}
     found, counts = paired(references, hypotheses, clean_hypotheses="upstream", clean_references="upstream")
     assert not any("\n" in text or "\t" in text for pair in found.values() for text in pair)
+
+
+@given(st.text(st.sampled_from("ab  \n\t\r\u2028\x1c\xa0")))
+def test_lines_are_joined_without_a_change_of_the_words(text):
+    records, (joined,), counts = pair_reports(file(["1"], [text]), file(["1"], [text]), Protocol())
+    assert joined.split() == text.split() and joined == records["report"].item()
+    changed = counts["texts_with_line_breaks"]["hypotheses"]
+    assert not any(letter.isspace() and letter != " " for letter in joined) and (changed or joined == text)
 
 
 @pytest.mark.parametrize("blank", ["", "  ", None, float("nan")])
