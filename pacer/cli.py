@@ -262,16 +262,23 @@ def score(
 
 
 @study.command("run")
-def run_one_study(name: Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]) -> None:
+def run_one_study(
+    name: Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")],
+    row: Annotated[list[str] | None, typer.Option(help="Run this row alone; may be given more than once.")] = None,
+) -> None:
     """Make the runs of a study that are not there yet, one after another, and write its table."""
     import signal
 
+    from pacer.baselines.config import BaselineParams
+    from pacer.studies.pipeline import BASELINE_PARAMS
+    from pacer.studies.plan import KINDS
     from pacer.studies.run import run_study
     from pacer.studies.study import load_study
 
     chosen = load_study(STUDIES, name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` ends a study as Ctrl-C does: tidily
-    run_study(chosen, Path.cwd(), lambda line: console.print(Text(line), soft_wrap=True))
+    run_study(chosen, Path.cwd(), lambda line: console.print(Text(line), soft_wrap=True),
+              kinds={**KINDS, BASELINE_PARAMS: BaselineParams}, rows=frozenset(row or ()))
     _write_study(chosen)
 
 
@@ -308,13 +315,13 @@ def restore_study() -> None:
 
 def _write_study(chosen: Study) -> str:
     """Write a study's table in all formats; returns it as Markdown."""
-    from pacer.studies.paired import paired
+    from pacer.studies.paired import compare
     from pacer.studies.render import markdown, write_table
     from pacer.studies.run import results_folder
     from pacer.studies.table import build_table, collect
 
     results = results_folder(Path.cwd())
-    table = build_table(chosen, collect(chosen, Path.cwd(), results), paired)
+    table = build_table(chosen, collect(chosen, Path.cwd(), results), compare)
     written = write_table(table, results / chosen.name)
     console.print(Text(f"written: {', '.join(str(path.relative_to(Path.cwd())) for path in written)}"), soft_wrap=True)
     return markdown(table)

@@ -49,17 +49,24 @@ class ResidualExperts(nn.Module):
         logits = self.gate_out(F.gelu(self.gate_in(self.gate_norm(means.flatten(1)))))
         return logits.float().masked_fill(~observed, -torch.inf).softmax(-1)
 
-    def forward(self, tokens: Tensor, availability: Tensor) -> Tensor:
-        """w_s R_s(Z_s) [B, 3, Q, d], zero where a source is absent."""
+    def forward(self, tokens: Tensor, availability: Tensor) -> tuple[Tensor, Tensor]:
+        """w_s R_s(Z_s) [B, 3, Q, d], zero where a source is absent, and w [B, 3]."""
         experts = [up(F.gelu(down(norm(tokens[:, s])))) for s, (norm, down, up) in
                    enumerate(zip(self.norms, self.down, self.up, strict=True))]
-        return self.mixture(tokens, availability)[:, :, None, None] * torch.stack(experts, dim=1)
+        mixture = self.mixture(tokens, availability)
+        return mixture[:, :, None, None] * torch.stack(experts, dim=1), mixture
 
 
 def _zeros(d_in: int, d_out: int) -> nn.Linear:
     linear = nn.Linear(d_in, d_out, bias=False)
     nn.init.zeros_(linear.weight)
     return linear
+
+
+class MixedTokens(SourceTokens):
+    """Source tokens of experts, with the gate's ``mixture`` [B, 3]."""
+
+    mixture: Tensor
 
 
 class SimMLM(Adapted):
@@ -72,14 +79,17 @@ class SimMLM(Adapted):
         super().__init__(parent, ResidualExperts(parent.language.config.hidden_size, rank=rank, d_gate=d_gate))
         self.mixing = mixing
 
-    def fuse(self, compressed: Tensor, batch: Batch) -> SourceTokens:
+    def fuse(self, compressed: Tensor, batch: Batch) -> MixedTokens:
         """The source tokens and the visual tokens, with what the experts add."""
         tokens = self.interface.project(compressed, batch.availability)
-        residual = self.added(tokens, batch.availability)
+        residual, mixture = self.added(tokens, batch.availability)
         if self.mixing == "per_slot":
             tokens = tokens + residual
-            return SourceTokens(tokens, self.interface.join(tokens))
-        return SourceTokens(tokens, self.interface.join(tokens) + residual.sum(1))
+            found = MixedTokens(tokens, self.interface.join(tokens))
+        else:
+            found = MixedTokens(tokens, self.interface.join(tokens) + residual.sum(1))
+        found.mixture = mixture
+        return found
 
 
 def adapt(parent: Pacer, settings: dict[str, Any]) -> SimMLM:
@@ -88,7 +98,7 @@ def adapt(parent: Pacer, settings: dict[str, Any]) -> SimMLM:
 
 
 def paired_objective(
-    model: Pacer, batch: Batch, *, alpha: float, pairs: int, lambda_tlw: float, everybody: Tensor | None = None,
+    model: SimMLM, batch: Batch, *, alpha: float, pairs: int, lambda_tlw: float, everybody: Tensor | None = None,
     warmup: bool = False, regularised: bool = False,
 ) -> Objective:
     """The parent's objective over both halves of a batch, plus ``alpha * mean relu(n_more - n_fewer)``.
@@ -125,4 +135,5 @@ def paired_objective(
     parts = {name: (own * nll).sum() for name, own in scaled.items()}
     parts |= {"ranking": F.relu(more - fewer).sum() / pairs, "violated": violated.sum() / pairs}
     weights = None if embedded.depth_weights is None else embedded.depth_weights.detach().mean((0, 1))
-    return Objective(total, parts, None, weights)
+    assert isinstance(embedded.sources, MixedTokens)
+    return Objective(total, parts, None, weights, embedded.sources.mixture)

@@ -432,7 +432,7 @@ def load_params(path: str | Path = "params.yaml") -> Params:
 
 def parse_params(raw: dict[str, Any], origin: str = "params") -> Params:
     """Validate a plain dictionary; see :func:`load_params`."""
-    return _validated(raw, origin, Params)
+    return validated(raw, origin, Params)
 
 
 Groups = TypeVar("Groups", bound=Strict)
@@ -449,10 +449,15 @@ def read_params(path: str | Path, kind: type[Groups]) -> Groups:
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} must be a mapping of groups ({', '.join(kind.model_fields)})")
-    return _validated(raw, str(path), kind)
+    return validated(raw, str(path), kind)
 
 
-def _validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
+def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
+    """Validate a plain dictionary as the content of a parameter file of the given groups.
+
+    Raises:
+        ConfigError: any value is refused; all problems are listed after ``origin``.
+    """
     try:
         return kind.model_validate(raw)
     except ValidationError as error:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -18,7 +18,7 @@ from pacer.metrics import statistics
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.pairing import check_pairs
-from pacer.metrics.resampling import Difference, Pair, differences, sums_by_unit
+from pacer.metrics.resampling import MEAN, Difference, Pair, differences, sums_by_unit
 
 #: What may be resampled, the coarsest first: the default is the first that the cases know.
 UNITS = ("subject", "study", "record")
@@ -86,6 +86,56 @@ def compare_runs(
         raise ConfigError(f"unit {unit!r} is not one of {', '.join(UNITS)}")
     if resamples < 1 or not 0 < level < 1:
         raise ConfigError(f"resamples must be at least 1 and level between 0 and 1, got {resamples} and {level}")
+    found = _paired(first, second, convention, unit)
+    return Comparison(differences(found.pairs, resamples, seed, level), convention, found.unit, len(found.ids),
+                      found.records, resamples, seed, level, found.left_out, found.differing)  # fmt: skip
+
+
+def compare_repeats(
+    runs: Sequence[tuple[str | Path, str | Path]], resamples: int = 10_000, seed: int = 0
+) -> dict[str, Difference]:
+    """Compare two systems that were each run several times (training seeds) on the same records.
+
+    A score is the mean over runs of the mean over contexts. A patient is resampled, or exchanged between the systems,
+    with all their records in all contexts and all runs: repeats do not count as further patients. So the interval and
+    the p value are about other patients for these models, not about other models.
+
+    Args:
+        runs: folders (first, second) of each repeat, as :func:`compare_runs` takes them. F1 has the convention that
+            they were scored with.
+
+    Raises:
+        DataError: as :func:`compare_runs`; or the repeats do not have the same records.
+    """
+    convention = (_read(Path(runs[0][0]))[1].get("clinical") or {}).get("convention", "llm-rg4")
+    repeats = [_paired(first, second, convention, None) for first, second in runs]
+    for (first, _), repeat in zip(runs, repeats, strict=True):
+        if (repeat.unit, repeat.ids, repeat.contexts) != (repeats[0].unit, repeats[0].ids, repeats[0].contexts):
+            raise DataError(f"{first} has other patients or contexts than {runs[0][0]}; repeats need the same records")
+    left_out = {name for repeat in repeats for name in repeat.left_out}
+    pairs = {
+        f"{context} {number}": {name: pair for name, pair in scores.items() if name not in left_out}
+        for number, repeat in enumerate(repeats) for context, scores in repeat.pairs.items()
+    }  # fmt: skip
+    found = differences(pairs, resamples, seed)
+    return found[MEAN] if MEAN in found else next(iter(found.values()))
+
+
+class _Paired(NamedTuple):
+    """Statistics of two runs by context, what is resampled and the ``ids`` of it, and what :class:`Comparison` tells.
+    ``contexts``: records of each."""
+
+    pairs: dict[str, dict[str, Pair]]
+    unit: str
+    ids: list[str]
+    contexts: dict[str, int]
+    records: int
+    left_out: dict[str, str]
+    differing: list[str]
+
+
+def _paired(first: str | Path, second: str | Path, convention: str, unit: str | None) -> _Paired:
+    """Two runs, record by record; raises as :func:`compare_runs`."""
     (one, signature), (two, other) = _read(Path(first)), _read(Path(second))
     check_pairs(one["record_id"].to_list(), two["record_id"].to_list(), str(first), str(second))
     two = one.select("record_id").join(two, on="record_id", how="left", maintain_order="left")
@@ -115,8 +165,9 @@ def compare_runs(
             name: Pair(*(sums_by_unit(side[name].rows, codes[mine], count) for side in sides), sides[0][name].score)
             for name in sides[0]
         }
-    return Comparison(differences(pairs, resamples, seed, level), convention, chosen, count, len(one), resamples, seed,
-                      level, left_out, _differing(signature, other))  # fmt: skip
+    ids = one[f"{chosen}_id"].unique().sort().cast(pl.String).to_list()
+    contexts = {context: int((one["context"] == context).sum()) for context in pairs}
+    return _Paired(pairs, chosen, ids, contexts, len(one), left_out, _differing(signature, other))
 
 
 def _read(folder: Path) -> tuple[pl.DataFrame, dict[str, Any]]:

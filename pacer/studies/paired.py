@@ -1,19 +1,118 @@
-"""Two runs of a study case by case, as ``pacer compare`` does it."""
+"""Rows of a study case by case: who is compared with whom, and what of it is more than chance."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from pacer.metrics.compare import compare_runs
-from pacer.metrics.resampling import MEAN
+from pacer.core.errors import DataError
+from pacer.metrics.compare import compare_repeats
+from pacer.metrics.resampling import Difference
+from pacer.studies.study import HEADINGS, Study
+
+#: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first.
+Compare = Callable[[Sequence[tuple[Path, Path]]], Mapping[str, Difference]]
+compare: Compare = compare_repeats
+
+COLUMNS = ("Score", "Difference", "95 % interval", "p", "p (Holm)")
+NOTE = (
+    "Differences are of means over all contexts{seeds}. Interval: paired bootstrap; p: approximate randomisation, "
+    "10,000 resamples each, of patients with all their records (examinations where patients are not known). p (Holm) "
+    "allows for the number of rows that are tested on a score. All are about other patients for these trained models, "
+    "not about other trainings."
+)
 
 
-def paired(first: Path, second: Path) -> dict[str, tuple[float | None, float | None]]:
-    """Score -> (second minus first, p value) for the mean over contexts, or for the one context.
+class Tested(NamedTuple):
+    """A line of a comparison, ``label`` "row − base", with its cells under :data:`COLUMNS`; ``first`` of its label."""
 
-    Raises:
-        DataError: the runs do not have the same records and references.
+    label: str
+    cells: tuple[str, ...]
+    first: bool = True
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Label and cells; a label is shown once."""
+        return (self.label if self.first else "", *self.cells)
+
+
+def compare_rows(
+    study: Study, folders: Mapping[tuple[int, int | None], Path], compare: Compare
+) -> tuple[list[Tested], list[str]]:
+    """Every row of a study against the row that it names for it; and why rows were not tested.
+
+    Args:
+        folders: of (row, seed); the seed of foreign scores is None, and they stand against every seed.
     """
-    found = compare_runs(first, second).scores
-    scores = found[MEAN] if MEAN in found else next(iter(found.values()))
-    return {name: (gap.difference, gap.p) for name, gap in scores.items()}
+    found: list[tuple[int, int, str, Difference]] = []
+    notes = []
+    for index, row in enumerate(study.rows):
+        base = study.base_of(row)
+        if base is None or base == index:
+            continue
+        repeats = _repeats(index, base, folders)
+        if not repeats:
+            continue
+        try:
+            scores = compare(list(repeats.values()))
+        except DataError as error:
+            notes.append(f"{row.name} was not tested against {study.rows[base].name}: {error}.")
+            continue
+        found += [(index, base, metric, scores[metric]) for metric in study.metrics if metric in scores]
+        if len(study.seeds) > 1 and len(repeats) < len(study.seeds):
+            notes.append(f"{row.name} was tested with seed {', '.join(map(str, repeats))} alone.")
+    adjusted = _holm_by_score(found)
+    lines: list[Tested] = []
+    before = None
+    for (index, base, metric, difference), p in zip(found, adjusted, strict=True):
+        lines.append(Tested(f"{study.rows[index].name} − {study.rows[base].name}",
+                            (HEADINGS[metric], *_cells(difference), _p(p)), index != before))  # fmt: skip
+        before = index
+    return lines, notes
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """p values adjusted for their number (Holm, 1979): the k-th smallest of m times m - k + 1, never falling."""
+    adjusted, largest = [0.0] * len(values), 0.0
+    for rank, place in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+        largest = max(largest, min(1.0, (len(values) - rank) * values[place]))
+        adjusted[place] = largest
+    return adjusted
+
+
+def _repeats(
+    index: int, base: int, folders: Mapping[tuple[int, int | None], Path]
+) -> dict[int | None, tuple[Path, Path]]:
+    """Seed -> the base's folder and the row's, of every seed that both have."""
+    found = {}
+    for seed in dict.fromkeys(seed for row, seed in folders if row in (base, index)):
+        first, second = (folders.get((row, seed), folders.get((row, None))) for row in (base, index))
+        if first is not None and second is not None:
+            found[seed] = first, second
+    return found
+
+
+def _holm_by_score(found: Sequence[tuple[int, int, str, Difference]]) -> list[float | None]:
+    adjusted: list[float | None] = [None] * len(found)
+    for metric in {metric for _, _, metric, _ in found}:
+        tests = {place: test.p for place, (_, _, own, test) in enumerate(found) if own == metric and test.p is not None}
+        for place, p in zip(tests, holm(list(tests.values())), strict=True):
+            adjusted[place] = p
+    return adjusted
+
+
+def _cells(found: Difference) -> tuple[str, str, str]:
+    if found.difference is None or found.low is None or found.high is None:
+        return ("–", "–", "–")
+    return _signed(found.difference), f"{_signed(found.low)} to {_signed(found.high)}", _p(found.p)
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("-", "−")
+
+
+def _p(p: float | None) -> str:
+    if p is None:
+        return "–"
+    return f"{p:.3f}" if p >= 0.0005 else "< 0.001"

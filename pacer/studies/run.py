@@ -8,45 +8,29 @@ after a phase share it.
 
 from __future__ import annotations
 
-import copy
-import io
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
-from pacer.core.config import load_params, parse_params
 from pacer.core.errors import ConfigError, DataError, PacerError
-from pacer.core.io import hash_json, read_json, whole_directory, write_json
+from pacer.core.io import read_json, whole_directory, write_json
 from pacer.studies.dvc import Dvc, only_study
-from pacer.studies.pipeline import LOCK, PARAMS, TARGET, Pipeline
+from pacer.studies.pipeline import LOCK, PARAMS, Pipeline
+from pacer.studies.plan import KINDS, Kinds, Run, overridden, plan, read_files
 from pacer.studies.study import Study
 from pacer.studies.workspace import Workspace
 
-#: What is kept of a run, from ``metrics/``.
+#: What is kept of a run, from the folder of its scores.
 KEPT = ("scores.json", "signature.json", "cases.parquet")
 RECORD = "run.json"
+#: What is recorded of the corpus: whether scores can stand beside published ones hangs on it.
+DESCRIBED = ("source", "format", "target", "cleaner", "strict", "limit", "contexts")
 
 Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run of a row: ``overrides`` of the parameters in use, the whole of its ``params``, ``key`` that it is known
-    by."""
-
-    row: int
-    name: str
-    seed: int
-    overrides: dict[str, Any]
-    params: dict[str, Any]
-    key: str
 
 
 def results_folder(root: Path) -> Path:
@@ -54,82 +38,47 @@ def results_folder(root: Path) -> Path:
     return root / "studies" / "results"
 
 
-def plan(study: Study, params: str, code: str) -> list[Run]:
-    """Every run of a study, seed by seed in the order of the rows.
-
-    Args:
-        params: text of the parameter file in use. code: hash of what the stages run.
-
-    Raises:
-        ConfigError: an override is no parameter, or not one of its values.
-    """
-    values = YAML(typ="safe").load(params)
-    runs = []
-    for seed in study.seeds:
-        for index, row in enumerate(study.rows):
-            if row.files is None:
-                origin, changed = f"study {study.name}, row {row.name}", copy.deepcopy(values)
-                overrides = study.overrides(row, seed)
-                override(changed, overrides, origin)
-                effective = parse_params(changed, origin).model_dump(mode="json")
-                key = hash_json({"params": effective, "code": code})[:16]
-                runs.append(Run(index, row.name, seed, overrides, effective, key))
-    return runs
-
-
-def override(params: dict[str, Any], overrides: dict[str, Any], origin: str) -> None:
-    """Replace ``group.key`` values in a parameter file's content.
-
-    Raises:
-        ConfigError: a key is not in the file.
-    """
-    for path, value in overrides.items():
-        *parents, last = path.split(".")
-        group: Any = params
-        for parent in parents:
-            group = group.get(parent) if isinstance(group, dict) else None
-        if not isinstance(group, dict) or last not in group:
-            raise ConfigError(f"{origin}: {path} is no parameter of {PARAMS}")
-        group[last] = value
-
-
-def overridden(params: str, overrides: dict[str, Any]) -> str:
-    """The text of a parameter file with ``group.key`` values replaced; comments and order stay."""
-    yaml = YAML()
-    yaml.width = 4096
-    yaml.preserve_quotes = True
-    values = yaml.load(params)
-    override(values, overrides, PARAMS)
-    written = io.StringIO()
-    yaml.dump(values, written)
-    return written.getvalue()
-
-
-def run_study(study: Study, root: Path, tell: Tell, command: str = "dvc") -> None:
+def run_study(
+    study: Study, root: Path, tell: Tell, command: str = "dvc", *, kinds: Kinds = KINDS,
+    rows: frozenset[str] = frozenset(),
+) -> None:
     """Make every run of ``study`` that is not there yet.
 
-    ``params.yaml``, ``dvc.lock``, metrics and outs are as before when this ends, by an error or an interrupt too; after
-    a kill the next call puts them back first.
+    Parameter files, locks, metrics and outs are as before when this ends, by an error or an interrupt too; after a kill
+    the next call puts them back first.
+
+    Args:
+        kinds: what each parameter file must be; that of the baselines is needed for rows with a target.
+        rows: names of the rows to run; empty: all.
 
     Raises:
-        PacerError: another study is running, a stage failed, or the study does not fit ``params.yaml``.
+        PacerError: another study is running, a stage failed, or the study does not fit the parameters.
     """
+    unknown = sorted(rows - {row.name for row in study.rows})
+    if unknown:
+        raise ConfigError(f"study {study.name} has no row {unknown[0]!r}; its rows are "
+                          f"{', '.join(row.name for row in study.rows)}")
     state = results_folder(root)
-    pipeline = Pipeline.read(root)
-    workspace = Workspace(pipeline, state)
+    pipelines = {target: Pipeline.read(root, target) for target in (None, *(row.target for row in study.rows))}
+    workspace = Workspace(root, state, pipelines.values())
     with only_study(root, state):
         dvc = Dvc(root, state, command)
         if workspace.saved:
             tell("a study was killed here: putting the workspace back first")
             workspace.refuse_edited()
             _restore(workspace, dvc, state)
-        load_params(root / PARAMS)
-        params = (root / PARAMS).read_text(encoding="utf-8")
-        runs = plan(study, params, pipeline.code_hash())
-        sources = pipeline.source_states(root / LOCK)
-        distinct = {run.key: run for run in reversed(runs)}  # the first row of equal ones gives its name
-        missing = [key for key in dict.fromkeys(run.key for run in runs) if not finished(state, key, sources)]
+        texts = read_files(study, root, kinds)
+        codes = {target: pipeline.code_hash() for target, pipeline in pipelines.items()}
+        runs = plan(study, texts, codes, kinds)
+        sources = pipelines[None].source_states(root / LOCK)
         _write_index(study, runs, state)
+        planned = {study.rows[run.row].name for run in runs}
+        for row in study.rows:
+            if row.needs and row.name not in planned:
+                tell(f"{study.name}: {row.name} is left out; it needs {', '.join(row.needs)}")
+        wanted = [run for run in runs if not rows or run.name in rows]
+        distinct = {run.key: run for run in reversed(wanted)}  # the first row of equal ones gives its name
+        missing = [key for key in dict.fromkeys(run.key for run in wanted) if not finished(state, key, sources)]
         if not missing:
             tell(f"{study.name}: nothing to do, all {len(distinct)} runs are there")
             return
@@ -139,8 +88,9 @@ def run_study(study: Study, root: Path, tell: Tell, command: str = "dvc") -> Non
             for number, key in enumerate(missing, 1):
                 run = distinct[key]
                 tell(f"[{number}/{len(missing)}] {run.name}, seed {run.seed}")
-                workspace.use(overridden(params, run.overrides))
-                _make(study, run, pipeline, workspace, dvc, state, tell)
+                workspace.use({name: overridden(text, run.overrides.get(name, {}), name)
+                               for name, text in texts.items()})  # fmt: skip
+                _make(study, run, pipelines[run.target], codes[run.target], workspace, dvc, state, tell)
         finally:
             _restore(workspace, dvc, state)
 
@@ -148,7 +98,7 @@ def run_study(study: Study, root: Path, tell: Tell, command: str = "dvc") -> Non
 def restore_workspace(root: Path, tell: Tell, command: str = "dvc") -> None:
     """Put back the workspace of a study that was killed, edits of ``params.yaml`` since then included."""
     state = results_folder(root)
-    workspace = Workspace(Pipeline.read(root), state)
+    workspace = Workspace(root, state, [Pipeline.read(root)])
     with only_study(root, state):
         if workspace.saved:
             _restore(workspace, Dvc(root, state, command), state)
@@ -183,11 +133,16 @@ def folders(study: Study, state: Path) -> Iterator[tuple[int, int, Path]]:
                 yield number, seed, folder
 
 
-def _make(study: Study, run: Run, pipeline: Pipeline, workspace: Workspace, dvc: Dvc, state: Path, tell: Tell) -> None:
-    """Run the stages with the parameters in use, name the experiment, keep the scores."""
-    root, started = pipeline.root, time.monotonic()
+def _make(
+    study: Study, run: Run, pipeline: Pipeline, code: str, workspace: Workspace, dvc: Dvc, state: Path, tell: Tell
+) -> None:
+    """Run the stages with the parameters in use, name the experiment, keep the scores.
+
+    Args:
+        code: hash of the code that the run's key stands for.
+    """
+    root, params, started = pipeline.root, run.params[PARAMS], time.monotonic()
     log = state / "logs" / f"{run.key}.txt"
-    before = pipeline.code_hash()
     experiment = f"{_slug(study.name)}-{_slug(run.name)}-{run.seed}-{run.key[:6]}"
 
     def stage(name: str, outcome: str) -> None:
@@ -196,39 +151,53 @@ def _make(study: Study, run: Run, pipeline: Pipeline, workspace: Workspace, dvc:
 
     # The stages run by `repro`, and `exp run` then finds them done and names the result. `exp run` alone would keep
     # HEAD detached for as long as the training takes, and a kill would leave it so.
-    stages = dvc("repro", TARGET, log=log, tell=stage)
-    if pipeline.code_hash() != before:
-        raise DataError(f"code of the stages was edited while {run.name} ran; nothing is recorded. Run the study again")
-    _name_experiment(dvc, experiment, state, log)
+    stages = dvc("repro", pipeline.target, log=log, tell=stage)
+    _refuse_changed(run, root, code, workspace)
+    _name_experiment(dvc, experiment, pipeline.target, log)
+    _refuse_changed(run, root, code, workspace)
     revision, dirty = workspace.revision()
     record = {
         "study": study.name, "row": run.name, "seed": run.seed, "experiment": experiment, "revision": revision,
         "edited": dirty, "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(time.monotonic() - started, 1), "stages": stages,
-        "overrides": run.overrides,
-        "sources": pipeline.source_states(root / LOCK), "split": run.params["decode"]["split"],
-        "corpus": {name: run.params["corpus"][name] for name in ("source", "format", "target")},
+        "target": run.target, "overrides": run.overrides, "sources": pipeline.source_states(root / LOCK),
+        "split": params["decode"]["split"], "limit": params["decode"]["limit"],
+        "corpus": {name: params["corpus"][name] for name in DESCRIBED},
     }  # fmt: skip
     with whole_directory(state / "runs" / run.key) as folder:
         for name in KEPT:
-            if not (root / "metrics" / name).is_file():
-                raise DataError(f"the stage {TARGET} left no metrics/{name}; see {log}")
-            shutil.copyfile(root / "metrics" / name, folder / name)
-        shutil.copyfile(root / LOCK, folder / LOCK)
-        shutil.copyfile(root / PARAMS, folder / PARAMS)
+            if not (root / pipeline.scores / name).is_file():
+                raise DataError(f"the stage {pipeline.target} left no {pipeline.scores}/{name}; see {log}")
+            shutil.copyfile(root / pipeline.scores / name, folder / name)
+        for name in (*pipeline.locks, *pipeline.files):
+            (folder / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(root / name, folder / name)
         write_json(folder / RECORD, record)
     tell(f"  done in {record['seconds']:.0f} s: experiment {experiment}")
 
 
-def _name_experiment(dvc: Dvc, name: str, state: Path, log: Path) -> None:
+def _refuse_changed(run: Run, root: Path, code: str, workspace: Workspace) -> None:
+    """Make sure that what is in the workspace was made by the run's own code and parameters.
+
+    Raises:
+        DataError: someone has edited either since the study began.
+    """
+    changed = workspace.edited()
+    if Pipeline.read(root, run.target).code_hash() != code:
+        changed = "code of the stages"
+    if changed is not None:
+        raise DataError(f"{changed} was edited while {run.name} ran; nothing is recorded. Run the study again")
+
+
+def _name_experiment(dvc: Dvc, name: str, target: str, log: Path) -> None:
     """Name the workspace's state; an experiment of that name (a kill came before its record) is replaced."""
     try:
-        dvc("exp", "run", "--name", name, TARGET, log=log)
+        dvc("exp", "run", "--name", name, target, log=log)
     except PacerError as error:
         if "conflicts with existing experiment" not in str(error):
             raise
         dvc("exp", "remove", name, log=log)
-        dvc("exp", "run", "--name", name, TARGET, log=log)
+        dvc("exp", "run", "--name", name, target, log=log)
 
 
 def _restore(workspace: Workspace, dvc: Dvc, state: Path) -> None:

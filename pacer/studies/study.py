@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,26 +21,39 @@ HEADINGS = {
 }  # fmt: skip
 #: Set by the seeds of a study, never by a row.
 SEED = "train.seed"
+#: In front of a key of ``set`` or ``needs`` that is one of the baselines' own parameters, as with `dvc exp run -S`.
+BASELINE_KEY = "baselines/params.yaml:"
 
 Metric = Literal["precision", "recall", "f1", "bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor",
                  "original_bleu1", "original_bleu4", "original_rougeL"]  # fmt: skip
 Name = Annotated[str, Field(min_length=1)]
 
+_BASELINE_SEED = re.compile(re.escape(BASELINE_KEY) + r"\w+\.seed")
+
 
 class Row(Strict):
-    """One system: parameters that differ from ``params.yaml``, or a folder that ``pacer score`` made."""
+    """One system: parameters that differ from ``params.yaml``, or a folder that ``pacer score`` made.
+
+    ``target``: the stage of ``baselines/dvc.yaml`` that scores a baseline. ``needs``: parameters without which the row
+    is left out, and the table says so.
+    """
 
     name: Name
     group: Name | None = None
+    target: Name | None = None
     set: dict[str, Any] = Field(default_factory=dict)
+    needs: list[Name] = Field(default_factory=list)
     files: Name | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> Row:
-        if self.files is not None and self.set:
-            raise ValueError("a row has set (a run of this pipeline) or files (scores of other outputs), not both")
-        if SEED in self.set:
-            raise ValueError(f"{SEED} is set by seeds")
+        if self.files is not None and (self.set or self.target is not None or self.needs):
+            raise ValueError("a row has set, target and needs (a run) or files (scores of other outputs), not both")
+        for key in self.set:
+            if key == SEED or _BASELINE_SEED.fullmatch(key):
+                raise ValueError(f"{key} is set by seeds")
+        if self.target is None and any(key.startswith(BASELINE_KEY) for key in (*self.set, *self.needs)):
+            raise ValueError(f"{BASELINE_KEY} is read by rows with a target alone")
         return self
 
 
@@ -48,7 +62,7 @@ class Study(Strict):
 
     ``layout``: one block of rows per context, or the plain mean over contexts. ``set``: parameters that all rows share.
     ``published``: table of ``pacer/reporting/published.yaml`` that stands beside. ``against``: row that the other rows
-    are tested against, case by case.
+    are tested against, case by case, or one of each group.
     """
 
     name: Name
@@ -58,7 +72,7 @@ class Study(Strict):
     seeds: Annotated[list[Natural], Field(min_length=1)]
     set: dict[str, Any] = Field(default_factory=dict)
     published: Name | None = None
-    against: Name | None = None
+    against: Name | dict[Name, Name] | None = None
     rows: Annotated[list[Row], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -68,18 +82,32 @@ class Study(Strict):
                 raise ValueError(f"{what} holds a value twice")
         if SEED in self.set:
             raise ValueError(f"{SEED} is set by seeds")
+        if any(key.startswith(BASELINE_KEY) for key in self.set):
+            raise ValueError(f"{BASELINE_KEY} belongs in the rows with a target")
         labels = [(row.group, row.name) for row in self.rows]
         if len(set(labels)) != len(labels):
             raise ValueError("two rows of one group have the same name")
         if self.layout == "contexts" and any(row.group for row in self.rows):
             raise ValueError("layout: contexts makes a group of every context; its rows have no group")
-        if self.against is not None and self.against not in {row.name for row in self.rows}:
-            raise ValueError(f"against: {self.against} is none of the rows")
+        bases = self.against if isinstance(self.against, dict) else {None: self.against}
+        for group, name in bases.items():
+            found = [row for row in self.rows if row.name == name and group in (None, row.group)]
+            if name is not None and not found:
+                raise ValueError(f"against: {name} is none of the rows" + (f" of group {group}" if group else ""))
+            if len(found) > 1:
+                raise ValueError(f"against: {name} is a row of several groups; name one for each group")
         if self.published is not None:
             known = load_published()
             if self.published not in known:
                 raise ValueError(f"published: {self.published} is not one of {', '.join(known)}")
         return self
+
+    def base_of(self, row: Row) -> int | None:
+        """Place of the row that a row is tested against."""
+        grouped = isinstance(self.against, dict)
+        name = self.against.get(row.group or "") if isinstance(self.against, dict) else self.against
+        return next((place for place, other in enumerate(self.rows)
+                     if other.name == name and (not grouped or other.group == row.group)), None)  # fmt: skip
 
     def overrides(self, row: Row, seed: int) -> dict[str, Any]:
         """``group.key`` -> value for one run of a row; a row's own value wins over the study's."""

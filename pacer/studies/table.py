@@ -6,7 +6,7 @@ paper: all rows that print the best value are bold, all that print the next valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -16,15 +16,14 @@ from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.reporting.audits import standin_note
 from pacer.reporting.tables import contexts_in, number
+from pacer.studies.comparable import differences_to_published
+from pacer.studies.paired import COLUMNS, NOTE, Compare, Tested, compare_rows
 from pacer.studies.published import PublishedBlock, PublishedTable, load_published
 from pacer.studies.run import RECORD, folders
 from pacer.studies.study import HEADINGS, Study
 
 MEAN = "mean"
 ABSENT = "–"
-
-#: Compares two folders of scores case by case: score -> (second minus first, p value), for the mean over contexts.
-Compare = Callable[[Path, Path], Mapping[str, tuple[float | None, float | None]]]
 
 
 class Cell(NamedTuple):
@@ -57,6 +56,8 @@ class StudyTable:
     columns: tuple[str, ...]
     blocks: tuple[Block, ...]
     notes: tuple[str, ...]
+    comparison: tuple[Tested, ...] = ()
+    comparison_columns: tuple[str, ...] = COLUMNS
 
 
 class Scored(NamedTuple):
@@ -99,10 +100,11 @@ def build_table(study: Study, runs: Sequence[Scored], compare: Compare | None = 
     """The table of a study from what exists of it.
 
     Args:
-        compare: with it, and where the study names a row ``against``, every other row is tested against that row.
+        compare: with it, and where the study names rows ``against``, the other rows are tested against them.
     """
-    comparable = bool(runs) and all(_on_published_data(run) for run in runs)
     published = load_published()[study.published] if study.published is not None else None
+    apart = _apart(study, runs, published)
+    comparable = bool(runs) and not apart
     blocks: list[Block] = []
     beside = list(published.blocks) if published is not None else []
     for title, context, rows in _own_blocks(study, runs):
@@ -113,10 +115,12 @@ def build_table(study: Study, runs: Sequence[Scored], compare: Compare | None = 
         blocks += [_published_block(block, study.metrics, comparable) for block in near]
         beside = [block for block in beside if block not in near]
     blocks += [_published_block(block, study.metrics, comparable) for block in beside]
+    notes, tested = _notes(study, runs, published, apart), []
     if compare is not None and study.against is not None:
-        blocks += _tests(study, runs, compare)
+        tested, untested = compare_rows(study, {(run.row, run.seed): run.folder for run in runs}, compare)
+        notes += [NOTE.format(seeds=" and seeds" if len(study.seeds) > 1 else "")] * bool(tested) + untested
     columns = tuple(HEADINGS[metric] for metric in study.metrics)
-    return StudyTable(study.title, columns, tuple(blocks), tuple(_notes(study, runs, published, comparable)))
+    return StudyTable(study.title, columns, tuple(blocks), tuple(notes), tuple(tested))
 
 
 def ranked(lines: Iterable[tuple[str, Sequence[tuple[str, str] | None]]]) -> tuple[Line, ...]:
@@ -175,40 +179,24 @@ def _published_block(block: PublishedBlock, metrics: Sequence[str], comparable: 
                            for metric in metrics))
         for system, row in block.rows.items()
     )  # fmt: skip
-    where = "published" if comparable else "published, other data"
+    where = "published" if comparable else "published, not comparable"
     return Block(f"{block.name} ({where})", lines, True, block.protocol)
 
 
-def _tests(study: Study, runs: Sequence[Scored], compare: Compare) -> list[Block]:
-    """Every row against the row ``against``, seed by seed on the same seed."""
-    base = {run.seed: run for run in runs if study.rows[run.row].name == study.against}
-    lines = []
+def _apart(study: Study, runs: Sequence[Scored], published: PublishedTable | None) -> list[str]:
+    """Why the rows are not comparable with the published ones, and which rows where not all share the reason."""
+    reasons: dict[str, dict[str, None]] = {}
     for run in runs:
-        row = study.rows[run.row]
-        first = base.get(run.seed)
-        if row.name == study.against or first is None:
-            continue
-        found = compare(first.folder, run.folder)
-        cells = tuple(Cell(_difference(*found.get(metric, (None, None)))) for metric in study.metrics)
-        label = f"{row.group}: {row.name}" if row.group else row.name
-        lines.append(Line(f"{label}, seed {run.seed}" if len(study.seeds) > 1 else label, cells))
-    return [Block(f"Difference to {study.against}, paired by case", tuple(lines))] if lines else []
-
-
-def _difference(difference: float | None, p: float | None) -> str:
-    if difference is None or p is None:
-        return ABSENT
-    return f"{difference:+.3f} (p {f'= {p:.3f}' if p >= 0.001 else '< 0.001'})".replace("-", "−")
-
-
-def _on_published_data(run: Scored) -> bool:
-    """Own scores from MIMIC-RG4's layout with published models alone may be set beside the paper's."""
-    corpus = (run.record or {}).get("corpus", {})
-    return corpus.get("source") == "files" and corpus.get("format") == "rg4" and standin_note(run.signature) is None
+        if published is None:
+            break
+        for reason in differences_to_published(published, run.scores, run.signature, run.record):
+            reasons.setdefault(reason, {})[study.rows[run.row].name] = None
+    names = dict.fromkeys(study.rows[run.row].name for run in runs)
+    return [reason if len(rows) == len(names) else f"{reason} ({', '.join(rows)})" for reason, rows in reasons.items()]
 
 
 def _notes(
-    study: Study, runs: Sequence[Scored], published: PublishedTable | None, comparable: bool
+    study: Study, runs: Sequence[Scored], published: PublishedTable | None, apart: Sequence[str]
 ) -> list[str]:
     notes = []
     if runs and study.layout == "mean":
@@ -226,26 +214,31 @@ def _notes(
         notes.append("Rows of this repository come from a generated corpus, not from patients.")
     notes += sorted({note for run in runs if (note := standin_note(run.signature)) is not None})
     if len({_protocol(run.signature) for run in runs}) > 1:
-        notes.append("The rows were not scored alike (labeller, convention, target or cleaning differ).")
+        notes.append("The rows were not scored alike (labeller, convention, target, cleaning or number of records "
+                     "differ).")  # fmt: skip
+    if len({(run.signature.get("data") or {}).get("records") for run in runs if run.record is not None}) > 1:
+        notes.append("The rows of this repository were not scored on the same records.")
     if published is not None:
         origin = (f"The published rows are as printed in {published.where} of the paper ({published.title}). "
                   f"{published.protocol}")
         notes.append(origin)
-        if not comparable:
-            notes.append("The published rows are of other data than the rows of this repository: no row of the one "
-                         "kind can be compared with a row of the other.")
-        notes += [f"{system}: {text}." for system, text in published.provenance.items()]
+        if apart:
+            notes.append("No row of this repository can be compared with a published row: " + "; ".join(apart) + ".")
+        notes.append("Where the published rows are from: " + "; ".join(
+            f"{system}, {text}" for system, text in published.provenance.items()) + ".")  # fmt: skip
     done = {(run.row, run.seed) for run in runs}
     for index, row in enumerate(study.rows):
         if row.files is not None and (index, None) not in done:
             notes.append(f"{row.name}: {row.files} holds no scores; `pacer score --out {row.files}` makes them.")
         missing = [seed for seed in study.seeds if row.files is None and (index, seed) not in done]
         if missing:
-            notes.append(f"{row.name}: not run yet with seed {', '.join(map(str, missing))}.")
+            needs = f" (it needs {', '.join(row.needs)})" if row.needs else ""
+            notes.append(f"{row.name}: not run yet with seed {', '.join(map(str, missing))}{needs}.")
     return notes
 
 
 def _protocol(signature: Mapping[str, Any]) -> str:
     clinical, language = signature.get("clinical") or {}, signature.get("language") or {}
     files = (clinical.get("labeller") or {}).get("files")
-    return repr((clinical.get("convention"), files, language.get("target"), language.get("cleaner")))
+    counts = {context: own.get("n") for context, own in (signature.get("counts") or {}).items()}
+    return repr((clinical.get("convention"), files, language.get("target"), language.get("cleaner"), counts))

@@ -1,8 +1,8 @@
 """The user's workspace, put back as it was before a study, however the study ended.
 
-A run writes its parameters into ``params.yaml``, and DVC writes ``dvc.lock``, metrics and outs. Before the first run,
-what DVC cannot give back is copied to a folder on disk; afterwards those files are put back and ``dvc checkout`` brings
-the outs. A study that was killed leaves the folder, and the next command puts it back first.
+A run writes its parameters into ``params.yaml`` (and the baselines' own), and DVC writes locks, metrics and outs.
+Before the first run, what DVC cannot give back is copied to a folder on disk; afterwards those files are put back and
+``dvc checkout`` brings the outs. A study that was killed leaves the folder, and the next command puts it back first.
 
 While DVC names an experiment (under a second per run) it stashes all changes of tracked files and detaches HEAD. The
 copy therefore holds changed files of the user too, and the branch.
@@ -13,23 +13,27 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import read_json, whole_directory, write_json, write_text
-from pacer.studies.pipeline import LOCK, PARAMS, Pipeline
+from pacer.studies.pipeline import LOCK, Pipeline
 
 #: In the backup: the copies, what they are, and the parameters of the last run.
-_FILES, _NOTE, _ROW = "files", "note.json", "row.yaml"
+_FILES, _NOTE, _ROW = "files", "note.json", "row"
 
 
 class Workspace:
-    """The files of ``pipeline.root`` that a study writes, with their copy in ``state/backup``."""
+    """The files of ``root`` that a study writes by running ``pipelines``, with their copy in ``state/backup``."""
 
-    def __init__(self, pipeline: Pipeline, state: Path):
-        self._root, self._backup = pipeline.root, state / "backup"
-        self._written = (PARAMS, LOCK, *pipeline.plain)
+    def __init__(self, root: Path, state: Path, pipelines: Iterable[Pipeline]):
+        self._root, self._backup = root, state / "backup"
+        pipelines = list(pipelines)
+        self._parameters = list(dict.fromkeys(name for pipeline in pipelines for name in pipeline.files))
+        self._written = tuple(dict.fromkeys(
+            name for pipeline in pipelines for name in (*pipeline.files, *pipeline.locks, *pipeline.plain)
+        ))  # fmt: skip
 
     @property
     def saved(self) -> bool:
@@ -43,28 +47,38 @@ class Workspace:
         with whole_directory(self._backup) as folder:
             for name in (*self._written, *mine):
                 _copy(self._root / name, folder / _FILES / name)
-            write_json(folder / _NOTE, {"branch": self._branch(), "written": list(self._written), "changed": mine})
+            write_json(folder / _NOTE, {"branch": self._branch(), "written": list(self._written),
+                                         "parameters": self._parameters, "changed": mine})  # fmt: skip
 
-    def use(self, params: str) -> None:
-        """Put the parameters of a run in use."""
-        write_text(self._backup / _ROW, params)
-        write_text(self._root / PARAMS, params)
+    def use(self, files: Mapping[str, str]) -> None:
+        """Put the parameter files of a run in use."""
+        for name, text in files.items():
+            write_text(self._backup / _ROW / name, text)
+            write_text(self._root / name, text)
+
+    def edited(self) -> str | None:
+        """A parameter file that is not as :meth:`use` left it."""
+        rows = self._backup / _ROW
+        return next((name for name in self._parameters
+                     if (self._root / name).read_bytes() != (rows / name).read_bytes()), None)  # fmt: skip
 
     def refuse_edited(self) -> None:
-        """Make sure that nobody has edited ``params.yaml`` since the study was killed.
+        """Make sure that nobody has edited a parameter file since the study was killed.
 
         Raises:
             ConfigError: it is neither the study's, nor what it was before, nor the last commit's.
         """
-        if not (self._root / PARAMS).exists():
-            return
-        current = (self._root / PARAMS).read_bytes()
-        known = [path.read_bytes() for path in (self._backup / _FILES / PARAMS, self._backup / _ROW) if path.exists()]
-        if current not in known and current != self._committed(PARAMS):
-            raise ConfigError(
-                f"{PARAMS} was edited after a study was killed. `pacer study restore` brings back the workspace from "
-                f"before the study, your edit excepted: copy it elsewhere first"
-            )
+        for name in read_json(self._backup / _NOTE)["parameters"]:
+            if not (self._root / name).exists():
+                continue
+            current = (self._root / name).read_bytes()
+            known = [path.read_bytes() for path in (self._backup / _FILES / name, self._backup / _ROW / name)
+                     if path.exists()]
+            if current not in known and current != self._committed(name):
+                raise ConfigError(
+                    f"{name} was edited after a study was killed. `pacer study restore` brings back the workspace from "
+                    f"before the study, your edit excepted: copy it elsewhere first"
+                )
 
     def restore(self, checkout: Callable[[], object]) -> None:
         """Put everything back and remove the copy.
@@ -80,7 +94,7 @@ class Workspace:
             path = self._root / name
             if path.is_file() and path.read_bytes() == self._committed(name):  # lost by the stash, not edited since
                 _replace(self._backup / _FILES / name, path)
-        if (self._root / LOCK).exists():
+        if (self._root / LOCK).exists():  # without it nothing had ever been run: there is nothing to bring back
             checkout()
         removed = self._backup.with_name("backup.removed")
         shutil.rmtree(removed, ignore_errors=True)

@@ -15,12 +15,14 @@ from pacer.training.losses import EPSILON, drift_loss
 class Objective(NamedTuple):
     """``total`` is what is differentiated; ``parts`` are this process's shares of the named losses (their sum over
     processes is the loss of the whole micro-batch), without a gradient; ``gate`` [B] or None; ``depth_weights`` [K]
-    mean over patches, or None where no image was routed."""
+    mean over patches, or None where no image was routed; ``shares`` [B, 3] of frontal, lateral and prior in a mixture
+    of sources, or None where there is none."""
 
     total: Tensor
     parts: dict[str, Tensor]
     gate: Tensor | None
     depth_weights: Tensor | None
+    shares: Tensor | None = None
 
 
 class _Targets(NamedTuple):

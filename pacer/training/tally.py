@@ -6,9 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pacer.core.contexts import CONTEXTS
+from pacer.core.contexts import CONTEXTS, availability
 from pacer.model.pacer import Batch
 from pacer.training.objective import Objective
+
+#: Order of ``Objective.shares``.
+_SOURCES = ("frontal", "lateral", "prior")
 
 
 class Tally:
@@ -31,6 +34,13 @@ class Tally:
                 inside = places == place
                 own |= {f"gate/{context}": torch.where(inside, result.gate.detach(), 0).sum(),
                         f"count/{context}": inside.sum()}
+        if result.shares is not None:
+            places = batch.availability.long() @ batch.availability.new_tensor([2, 1], dtype=torch.long)
+            for place, context in enumerate(CONTEXTS):
+                inside = places == place
+                own |= {f"share/{context}_{source}": torch.where(inside, share.detach(), 0).sum()
+                        for source, share in zip(_SOURCES, result.shares.T, strict=True)}
+                own[f"shared/{context}"] = inside.sum()
         for name, value in own.items():
             self._sums[name] = self._sums.get(name, 0) + value.float()
 
@@ -40,16 +50,22 @@ class Tally:
         return torch.stack(list(self._sums.values()))
 
     def values(self, sums: Tensor) -> dict[str, float]:
-        """Named values from :attr:`sums` of all processes: losses, ``tokens``, and means of gates and depth weights."""
+        """Named values from :attr:`sums` of all processes: losses, ``tokens``, and means of gates, of depth weights and
+        of the shares of the sources that a context has."""
         total = dict(zip(self._sums, sums.tolist(), strict=True))
         samples = total.pop("samples")
         counts: dict[str, float] = {context: total.pop(f"count/{context}", 0.0) for context in CONTEXTS}
+        shared: dict[str, float] = {context: total.pop(f"shared/{context}", 0.0) for context in CONTEXTS}
         values = {}
         for name, value in total.items():
             kind, _, which = name.partition("/")
             if kind == "gate":
                 if counts[which]:
                     values[name] = value / counts[which]
+            elif kind == "share":
+                context, _, source = which.partition("_")
+                if shared[context] and (True, *availability(context))[_SOURCES.index(source)]:
+                    values[name] = value / shared[context]
             else:
                 values[name] = value / samples if kind == "depth_weight" else value
         return values

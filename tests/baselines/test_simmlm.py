@@ -26,6 +26,7 @@ from pacer.model.pacer import Batch, Pacer
 from pacer.training.losses import emphasis_loss, trajectory_loss
 from pacer.training.objective import denominators
 from pacer.training.record_table import RecordTable
+from pacer.training.tally import Tally
 from tests.conftest import MODEL, QUERIES
 from tests.decoding.searches import settings as decode_settings
 
@@ -52,7 +53,7 @@ def stirred(module: torch.nn.Module) -> torch.nn.Module:
 def test_experts_and_gate_follow_their_formulas() -> None:
     experts: Any = stirred(ResidualExperts(D, rank=5, d_gate=7))
     tokens = tokens_of(CONTEXTS)
-    found = experts(tokens, CONTEXTS)
+    found, mixture = experts(tokens, CONTEXTS)
     weights = dict(experts.named_parameters())
     for row, (lateral, prior) in enumerate(CONTEXTS.tolist()):
         there = [True, lateral, prior]
@@ -62,6 +63,7 @@ def test_experts_and_gate_follow_their_formulas() -> None:
         inner = weights["gate_in.weight"] @ u + weights["gate_in.bias"]
         logits = weights["gate_out.weight"] @ F.gelu(inner) + weights["gate_out.bias"]
         odds = [logits[s].exp() if there[s] else torch.zeros(()) for s in range(3)]
+        torch.testing.assert_close(mixture[row], torch.stack(odds) / sum(odds))
         for s in range(3):
             own = F.layer_norm(tokens[row, s], (D,), weights[f"norms.{s}.weight"], weights[f"norms.{s}.bias"])
             expert = F.gelu(own @ weights[f"down.{s}.weight"].T) @ weights[f"up.{s}.weight"].T
@@ -109,7 +111,8 @@ def test_it_starts_as_the_parent_and_differs_once_the_experts_do(
         places = batch.visual_start.unsqueeze(1) + torch.arange(QUERIES)
         assert changed.gather(1, places).all() and changed.sum() == places.numel()
         tokens = frozen.interface.project(frozen.compress(batch).tokens, batch.availability)
-        added = model.added(tokens, batch.availability)
+        added, mixture = model.added(tokens, batch.availability)
+        assert torch.equal(model.embed(batch).sources.mixture, mixture)
         if mixing == "per_slot":
             expected = frozen.interface.fusion_norm(frozen.interface.fusion(
                 torch.cat([(tokens + added)[:, s] for s in range(3)], dim=-1)))
@@ -172,6 +175,31 @@ def test_shares_of_two_processes_add_up_to_the_whole(
     torch.testing.assert_close(shares[0].total + shares[1].total, whole.total)
     for name, value in whole.parts.items():
         torch.testing.assert_close(shares[0].parts[name] + shares[1].parts[name], value)
+
+
+def test_shares_of_the_sources_are_logged_by_context(
+    own, params, inputs, parent: Path, backbones: Path, examples: PairedExamples, tmp_path: Path, log
+) -> None:
+    model = SimMLM(load_parent(parent, backbones)[0], rank=4, d_gate=8, mixing="per_slot").eval()
+    stirred(model.added)
+    batches, tally = [batch_of(examples), batch_of(examples)], Tally(2)
+    found = []
+    for batch in batches:
+        result = paired_objective(model, batch, alpha=3.0, pairs=14, lambda_tlw=0.75)
+        tally.add(result, batch, np.zeros(len(batch.ids) // 2, np.uint8))
+        found += list(zip(batch.availability.tolist(), result.shares.tolist(), strict=True))
+    values = tally.values(tally.sums)
+    expected = {f"share/{context}_{source}": [shares[place] for there, shares in found if there == own_there]
+                for context, own_there in (("sn", [False, False]), ("sw", [False, True]), ("mn", [True, False]),
+                                           ("mw", [True, True]))
+                for place, source in enumerate(("frontal", "lateral", "prior")) if [True, *own_there][place]}
+    shares = {name: value for name, value in values.items() if name.startswith("share")}
+    assert shares == pytest.approx({name: np.mean(own) for name, own in expected.items()}, rel=1e-5)
+    assert values["share/sn_frontal"] == 1.0 and 0 < values["share/mw_prior"] < 1
+    assert values["share/mw_frontal"] + values["share/mw_lateral"] + values["share/mw_prior"] == pytest.approx(1)
+    logged: list = []
+    train(own, params, inputs, parent, tmp_path / "simmlm", log, logged)
+    assert any("share/sn_frontal" in values for _, values in logged)
 
 
 def train(own, params, inputs, parent: Path, out: Path, log, logged: list | None = None) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.clinical import clinical_efficacy
-from pacer.metrics.compare import compare_runs
+from pacer.metrics.compare import compare_repeats, compare_runs
 from pacer.metrics.nlg import language_scores
 from pacer.reporting.comparisons import comparison_notes, comparison_table
 
@@ -180,3 +180,43 @@ def test_wrong_arguments_are_refused(runs, tmp_path):
             compare_runs(*runs, **wrong)
     with pytest.raises(DataError, match="holds no scored cases"):
         compare_runs(tmp_path / "nowhere", runs[0])
+
+
+# -- several trainings of either system ------------------------------------------------------------------------------
+
+
+def test_one_repeat_is_the_comparison_of_two_runs(runs):
+    assert compare_repeats([runs], resamples=300) == compare_runs(*runs, resamples=300).scores["mean"]
+
+
+def test_repeats_are_averaged_and_are_no_further_patients(tmp_path, meteor, runs):
+    others = run(tmp_path / "c", meteor, 3, 0.5), run(tmp_path / "d", meteor, 4, 0.8)
+    single = [compare_runs(*pair, resamples=300).scores["mean"] for pair in (runs, others)]
+    both = compare_repeats([runs, others], resamples=300)
+    for name, found in both.items():
+        assert found.difference == pytest.approx(np.mean([scores[name].difference for scores in single]))
+    for name, found in compare_repeats([runs, runs, runs], resamples=300).items():
+        once = single[0][name]
+        assert (found.low, found.high, found.p) == pytest.approx((once.low, once.high, once.p))
+
+
+def test_repeats_have_the_convention_that_they_were_scored_with(tmp_path, meteor, runs):
+    for folder in runs:
+        path = folder / "metrics/signature.json"
+        signature = json.loads(path.read_text())
+        signature["clinical"]["convention"] = "top5"
+        path.write_text(json.dumps(signature))
+    expected = compare_runs(*runs, convention="top5", resamples=50).scores["mean"]["f1"]
+    assert compare_repeats([runs], resamples=50)["f1"] == expected
+    assert compare_runs(*runs, resamples=50).scores["mean"]["f1"] != expected
+
+
+def test_repeats_of_other_records_and_other_labellers(tmp_path, meteor, runs):
+    fewer = run(tmp_path / "c", meteor, 3, 0.5), run(tmp_path / "d", meteor, 4, 0.8)
+    for folder in fewer:
+        path = folder / "metrics/cases.parquet"
+        pl.read_parquet(path).filter(pl.col("subject_id") != "3").write_parquet(path)
+    with pytest.raises(DataError, match="repeats need the same records"):
+        compare_repeats([runs, fewer], resamples=50)
+    other = runs[0], run(tmp_path / "e", meteor, 4, 0.8, labeller="b" * 64)
+    assert "f1" in compare_repeats([runs], resamples=50) and "f1" not in compare_repeats([runs, other], resamples=50)

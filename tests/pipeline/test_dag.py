@@ -111,6 +111,16 @@ rows:
 """
 
 
+BESIDE = """
+title: A baseline as a row
+layout: mean
+metrics: [f1]
+seeds: [42]
+rows:
+  - {name: SimMLM, target: simmlm_score, set: {"baselines/params.yaml:simmlm.alpha": 0.1}}
+"""
+
+
 def test_a_study_that_is_killed_continues_shares_the_parent_and_leaves_the_workspace(
         repository: Repository, orphans_stay: None) -> None:
     (repository.folder / "studies" / "pair.yaml").write_text(PAIR)
@@ -176,6 +186,19 @@ def test_a_baseline_runs_when_asked_for_and_is_scored_beside(repository: Reposit
     _check_baseline(repository, "simmlm")
     assert repository.json("baselines/metrics/simmlm/training/metrics.json")["step"] == 4
     assert "failed" not in repository.run("dvc", "metrics", "show")
+    repository.commit()
+    (repository.folder / "studies" / "beside.yaml").write_text(BESIDE)
+    told = repository.run(sys.executable, "-c", "from pacer.cli import main; main()", "study", "run", "beside")
+    assert "beside: 1 of 1 runs to make" in told
+    [entry] = repository.json("studies/results/beside/runs.json")
+    folder = f"studies/results/runs/{entry['key']}"
+    assert repository.json(f"{folder}/scores.json") == repository.json("baselines/metrics/simmlm/scores.json")
+    assert (repository.folder / folder / "baselines" / "dvc.lock").exists()
+    record = repository.json(f"{folder}/run.json")
+    assert set(record["stages"].values()) == {"unchanged"}
+    assert {"parent", "baselines/dvc.yaml:simmlm_score"} <= set(record["stages"])
+    assert record["experiment"] in repository.run("dvc", "exp", "list", "--name-only").split()
+    assert repository.run("git", "status", "--porcelain").strip() == "?? studies/beside.yaml"
     repository.commit()
 
 

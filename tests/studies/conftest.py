@@ -41,6 +41,18 @@ rows:
   - {name: no gate again, set: {calibrate.gate_inputs: none}}
   - {name: gated, set: {calibrate.gate_inputs: hze}}
 """
+BASELINES = """\
+stages:
+  simmlm:
+    {wdir: .., cmd: python code/simmlm.py, deps: [code/simmlm.py, models/weights],
+     params: [train, baselines/params.yaml: [simmlm]], outs: [baselines/models/simmlm]}
+  simmlm_score:
+    wdir: ..
+    cmd: python code/score.py simmlm
+    deps: [code/score.py, baselines/models/simmlm]
+    outs: [baselines/metrics/simmlm/cases.parquet, baselines/metrics/simmlm/signature.json: {cache: false},
+           baselines/metrics/simmlm/scores.json: {cache: false}]
+"""
 #: ``.fake/``: ``calls`` (one line a call), ``runs`` (one a stage), ``cache``, ``experiments``; ``hang`` and ``fail``
 #: hold a gate at which the stage `score` never ends or fails.
 FAKE_DVC = '''\
@@ -63,7 +75,22 @@ def write(path, text):
     Path(path).write_text(text)
 
 
-if arguments[0] == "repro":
+beside = arguments[-1] == "baselines/dvc.yaml:simmlm_score"
+if arguments[0] == "repro" and beside:
+    own = yaml.load(Path("baselines/params.yaml"))["simmlm"]
+    with (fake / "runs").open("a") as runs:
+        route, seed = params["commit"]["route"], params["train"]["seed"]
+        runs.write(f"simmlm {{own['rank']}} {{route}} {{seed}} {{own['seed']}}\\n")
+    say("Running stage 'baselines/dvc.yaml:simmlm':")
+    if (fake / "edit").exists():
+        Path("baselines/params.yaml").write_text("edited")
+    write("baselines/dvc.lock", json.dumps({{"stages": {{}}}}))
+    write("dvc.lock", lock.read_text() if lock.exists() else json.dumps({{"stages": {{"train": {{"weights": "w"}}}}}}))
+    folder = "baselines/metrics/simmlm/"
+    write(folder + "scores.json", json.dumps({{"sn": {{"f1": own["rank"] / 100}}, "mw": {{"f1": own["rank"] / 100}}}}))
+    write(folder + "signature.json", json.dumps({{"standin_labeller": True}}))
+    write(folder + "cases.parquet", "cases")
+elif arguments[0] == "repro":
     stages = yaml.load(lock)["stages"] if lock.exists() else {{}}
     for stage, groups in (("source", ["corpus"]), ("train", ["commit", "refine", "train"]), ("score", None)):
         state = json.dumps([params[g] for g in groups] if groups else params, sort_keys=True)
@@ -106,6 +133,8 @@ elif arguments[:2] == ["exp", "remove"]:
     write(fake / "experiments", " ".join(name for name in names if name != arguments[2]))
 elif arguments[0] == "checkout":
     write("models/weights", yaml.load(lock)["stages"]["train"]["weights"])
+    if not Path("baselines/dvc.lock").exists():
+        Path("baselines/metrics/simmlm/cases.parquet").unlink(missing_ok=True)  # an out that no lock knows
 else:
     sys.exit(f"unknown call {{arguments}}")
 '''
@@ -118,16 +147,19 @@ class FakeRepository:
         (folder / "studies").mkdir()
         (folder / "bin").mkdir()
         self.fake.mkdir()
-        for name in ("source", "train", "score", "report"):
+        for name in ("source", "train", "score", "report", "simmlm"):
             self.write(f"code/{name}.py", f"# {name}\n")
         self.write("dvc.yaml", PIPELINE)
+        self.write("baselines/dvc.yaml", BASELINES)
         self.write("studies/tiny.yaml", STUDY)
-        ignored = (".fake", "bin", "data", "models", "studies/results", "metrics/cases.parquet")
+        ignored = (".fake", "bin", "data", "models", "studies/results", "metrics/cases.parquet", "baselines/models",
+                   "baselines/metrics/*/cases.parquet")
         self.write(".gitignore", "".join(f"/{name}\n" for name in ignored) + "*.scratch/\n")
         dvc = folder / "bin" / "dvc"
         dvc.write_text(FAKE_DVC.format(python=sys.executable))
         dvc.chmod(0o755)
         shutil.copy(ROOT / "configs" / "micro.yaml", folder / "params.yaml")
+        shutil.copy(ROOT / "baselines" / "micro.yaml", folder / "baselines" / "params.yaml")
         self.git("init", "--quiet", "--initial-branch", "main")
         self.git("add", "--all")
         self.commit()
@@ -172,12 +204,15 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRepositor
 @pytest.fixture
 def run(repository: FakeRepository) -> Callable[..., list[str]]:
     """Run a study; what it told, line by line."""
+    from pacer.baselines.config import BaselineParams
+    from pacer.studies.plan import KINDS
     from pacer.studies.run import run_study
     from pacer.studies.study import load_study
 
-    def call(name: str = "tiny") -> list[str]:
+    def call(name: str = "tiny", *rows: str) -> list[str]:
         told: list[str] = []
-        run_study(load_study(repository.folder / "studies", name), repository.folder, told.append)
+        run_study(load_study(repository.folder / "studies", name), repository.folder, told.append,
+                  kinds={**KINDS, "baselines/params.yaml": BaselineParams}, rows=frozenset(rows))
         return told
 
     return call

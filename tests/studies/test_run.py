@@ -322,3 +322,22 @@ def test_code_that_changes_under_a_run_is_not_recorded(repository: FakeRepositor
     with pytest.raises(PacerError, match="was edited while no gate ran"):
         run_study(study, repository.folder, edit)
     assert not list((results_folder(repository.folder) / "runs").glob("*/run.json"))
+
+
+@pytest.mark.parametrize("path", ["code/score.py", "dvc.yaml"])
+def test_code_that_changes_between_two_rows_is_not_taken_for_the_planned_one(
+    repository: FakeRepository, path: str
+) -> None:
+    """The keys of all rows stand for the code at the start."""
+    from pacer.studies.run import run_study
+
+    def edit(line: str) -> None:
+        if line.startswith("[2/3]"):
+            repository.write(path, repository.read(path).replace(
+                "cmd: python code/score.py\n", "cmd: python -O code/score.py\n") + "# later\n")
+
+    study = load_study(repository.folder / "studies", "tiny")
+    with pytest.raises(PacerError, match="was edited while direct ran"):
+        run_study(study, repository.folder, edit)
+    assert [read_json(record)["row"] for record in (results_folder(repository.folder) / "runs").glob("*/run.json")] == [
+        "no gate"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
+from pacer.baselines.config import BaselineParams
 from pacer.core.config import parse_params
 from pacer.core.errors import ConfigError
-from pacer.studies.run import overridden, plan
+from pacer.studies.plan import KINDS, Run, overridden, plan
 from pacer.studies.study import Study, load_study, study_names
 
 ROOT = Path(__file__).parents[2]
@@ -31,9 +33,19 @@ def read(folder: Path, text: str) -> Study:
     return load_study(folder, "mine")
 
 
+BASELINES = ROOT / "baselines" / "params.yaml"
+ALL_KINDS = {**KINDS, "baselines/params.yaml": BaselineParams}
+
+
+def planned(study: Study, params: str, code: str = "code", weights: str = "null") -> list[Run]:
+    baselines = BASELINES.read_text().replace("weights: null", f"weights: {weights}")
+    texts = {"params.yaml": params, "baselines/params.yaml": baselines}
+    return plan(study, texts, defaultdict(lambda: code), ALL_KINDS)
+
+
 def effective(study: Study, profile: str) -> list[dict]:
     """Parameters of every run of a study on a profile."""
-    return [run.params for run in plan(study, (ROOT / "configs" / f"{profile}.yaml").read_text(), "code")]
+    return [run.params["params.yaml"] for run in planned(study, (ROOT / "configs" / f"{profile}.yaml").read_text())]
 
 
 def test_the_repository_has_the_studies_of_the_paper() -> None:
@@ -45,8 +57,32 @@ def test_the_repository_has_the_studies_of_the_paper() -> None:
 @pytest.mark.parametrize("name", study_names(STUDIES))
 def test_every_row_is_valid_in_every_profile(name: str, profile: str) -> None:
     study = load_study(STUDIES, name)
-    expected = [row for row in study.rows if row.files is None]
-    assert len(effective(study, profile)) == len(expected)
+    params = (ROOT / "configs" / f"{profile}.yaml").read_text()
+    ours = [row.name for row in study.rows if row.files is None]
+    assert [run.name for run in planned(study, params, weights="released.pth")] == ours
+    assert [run.name for run in planned(study, params)] == [name for name in ours if name != "LLM-RG4"]
+
+
+def test_the_rows_of_table_1_are_the_papers_and_what_they_can_be_of_ours() -> None:
+    from pacer.studies.published import load_published
+
+    rows = {row.name: row for row in load_study(STUDIES, "main").rows}
+    published = {system for block in load_published()["main"].blocks for system in block.rows}
+    assert published - {name if name != "PACER" else "PACER (Ours)" for name in rows} == {"CXRMate", "RadFM"}
+    assert {name: row.target for name, row in rows.items()} == {
+        "PACER": None, "LLM-RG4": "llm_rg4_score", "SimMLM": "simmlm_score", "RAGPT": "ragpt_score"}
+    assert rows["SimMLM"].set == rows["RAGPT"].set == rows["PACER"].set  # one parent
+
+
+def test_a_baselines_own_seed_follows_the_studys() -> None:
+    study = load_study(STUDIES, "main").model_copy(update={"seeds": [42, 43]})
+    runs = planned(study, (ROOT / "configs" / "phantom.yaml").read_text())
+    assert len({run.key for run in runs}) == len(runs) == 6
+    for run in runs:
+        assert run.params["params.yaml"]["train"]["seed"] == run.seed
+        if run.target is not None:
+            own = run.params["baselines/params.yaml"][run.target.removesuffix("_score")]
+            assert (own["seed"], own["updates"]) == (run.seed, 20_000)
 
 
 @pytest.mark.parametrize("name", study_names(STUDIES))
@@ -160,13 +196,13 @@ def test_overrides_change_their_values_alone_and_keep_the_comments() -> None:
 def test_an_override_that_is_no_parameter_is_refused(tmp_path: Path, key: str) -> None:
     study = read(tmp_path, GOOD.replace("calibrate.gate_inputs: none", f"{key}: 1"))
     with pytest.raises(ConfigError, match=f"study mine, row one: {key} is no parameter"):
-        plan(study, (ROOT / "configs" / "micro.yaml").read_text(), "code")
+        planned(study, (ROOT / "configs" / "micro.yaml").read_text())
 
 
 def test_a_key_depends_on_values_and_code_but_not_on_comments(tmp_path: Path) -> None:
     study = read(tmp_path, GOOD)
     text = (ROOT / "configs" / "micro.yaml").read_text()
-    keys = [run.key for run in plan(study, text, "code")]
+    keys = [run.key for run in planned(study, text)]
     assert len(set(keys)) == 4
-    assert [run.key for run in plan(study, text + "# a comment\n", "code")] == keys
-    assert not set(keys) & {run.key for run in plan(study, text, "other code")}
+    assert [run.key for run in planned(study, text + "# a comment\n")] == keys
+    assert not set(keys) & {run.key for run in planned(study, text, "other code")}

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
 from pacer.core.io import write_json
+from pacer.metrics.resampling import Difference
+from pacer.studies.paired import holm
 from pacer.studies.render import latex, markdown, page
 from pacer.studies.study import Study
 from pacer.studies.table import Cell, Scored, build_table, collect, context_mean, printed, ranked
@@ -90,8 +92,8 @@ def test_contexts_make_blocks_that_are_ranked_apart_with_the_published_rows_belo
     table = build_table(study(layout="contexts", metrics=["f1"], published="main",
                               rows=[{"name": "one"}, {"name": "two"}]), runs)
     assert [block.title for block in table.blocks] == [
-        "SN", "SN (published, other data)", "MW", "MW (published, other data)", "SW (published, other data)",
-        "MN (published, other data)"]
+        "SN", "SN (published, not comparable)", "MW", "MW (published, not comparable)",
+        "SW (published, not comparable)", "MN (published, not comparable)"]
     assert texts(table.blocks[0]) == {"one": [("0.500", "second")], "two": [("0.600", "best")]}
     assert texts(table.blocks[2]) == {"one": [("0.700", "best")], "two": [("0.600", "second")]}
     assert texts(table.blocks[1])["LLM-RG4"] == [("0.609", "second")]
@@ -111,11 +113,57 @@ def test_groups_are_ranked_apart_beside_the_published_group() -> None:
 def test_stand_ins_and_generated_corpora_are_named_and_kept_from_comparison() -> None:
     settings = study(rows=[{"name": "one"}], metrics=["f1"], published="components")
     notes = " ".join(build_table(settings, [scored(0, sn={"f1": 0.5})]).notes)
-    assert "generated corpus" in notes and "stand-in for CheXbert" in notes and "other data" in notes
-    real = SIGNATURE | {"standin_labeller": False}
-    table = build_table(settings, [scored(0, source="files", signature=real, sn={"f1": 0.5})])
+    assert "generated corpus" in notes and "stand-in for CheXbert" in notes and "No row of this repository" in notes
+
+
+PAPER = {"sn": 2357, "sw": 2026, "mn": 1004, "mw": 828}
+REAL = SIGNATURE | {"standin_labeller": False, "language": {
+    "target": "findings_and_impression", "cleaner": "upstream", "strict": False}}
+
+
+def on_mimic(n: dict[str, int] = PAPER, signature: dict = REAL, **record: Any) -> Scored:
+    """A run on the paper's own data, but for what is said."""
+    corpus = {"source": "files", "format": "rg4", "limit": None} | record.pop("corpus", {})
+    return Scored(0, 1, Path("nowhere"), {context: {"f1": 0.5, "n": count} for context, count in n.items()}, signature,
+                  {"split": "test", "limit": None, "corpus": corpus} | record)
+
+
+def test_scores_of_the_papers_own_data_and_protocol_stand_beside_the_published_ones() -> None:
+    table = build_table(study(rows=[{"name": "one"}], metrics=["f1"], published="components"), [on_mimic()])
     assert table.blocks[1].title == "Components (published)"
-    assert "other data" not in " ".join(table.notes)
+    assert "No row of this repository" not in " ".join(table.notes)
+
+
+@pytest.mark.parametrize(("run", "reason"), [
+    (on_mimic(corpus={"source": "phantom"}), "the corpus is not MIMIC-RG4"),
+    (on_mimic(corpus={"format": "openi"}), "the corpus is not MIMIC-RG4"),
+    (on_mimic(corpus={"limit": 100}), "not all records were used"),
+    (on_mimic(limit=50), "not all records were used"),
+    (on_mimic(split="val"), "scored on split val"),
+    (on_mimic(PAPER | {"mw": 827}), "records (published): MW 827 (828)"),
+    (on_mimic({"sn": 2357}), "the mean lacks SW, MN, MW"),
+    (on_mimic(signature=REAL | {"standin_labeller": True}), "stand-in models"),
+    (on_mimic(signature=REAL | {"clinical": {"convention": "r2gen"}}), "label convention r2gen, published llm-rg4"),
+    (on_mimic(signature=REAL | {"language": REAL["language"] | {"target": "findings"}}), "target findings"),
+    (on_mimic(signature=REAL | {"language": REAL["language"] | {"cleaner": "careful"}}), "cleaning careful"),
+    (on_mimic(signature=REAL | {"language": REAL["language"] | {"strict": True}}), "strict targets True"),
+])  # fmt: skip
+def test_scores_that_cannot_stand_beside_the_published_ones_say_why(run: Scored, reason: str) -> None:
+    table = build_table(study(rows=[{"name": "one"}], metrics=["f1"], published="components"), [run])
+    assert table.blocks[1].title == "Components (published, not comparable)"
+    [note] = [note for note in table.notes if note.startswith("No row of this repository")]
+    assert reason in note
+
+
+def test_foreign_scores_are_known_by_the_number_of_their_records() -> None:
+    rows = [{"name": "theirs", "files": "theirs"}]
+    theirs = on_mimic()._replace(record=None, seed=None)
+    [_, block] = build_table(study(rows=rows, metrics=["f1"], published="components"), [theirs]).blocks
+    assert block.title == "Components (published)"
+    findings = REAL | {"language": REAL["language"] | {"target": "findings"}}
+    alone = on_mimic({"sn": 2000}, findings)._replace(record=None, seed=None)
+    settings = study(rows=rows, metrics=["f1"], published="transfer", layout="contexts")
+    assert any("not recorded of which corpus" in note for note in build_table(settings, [alone]).notes)
 
 
 def test_rows_that_were_scored_differently_are_told() -> None:
@@ -125,20 +173,79 @@ def test_rows_that_were_scored_differently_are_told() -> None:
     assert not any("not scored alike" in note for note in build_table(study(), runs[:1]).notes)
 
 
-def test_a_comparison_is_made_of_runs_with_the_same_seed() -> None:
+@pytest.mark.parametrize(("part", "said"), [
+    ({"counts": {"sn": {"n": 7}}}, "number of records"),
+    ({"data": {"records": "b"}}, "not scored on the same records"),
+])
+def test_rows_of_other_records_are_told(part: dict, said: str) -> None:
+    signature = SIGNATURE | {"counts": {"sn": {"n": 8}}, "data": {"records": "a", "predictions/sn": "x"}}
+    runs = [scored(0, signature=signature, sn={"f1": 0.5}), scored(1, signature=signature | part, sn={"f1": 0.5})]
+    assert any(said in note for note in build_table(study(), runs).notes)
+    same = [runs[0], scored(1, signature=signature, sn={"f1": 0.4})]
+    assert not any("scored" in note and "not" in note for note in build_table(study(), same).notes)
+
+
+def difference(value: float | None = -0.0123, p: float | None = 0.0004) -> Difference:
+    return Difference(0.5, 0.5, value, -0.02, 0.001, p, 0)
+
+
+def test_all_seeds_of_a_row_are_compared_at_once_with_the_same_seeds_of_the_other() -> None:
     runs = [scored(row, seed, sn={"f1": 0.5, "bleu4": 0.1})._replace(folder=Path(f"{row}-{seed}"))
-            for row in (0, 1) for seed in (1, 2)]
+            for row in (0, 1, 2) for seed in (1, 2) if (row, seed) != (2, 1)]
+    runs.append(scored(3, None, sn={"f1": 0.5, "bleu4": 0.1})._replace(folder=Path("theirs")))
     asked = []
 
-    def compare(first: Path, second: Path) -> dict[str, tuple[float | None, float | None]]:
-        asked.append((str(first), str(second)))
-        return {"f1": (-0.0123, 0.0004)}
+    def compare(repeats) -> dict[str, Difference]:
+        asked.append([(str(first), str(second)) for first, second in repeats])
+        return {"f1": difference()}
 
-    settings = study(seeds=[1, 2], against="one", rows=[{"name": "one"}, {"name": "two"}])
-    block = build_table(settings, runs, compare).blocks[-1]
-    assert asked == [("0-1", "1-1"), ("0-2", "1-2")]
-    assert texts(block) == {f"two, seed {seed}": [("−0.012 (p < 0.001)", None), ("–", None)] for seed in (1, 2)}
-    assert len(build_table(settings, runs).blocks) == 1
+    settings = study(seeds=[1, 2], against="one", rows=[
+        {"name": "one"}, {"name": "two"}, {"name": "three"}, {"name": "theirs", "files": "theirs"}])
+    table = build_table(settings, runs, compare)
+    assert asked == [[("0-1", "1-1"), ("0-2", "1-2")], [("0-2", "2-2")], [("0-1", "theirs"), ("0-2", "theirs")]]
+    assert [line.label for line in table.comparison] == ["two − one", "three − one", "theirs − one"]
+    # three tests: 0.0004 times 3
+    assert {line.cells for line in table.comparison} == {("F1", "−0.012", "−0.020 to +0.001", "< 0.001", "0.001")}
+    assert "three was tested with seed 2 alone." in table.notes
+    assert build_table(settings, runs).comparison == ()
+
+
+def test_a_row_that_cannot_be_compared_leaves_the_table_whole() -> None:
+    def compare(repeats) -> dict[str, Difference]:
+        raise DataError("record sn-1 has another reference")
+
+    runs = [scored(row, sn={"f1": 0.5, "bleu4": 0.1}) for row in range(3)]
+    table = build_table(study(against="two"), runs, compare)
+    assert len(table.blocks) == 1 and table.comparison == ()
+    assert "one was not tested against two: record sn-1 has another reference." in table.notes
+
+
+def test_each_group_has_its_own_control() -> None:
+    rows = [{"name": "off", "group": "A"}, {"name": "on", "group": "A"}, {"name": "off", "group": "B"},
+            {"name": "on", "group": "B"}, {"name": "more", "group": "C"}]
+    runs = [scored(i, sn={"f1": 0.1 * i})._replace(folder=Path(str(i))) for i in range(5)]
+    asked = []
+    settings = study(rows=rows, metrics=["f1"], against={"A": "off", "B": "off"})
+    build_table(settings, runs, lambda repeats: asked.append(repeats) or {})
+    assert asked == [[(Path("0"), Path("1"))], [(Path("2"), Path("3"))]]
+    with pytest.raises(ValueError, match="off is a row of several groups"):
+        study(rows=rows, metrics=["f1"], against="off")
+    with pytest.raises(ValueError, match="off is none of the rows of group C"):
+        study(rows=rows, metrics=["f1"], against={"C": "off"})
+
+
+def test_holm_is_that_of_a_calculation_by_hand() -> None:
+    """Sorted 0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1: 0.02, 0.03, 0.06, 0.04, and never less than one before."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.9]) == [1.0, 1.0] and holm([]) == []
+
+
+def test_an_undefined_difference_is_no_test_and_counts_as_none() -> None:
+    found = {"f1": difference(None, None), "bleu4": difference(p=0.02)}
+    runs = [scored(row, sn={"f1": 0.5, "bleu4": 0.1}) for row in range(2)]
+    table = build_table(study(against="one", rows=[{"name": "one"}, {"name": "two"}]), runs, lambda repeats: found)
+    assert [line.cells for line in table.comparison] == [
+        ("F1", "–", "–", "–", "–"), ("B@4", "−0.012", "−0.020 to +0.001", "0.020", "0.020")]
 
 
 def test_scores_of_other_outputs_stand_beside_runs(tmp_path: Path) -> None:
@@ -183,8 +290,8 @@ def test_every_format_shows_every_cell_and_its_mark() -> None:
     text = markdown(table)
     assert "| A & <b> | **0.500** | <u>0.100</u> |" in text and "| g(h,e) \\| 50 % | <u>0.250</u> | **0.200** |" in text
     tex = latex(table)
-    assert "A \\& <b> & \\textbf{0.500} & \\underline{0.100} \\\\" in tex
-    assert "\\emph{Components (published, other data)}" in tex
+    assert "A \\& $<$b$>$ & \\textbf{0.500} & \\underline{0.100} \\\\" in tex
+    assert "\\emph{Components (published, not comparable)}" in tex
     assert tex.count("{") == tex.count("}")
     html = page(table)
     assert "<b>0.500</b>" in html and "<u>0.100</u>" in html and "A &amp; &lt;b&gt;" in html
@@ -193,8 +300,26 @@ def test_every_format_shows_every_cell_and_its_mark() -> None:
         assert note in text
 
 
+def test_every_format_shows_the_protocol_of_a_published_block() -> None:
+    settings = study(rows=[{"name": "one"}], metrics=["f1"], layout="contexts", published="conventional_sn")
+    table = build_table(settings, [scored(0, sn={"f1": 0.5})])
+    for text in (markdown(table), latex(table), page(table)):
+        assert "each under its own protocol, metric definitions and averaging" in text
+
+
+def test_every_format_shows_the_differences_and_a_label_once() -> None:
+    found = {"f1": difference(), "bleu4": difference(0.01, 0.5)}
+    runs = [scored(row, sn={"f1": 0.5, "bleu4": 0.1}) for row in range(2)]
+    table = build_table(study(against="one", rows=[{"name": "one"}, {"name": "two"}]), runs, lambda repeats: found)
+    text, tex, html = markdown(table), latex(table), page(table)
+    assert "| two − one | F1 | −0.012 | −0.020 to +0.001 | < 0.001 | < 0.001 |\n|  | B@4 | +0.010 |" in text
+    assert "two $-$ one & F1 & $-$0.012 & $-$0.020 to +0.001 & $<$ 0.001 & $<$ 0.001 \\\\" in tex
+    assert tex.count("two $-$ one") == 1 and tex.count("\\begin{table}") == tex.count("\\end{table}") == 2
+    assert html.count("two − one") == 2 and '<span class="hidden">two − one</span>' in html  # for screen readers
+
+
 def test_spread_is_written_in_latex() -> None:
     from pacer.studies.table import Block, Line, StudyTable
 
     table = StudyTable("t", ("F1",), (Block("", (Line("a", (Cell("0.500 ± 0.030", "best"),)),)),), ("n",))
-    assert "\\textbf{0.500 $\\pm$ 0.030}" in latex(table)
+    assert "\\textbf{0.500}$_{\\pm 0.030}$" in latex(table)
