@@ -17,11 +17,12 @@ from rich.text import Text
 from pacer.core.config import load_params
 from pacer.core.errors import ConfigError, run_cleanly
 from pacer.profiles import profile_in_use, profile_names, use_profile
+from pacer.serving.commands import export, generate
+from pacer.serving.terminal import COLOURS, chips
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from pacer.anchors.anchor import Anchor
     from pacer.core.config import Params
     from pacer.doctor import Finding
     from pacer.reporting.tables import Table
@@ -45,9 +46,6 @@ app.add_typer(study, name="study")
 baseline = typer.Typer(no_args_is_help=True, help="Run models that others have published.")
 app.add_typer(baseline, name="baseline")
 console = Console(highlight=False)
-
-#: Colours of polarities on a terminal.
-COLOURS = {"positive": "red", "uncertain": "yellow", "negative": "blue"}
 
 ParamsFile = Annotated[Path, typer.Option("--params", help="Parameter file to use.", show_default="params.yaml")]
 
@@ -166,6 +164,10 @@ def decode(
         _encode(table, images, checked, model, backbones, store)
     decode_records(model, backbones, table, store, checked.decode, out)
     console.print(f"predictions written to {out}")
+
+
+app.command()(export)
+app.command()(generate)
 
 
 @app.command("import-llm-rg4")
@@ -346,10 +348,10 @@ def show_anchor(
     found = explain(record, records, table, answers)
     made_by = "the labelling model" if found.origin == "llm" else f"the rules, version {found.version}"
     console.print(Text(f"{record}, {found.context.upper()}, {found.split}; made by {made_by}\n"))
-    console.print(_chips(found.anchor))
+    console.print(chips(found.anchor))
     if found.origin == "llm":
         same = found.by_rules == found.anchor
-        console.print(Text("the rules alone would say: ") + (Text("the same") if same else _chips(found.by_rules)))
+        console.print(Text("the rules alone would say: ") + (Text("the same") if same else chips(found.by_rules)))
     if found.evidence:
         console.print("\nwhat the labelling model gives as evidence")
         _print_cells(("finding", "phrase", ""), [
@@ -406,12 +408,6 @@ def chexone(
                         limit=limit)
     console.print(f"{found['records']} answers written to {out}, {found['not_ended']} of them cut at {max_new_tokens} "
                   "tokens")
-
-
-def _chips(anchor: Anchor) -> Text:
-    parts = [Text(f"{sign} {finding}", COLOURS[polarity]) for polarity, sign in
-             (("positive", "+"), ("uncertain", "?"), ("negative", "-")) for finding in getattr(anchor, polarity)]
-    return Text("   ").join(parts) if parts else Text("none")
 
 
 @app.command()

@@ -62,17 +62,42 @@ def open_image(path: str | Path) -> Image.Image:
             with several frames).
     """
     with _problems_of(path), open(path, "rb") as file:
-        if _is_dicom(file, path):
-            return Image.fromarray(_dicom_grey(_read_dicom(file)))
-        with Image.open(file) as image:  # not by path: Pillow 13 then scrambles TIFF files that are to be turned
-            _check_header(image)
-            turn = _turn(image)
-            if image.mode.startswith(_DEEP):
-                shown = Image.fromarray(_deep_grey(image))
-            else:
-                image.info.pop("transparency", None)  # Pillow warns about a palette's, and drops it
-                shown = image.convert("L" if image.mode in _GREY else "RGB")
-            return shown if turn is None else shown.transpose(turn)
+        return _decoded(file, path)
+
+
+def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None = None) -> Image.Image:
+    """:func:`open_image` for an open file.
+
+    Args:
+        name: stands in messages; a DICOM file without DICOM's preamble is known by its ending.
+        formats: Pillow's names of the formats that may be read, DICOM apart; None: all.
+    """
+    with _problems_of(name):
+        return _decoded(file, name, formats)
+
+
+def as_radiograph(image: Image.Image, name: str) -> Image.Image:
+    """:func:`open_image` for an image that Pillow has opened; ``name`` stands in messages."""
+    with _problems_of(name):
+        return _as_radiograph(image)
+
+
+def _decoded(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None = None) -> Image.Image:
+    if _is_dicom(file, name):
+        return Image.fromarray(_dicom_grey(_read_dicom(file)))
+    with Image.open(file, formats=formats) as image:  # not by path: Pillow 13 then scrambles TIFF files to be turned
+        return _as_radiograph(image)
+
+
+def _as_radiograph(image: Image.Image) -> Image.Image:
+    _check_header(image)
+    turn = _turn(image)
+    if image.mode.startswith(_DEEP):
+        shown = Image.fromarray(_deep_grey(image))
+    else:
+        image.info.pop("transparency", None)  # Pillow warns about a palette's, and drops it
+        shown = image.convert("L" if image.mode in _GREY else "RGB")
+    return shown if turn is None else shown.transpose(turn)
 
 
 def image_size(path: str | Path) -> tuple[int, int]:

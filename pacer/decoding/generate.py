@@ -6,7 +6,7 @@ with Commit decode commitment-first, those without decode directly.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,10 +106,10 @@ class Generator:
         return Prefix(inputs[0], None if gate is None else gate.item(), embedded.depth_weights[0].cpu(),
                       None if lateral is None else lateral[0].cpu())
 
-    def stream(self, records: Sequence[dict[str, Any]]) -> Iterator[tuple[int, Generated]]:
+    def stream(self, records: Iterable[dict[str, Any]]) -> Iterator[tuple[int, Generated]]:
         """Place of a record in ``records`` and its result, as soon as it is there.
 
-        Records enter in the order given: similar lengths side by side cost least.
+        Records enter in the order given, and are asked for when there is room: similar lengths side by side cost least.
         """
         known: dict[int, tuple[float | None, Tensor, Tensor | None]] = {}
 

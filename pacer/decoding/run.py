@@ -18,7 +18,6 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import (
     drop_cut_line,
-    hash_file,
     hash_json,
     numbered_jsonl,
     publish,
@@ -35,7 +34,7 @@ from pacer.decoding.generate import Generated, Generator
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.model.checkpoint import RECORD, WEIGHTS, CheckpointRecord
+from pacer.model.checkpoint import RECORD, CheckpointRecord, weights_hash
 
 #: What a folder of predictions consists of.
 OUTPUTS = (*(f"{context}.jsonl" for context in CONTEXTS), "controls", "routing.safetensors", "manifest.json")
@@ -83,9 +82,9 @@ def decode_records(
 
     device = torch.device(state.device or "cpu")
     generator, record = open_generator(checkpoint, backbones, features, config, device)
-    own = checkpoint / WEIGHTS
-    fingerprint = hash_json([(checkpoint / RECORD).read_text(), hash_file(own) if own.exists() else None,
-                             config.model_dump(), cases.to_dicts(), content_hash(features)])
+    weights = weights_hash(checkpoint)
+    fingerprint = hash_json([(checkpoint / RECORD).read_text(), weights, config.model_dump(), cases.to_dicts(),
+                             content_hash(features)])
     main = state.is_main_process
     scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
     with scratch as directory:
@@ -117,8 +116,9 @@ def decode_records(
                     os.fsync(file.fileno())
                 ticker.advance()
         state.wait_for_everyone()
-        manifest = {"split": config.split, "checkpoint": record.phase, "step": record.step, "commit": generator.commit,
-                    "stand_ins": _standins(backbones), "examples": examples, "settings": config.model_dump(),
+        manifest = {"split": config.split, "checkpoint": record.phase, "step": record.step, "weights": weights,
+                    "commit": generator.commit, "stand_ins": _standins(backbones), "examples": examples,
+                    "settings": config.model_dump(),
                     "records": {name or "main": len(part) for name, part in runs.items()}} | (about or {})
         if main:
             _collect(_finished(parts), runs, final)

@@ -12,7 +12,7 @@ from torch import Tensor
 from pacer.core.errors import DataError
 from pacer.core.pointers import fingerprint, resolve
 from pacer.features.encoder import ImageEncoder
-from pacer.features.rounding import DTYPES, NotFinite, restored, rounded
+from pacer.features.rounding import DTYPES, NotFinite, as_stored
 from pacer.features.store import FeatureStore
 
 #: Images that are encoded at a time.
@@ -74,9 +74,6 @@ class OnlineStates:
         dtype, levels = DTYPES[self.store.encoding["dtype"]], self.store.pixels(image_ids)
         try:
             with self._one_at_a_time:
-                stored = rounded(self.encoder.encode_levels(levels), dtype)
+                return as_stored(self.encoder.encode_levels(levels), dtype)
         except NotFinite as error:
             raise DataError(error.about(f"image {image_ids[error.row]}")) from None
-        if dtype != torch.float8_e4m3fn:
-            return stored["states"]
-        return restored(**stored, out=torch.empty_like(stored["states"], dtype=torch.bfloat16))

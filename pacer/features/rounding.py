@@ -62,6 +62,18 @@ def restored(states: Tensor, scales: Tensor, centre: Tensor, out: Tensor) -> Ten
     return out
 
 
+def as_stored(states: Tensor, dtype: torch.dtype) -> Tensor:
+    """What a store of ``dtype`` gives back for these states: bfloat16 where that is fp8.
+
+    Raises:
+        NotFinite: as :func:`rounded`.
+    """
+    stored = rounded(states, dtype)
+    if dtype != torch.float8_e4m3fn:
+        return stored["states"]
+    return restored(**stored, out=torch.empty_like(stored["states"], dtype=torch.bfloat16))
+
+
 def _up(scales: Tensor) -> Tensor:
     """To bfloat16, never down: a number above the largest has no fp8."""
     near = scales.clamp(min=_SMALLEST).bfloat16()

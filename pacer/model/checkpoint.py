@@ -57,6 +57,13 @@ def checkpoint_hash(directory: str | Path) -> str:
     return hash_file(Path(directory) / WEIGHTS)
 
 
+def weights_hash(directory: str | Path) -> str:
+    """SHA-256 of the weights that make the model: its own, or its parent's where it is a reference to that."""
+    parent = read_record(directory).parent
+    own = Path(directory) / WEIGHTS
+    return hash_file(own) if parent is None or own.exists() else parent["sha256"]
+
+
 def refer_to_parent(out: str | Path, record: CheckpointRecord) -> None:
     """Publish a checkpoint directory that has no weights of its own: it is its parent (no Calibrate)."""
     with scratch_directory(out, "reference") as scratch:

@@ -17,8 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from pydicom.dataset import Dataset, FileDataset, FileMetaDataset
-from pydicom.encaps import encapsulate
+from pydicom.dataset import Dataset
 from pydicom.uid import (
     DeflatedExplicitVRLittleEndian,
     ExplicitVRBigEndian,
@@ -28,45 +27,16 @@ from pydicom.uid import (
     JPEGExtended12Bit,
     JPEGLosslessSV1,
     RLELossless,
-    SecondaryCaptureImageStorage,
-    generate_uid,
 )
 
 from pacer.core.errors import DataError
 from pacer.corpus import pixels
 from pacer.corpus.pixels import ImageError, image_size, open_image
+from tests.dicom import write_dicom
 
 ROOT = Path(__file__).resolve().parents[2]
 REAL = ROOT.parent / "shared" / "data" / "dicom"
 RAMP = np.array([[0, 1, 700], [1500, 2047, 900]])
-
-
-def write_dicom(
-    path: Path, stored: np.ndarray, bits: int = 12, signed: bool = False, photometric: str = "MONOCHROME2",
-    syntax: str = ExplicitVRLittleEndian, pixel_data: bytes | None = None, **fields: Any,
-) -> Path:  # fmt: skip
-    """A secondary capture with these stored values; ``fields`` set or (None) remove elements."""
-    meta = FileMetaDataset()
-    meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = SecondaryCaptureImageStorage, generate_uid()
-    meta.TransferSyntaxUID = pydicom.uid.UID(syntax)
-    little = syntax != ExplicitVRBigEndian
-    data = FileDataset(str(path), {}, b"\0" * 128, meta, syntax == ImplicitVRLittleEndian, little)
-    data.SOPClassUID, data.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
-    allocated = 8 if bits <= 8 else 16
-    data.Rows, data.Columns = stored.shape[-2:]
-    data.SamplesPerPixel, data.PhotometricInterpretation = 1, photometric
-    data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = allocated, bits, bits - 1, int(signed)
-    data.PixelData = stored.astype(f"{'<' if little else '>'}{'i' if signed else 'u'}{allocated // 8}").tobytes()
-    if pixel_data is not None:
-        data.PixelData = encapsulate([pixel_data])
-        data["PixelData"].is_undefined_length = True
-    for name, value in fields.items():
-        if value is None:
-            delattr(data, name)
-        else:
-            setattr(data, name, value)
-    data.save_as(path, enforce_file_format=True)
-    return path
 
 
 def opened(path: Path) -> np.ndarray:

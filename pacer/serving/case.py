@@ -1,0 +1,175 @@
+"""A case as a person has it, the same case prepared as in training, and what the model says about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from pacer.anchors.anchor import Anchor
+from pacer.anchors.vocabulary import POLARITIES
+from pacer.core.contexts import CONTEXTS, Context, availability, context_of
+from pacer.serving.sources import ImageSource
+
+View = Literal["AP", "PA", "other"]
+Sections = Literal["findings+impression", "findings", "impression"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """The sources of one examination.
+
+    Attributes:
+        frontal, lateral: a path, the bytes of a file, a Pillow image or an array.
+        prior: the previous report as it was written, or the path (no ``str``) of a text file. indication, history:
+            the same. Texts without a visible character count as absent.
+        view: of the frontal image; None: as its DICOM file says, else unknown (``other``).
+        sections: asked for; None: those that the model was trained to write.
+        name: stands in messages and results.
+    """
+
+    frontal: ImageSource
+    lateral: ImageSource | None = None
+    prior: str | PathLike | None = None
+    indication: str | PathLike | None = None
+    history: str | PathLike | None = None
+    view: str | None = None
+    sections: str | None = None
+    name: str = "case"
+
+
+class Cuts(NamedTuple):
+    """Tokens that were cut off as training cuts them: of the previous report, of indication and history together."""
+
+    prior_tokens: int
+    clinical_context_tokens: int
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A case that can be used: images [1 or 3, H, W] uint8 as the encoder sees them, texts as the model reads them."""
+
+    name: str
+    frontal: Tensor
+    lateral: Tensor | None
+    prior: str | None
+    indication: str | None
+    history: str | None
+    view: View
+    sections: Sections
+    cuts: Cuts
+    notes: tuple[str, ...]
+    seconds: float
+
+    def told(self) -> tuple[str, ...]:
+        """Sentences about what a person may not expect."""
+        return self.notes + tuple(
+            f"{count:,} tokens of the {what} were cut off, as in training"
+            for count, what in zip(self.cuts, ("previous report", "indication and history")) if count)
+
+    @property
+    def context(self) -> Context:
+        return context_of(self.lateral is not None, self.prior is not None)
+
+    def contexts(self) -> tuple[Context, ...]:
+        """The contexts that the sources allow, each of them or all left out, in the order of ``CONTEXTS``."""
+        own = availability(self.context)
+        return tuple(context for context in CONTEXTS
+                     if all(has or not asked for has, asked in zip(own, availability(context), strict=True)))
+
+    def in_context(self, context: Context) -> Prepared:
+        """The same case without the sources that a context does not have.
+
+        Raises:
+            ValueError: the case lacks a source of the context.
+        """
+        if context not in self.contexts():
+            raise ValueError(f"{self.name} has the sources of {self.context}, not of {context}")
+        lateral, prior = availability(context)
+        cuts = self.cuts if prior else self.cuts._replace(prior_tokens=0)
+        return replace(self, lateral=self.lateral if lateral else None, prior=self.prior if prior else None, cuts=cuts)
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Where one image's evidence was taken from.
+
+    Attributes:
+        image: what the encoder saw, resized and cropped: [H, W] or [H, W, 3] uint8. weights: [rows, columns, K]
+            float32, depth weights of each patch, which sum to 1; patch (r, c) covers the pixels from
+            ``(r * H / rows, c * W / columns)``. depths: encoder block of each of the K weights, 1 is the first.
+    """
+
+    image: np.ndarray
+    weights: np.ndarray
+    depths: tuple[int, ...]
+
+    def means(self) -> dict[int, float]:
+        """Mean weight of each depth."""
+        return {depth: float(mean) for depth, mean in zip(self.depths, self.weights.mean((0, 1)), strict=True)}
+
+
+class Timings(NamedTuple):
+    """Seconds: images and texts prepared; states and prefix computed; the report generated (other reports of the same
+    call go on meanwhile); all of it."""
+
+    prepare: float
+    encode: float
+    generate: float
+    total: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the model says about one case.
+
+    Attributes:
+        report: the report alone. generated: the raw text, commitment and markers included.
+        commitment: positive, negative and uncertain findings that were stated before the report; None where there are
+            none (a model without Commit, or a text that holds none).
+        fallback: no report could be found in the text, so all of it stands for the report.
+        truncated: as many tokens as are allowed, so the end may be missing. tokens: generated. cuts: see the class.
+        notes: sentences about what a person may not expect: cuts, and DICOM files that name another view.
+        gate: of Calibrate, 0 to 1; None without. frontal, lateral: routing; lateral None without the view.
+        context, view, sections: what the model was told that it has, sees and is asked for.
+    """
+
+    name: str
+    context: Context
+    report: str
+    generated: str
+    commitment: Anchor | None
+    fallback: bool
+    truncated: bool
+    tokens: int
+    cuts: Cuts
+    notes: tuple[str, ...]
+    gate: float | None
+    view: View
+    sections: Sections
+    timings: Timings
+    frontal: Routing = field(repr=False)
+    lateral: Routing | None = field(repr=False)
+
+    def findings(self) -> dict[str, str]:
+        """Each finding of the commitment and its polarity: positive, negative or uncertain."""
+        if self.commitment is None:
+            return {}
+        return {finding: polarity for polarity in POLARITIES for finding in getattr(self.commitment, polarity)}
+
+    def as_dict(self, weights: bool = False) -> dict[str, Any]:
+        """For JSON; ``weights``: with the depth weights of every patch, not their means alone."""
+        routing = {view: {"means": {str(depth): round(mean, 6) for depth, mean in found.means().items()}}
+                   | ({"depths": list(found.depths), "weights": found.weights.tolist()} if weights else {})
+                   for view, found in (("frontal", self.frontal), ("lateral", self.lateral)) if found is not None}
+        return {
+            "case": self.name, "context": self.context, "report": self.report,
+            "commitment": None if self.commitment is None else self.commitment.as_dict(),
+            "generated": self.generated, "fallback": self.fallback, "truncated": self.truncated,
+            "tokens": self.tokens, "cut": self.cuts._asdict(), "notes": list(self.notes), "gate": self.gate,
+            "view": self.view, "sections": self.sections, "depth_weights": routing,
+            "seconds": {name: round(value, 4) for name, value in self.timings._asdict().items()},
+        }

@@ -1,0 +1,133 @@
+"""The commands ``pacer export`` and ``pacer generate``; heavy imports wait until one runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from pacer.core.config import load_params
+from pacer.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pacer.serving.reporter import Reporter
+
+console = Console(highlight=False)
+
+
+def export(
+    out: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the model.")],
+    model: Annotated[Path, typer.Option(help="Trained model.")] = Path("models/calibrate"),
+    backbones: Annotated[Path, typer.Option(help="Frozen models.")] = Path("models/backbones"),
+    with_backbones: Annotated[bool, typer.Option("--with-backbones", help="Copy the frozen models too.")] = False,
+    features: Annotated[Path, typer.Option(help="Feature store of the model.")] = Path("data/features"),
+    records: Annotated[Path, typer.Option(help="Its corpus.")] = Path("data/corpus/records.parquet"),
+    metrics: Annotated[Path, typer.Option(help="Its scores, for the model card.")] = Path("metrics"),
+    params: Annotated[Path, typer.Option("--params", help="Parameter file, for decode.*.")] = Path("params.yaml"),
+) -> None:
+    """Put a trained model into one folder that needs nothing of the pipeline: for `pacer generate` and for Python."""
+    from pacer.serving.export import export_model
+
+    done = export_model(out, load_params(params).decode, model=model, backbones=backbones, features=features,
+                        records=records, metrics=metrics, with_backbones=with_backbones)
+    frozen = "the frozen models are in it" if with_backbones else (
+        f"the frozen models stay in {backbones} or where that points; --with-backbones copies them")
+    console.print(Text(f"{done['parameters']:,} trained parameters written to {out}; {frozen}"), soft_wrap=True)
+    if not done["scored"]:
+        console.print(Text(f"note: {metrics} holds no scores of this model and search, and the model card has none",
+                           "yellow"), soft_wrap=True)
+
+
+def generate(
+    model: Annotated[Path, typer.Option(help="Exported model (`pacer export`).")],
+    frontal: Annotated[Path | None, typer.Option(help="Frontal image: JPEG, PNG, TIFF, BMP or DICOM.")] = None,
+    lateral: Annotated[Path | None, typer.Option(help="Lateral image.")] = None,
+    prior: Annotated[str | None, typer.Option(metavar="FILE|TEXT", help="Previous report.")] = None,
+    indication: Annotated[str | None, typer.Option(help="Indication.")] = None,
+    history: Annotated[str | None, typer.Option(help="Clinical history.")] = None,
+    view: Annotated[str | None, typer.Option(help="PA or AP; default: as the DICOM file says, else unknown.")] = None,
+    all_contexts: Annotated[bool, typer.Option("--all-contexts", help="In every context the sources allow.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, depth weights of all patches included.")] = False,
+    cases: Annotated[Path | None, typer.Option(help="Many cases: a table .csv or .tsv, or a folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="With --cases: file for the results (JSON lines).")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="With --cases: leave out those that are bad.")] = False,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="With --cases: cases at a time.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N; default: a GPU where there is one.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="Of the language model: float32 or bfloat16.")] = None,
+    backbones: Annotated[Path | None, typer.Option(help="Frozen models, where the export's are elsewhere.")] = None,
+) -> None:
+    """Write the report of one's own X-ray, or of many. For research only; not for clinical decisions."""
+    single = {"--frontal": frontal, "--lateral": lateral, "--prior": prior, "--indication": indication,
+              "--history": history, "--view": view, "--json": json or None}
+    many = {"--out": out, "--skip-bad": skip_bad or None, "--batch-size": batch_size}
+    _refuse_mixture(single, many, cases)
+
+    def load() -> Reporter:
+        from transformers.utils import logging
+
+        from pacer.serving.reporter import Reporter
+
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        return Reporter.from_pretrained(model, device, dtype, backbones)
+
+    if cases is not None and out is not None:
+        _many(load, cases, out, all_contexts, batch_size, skip_bad)
+        return
+    assert frontal is not None
+    from pacer.serving.sources import text_or_file
+
+    previous = text_or_file(prior, "--prior")
+    reporter = load()
+    from pacer.serving.case import Case
+    from pacer.serving.terminal import show_contexts, show_result
+
+    prepared = reporter.prepare(Case(frontal, lateral, previous, indication, history, view, name=frontal.name))
+    results = reporter.in_all_contexts(prepared) if all_contexts else {
+        prepared.context: reporter.generate([prepared])[0]}
+    if json:
+        from json import dumps
+
+        found = {context: result.as_dict(weights=True) for context, result in results.items()}
+        print(dumps(found if all_contexts else found[prepared.context], indent=2, ensure_ascii=False))
+    elif all_contexts:
+        show_contexts(console, results)
+    else:
+        show_result(console, results[prepared.context])
+
+
+def _refuse_mixture(single: dict[str, Any], many: dict[str, Any], cases: Path | None) -> None:
+    if cases is None:
+        wrong, needed = [name for name, value in many.items() if value is not None], single["--frontal"]
+        if wrong:
+            raise ConfigError(f"{wrong[0]} goes with --cases")
+        if needed is None:
+            raise ConfigError("give --frontal and what else there is of one case, or --cases and --out")
+        return
+    wrong = [name for name, value in single.items() if value is not None]
+    if wrong:
+        raise ConfigError(f"{wrong[0]} is of one case, and --cases gives many; leave one of the two out")
+    if many["--out"] is None:
+        raise ConfigError("--cases needs --out, the file for the results, such as reports.jsonl")
+
+
+def _many(load: Callable[[], Reporter], cases: Path, out: Path, all_contexts: bool, batch_size: int | None,
+          skip_bad: bool) -> None:
+    from pacer.serving.case_files import read_cases
+
+    found = read_cases(cases)
+    from pacer.serving.batch import report_cases
+    from pacer.serving.terminal import NOTICE
+
+    done = report_cases(load(), found, out, all_contexts=all_contexts, batch_size=batch_size, skip_bad=skip_bad)
+    for case in done.skipped:
+        console.print(Text(f"left out: {case.problem}", "yellow"), soft_wrap=True)
+    renewed = f", {done.renewed:,} of them anew because the case or the model has changed" if done.renewed else ""
+    kept = f"; {done.kept:,} kept from an earlier run" if done.kept else ""
+    left = f"; {len(done.skipped):,} of {len(found):,} cases left out" if done.skipped else ""
+    console.print(Text(f"{done.reports:,} reports written to {out}{renewed}{kept}{left}"), soft_wrap=True)
+    console.print(Text(NOTICE, "bold"))

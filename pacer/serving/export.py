@@ -1,0 +1,163 @@
+"""Turn a trained model of the pipeline into one directory that needs nothing of the pipeline."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pacer.core.config import Decode
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import CheckpointError, DataError
+from pacer.core.io import read_json, whole_directory, write_json, write_text
+from pacer.core.pointers import POINTER, PROVENANCE, provenance, resolve, write_pointer
+from pacer.corpus.records import read_about, read_records
+from pacer.features import prepare, rounding
+from pacer.features.store import MANIFEST as STORE
+from pacer.model.assemble import FROZEN, frozen_fingerprints, load_tokenizer
+from pacer.model.checkpoint import (
+    CheckpointRecord,
+    check_frozen,
+    load_weights,
+    package_versions,
+    read_record,
+    save_checkpoint,
+    weights_hash,
+)
+from pacer.serving.card import model_card
+from pacer.serving.package import BACKBONES, CARD, SETTINGS, TOKENIZER, Search, Settings, States, Texts, write_manifest
+
+#: Files of a language model's directory that its tokenizer may read.
+_TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt",
+                    "config.json")
+#: Settings of the group ``decode`` that decide about the text of a report; the engine and the batch size do not.
+_DECIDING = {"num_beams", "min_new_tokens", "max_new_tokens", "repetition_penalty", "length_penalty"}
+
+
+def export_model(
+    out: Path, decode: Decode, *, model: Path, backbones: Path, features: Path, records: Path,
+    metrics: Path | None = None, with_backbones: bool = False,
+) -> dict[str, Any]:
+    """Write a self-contained model directory, whole or not at all; returns its settings and what it holds.
+
+    Args:
+        out: absent or empty. decode: settings of the reports' search.
+        model, backbones, features, records: outs of the stages ``calibrate`` (or ``parent``), ``backbones``,
+            ``features`` and ``corpus``. metrics: of ``score``; what is there goes into the model card.
+        with_backbones: copy the frozen models; else the directory refers to them, with hashes.
+
+    Raises:
+        DataError: ``out`` is not empty, or an input is missing. CheckpointError: the model is of the warm-up, or was
+            trained on other frozen models than those at hand.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DataError(f"{out} exists and is not an empty folder; name another one")
+    if read_record(model).phase == "warmup":
+        raise CheckpointError(f"{model} is of the warm-up, which knows one context; export models/parent or "
+                              "models/calibrate")
+    record, weights = load_weights(model)
+    check_frozen(record, frozen_fingerprints(backbones), model)
+    load_tokenizer(backbones)  # it has BOS and EOS
+    settings = Settings(version=1, contexts=_contexts(records), states=_states(features, record),
+                        texts=_texts(records), search=_search(decode))
+    scores = _scores(metrics, model, decode)
+    origins = {name: provenance(backbones / name) for name in FROZEN}
+    with whole_directory(out) as directory:
+        save_checkpoint(directory, weights, replace(record, parent=None))
+        write_json(directory / SETTINGS, settings.model_dump())
+        _copy_tokenizer(resolve(backbones / "language"), directory / TOKENIZER)
+        for name in FROZEN:
+            _bring(backbones / name, directory / BACKBONES / name, copy=with_backbones)
+        for name, content in scores.items():
+            write_json(directory / f"{name}.json", content)
+        write_text(directory / CARD, model_card(record, settings, _counts(records), read_about(records), origins,
+                                                with_backbones, scores))
+        about = {"software": {"pacer": version("pacer"), **package_versions()}, "phase": record.phase,
+                 "step": record.step, "backbones": "copied" if with_backbones else "referred to"}
+        write_manifest(directory, about)
+    return {"settings": settings.model_dump(), "record": asdict(record), "scored": bool(scores),
+            "parameters": sum(tensor.numel() for tensor in weights.values())}
+
+
+def _contexts(records: Path) -> list[Any]:
+    trained = set(read_records(records).filter(pl.col("split") == "train")["context"])
+    if not trained:
+        raise DataError(f"{records} has no record in split train, so the contexts of the model are not known")
+    return [context for context in CONTEXTS if context in trained]
+
+
+def _counts(records: Path) -> dict[tuple[str, str], int]:
+    found = read_records(records).group_by("split", "context").len()
+    return {(split, context): count for split, context, count in found.iter_rows()}
+
+
+def _states(features: Path, record: CheckpointRecord) -> States:
+    """How the store's states were made: training and decoding read them there."""
+    manifest = read_json(features / STORE)
+    try:
+        encoding, recipes = manifest["encoding"], manifest["recipes"]
+        states = States(depths=encoding["depths"], dtype=encoding["dtype"], precision=encoding["precision"],
+                        prior_tokens=recipes["priors"]["prior_tokens"], preparation=recipes["images"]["preparation"],
+                        rounding=encoding["rounding"])
+    except (KeyError, TypeError):
+        raise DataError(f"{features / STORE} does not tell how the states were made; run the features stage") from None
+    for name, found in encoding["encoders"].items():
+        if record.frozen[name] != found:
+            raise DataError(f"{features} was made with another {name} model than the one that was trained on; name the "
+                            "store that belongs to the model")
+    if states.depths != record.model["features"]["depths"]:
+        raise DataError(f"{features} has depths {states.depths}, and the model was trained on "
+                        f"{record.model['features']['depths']}; name the store that belongs to the model")
+    if (states.preparation, states.rounding) != (prepare.VERSION, rounding.VERSION):
+        raise DataError(f"{features} was made by another version of this software; run the features stage again")
+    return states
+
+
+def _texts(records: Path) -> Texts:
+    about = read_about(records)
+    if not {"cleaner", "target"} <= about.keys():
+        raise DataError(f"{records} does not say how its texts were cleaned; run the corpus stage")
+    return Texts(cleaner=about["cleaner"], target=about["target"])
+
+
+def _search(decode: Decode) -> Search:
+    return Search(**decode.model_dump(include=set(Search.model_fields)))
+
+
+def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]:
+    """``scores`` and ``signature`` of a run, where its predictions come from these weights and this search."""
+    if metrics is None or not all((metrics / f"{name}.json").is_file() for name in ("scores", "signature")):
+        return {}
+    found = {name: read_json(metrics / f"{name}.json") for name in ("scores", "signature")}
+    told: Mapping[str, Any] = found["signature"].get("predictions") or {}
+    search = {name: value for name, value in told.get("settings", {}).items() if name in _DECIDING}
+    same = told.get("weights") == weights_hash(model) and search == decode.model_dump(include=_DECIDING)
+    return found if same else {}
+
+
+def _copy_tokenizer(language: Path, out: Path) -> None:
+    out.mkdir(parents=True)
+    for pattern in _TOKENIZER_FILES:
+        for file in language.glob(pattern):
+            shutil.copyfile(file, out / file.name)
+
+
+def _bring(source: Path, out: Path, *, copy: bool) -> None:
+    """A frozen model as a copy of its files, or as a pointer with their hashes; both have the model's fingerprint."""
+    target = resolve(source)
+    if (source / POINTER).is_file():
+        names = sorted(read_json(source / POINTER)["files"])
+    else:
+        names = sorted(file.name for file in target.iterdir() if file.is_file() and file.name != PROVENANCE)
+    out.mkdir(parents=True)
+    if copy:
+        for name in names:
+            shutil.copyfile(target / name, out / name)
+    else:
+        write_pointer(target, names, out)
+    write_json(out / PROVENANCE, provenance(source))

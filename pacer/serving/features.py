@@ -1,0 +1,71 @@
+"""States of images and previous reports as a feature store would give them, made when they are asked for."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pacer.core.errors import DataError
+from pacer.core.io import hash_bytes
+from pacer.features.encoder import ImageEncoder, TextEncoder
+from pacer.features.rounding import DTYPES, NotFinite, as_stored
+
+#: Entries kept: the two views and the previous report of one case, which its four contexts share.
+_KEPT = 4
+
+
+class CaseFeatures:
+    """What :class:`pacer.model.collate.Features` asks for, of prepared images in memory.
+
+    An image and a text are each encoded alone, so a report is the same to the last bit in whatever company its case
+    comes, and rounded as the store rounds that the model was trained on.
+
+    Args:
+        dtype: type of the stored states (``features.dtype``).
+    """
+
+    def __init__(self, images: ImageEncoder, texts: TextEncoder, dtype: str):
+        self.images, self.texts, self.dtype = images, texts, DTYPES[dtype]
+        self._levels: dict[str, Tensor] = {}
+        self._recent: OrderedDict[str, Any] = OrderedDict()
+
+    def show(self, *levels: Tensor | None) -> list[str | None]:
+        """Make prepared images [1 or 3, H, W] uint8, and no others, known by the ids that are returned."""
+        ids = [None if image is None else hash_bytes(image.numpy().tobytes()) for image in levels]
+        self._levels = {name: image for name, image in zip(ids, levels, strict=True)
+                        if name is not None and image is not None}
+        return ids
+
+    def depth_states(self, image_ids: Sequence[str]) -> Tensor:
+        """[B, K, N, d_v] on the CPU."""
+        return torch.cat([self._once(name, self._image) for name in image_ids])
+
+    def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """[B, L, d_text] and the mask [B, L], on the CPU."""
+        states, masks = zip(*(self._once(text, self._text) for text in texts), strict=True)
+        return torch.cat(states), torch.cat(masks)
+
+    def _once(self, key: str, make: Callable[[str], Any]) -> Any:
+        if key not in self._recent:
+            self._recent[key] = make(key)
+        self._recent.move_to_end(key)
+        while len(self._recent) > _KEPT:
+            self._recent.popitem(last=False)
+        return self._recent[key]
+
+    def _image(self, name: str) -> Tensor:
+        return self._stored(self.images.encode_levels(self._levels[name].unsqueeze(0)), "the image")
+
+    def _text(self, text: str) -> tuple[Tensor, Tensor]:
+        states, mask = self.texts.encode([text])
+        return self._stored(states, "the previous report"), mask.cpu()
+
+    def _stored(self, states: Tensor, what: str) -> Tensor:
+        try:
+            return as_stored(states, self.dtype).cpu()
+        except NotFinite as error:
+            raise DataError(error.about(what)) from None

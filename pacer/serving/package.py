@@ -1,0 +1,160 @@
+"""What an exported model directory consists of, and how it is read back.
+
+| File | What it is |
+|---|---|
+| ``model.safetensors``, ``config.json`` | a checkpoint with all that was trained, whichever phase trained it |
+| ``reporter.json`` | :class:`Settings`: what else a report depends on |
+| ``tokenizer/`` | of the language model |
+| ``backbones/{vision,language,text}/`` | the frozen models: a pointer with hashes, or a copy |
+| ``manifest.json`` | SHA-256 of every file |
+| ``README.md`` | the model card |
+| ``scores.json``, ``signature.json`` | of the run that the model comes from, where it was scored |
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
+
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+from pydantic import Field
+
+from pacer.core.config import Decode, Positive, Strict, read_params
+from pacer.core.contexts import Context
+from pacer.core.errors import BackboneError, CheckpointError
+from pacer.core.io import hash_file, read_json, write_json
+from pacer.core.pointers import POINTER, provenance
+from pacer.features import prepare, rounding
+from pacer.model.assemble import FROZEN
+
+#: Of this layout. A change that older software cannot read counts up.
+VERSION = 1
+SETTINGS, MANIFEST, CARD, TOKENIZER, BACKBONES = "reporter.json", "manifest.json", "README.md", "tokenizer", "backbones"
+
+
+class States(Strict):
+    """How the states were made that the model was trained on; ``preparation`` and ``rounding`` count the changes of
+    the software that make others."""
+
+    depths: Annotated[list[Positive], Field(min_length=1)]
+    dtype: Literal["float32", "float16", "bfloat16", "fp8_e4m3"]
+    precision: Literal["float32", "bfloat16"]
+    prior_tokens: Positive
+    preparation: Positive
+    rounding: Positive
+
+
+class Texts(Strict):
+    """``cleaner`` of previous reports, and the ``target`` that the model was trained to write."""
+
+    cleaner: Literal["upstream", "careful"]
+    target: Literal["findings_and_impression", "findings"]
+
+
+class Search(Strict):
+    """Those settings of the group ``decode`` that decide about tokens."""
+
+    engine: Literal["beam", "generate"]
+    num_beams: Positive
+    min_new_tokens: Annotated[int, Field(ge=0)]
+    max_new_tokens: Positive
+    repetition_penalty: Annotated[float, Field(gt=0.0)]
+    length_penalty: float
+    batch_size: Positive
+
+    def decode(self, **changes: Any) -> Decode:
+        """The group ``decode`` of a pipeline without a split."""
+        whole = {"split": "test", "limit": None, "examples": 0, "controls": []} | self.model_dump() | changes
+        return Decode.model_validate(whole)
+
+
+class Settings(Strict):
+    """What a report depends on beside weights, tokenizer and frozen models: ``reporter.json``."""
+
+    version: Positive
+    contexts: Annotated[list[Context], Field(min_length=1)]
+    states: States
+    texts: Texts
+    search: Search
+
+
+def read_settings(directory: Path) -> Settings:
+    """The settings of an exported model whose files are all what its manifest says.
+
+    Raises:
+        CheckpointError: the folder is none, is of another version, or a file is missing or has changed.
+        ConfigError: the settings are not what they should be.
+    """
+    if not (directory / MANIFEST).is_file() or not (directory / SETTINGS).is_file():
+        raise CheckpointError(f"{directory} is not an exported model: it has no {MANIFEST} and {SETTINGS}; "
+                              "`pacer export` makes one from a trained model")
+    manifest = read_json(directory / MANIFEST)
+    version = manifest.get("version") if isinstance(manifest, dict) else None
+    if version != VERSION:
+        raise CheckpointError(f"{directory} has version {version!r} of the layout, and this software reads version "
+                              f"{VERSION}; export the model again, or use the software that it was exported with")
+    for name, expected in manifest["files"].items():
+        path = directory / PurePosixPath(name)
+        if not path.is_file():
+            raise CheckpointError(f"{directory} is not whole: {name} is missing; copy the folder again")
+        if hash_file(path) != expected:
+            raise CheckpointError(f"{path} has changed since it was exported; copy the folder again")
+    settings = read_params(directory / SETTINGS, Settings)
+    for what, own, here in (("prepares images", settings.states.preparation, prepare.VERSION),
+                            ("rounds states", settings.states.rounding, rounding.VERSION)):
+        if own != here:
+            raise CheckpointError(f"{directory} belongs to software that {what} in another way (version {own}, here "
+                                  f"{here}); use the software that it was exported with")
+    return settings
+
+
+def write_manifest(directory: Path, about: dict[str, Any]) -> None:
+    """Hashes of all files below an exported model's directory, and what else is known about it."""
+    files = {str(PurePosixPath(path.relative_to(directory))): hash_file(path)
+             for path in sorted(directory.rglob("*")) if path.is_file()}
+    write_json(directory / MANIFEST, {"version": VERSION, **about, "files": files})
+
+
+@contextmanager
+def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
+    """A folder ``{vision,language,text}`` of the frozen models, for as long as it takes to load them.
+
+    A pointer whose target is gone is followed to the same revision in this machine's hub cache; hashes are compared
+    wherever a model lies.
+
+    Args:
+        given: a folder with the three, or some of the three, which are used in place of the directory's own.
+
+    Raises:
+        BackboneError: a frozen model is nowhere; the message says how to get it.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch)
+        for name in FROZEN:
+            own = directory / BACKBONES / name
+            if given is not None and (given / name).is_dir():
+                own = (given / name).absolute()
+            elif (own / POINTER).is_file() and not Path(read_json(own / POINTER)["path"]).is_dir():
+                (root / name).mkdir()
+                write_json(root / name / POINTER, read_json(own / POINTER) | {"path": str(_elsewhere(own, name))})
+                continue
+            (root / name).symlink_to(own.absolute(), target_is_directory=True)
+        yield root
+
+
+def _elsewhere(own: Path, name: str) -> Path:
+    """The same revision of a published model in the hub cache."""
+    origin, path = provenance(own), read_json(own / POINTER)["path"]
+    if origin.get("provider") != "hub":
+        raise BackboneError(f"the frozen {name} model is not at {path}, where it was when {own} was exported; name a "
+                            "folder that holds it as backbones, or export with --with-backbones")
+    revision = origin.get("commit") or origin["revision"]
+    try:
+        return Path(snapshot_download(origin["id"], revision=revision, local_files_only=True))
+    except (HFValidationError, LocalEntryNotFoundError):
+        raise BackboneError(f"the frozen {name} model, {origin['id']}, is neither at {path} nor in this machine's hub "
+                            f"cache; fetch it with `hf download {origin['id']} --revision {revision}`") from None

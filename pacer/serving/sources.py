@@ -1,0 +1,169 @@
+"""What a person hands in, judged before any work: images of any kind, and texts.
+
+Every refusal is one sentence of a :class:`~pacer.core.errors.DataError` that names the case and the source and quotes
+nothing of its content.
+"""
+
+from __future__ import annotations
+
+import io
+import unicodedata
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from pacer.core.errors import DataError
+from pacer.corpus.pixels import as_radiograph, read_image
+from pacer.corpus.views import View, parse_view
+
+#: A path, the bytes of a file, an image that Pillow has opened, or an array [H, W] or [H, W, 3].
+ImageSource = str | PathLike | bytes | Image.Image | np.ndarray
+
+#: Larger files are refused unread. An uncompressed radiograph of 4,000 by 5,000 pixels of 16 bits has 40 million bytes.
+MAX_BYTES = 100_000_000
+#: Longer texts are refused: reports have hundreds to a few thousand characters, and the encoder reads their start.
+MAX_CHARACTERS = 20_000
+#: Pillow's names of what may be read besides DICOM; others start programs or hold films.
+FORMATS = ("JPEG", "PNG", "TIFF", "BMP")
+
+#: DICOM's transfer syntax that packs the whole data set; what it unpacks to is not known beforehand.
+_DEFLATED = b"1.2.840.10008.1.2.1.99"
+
+
+def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None]:
+    """One radiograph as training sees it, mode "L" or "RGB", and the view that a DICOM file names.
+
+    Arrays of ``uint8`` are taken as they are; deeper ones [H, W] are scaled from their smallest to their largest value,
+    as deep files are.
+
+    Args:
+        name: of case and source, for messages.
+
+    Raises:
+        DataError: the source is of another type, too large, empty, no image, damaged, or no single radiograph.
+    """
+    if isinstance(source, np.ndarray):
+        return as_radiograph(_pillow(source, name), name), None
+    if isinstance(source, Image.Image):
+        return as_radiograph(source, name), None
+    if isinstance(source, str | PathLike):
+        content = _file(Path(source), name)
+        name = f"{name}, {source}"  # the ending tells a DICOM file without preamble, as it does in a corpus
+    elif isinstance(source, bytes | bytearray | memoryview):
+        content = bytes(source)
+    else:
+        raise DataError(f"image {name}: expected a path, the bytes of a file, a Pillow image or an array, got "
+                        f"{type(source).__name__}")
+    _check_size(len(content), name)
+    if _DEFLATED in content:
+        raise DataError(f"image {name}: the DICOM file is packed as a whole (Deflated Explicit VR Little Endian); "
+                        "unpack it first, for example with dcmconv")
+    return read_image(io.BytesIO(content), name, FORMATS), _dicom_view(content)
+
+
+def _file(path: Path, name: str) -> bytes:
+    if "\0" in str(path):
+        raise DataError(f"image {name}: no file can have the name that was given, as it holds a NUL")
+    try:
+        if path.is_dir():
+            raise DataError(f"image {name}: {path} is a folder; name the file")
+        if not path.is_file():
+            raise DataError(f"image {name}: the file {path} does not exist")
+        _check_size(path.stat().st_size, f"{name}, {path}")
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"image {name}: the file {path} cannot be read: {error.strerror}") from None
+
+
+def _check_size(count: int, name: str) -> None:
+    if not count:
+        raise DataError(f"image {name}: the file is empty (0 bytes)")
+    if count > MAX_BYTES:
+        raise DataError(f"image {name}: the file has {count:,} bytes, more than {MAX_BYTES:,}")
+
+
+def _pillow(array: np.ndarray, name: str) -> Image.Image:
+    shape = "×".join(map(str, array.shape))
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    if not array.size or array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3):
+        raise DataError(f"image {name}: expected an array [height, width] or [height, width, 3], got {shape}")
+    if array.dtype == np.uint8:
+        return Image.fromarray(np.ascontiguousarray(array))
+    if array.ndim == 3 or array.dtype.kind not in "uif":
+        raise DataError(f"image {name}: expected values of uint8, or numbers in [height, width], got {array.dtype} in "
+                        f"{shape}")
+    with np.errstate(over="ignore"):  # what float32 has no number for is refused as not finite
+        return Image.fromarray(np.ascontiguousarray(array, dtype="u2" if array.dtype == np.uint16 else "f4"))
+
+
+def _dicom_view(content: bytes) -> View | None:
+    if content[128:132] != b"DICM":
+        return None
+    import pydicom  # loaded already: the image has been read
+
+    try:
+        header = pydicom.dcmread(io.BytesIO(content), stop_before_pixels=True, specific_tags=["ViewPosition"])
+        return parse_view(str(header.get("ViewPosition") or ""))
+    except Exception:  # whatever a damaged field raises: it tells nothing about an image that is whole
+        return None
+
+
+def load_text(source: str | PathLike | None, name: str) -> str | None:
+    """A text as it was given, or the content of a file (a path that is no ``str``); None without a visible character.
+
+    Raises:
+        DataError: it is of another type, too long, no UTF-8, or holds control characters.
+    """
+    if source is None:
+        return None
+    if isinstance(source, PathLike):
+        source = _text_file(Path(source), name)
+    if not isinstance(source, str):
+        raise DataError(f"{name}: expected text, got {type(source).__name__}")
+    if len(source) > MAX_CHARACTERS:
+        raise DataError(f"{name}: {len(source):,} characters, more than {MAX_CHARACTERS:,}; give the report alone")
+    for place, character in enumerate(source):
+        if character not in "\t\n\r" and unicodedata.category(character) in ("Cc", "Cs"):
+            raise DataError(f"{name}: character {place + 1:,} is the control character U+{ord(character):04X}; give "
+                            "plain text")
+    return source if source.strip() else None
+
+
+def text_or_file(value: str | None, name: str, folder: Path | None = None) -> str | Path | None:
+    """What a command line or a table gives for a text: a file that exists, else the text itself.
+
+    Args:
+        folder: what the path of a file is relative to; None: the working directory.
+
+    Raises:
+        DataError: it looks like the path of a file, and there is none.
+    """
+    if value is None or not value.strip():
+        return None
+    try:
+        path = Path(value) if folder is None else folder / value
+        if path.is_file():
+            return path
+    except (OSError, ValueError):
+        return value  # no file can have such a name
+    if len(value.split()) == 1 and ("/" in value or path.suffix not in ("", ".")):
+        raise DataError(f"{name}: a word with a slash or an ending is taken for a file, and there is no such file; "
+                        "name one that exists, or give the text")
+    return value
+
+
+def _text_file(path: Path, name: str) -> str:
+    if "\0" in str(path):
+        raise DataError(f"{name}: no file can have the name that was given, as it holds a NUL")
+    try:
+        if path.stat().st_size > 4 * MAX_CHARACTERS + 3:
+            raise DataError(f"{name}: the file {path} has more than {MAX_CHARACTERS:,} characters; give the report "
+                            "alone")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise DataError(f"{name}: the file {path} is not text in UTF-8") from None
+    except OSError as error:
+        raise DataError(f"{name}: the file {path} cannot be read: {error.strerror}") from None

@@ -1,0 +1,97 @@
+"""Reports on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from pacer.anchors.anchor import Anchor
+    from pacer.core.contexts import Context
+    from pacer.serving.case import Result
+    from pacer.serving.differences import Word
+
+#: Colours of polarities, and the sign of each.
+COLOURS = {"positive": "red", "uncertain": "yellow", "negative": "blue"}
+SIGNS = {"positive": "+", "uncertain": "?", "negative": "-"}
+#: Words that the first context lacks, and words of the first that another lacks.
+_NEW, _NOT_ALL = "green", "yellow"
+
+NAMES = {"sn": "frontal view", "sw": "frontal view, previous report", "mn": "frontal and lateral view",
+         "mw": "frontal and lateral view, previous report"}
+NOTICE = "For research only. Not for clinical decisions."
+
+
+def chips(anchor: Anchor) -> Text:
+    """A commitment in one line: + present, ? uncertain, - absent."""
+    parts = [Text(f"{SIGNS[polarity]} {finding}", colour) for polarity, colour in COLOURS.items()
+             for finding in getattr(anchor, polarity)]
+    return Text("   ").join(parts) if parts else Text("none")
+
+
+def show_result(console: Console, result: Result) -> None:
+    """One report with its commitment and what stands behind it."""
+    console.print(Text(f"{result.context.upper()}: {NAMES[result.context]}; view {result.view}"))
+    if result.commitment is not None:
+        console.print(Text("\nCommitment  ").append_text(chips(result.commitment)), soft_wrap=True)
+    console.print(Text(f"\n{result.report}\n"))
+    means = ", ".join(f"{mean:.2f} of block {depth}" for depth, mean in result.frontal.means().items())
+    gate = "" if result.gate is None else f"gate {result.gate:.3f}; "
+    console.print(Text(f"{gate}frontal depths {means}; {result.tokens} tokens, {result.timings.total:.2f} s"))
+    _show_notes(console, [result])
+    console.print(Text(NOTICE, "bold"))
+
+
+def show_contexts(console: Console, results: Mapping[Context, Result]) -> None:
+    """The same case in several contexts side by side; what differs is marked in colour."""
+    from pacer.serving.differences import compared, compared_with_all
+
+    first, *others = results.values()
+    table = Table(box=SIMPLE_HEAD, show_lines=True, pad_edge=False)
+    table.add_column("")
+    for context in results:
+        table.add_column(context.upper(), ratio=1)
+    table.add_row("sources", *(NAMES[context] for context in results))
+    table.add_row("gate", *("" if r.gate is None else f"{r.gate:.3f}" for r in results.values()))
+    table.add_row("commitment", *(_findings(r, results) for r in results.values()))
+    table.add_row("report", _marked(compared_with_all(first.report, [r.report for r in others]), _NOT_ALL),
+                  *(_marked(compared(r.report, first.report), _NEW) for r in others))
+    table.add_row("tokens", *(str(r.tokens) for r in results.values()))
+    console.print(table)
+    legend = Text("Findings in bold", "bold").append(": not in every context. Words ", "not bold")
+    legend.append(f"in {_NEW}", f"not bold {_NEW}").append(f": not in {first.context.upper()}; ", "not bold")
+    legend.append(f"in {_NOT_ALL}", f"not bold {_NOT_ALL}").append(": not in all others.", "not bold")
+    if others:
+        console.print(legend)
+    _show_notes(console, list(results.values()))
+    console.print(Text(NOTICE, "bold"))
+
+
+def _findings(result: Result, results: Mapping[Context, Result]) -> Text:
+    shared = set.intersection(*(set(other.findings().items()) for other in results.values()))
+    lines = [Text(f"{SIGNS[polarity]} {finding}", COLOURS[polarity] + (
+        "" if (finding, polarity) in shared else " bold")) for polarity in COLOURS
+        for finding, own in result.findings().items() if own == polarity]
+    return Text("\n").join(lines) if lines else Text("none")
+
+
+def _marked(words: list[Word], colour: str) -> Text:
+    text = Text()
+    for number, word in enumerate(words):
+        text.append(" " if number else "").append(word.text, colour if word.own else "")
+    return text
+
+
+def _show_notes(console: Console, results: list[Result]) -> None:
+    notes = [note for result in results for note in result.notes]
+    notes += [f"{r.context.upper()}: no report could be found in the text, which stands for it" for r in results
+              if r.fallback]
+    notes += [f"{r.context.upper()}: as many tokens as are allowed; the end may be missing" for r in results
+              if r.truncated]
+    for note in dict.fromkeys(notes):
+        console.print(Text(f"note: {note}", "yellow"), soft_wrap=True)

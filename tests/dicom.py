@@ -1,0 +1,46 @@
+"""DICOM files with chosen values and fields."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pydicom
+from pydicom.dataset import FileDataset, FileMetaDataset
+from pydicom.encaps import encapsulate
+from pydicom.uid import (
+    ExplicitVRBigEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+    SecondaryCaptureImageStorage,
+    generate_uid,
+)
+
+
+def write_dicom(
+    path: Path, stored: np.ndarray, bits: int = 12, signed: bool = False, photometric: str = "MONOCHROME2",
+    syntax: str = ExplicitVRLittleEndian, pixel_data: bytes | None = None, **fields: Any,
+) -> Path:  # fmt: skip
+    """A secondary capture with these stored values; ``fields`` set or (None) remove elements."""
+    meta = FileMetaDataset()
+    meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = SecondaryCaptureImageStorage, generate_uid()
+    meta.TransferSyntaxUID = pydicom.uid.UID(syntax)
+    little = syntax != ExplicitVRBigEndian
+    data = FileDataset(str(path), {}, b"\0" * 128, meta, syntax == ImplicitVRLittleEndian, little)
+    data.SOPClassUID, data.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
+    allocated = 8 if bits <= 8 else 16
+    data.Rows, data.Columns = stored.shape[-2:]
+    data.SamplesPerPixel, data.PhotometricInterpretation = 1, photometric
+    data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = allocated, bits, bits - 1, int(signed)
+    data.PixelData = stored.astype(f"{'<' if little else '>'}{'i' if signed else 'u'}{allocated // 8}").tobytes()
+    if pixel_data is not None:
+        data.PixelData = encapsulate([pixel_data])
+        data["PixelData"].is_undefined_length = True
+    for name, value in fields.items():
+        if value is None:
+            delattr(data, name)
+        else:
+            setattr(data, name, value)
+    data.save_as(path, enforce_file_format=True)
+    return path
