@@ -17,7 +17,7 @@ def main() -> None:
         metrics=Path("metrics"),
         images=Path("data/corpus/images.parquet"),
         out=Path("reports"),
-        depths=load_params().features.depths,
+        params=load_params(),
     )
 
 

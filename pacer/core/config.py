@@ -367,6 +367,7 @@ class Decode(Strict):
     length_penalty: float
     batch_size: Positive
     examples: Natural
+    routing_studies: Natural
     controls: list[Literal["another_patient", "no_lateral", "no_prior"]]
 
     @model_validator(mode="after")

@@ -18,6 +18,7 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import (
     drop_cut_line,
+    hash_bytes,
     hash_json,
     numbered_jsonl,
     publish,
@@ -77,6 +78,7 @@ def decode_records(
     if cases.is_empty():
         raise DataError(f"no record is in split {config.split}; choose another decode.split")
     examples = _example_studies(cases, config.examples)
+    routed = _routed_records(cases, examples, config.routing_studies)
     runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
     runs = {name: part for name, part in runs.items() if len(part)}
 
@@ -108,7 +110,7 @@ def decode_records(
         ):
             for count, (place, result) in enumerate(generator.stream([row for _, row in mine]), 1):
                 name, row = mine[place]
-                routing = _routing(result) if name == "" and row["study_id"] in examples else None
+                routing = _routing(result) if name == "" and row["record_id"] in routed else None
                 file.write(json.dumps({"run": name, "routing": routing, **_line(row, result, generator.commit)},
                                       ensure_ascii=False) + "\n")
                 file.flush()
@@ -118,7 +120,8 @@ def decode_records(
         state.wait_for_everyone()
         manifest = {"split": config.split, "checkpoint": record.phase, "step": record.step, "weights": weights,
                     "commit": generator.commit, "stand_ins": _standins(backbones), "examples": examples,
-                    "settings": config.model_dump(),
+                    "settings": config.model_dump(), "parent": record.parent, "frozen": record.frozen,
+                    "trained_with": record.versions,
                     "records": {name or "main": len(part) for name, part in runs.items()}} | (about or {})
         if main:
             _collect(_finished(parts), runs, final)
@@ -163,7 +166,7 @@ def _finished(parts: Path) -> dict[tuple[str, str], dict]:
 
 
 def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame], out: Path) -> None:
-    """Prediction files in the records' order, and the routing of the example cases."""
+    """Prediction files in the records' order, and the depth weights that were kept."""
     routing = {}
     for name, part in runs.items():
         # a control keeps the file of the context that its record ids carry
@@ -183,6 +186,18 @@ def _example_studies(cases: pl.DataFrame, count: int) -> list[str]:
     """Studies shown in the report: those with the most contexts, then by id."""
     per_study = cases.group_by("study_id").agg(pl.col("context").n_unique().alias("contexts"))
     return per_study.sort(["contexts", "study_id"], descending=[True, False])["study_id"].head(count).to_list()
+
+
+def _routed_records(cases: pl.DataFrame, examples: list[str], count: int) -> set[str]:
+    """Records whose depth weights are kept: one of each example study, and one of ``count`` other studies that the
+    hash of their ids draws. An image has the same weights in every context, so it is the record with the most images.
+    """
+    others = sorted(set(cases["study_id"]) - set(examples), key=lambda study: hash_bytes(str(study).encode()))
+    chosen = cases.filter(pl.col("study_id").is_in([*examples, *others[:count]]))
+    # stable: of records with as many images, the first
+    most = chosen.sort(pl.col("lateral").is_null(), maintain_order=True).unique("study_id", keep="first",
+                                                                               maintain_order=True)
+    return set(most["record_id"])
 
 
 def _standins(backbones: Path) -> list[str]:

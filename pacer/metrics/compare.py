@@ -8,20 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import polars as pl
 
-from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json
 from pacer.metrics import statistics
-from pacer.metrics.cases import UNKNOWN
+from pacer.metrics.case_statistics import UNITS, contexts_of, label_rows, resampled_units
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.pairing import check_pairs
 from pacer.metrics.resampling import MEAN, Difference, Pair, differences, sums_by_unit
-
-#: What may be resampled, the coarsest first: the default is the first that the cases know.
-UNITS = ("subject", "study", "record")
 
 _NEEDED = ("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels", "rougeL")
 #: Parts of a signature in which two runs may differ: which reports they are, and how many; not what was done to them.
@@ -151,14 +146,9 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
                             f"({len(unequal)} records differ); score both against the same references")
     if not all("meteor_statistics" in table.columns for table in (one, two)):
         left_out["meteor"] = "cases.parquet does not hold METEOR's counts; score the run again"
-    chosen = unit or next(name for name in UNITS if _known(one, name))
-    if not _known(one, chosen):
-        raise DataError(f"{first}: the cases do not say the {chosen} of every record; choose another unit")
-    codes = one[f"{chosen}_id"].rank("dense").to_numpy().astype(int) - 1
-    count = int(codes.max()) + 1
+    chosen, codes, count = resampled_units(one, unit)
     pairs: dict[str, dict[str, Pair]] = {}
-    present = set(one["context"])
-    for context in (name for name in (*CONTEXTS, UNKNOWN) if name in present):
+    for context in contexts_of(one):
         mine = (one["context"] == context).to_numpy()
         sides = [_statistics(table.filter(pl.Series(mine)), convention, left_out) for table in (one, two)]
         pairs[context] = {
@@ -184,22 +174,13 @@ def _read(folder: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     return cases, read_json(inside / "signature.json")
 
 
-def _known(cases: pl.DataFrame, unit: str) -> bool:
-    """Whether every record tells its unit; a blank id is none."""
-    return f"{unit}_id" in cases.columns and bool((cases[f"{unit}_id"].fill_null("").str.strip_chars() != "").all())
-
-
 def _statistics(cases: pl.DataFrame, convention: str, left_out: Mapping[str, str]) -> dict[str, statistics.Statistics]:
     """Per-case statistics of each score that can be compared, of the cases of one context."""
     rule = CONVENTIONS[convention]
     references, hypotheses = cases["reference"].to_list(), cases["hypothesis"].to_list()
     found = {}
     if "f1" not in left_out:
-        labels = [np.array(cases[f"{side}_labels"].to_list()) for side in ("reference", "hypothesis")]
-        rows = statistics.label_statistics(*labels, rule)
-        if rule.duplicates == "first" and "study_id" in cases.columns:
-            unknown = cases["study_id"].fill_null("") == ""  # each a study of its own, as in the scores
-            rows[~(cases["study_id"].is_first_distinct() | unknown).to_numpy()] = 0
+        rows = label_rows(cases, rule)
         weighted = rule.averages[0] == "weighted"
         if not weighted:  # a third of the columns: the observations need not be told apart
             rows = rows.reshape(len(rows), 3, -1).sum(axis=2)

@@ -23,12 +23,16 @@ _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
 _WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
 
 
+#: Sums ``[..., k]`` -> scores ``[...]``.
+ScoreOf = Callable[[np.ndarray], np.ndarray]
+
+
 @dataclass(frozen=True)
 class Statistics:
-    """``rows`` ``[n, k]`` of one score of one run, and ``score``: sums ``[..., k]`` -> ``[...]``."""
+    """``rows`` ``[n, k]`` of one score of one run, by case or by unit, and how their sums become the score."""
 
     rows: np.ndarray
-    score: Callable[[np.ndarray], np.ndarray]
+    score: ScoreOf
 
 
 def bleu_statistics(references: Sequence[str], hypotheses: Sequence[str]) -> np.ndarray:
@@ -98,3 +102,17 @@ def f1(sums: np.ndarray, weighted: bool = False) -> np.ndarray:
             return 2 * hits.sum(axis=-1) / (predicted + present).sum(axis=-1)
         each = np.nan_to_num(2 * hits / (predicted + present))  # without support it has no weight
         return (each * present).sum(axis=-1) / present.sum(axis=-1)
+
+
+def precision(sums: np.ndarray) -> np.ndarray:
+    """Micro precision from sums of :func:`label_statistics`; NaN where nothing is predicted."""
+    hits, predicted, _ = np.moveaxis(sums.reshape(*sums.shape[:-1], 3, -1), -2, 0)
+    with np.errstate(invalid="ignore"):
+        return hits.sum(axis=-1) / predicted.sum(axis=-1)
+
+
+def recall(sums: np.ndarray) -> np.ndarray:
+    """Micro recall from sums of :func:`label_statistics`; NaN where nothing is present."""
+    hits, _, present = np.moveaxis(sums.reshape(*sums.shape[:-1], 3, -1), -2, 0)
+    with np.errstate(invalid="ignore"):
+        return hits.sum(axis=-1) / present.sum(axis=-1)

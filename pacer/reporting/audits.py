@@ -187,7 +187,7 @@ def reading_notes(signature: Mapping[str, Any]) -> list[str]:
 
 def signature_entries(signature: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The whole signature as (dotted name, value) pairs."""
-    return [(name, _words(value)) for name, value in _flat(signature)]
+    return [(name, in_words(value)) for name, value in flat(signature)]
 
 
 def standin_note(signature: Mapping[str, Any]) -> str | None:
@@ -209,14 +209,14 @@ def standin_note(signature: Mapping[str, Any]) -> str | None:
     return " ".join(notes) or None
 
 
-def _words(value: Any) -> str:
+def in_words(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(_words(part) for part in value) or "none"
+        return ", ".join(in_words(part) for part in value) or "none"
     return "none" if value is None else str(value)
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     found = []
     for name, value in values.items():
-        found += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else [(prefix + name, value)]
+        found += flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else [(prefix + name, value)]
     return found

@@ -3,45 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-from safetensors.numpy import load_file
 
+from pacer.anchors.rules import Version
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, read_jsonl
-from pacer.metrics.chexbert import OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.metrics.chexbert import OBSERVATIONS
 from pacer.reporting import images
+from pacer.reporting.routing import PRESENT, depth_names
+from pacer.reporting.routing_figures import over_radiograph
+from pacer.reporting.support import Piece, Statement, changes, pieces, statements
 from pacer.reporting.tables import CONTEXT_SOURCES
-
-#: CheXbert classes that count as a finding being present: positive and uncertain.
-PRESENT = (POSITIVE, UNCERTAIN)
 
 Commitment = Mapping[str, list[str]]
 
 
 @dataclass(frozen=True)
 class View:
-    """One radiograph: its address on the page and, per depth, (label, mean weight, address of the routing map)."""
+    """One radiograph: its address on the page and, per depth, (label, mean weight, address of the routing map), with
+    the files of the same: by ending ``svg`` text or ``png`` bytes."""
 
     name: str
     address: str
     maps: tuple[tuple[str, float, str], ...] = ()
     limit: float = 0.0
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the model wrote for one record, beside its reference."""
+    """What the model wrote for one record, beside its reference.
+
+    ``generated``, ``reference``: cut where their support changes. ``gained``, ``lost``: statements that the generated
+    report has and lacks against that of the first context. ``compares``: wording of comparison with an earlier
+    examination in the generated report, and in the reference.
+    """
 
     context: str
     sources: str
-    reference: str
+    reference: list[Piece]
     prior_report: str | None
-    generated: str
+    generated: list[Piece]
+    gained: list[str]
+    lost: list[str]
+    compares: tuple[tuple[str, ...], tuple[str, ...]]
     fallback: bool
     gate: float | None
     commitment: Commitment | None
@@ -72,12 +82,6 @@ def predictions_by_id(directory: Path) -> dict[str, dict]:
     return {row["record_id"]: row for path in found for row in read_jsonl(path)}
 
 
-def read_routing(directory: Path) -> dict[str, np.ndarray]:
-    """Depth weights ``[N, K]`` by ``<record_id>/<view>``; empty for a model without a router."""
-    path = Path(directory) / "routing.safetensors"
-    return load_file(path) if path.exists() else {}
-
-
 def choose_studies(records: pl.DataFrame, preferred: Sequence[str], count: int | None) -> list[str]:
     """Studies to show: the preferred ones, then those decoded in most contexts, in an order fixed by their ids.
 
@@ -101,7 +105,8 @@ def example_cases(
     scored: pl.DataFrame | None,
     preferred: Sequence[str],
     count: int | None,
-    depth_labels: tuple[str, ...] | None = None,
+    version: Version,
+    depths: Sequence[int] | None = None,
 ) -> list[Case]:
     """The cases to show.
 
@@ -109,7 +114,8 @@ def example_cases(
         records: the corpus; records without a prediction are passed over.
         image_paths: path of each image id. scored: ``cases.parquet``, where scores exist.
         preferred, count: see :func:`choose_studies`.
-        depth_labels: name of each depth on the routing maps; numbered when None.
+        version: of the rules that read reports. depths: encoder blocks of the depths on the routing maps; numbered
+            when None.
 
     Raises:
         DataError: an image of a shown case is missing.
@@ -121,9 +127,7 @@ def example_cases(
     for study in chosen:
         rows = {row["context"]: row for row in decoded.filter(pl.col("study_id") == study).iter_rows(named=True)}
         rows = {context: rows[context] for context in CONTEXTS if context in rows}
-        readings = tuple(
-            _reading(row, predictions[row["record_id"]], scores.get(row["record_id"], {})) for row in rows.values()
-        )
+        readings = _readings(list(rows.values()), predictions, scores, version)
         any_row = next(iter(rows.values()))
         views = []
         for name in ("frontal", "lateral"):
@@ -133,19 +137,40 @@ def example_cases(
             weights = next(
                 (routing[key] for row in rows.values() if (key := f"{row['record_id']}/{name}") in routing), None
             )
-            views.append(_view(name, image_id, image_paths, weights, depth_labels))
+            views.append(_view(name, image_id, image_paths, weights, depths))
         cases.append(Case(study, any_row["subject_id"], any_row["view"], tuple(views), readings))
     return cases
 
 
-def _reading(record: dict, prediction: dict, score: dict) -> Reading:
+def _readings(
+    rows: Sequence[dict], predictions: Mapping[str, dict], scores: Mapping[str, dict], version: Version
+) -> tuple[Reading, ...]:
+    said = [(statements(row["report"], version), statements(predictions[row["record_id"]]["report"], version))
+            for row in rows]  # fmt: skip
+    return tuple(
+        _reading(row, predictions[row["record_id"]], scores.get(row["record_id"], {}), own, said[0] if place else None,
+                 version)
+        for place, (row, own) in enumerate(zip(rows, said, strict=True))
+    )  # fmt: skip
+
+
+def _reading(
+    record: dict, prediction: dict, score: dict, said: tuple[frozenset[Statement], frozenset[Statement]],
+    first: tuple[frozenset[Statement], frozenset[Statement]] | None, version: Version,
+) -> Reading:
+    """One record. ``said``: statements of its reference and of its generated report; ``first``: those of the first
+    context."""
     reference, generated = (_present(score.get(f"{side}_labels")) for side in ("reference", "hypothesis"))
+    gained, lost = changes(said[1], first[1]) if first is not None else ([], [])
     return Reading(
         context=record["context"],
         sources=CONTEXT_SOURCES[record["context"]],
-        reference=record["report"],
+        reference=pieces(record["report"], "reference", said[1], version, first[0] if first else None),
         prior_report=record.get("prior_report"),
-        generated=prediction["report"],
+        generated=pieces(prediction["report"], "generated", said[0], version, first[1] if first else None),
+        gained=gained,
+        lost=lost,
+        compares=(tuple(score.get("hypothesis_wording") or ()), tuple(score.get("reference_wording") or ())),
         fallback=bool(prediction["fallback"]),
         gate=prediction.get("gate"),
         commitment=prediction.get("anchor"),
@@ -169,7 +194,7 @@ def _view(
     image_id: str,
     image_paths: Mapping[str, str],
     weights: np.ndarray | None,
-    depth_labels: tuple[str, ...] | None,
+    depths: Sequence[int] | None,
 ) -> View:
     if image_id not in image_paths:
         raise DataError(f"image {image_id} is not in the table of images")
@@ -177,13 +202,13 @@ def _view(
     address = images.data_uri(grey)
     if weights is None:
         return View(name, address)
-    labels = depth_labels or tuple(f"depth {index + 1}" for index in range(weights.shape[1]))
-    means = weights.mean(axis=0)
     maps = [
         (label, float(mean), images.data_uri(overlay))
-        for label, mean, overlay in zip(labels, means, images.overlays(grey, weights), strict=True)
-    ]
-    return View(name, address, tuple(maps), images.weight_range(weights))
+        for label, mean, overlay in zip(depth_names(weights.shape[1], depths), weights.mean(axis=0),
+                                        images.overlays(grey, weights), strict=True)
+    ]  # fmt: skip
+    svg, png = over_radiograph(grey, weights, depths, name)
+    return View(name, address, tuple(maps), images.weight_range(weights), {"svg": svg, "png": png})
 
 
 def finding_rates(scored: pl.DataFrame) -> dict[str, dict[str, float]]:

@@ -7,7 +7,6 @@ page, so a figure follows the reader's light or dark theme.
 from __future__ import annotations
 
 import io
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,10 +15,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, PercentFormatter
-
-from pacer.reporting.tables import contexts_in
-from pacer.reporting.training_logs import Panel
 
 #: CSS variable of the page: the colour of the stand-alone file.
 LIGHT = {
@@ -37,10 +34,8 @@ LIGHT = {
 _POLARITY_COLOURS = (("positive", "--series-2"), ("uncertain", "--series-5"), ("negative", "--series-1"))
 SERIES = tuple(f"--series-{index}" for index in range(1, 7))
 FONT = "sans-serif"
-#: Least width of the score axis, so that small differences do not look large.
-NARROWEST = 0.25
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "pacer",
     "font.family": FONT,
@@ -82,47 +77,24 @@ def for_page(svg: str, name: str) -> str:
     return svg.replace("url(#", f"url(#{name}-").replace('href="#', f'href="#{name}-')
 
 
-def drawing(width: float, height: float, draw: Callable[[Axes], None]) -> str:
-    """Run ``draw(axes)`` on a new figure of the given size in inches; the SVG text."""
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
+def drawing(width: float, height: float, draw: Callable[[Any], None], **grid: Any) -> str:
+    """Run ``draw(axes)`` on a new figure of the given size in inches; the SVG text.
+
+    Args:
+        grid: arguments of ``Figure.subplots`` (``rows``, ``columns``, ...); ``draw`` gets what it returns.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.13))  # browsers set text wider
         FigureCanvasSVG(figure)
-        draw(figure.subplots())
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
+        draw(figure.subplots(grid.pop("rows", 1), grid.pop("columns", 1), **grid))
+        return saved(figure)
+
+
+def saved(figure: Figure) -> str:
+    """A drawn figure as SVG text, the same bytes every time."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
-
-
-def efficacy_chart(scores: Mapping) -> str:
-    """Precision, recall and F1 of each context as three points on a line."""
-    contexts = contexts_in(scores)
-    names = [*contexts, "mean"] if "mean" in scores else contexts
-
-    def draw(axes: Axes) -> None:
-        # an undefined precision or recall has no point
-        found = {key: [(scores[name][key], row) for row, name in enumerate(names)
-                       if scores[name].get(key) is not None]
-                 for key in ("precision", "recall", "f1")}  # fmt: skip
-        for row, name in enumerate(names):
-            if scores[name].get("precision") is not None and scores[name].get("recall") is not None:
-                axes.hlines(row, scores[name]["precision"], scores[name]["recall"], color=LIGHT["--rule"], linewidth=3)
-        values = [value for points in found.values() for value, _ in points] or [0.0]
-        spare = max(0.0, NARROWEST - (max(values) - min(values))) / 2 + 0.02
-        axes.set_xlim(max(0.0, min(values) - spare), min(1.0, max(values) + spare))
-        for key, label, marker, size, variable in (
-            ("precision", "precision", "<", 34, "--series-1"),
-            ("recall", "recall", ">", 34, "--series-2"),
-            ("f1", "F1", "o", 46, "--ink"),
-        ):
-            across, down = [value for value, _ in found[key]], [row for _, row in found[key]]
-            axes.scatter(across, down, marker=marker, s=size, color=LIGHT[variable], label=label, zorder=3)
-        axes.set_yticks(range(len(names)), [name.upper() if name != "mean" else "Mean" for name in names])
-        axes.tick_params(axis="y", labelcolor=LIGHT["--ink"])
-        axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.grid(axis="y", visible=False)
-        axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, handletextpad=0.2, columnspacing=1.2)
-
-    return drawing(5.6, 0.75 + 0.32 * len(names), draw)
 
 
 def truth_chart(groups: Sequence[tuple[str, list[tuple[str, float]]]]) -> str:
@@ -153,31 +125,6 @@ def truth_chart(groups: Sequence[tuple[str, list[tuple[str, float]]]]) -> str:
 
     rows = sum(len(entries) for _, entries in groups)
     return drawing(6.6, 0.5 + 0.26 * rows + 0.38 * len(groups), draw)
-
-
-def curve_chart(panel: Panel) -> str:
-    """Lines over updates; a logarithmic axis when the positive values span more than a factor of 50."""
-    values = [v for _, curve in panel.curves for v in curve.values if math.isfinite(v)]
-    logarithmic = bool(values) and min(values) > 0 and max(values) / min(values) > 50
-
-    def draw(axes: Axes) -> None:
-        for index, (label, curve) in enumerate(panel.curves):
-            marker = "o" if len(curve.steps) < 12 else None
-            colour = LIGHT[SERIES[index % len(SERIES)]]
-            style = "-" if index < len(SERIES) else "--"
-            axes.plot(curve.steps, curve.values, style, color=colour, label=label, marker=marker, markersize=2.5)
-        axes.set_xlabel("update")
-        if logarithmic:
-            axes.set_yscale("log")
-        else:
-            axes.yaxis.set_major_locator(MaxNLocator(5))
-            axes.margins(y=0.12)
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.ticklabel_format(axis="x", style="plain")
-        if len(panel.curves) > 1:
-            axes.legend(loc="best", handlelength=1.4, labelspacing=0.25)
-
-    return drawing(3.6, 2.3, draw)
 
 
 def polarity_chart(counts: Mapping[str, Mapping[str, int]]) -> str:

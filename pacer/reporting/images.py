@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import math
 from pathlib import Path
 
 import matplotlib
@@ -13,6 +12,7 @@ from PIL import Image
 
 from pacer.core.errors import DataError
 from pacer.corpus.pixels import ImageError, open_image
+from pacer.reporting.routing import grid
 
 #: Longest edge of an embedded radiograph, in pixels.
 LONGEST_EDGE = 384
@@ -63,10 +63,7 @@ def overlays(grey: Image.Image, weights: np.ndarray) -> list[Image.Image]:
     Raises:
         DataError: N is not a square.
     """
-    patches, depths = weights.shape
-    side = math.isqrt(patches)
-    if side * side != patches:
-        raise DataError(f"depth weights of {patches} patches do not form a square grid")
+    depths = weights.shape[1]
     edge = min(grey.size)
     left, top = (grey.width - edge) // 2, (grey.height - edge) // 2
     base = grey.crop((left, top, left + edge, top + edge)).resize(
@@ -77,10 +74,11 @@ def overlays(grey: Image.Image, weights: np.ndarray) -> list[Image.Image]:
     limit = weight_range(weights)
     maps = []
     for depth in range(depths):
-        relative = (weights[:, depth].reshape(side, side) - 1 / depths) / limit
-        patch_map = Image.fromarray(relative.astype(np.float32), mode=None)
-        smooth = np.asarray(patch_map.resize(base.size, Image.Resampling.BICUBIC)).clip(-1, 1)
-        tint = np.asarray(colours((smooth + 1) / 2))[..., :3] * 255
-        strength = 0.25 + 0.45 * np.abs(smooth)[..., None]
+        relative = (grid(weights[:, depth]) - 1 / depths) / limit
+        # patches keep their edges: a smooth map would show detail that the router does not have
+        patch_map = Image.fromarray(relative.astype(np.float32)).resize(base.size, Image.Resampling.NEAREST)
+        values = np.asarray(patch_map).clip(-1, 1)
+        tint = np.asarray(colours((values + 1) / 2))[..., :3] * 255
+        strength = 0.2 + 0.4 * np.abs(values)[..., None]
         maps.append(Image.fromarray((background * (1 - strength) + tint * strength).round().astype(np.uint8)))
     return maps

@@ -28,7 +28,7 @@ COMMITMENT_COLUMNS = (
     ("anchor_negative_f1", "Negative F1"), ("anchor_uncertain_f1", "Uncertain F1"),
     ("report_follows_anchor", "Report follows"), ("report_covered_by_anchor", "Report covered"), ("gate", "Gate"),
     ("fallback_rate", "Fallback"), ("unclosed_rate", "Unclosed"), ("truncated_rate", "Truncated"),
-    ("empty_anchor_rate", "Empty commitment"), ("empty_rate", "Empty"),
+    ("empty_anchor_rate", "Commits nothing"), ("empty_rate", "Empty"),
 )  # fmt: skip
 
 #: The same for what any system's reports tell: polarity of the findings, and wording of comparison.
@@ -53,7 +53,7 @@ class Table:
     """Rows of already formatted cells under ``columns``.
 
     ``summary`` is the index of a row set apart (the mean), or None; ``rules`` are the rows that open a new group;
-    ``numeric`` says which columns align right.
+    ``numeric`` says which columns align right; ``quiet`` rows belong to the one above (intervals, published values).
     """
 
     columns: tuple[str, ...]
@@ -62,6 +62,7 @@ class Table:
     numeric: tuple[bool, ...] = ()
     summary: int | None = None
     rules: frozenset[int] = frozenset()
+    quiet: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.numeric:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,13 +84,13 @@ COUNTED = {
 }  # fmt: skip
 
 
-def counted(curves: dict[str, Curve]) -> list[tuple[str, str]]:
+def counted(curves: Mapping[str, Curve]) -> list[tuple[str, str]]:
     """Name and value of what was counted once, before the first update; counts of none are left out."""
     found = [(label, curves[name].values[0]) for name, label in COUNTED.items() if name in curves]
     return [(label, f"{value:,.0f}" if value == int(value) else f"{value:,.3f}") for label, value in found if value]
 
 
-def panels(curves: dict[str, Curve], depths: Sequence[int] | None = None) -> list[Panel]:
+def panels(curves: Mapping[str, Curve], depths: Sequence[int] | None = None) -> list[Panel]:
     """Sort curves into panels: the known quantities first, then one panel for each other name. What is counted once
     (:func:`counted`) has none.
 
@@ -109,6 +109,12 @@ def panels(curves: dict[str, Curve], depths: Sequence[int] | None = None) -> lis
         if found
     ]
     return known + [Panel(curve.name.replace("_", " ").capitalize(), ((curve.name, curve),)) for curve in others]
+
+
+def file_name(panel: Panel) -> str:
+    """A panel's part of a figure's file name: what its curves have in common, ``gate`` or ``loss``, or its one name."""
+    names = [curve.name for _, curve in panel.curves]
+    return names[0].replace("/", "-") if len(names) == 1 else re.split(r"[/]|_(?=tra|tlw|emp|con|dri)", names[0])[0]
 
 
 def _label(name: str, depths: Sequence[int] | None) -> str:

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML, YAMLError
 
 from pacer.core.config import Natural, Strict
 from pacer.core.errors import ConfigError
-from pacer.studies.published import load_published
+from pacer.reporting.published import load_published
 
 #: Columns a study may have: key in ``scores.json`` -> heading of the paper's tables.
 HEADINGS = {

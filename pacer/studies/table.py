@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.reporting.audits import standin_note
+from pacer.reporting.comparable import differences_to_published
+from pacer.reporting.published import PublishedBlock, PublishedTable, load_published
 from pacer.reporting.tables import contexts_in, number
-from pacer.studies.comparable import differences_to_published
 from pacer.studies.paired import COLUMNS, NOTE, Compare, Tested, compare_rows
-from pacer.studies.published import PublishedBlock, PublishedTable, load_published
 from pacer.studies.run import RECORD, folders
 from pacer.studies.study import HEADINGS, Study
 

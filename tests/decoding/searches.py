@@ -23,7 +23,7 @@ ROPES = [
 def settings(**changes: Any) -> Decode:
     plain = {"split": "test", "limit": None, "engine": "beam", "num_beams": 3, "min_new_tokens": 0,
              "max_new_tokens": 16, "repetition_penalty": 2.0, "length_penalty": 2.0, "batch_size": 4, "examples": 1,
-             "controls": []}
+             "routing_studies": 1, "controls": []}
     return Decode(**plain | changes)
 
 

@@ -20,7 +20,7 @@ from tests.conftest import MODEL
 def settings(**changes) -> Decode:
     return Decode(**{"split": "test", "limit": None, "engine": "beam", "num_beams": 3, "min_new_tokens": 4,
                      "max_new_tokens": 12, "repetition_penalty": 2.0, "length_penalty": 2.0, "batch_size": 8,
-                     "examples": 1, "controls": [], **changes})
+                     "examples": 1, "routing_studies": 0, "controls": [], **changes})
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ ROWS = [0, 1, 8, 11, 18, 19, 26, 27]
 def settings(**changes: Any) -> Decode:
     plain = {"split": "test", "limit": None, "engine": "generate", "num_beams": 1, "min_new_tokens": 0,
              "max_new_tokens": 24, "repetition_penalty": 1.0, "length_penalty": 1.0, "batch_size": 8,
-             "examples": 1, "controls": []}
+             "examples": 1, "routing_studies": 0, "controls": []}
     return Decode(**plain | changes)
 
 

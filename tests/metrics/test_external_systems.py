@@ -119,7 +119,7 @@ def test_r2gens_texts_are_scored_by_position_against_their_own_references(tmp_pa
 
 
 def test_every_system_of_the_papers_own_and_common_tests_is_in_the_table() -> None:
-    from pacer.studies.published import load_published
+    from pacer.reporting.published import load_published
 
     tables = load_published()
     names = {system for name, block in (("main", 0), ("conventional_sn", 1), ("transfer", 0))

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from pacer.anchors.build import build_anchors
 from pacer.anchors.sampling import sample_records
-from pacer.core.config import Corpus, load_params
+from pacer.core.config import Corpus, Params, load_params, parse_params
 from pacer.corpus.build import build_corpus
 from pacer.corpus.findings import FINDINGS
 from pacer.corpus.records import read_records
@@ -32,8 +32,9 @@ SENTENCES = (
 )
 #: Report text that nothing may show but the example cases.
 SECRET = "zephyrine opacity in the left lung base ."
-DEPTHS = (4, 8, 12)
 ROOT = Path(__file__).resolve().parents[2]
+#: The default profile, whose ``features.depths`` are 4, 8 and 12.
+DEFAULT = load_params(ROOT / "configs" / "phantom.yaml").model_dump()
 
 
 @dataclass
@@ -41,6 +42,7 @@ class Run:
     """Where the made-up outputs lie; ``arguments`` are those of ``build_report`` without ``out``."""
 
     root: Path
+    params: Params
 
     @property
     def arguments(self) -> dict:
@@ -52,14 +54,14 @@ class Run:
             "predictions": self.root / "predictions",
             "metrics": self.root / "metrics",
             "images": self.root / "corpus" / "images.parquet",
-            "depths": DEPTHS,
+            "params": self.params,
         }
 
 
 def _make_run(root: Path, contexts: tuple[str, ...] = ("sn", "sw", "mn", "mw"), truth: bool = True,
              gate: bool = True, routed: bool = True, standin: bool = True) -> Run:  # fmt: skip
     random = np.random.default_rng(0)
-    run = Run(root)
+    run = Run(root, parse_params(DEFAULT))
     for folder in ("raw/images", "anchors", "predictions", "metrics"):
         (root / folder).mkdir(parents=True)
     records = _corpus(root, contexts, random)
@@ -182,12 +184,13 @@ def _predictions(folder: Path, test: pl.DataFrame, random: np.random.Generator, 
             "report": report, "fallback": fallback, "gate": 0.1 + 0.01 * position if gate else None, "tokens": 90,
         })  # fmt: skip
         cases.append({
-            "record_id": row["record_id"], "context": row["context"], "reference": row["report"], "hypothesis": report,
+            "record_id": row["record_id"], "context": row["context"], "study_id": row["study_id"],
+            "subject_id": row["subject_id"], "reference": row["report"], "hypothesis": report,
             "reference_labels": [int(v) for v in random.integers(0, 4, 14)],
             "hypothesis_labels": [int(v) for v in random.integers(0, 4, 14)], "rougeL": float(random.uniform(0.1, 0.6)),
-            "gate": None, "fallback": fallback,
+            "reference_wording": [], "hypothesis_wording": ["unchanged"], "gate": None, "fallback": fallback,
         })  # fmt: skip
-        if routed and row["context"][0] == "m" and len(routing) < 4:
+        if routed and row["context"] == "mw":
             for view, tilt in (("frontal", 0.3), ("lateral", -0.2)):
                 side = np.linspace(-1, 1, 8, dtype=np.float32)
                 logits = np.stack([tilt * np.add.outer(side, side).ravel(), np.zeros(64), -np.tile(side, 8) * tilt], 1)
@@ -197,7 +200,8 @@ def _predictions(folder: Path, test: pl.DataFrame, random: np.random.Generator, 
     for context, rows in lines.items():
         (folder / f"{context}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     shown = list(dict.fromkeys(key.partition("-")[2].partition("/")[0] for key in routing)) or [test["study_id"][0]]
-    _write(folder / "manifest.json", {"split": "test", "examples": shown})
+    made_by = {"weights": "f00d" * 16, "parent": None, "frozen": {"vision": "beef" * 16}}
+    _write(folder / "manifest.json", {"split": "test", "examples": shown[:2]} | made_by)
     if routing:
         save_file(routing, folder / "routing.safetensors")
     return pl.DataFrame(cases)
@@ -230,6 +234,7 @@ def _write_signature(path: Path, standin: bool) -> None:
         "clinical": {"convention": "llm-rg4", "present_classes": [1, 3], "observations": list(OBSERVATIONS),
                      "labeller": {"standin": standin, "provenance": None, "files": {"chexbert.pth": "ab12cd34" * 8}}},
         "language": {"cleaner": "llm-rg4-mimic-1"},
+        "anchors": {"rules": "scoped"},
         "counts": {"sn": {"n": 228}, "mn": {"n": 228}},
         "versions": {"pacer": "0.1.0"},
         "data": {"records": "0123456789abcdef", "truth": None},

@@ -87,11 +87,14 @@ def test_the_whole_page(full_run, tmp_path: Path):
                   "17 of 20 stand in their report word for word",
                   "$0.01; 2 lost answers may have been paid too"):  # fmt: skip
         assert shown in page.text, shown
-    assert {"scores", "sources", "cases", "findings", "training", "corpus", "commitments"} <= set(page.ids)
+    assert {"scores", "sources", "cases", "findings", "gates", "routing", "training", "corpus", "commitments",
+            "manifest"} <= set(page.ids)
     assert {link.removeprefix("#") for link in page.anchors} <= set(page.ids)
     names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     assert {"tables/scores.md", "tables/scores.tex", "tables/truth.tex", "figures/scores.svg", "figures/truth.svg",
-            "figures/training-calibrate-1.svg"} <= names  # fmt: skip
+            "figures/training-calibrate-loss.svg", "figures/training-parent-depth_weight.svg", "tables/observations.md",
+            "figures/gates.svg", "figures/schedule.svg", "figures/routing-findings.svg",
+            "tables/gates.tex"} <= names  # fmt: skip
     for table in ("scores", "truth", "controls"):
         for kind in ("md", "tex"):
             assert "stand-in for CheXbert" in (out / "tables" / f"{table}.{kind}").read_text(encoding="utf-8"), table
@@ -100,7 +103,7 @@ def test_the_whole_page(full_run, tmp_path: Path):
 def test_the_page_needs_nothing_from_outside(full_run, tmp_path: Path):
     page = page_of(full_run, tmp_path / "reports")
     text = (tmp_path / "reports" / "index.html").read_text(encoding="utf-8")
-    assert page.addresses and all(address.startswith("data:image/jpeg;base64,") for address in page.addresses)
+    assert page.addresses and all(re.match("data:image/(jpeg|png);base64,", address) for address in page.addresses)
     assert "<script" not in text and "@import" not in text
     assert not re.search(r"url\((?!#)", text)
     assert len(page.ids) == len(set(page.ids))
@@ -120,12 +123,14 @@ def test_text_is_escaped(full_run, tmp_path: Path):
 def test_a_real_corpus_without_truth_gate_router_or_calibrate(make_run, tmp_path: Path):
     run = make_run(tmp_path / "run", contexts=("sn", "mn"), truth=False, gate=False, routed=False, standin=False)
     arguments = {"training": {"warmup": run.root / "metrics" / "warmup", "calibrate": tmp_path / "not-trained"}}
-    page = page_of(run, tmp_path / "reports", depths=None, **arguments)
+    page = page_of(run, tmp_path / "reports", **arguments)
     assert "sources" in page.ids  # the controls
     assert "latent state" not in page.text and "Gate " not in page.text.split("Example cases")[-1].split("Findings")[0]
     assert "Read with care" not in page.text and "SW" not in page.text
     assert "Warm-up" in page.text and "Calibrate on the frozen parent" not in page.text
-    assert not (tmp_path / "reports" / "tables" / "truth.md").exists()
+    left_out = {"tables/truth.md", "tables/gates.md", "figures/gates.svg", "figures/routing-findings.svg"}
+    assert not any((tmp_path / "reports" / name).exists() for name in left_out)
+    assert not {"gates", "routing"} & set(page.ids)
 
 
 def test_direct_reports_have_no_commitment(full_run, tmp_path: Path):
@@ -161,3 +166,49 @@ def test_the_same_inputs_give_the_same_page(full_run, tmp_path: Path):
     page_of(full_run, tmp_path / "first")
     page_of(full_run, tmp_path / "second")
     assert (tmp_path / "first" / "index.html").read_bytes() == (tmp_path / "second" / "index.html").read_bytes()
+
+
+def test_a_case_has_its_contexts_side_by_side_with_support_and_changes(full_run, tmp_path: Path):
+    """Two reports of one study are set; everything else on the page is by chance."""
+    study = json.loads((full_run.root / "predictions" / "manifest.json").read_text())["examples"][0]
+    texts = {"sn": "no pneumothorax . the heart is enlarged .", "mw": "no pneumothorax . small pleural effusion ."}
+    for context, text in texts.items():
+        path = full_run.root / "predictions" / f"{context}.jsonl"
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        for row in rows:
+            if row["record_id"] == f"{context}-{study}":
+                row |= {"report": text, "fallback": False, "anchor": {"positive": ["edema"], "negative": [],
+                                                                      "uncertain": []}}  # fmt: skip
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = page_of(full_run, tmp_path / "reports")
+    text = (tmp_path / "reports" / "index.html").read_text(encoding="utf-8")
+    assert re.search(r'<mark class="(matching|unverified) changed" title="pleural effusion: positive; [^"]*first cont',
+                     text)  # fmt: skip
+    assert "Says, unlike the first context pleural effusion (positive)" in page.text
+    assert "No longer says cardiomegaly (positive)" in page.text
+    assert "no previous report was given" in page.text  # the made-up wording of comparison, without a prior
+    for view in ("frontal", "lateral"):
+        for ending in ("svg", "png"):
+            assert (tmp_path / "reports" / "figures" / f"case-{study}-{view}.{ending}").stat().st_size > 1000
+
+
+def test_the_manifest_names_parameters_versions_and_hashes(full_run, tmp_path: Path):
+    text = page_of(full_run, tmp_path / "reports").text
+    for shown in ("calibrate.lambda_cons 0.05", "decode.routing_studies 200", "scipy", "f00d" * 16, "beef" * 16,
+                  "frozen vision model", "0123456789abcdef", "labeller, chexbert.pth"):  # fmt: skip
+        assert shown in text, shown
+
+
+@pytest.mark.parametrize(("variant", "maps"), [("endpoint", False), ("global", True)])
+def test_weights_that_say_nothing_of_an_image_are_not_averaged_by_finding(full_run, tmp_path: Path, variant, maps):
+    refine = full_run.params.refine.model_copy(update={"variant": variant})
+    page = page_of(full_run, tmp_path / "reports", params=full_run.params.model_copy(update={"refine": refine}))
+    assert "routing" not in page.ids and ("depth weights of each patch" in page.text) == maps
+    assert any((tmp_path / "reports" / "figures").glob("case-*.png")) == maps
+
+
+def test_a_signature_without_the_rules_is_refused(full_run, tmp_path: Path):
+    path = full_run.root / "metrics" / "signature.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"anchors": {"rules": "hand"}}))
+    with pytest.raises(DataError, match="names the rules 'hand'; known are paper, scoped: score again"):
+        build_report(**full_run.arguments, out=tmp_path / "reports")

@@ -8,8 +8,9 @@ import pytest
 from dvclive import Live
 
 from pacer.core.errors import DataError
-from pacer.reporting.figures import LIGHT, curve_chart, for_page
-from pacer.reporting.training_logs import counted, panels, read_curves
+from pacer.reporting.figures import LIGHT, for_page
+from pacer.reporting.training_figures import curve_chart, schedule_chart
+from pacer.reporting.training_logs import counted, file_name, panels, read_curves
 
 
 @pytest.fixture
@@ -72,3 +73,20 @@ def test_figures_on_the_page_carry_theme_colours_and_their_own_ids(log: Path):
     assert not any(colour in inline for colour in LIGHT.values())
     assert inline.startswith("<svg") and 'id="a-' in inline and "url(#a-" in inline
     assert curve_chart(panel) == alone  # the same bytes every time
+
+
+def test_files_are_named_after_what_they_show(log: Path):
+    names = [file_name(panel) for panel in panels(read_curves(log))]
+    assert names == ["validation", "loss", "rho", "depth_weight", "gradient_norm"]
+
+
+def test_the_schedule_runs_through_all_phases(log: Path):
+    """Phases of 20 updates each: their borders stand at 20 and 40, one dashed line in each of two axes."""
+    curves = read_curves(log)
+    alpha = {"alpha": curves["rho"]}
+    both = schedule_chart({"warmup": curves, "parent": curves | alpha, "calibrate": alpha})
+    assert both is not None and all(f">{phase}<" in both for phase in ("warmup", "parent", "calibrate"))
+    assert "ρ, direct route" in both and "α_D, residual" in both
+    one = schedule_chart({"warmup": {"rho": curves["rho"]}})
+    assert one is not None and "α_D" not in one
+    assert schedule_chart({"warmup": {"loss": curves["loss"]}}) is None and schedule_chart({}) is None

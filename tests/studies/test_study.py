@@ -64,7 +64,7 @@ def test_every_row_is_valid_in_every_profile(name: str, profile: str) -> None:
 
 
 def test_the_rows_of_table_1_are_the_papers_and_what_they_can_be_of_ours() -> None:
-    from pacer.studies.published import load_published
+    from pacer.reporting.published import load_published
 
     rows = {row.name: row for row in load_study(STUDIES, "main").rows}
     published = {system for block in load_published()["main"].blocks for system in block.rows}
@@ -87,7 +87,7 @@ def test_a_baselines_own_seed_follows_the_studys() -> None:
 
 @pytest.mark.parametrize("name", study_names(STUDIES))
 def test_rows_and_columns_are_those_of_the_published_table(name: str) -> None:
-    from pacer.studies.published import load_published
+    from pacer.reporting.published import load_published
 
     study = load_study(STUDIES, name)
     if study.published is None:

@@ -1,4 +1,4 @@
-"""The paper's own numbers, for the comparison rows of studies."""
+"""The paper's own numbers, for the rows that stand beside one's own."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from types import MappingProxyType
 
 from ruamel.yaml import YAML
 
-import pacer.reporting
 from pacer.core.errors import DataError
 
-FILE = Path(pacer.reporting.__path__[0]) / "published.yaml"
+FILE = Path(__file__).with_name("published.yaml")
 
 _VALUE = re.compile(r"(?P<mark>[*_]?)(?P<value>\d\.\d{3})(?P=mark)")
 _MARKS = {"": None, "*": "best", "_": "second"}

@@ -8,8 +8,8 @@ from statistics import fmean
 
 import pytest
 
-from pacer.studies import published
-from pacer.studies.published import PublishedBlock, load_published
+from pacer.reporting import published
+from pacer.reporting.published import PublishedBlock, load_published
 from pacer.studies.table import ranked
 
 TABLES = load_published()

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pacer.reporting.audits import standin_note
+from pacer.reporting.published import PublishedTable
 from pacer.reporting.tables import contexts_in
-from pacer.studies.published import PublishedTable
 
 #: What the published scores were made with.
 CONVENTION, CLEANER, SPLIT = "llm-rg4", "upstream", "test"

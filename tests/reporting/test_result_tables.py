@@ -1,0 +1,100 @@
+"""Tables with intervals: rows in their places, published rows only where they may stand, p values never 0."""
+
+from __future__ import annotations
+
+import pytest
+
+from pacer.metrics.case_statistics import Intervals, LabelScores
+from pacer.metrics.groups import compare_groups
+from pacer.metrics.resampling import Interval
+from pacer.reporting.published import load_published
+from pacer.reporting.result_figures import gate_chart, label_chart
+from pacer.reporting.result_tables import (
+    gate_line,
+    gate_table,
+    label_table,
+    p_value,
+    published_beside,
+    results_table,
+)
+
+CONTEXTS = ("sn", "sw", "mn", "mw")
+NUMBERS = {"sn": 2357, "sw": 2026, "mn": 1004, "mw": 828}
+MEAN = {"precision": 0.6, "f1": 0.515, "cider": 0.4}
+SCORES = {context: MEAN | {"f1": 0.5 + 0.01 * place, "n": NUMBERS[context]}
+          for place, context in enumerate(CONTEXTS)} | {"mean": MEAN}  # fmt: skip
+FOUND = Intervals({name: {"f1": Interval(0.5, 0.4512, 0.5488, 0), "precision": Interval(None, None, None, 9)}
+                   for name in (*CONTEXTS, "mean")}, "subject", 30, 100, 0.95)  # fmt: skip
+RG4 = {"source": "files", "format": "rg4", "target": "findings_and_impression", "limit": None}
+SIGNATURE = {"standin_labeller": False, "predictions": {"stand_ins": [], "settings": {"split": "test", "limit": None}},
+             "clinical": {"convention": "llm-rg4"},
+             "language": {"target": "findings_and_impression", "cleaner": "upstream", "strict": False}}  # fmt: skip
+FINDINGS_ALONE = SIGNATURE | {"language": SIGNATURE["language"] | {"target": "findings"}}
+
+
+def test_the_interval_stands_below_its_score():
+    table = results_table(SCORES, FOUND, None)
+    assert table.columns == ("Context", "P", "F1", "CIDEr", "n")
+    assert table.rows[:2] == (("SN", "0.600", "0.500", "0.400", "2,357"), ("95 %", "", "0.45–0.55", "", ""))
+    assert len(table.rows) == 10 and table.rows[8][0] == "Mean" and table.summary == 8
+    assert table.quiet == {1, 3, 5, 7, 9} and table.rules == {2, 4, 6, 8}
+
+
+def test_published_rows_follow_their_context():
+    published, words = published_beside(RG4, SIGNATURE, SCORES)
+    assert published == load_published()["main"] and "Table 1" in words
+    table = results_table(SCORES, FOUND, published)
+    labels = [row[0] for row in table.rows]
+    assert labels[:8] == ["SN", "95 %", "CXRMate, paper", "RadFM, paper", "LLM-RG4, paper", "SimMLM, paper",
+                          "RAGPT, paper", "PACER, paper"]  # fmt: skip
+    assert table.rows[7][1:] == ("0.620", "0.632", "–", "–") and labels[8] == "SW"
+    assert set(range(len(labels))) - table.quiet == {0, 8, 16, 24, 32}
+
+
+@pytest.mark.parametrize(("corpus", "signature", "why"), [
+    ({"source": "phantom"}, {"standin_labeller": True}, "the corpus is not MIMIC-RG4"),
+    (RG4 | {"format": "openi"}, SIGNATURE, "the corpus is not MIMIC-RG4"),
+    (RG4, SIGNATURE | {"standin_labeller": True}, "stand-in models"),
+    (RG4, SIGNATURE | {"standin_labeller": None}, "stand-in models"),
+    (RG4, SIGNATURE | {"predictions": {"settings": {"split": "val", "limit": None}}}, "scored on split val"),
+    (RG4, SIGNATURE | {"predictions": {"settings": {"split": "test", "limit": 50}}}, "not all records were used"),
+    (RG4 | {"limit": 9}, SIGNATURE, "not all records were used"),
+    (RG4 | {"target": "findings"}, SIGNATURE, "target findings_and_impression, published findings"),
+])  # fmt: skip
+def test_no_published_row_where_a_comparison_means_nothing(corpus, signature, why):
+    published, words = published_beside(corpus, signature, SCORES)
+    assert published is None and why in words
+
+
+def test_findings_alone_stand_beside_the_second_table():
+    published, words = published_beside(RG4 | {"target": "findings"}, FINDINGS_ALONE, {"sn": SCORES["sn"]})
+    assert published == load_published()["conventional_sn"] and "Table 2" in words
+
+
+def test_observations_with_and_without_a_score():
+    none = Interval(None, None, None, 5)
+    rows = [
+        LabelScores("Edema", 12, 9, {key: Interval(0.5, 0.3, 0.7, 0) for key in ("precision", "recall", "f1")},
+                    {"sn": 0.25, "mn": None}),
+        LabelScores("Fracture", 0, 0, dict.fromkeys(("precision", "recall", "f1"), none), {"sn": None, "mn": None}),
+    ]  # fmt: skip
+    table = label_table(rows, 0.95)
+    assert table.rows[0] == ("Edema", "12", "9", "0.500", "0.500", "0.500", "0.30–0.70", "0.250", "–")
+    assert table.rows[1] == ("Fracture", "0", "0", "undefined", "undefined", "undefined", "", "–", "–")
+    svg = label_chart(rows)
+    assert "Edema" in svg and "undefined" in svg
+
+
+def test_gates_differ_or_do_not():
+    groups = {"sn": {str(n): 0.1 + n / 1000 for n in range(12)}, "sw": {str(n): 0.2 + n / 1000 for n in range(12)}}
+    tests = compare_groups(groups)
+    table = gate_table(tests)
+    assert table is not None and table.rows == (("SW\u00a0−\u00a0SN", "12", "+0.1000", "< 0.001", "< 0.001"),)
+    assert gate_line(tests).startswith("Kruskal-Wallis over all records: H = 17.3, p < 0.001")
+    assert "SW  (12)" in gate_chart({name: list(values.values()) for name, values in groups.items()})
+    alone = compare_groups({"sn": groups["sn"]})
+    assert gate_table(alone) is None and "nothing to test" in gate_line(alone)
+
+
+def test_p_values_as_they_are_printed():
+    assert [p_value(p) for p in (None, 0.0, 0.0009, 0.001, 0.049)] == ["–", "< 0.001", "< 0.001", "0.001", "0.049"]

@@ -1,0 +1,77 @@
+"""What supports a statement: pieces make up the report, and their colours follow from what the two texts say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacer.anchors.rules import VERSIONS, extract_anchor
+from pacer.reporting.support import changes, pieces, statements
+
+SENTENCES = ("no evidence of pneumothorax .", "there is a small left pleural effusion .", "no pleural effusion .",
+             "the heart is not enlarged .", "possible pneumonia at the right base .", "a picc ends in the svc .",
+             "no pneumothorax , effusion or consolidation .", "the study is of good quality .",
+             "effusion on the left , none on the right .")  # fmt: skip
+REPORTS = st.lists(st.sampled_from(SENTENCES), max_size=6).map(" ".join)
+
+
+def coloured(report: str, side, other: str, first: str | None = None) -> dict[str, tuple]:
+    known = None if first is None else statements(first, "scoped")
+    found = pieces(report, side, statements(other, "scoped"), "scoped", known)
+    return {piece.text: (piece.support, piece.changed) for piece in found if piece.support}
+
+
+def test_the_three_colours():
+    reference = "small pleural effusion . no evidence of pneumothorax . cardiomegaly ."
+    generated = "no pleural effusion . there is no pneumothorax . a picc ends in the svc ."
+    assert coloured(generated, "generated", reference) == {
+        "no pleural effusion": ("unverified", False), "no pneumothorax": ("matching", False),
+        "picc": ("unverified", False)}  # fmt: skip
+    assert coloured(reference, "reference", generated) == {
+        "effusion": ("reference-only", False), "no evidence of pneumothorax": ("matching", False),
+        "cardiomegaly": ("reference-only", False)}  # fmt: skip
+
+
+def test_a_cue_is_taken_along_unless_another_mention_stands_between():
+    found = coloured("no pneumothorax , effusion or consolidation .", "generated", "no effusion .")
+    assert found == {"no pneumothorax": ("unverified", False), "effusion": ("matching", False),
+                     "consolidation": ("unverified", False)}  # fmt: skip
+
+
+def test_what_the_first_context_does_not_say_is_changed():
+    report = "no pneumothorax . small pleural effusion ."
+    assert coloured(report, "generated", report, "no pneumothorax .") == {
+        "no pneumothorax": ("matching", False), "effusion": ("matching", True)}  # fmt: skip
+    assert changes(statements(report, "scoped"), statements("no pneumothorax . no effusion .", "scoped")) == (
+        ["pleural effusion (positive)"], ["pleural effusion (negative)"])
+
+
+@given(REPORTS, REPORTS, st.none() | REPORTS, st.sampled_from(VERSIONS))
+def test_pieces_are_the_report_and_agree_with_the_other_side(report, other, first, version):
+    said, theirs = statements(report, version), statements(other, version)
+    known = None if first is None else statements(first, version)
+    found = pieces(report, "generated", theirs, version, known)
+    assert "".join(piece.text for piece in found) == report
+    assert {piece.support for piece in found} <= {None, "matching", "unverified"}
+    if said <= theirs:
+        assert all(piece.support != "unverified" for piece in found)
+    if not said & theirs:
+        assert all(piece.support != "matching" for piece in found)
+    assert any(piece.support for piece in found) == bool(said)
+    assert any(piece.changed for piece in found) == bool(known is not None and said - known)
+
+
+@given(REPORTS, st.sampled_from(VERSIONS))
+def test_a_text_says_all_that_its_commitment_says(report, version):
+    anchor = extract_anchor(report, version).as_dict()
+    named = {(finding, polarity) for polarity, findings in anchor.items() for finding in findings}
+    assert named <= statements(report, version)
+
+
+@pytest.mark.parametrize("side", ["reference", "generated"])
+def test_a_text_supports_itself(side):
+    report = " ".join(SENTENCES)
+    found = pieces(report, side, statements(report, "scoped"), "scoped")
+    assert {piece.support for piece in found} == {None, "matching"}
+    assert any("pleural effusion: negative; in both reports" in piece.about for piece in found)
