@@ -31,10 +31,11 @@ def test_the_budget_is_the_published_one() -> None:
         assert (own.updates, own.seed, own.batch_size * own.accumulation) == (20_000, 42, 32)
 
 
-def test_both_files_have_the_same_keys_and_say_what_the_paper_leaves_open() -> None:
-    files = [ROOT / "baselines" / name for name in ("params.yaml", "micro.yaml")]
-    first, second = (keys(YAML(typ="safe").load(path.read_text())) for path in files)
-    assert first == second
+def test_all_files_have_the_same_keys_and_say_what_the_paper_leaves_open() -> None:
+    files = [ROOT / "baselines" / name for name in ("params.yaml", "phantom.yaml", "micro.yaml")]
+    first, *others = (keys(YAML(typ="safe").load(path.read_text())) for path in files)
+    assert all(other == first for other in others)
+    assert all(load_baseline_params(path) for path in files)
     lines = [line for line in files[0].read_text().partition("llm_rg4:")[0].splitlines() if ": " in line]
     for line in lines:
         if line.startswith(" ") and "not in the paper" not in line:
