@@ -1,56 +1,16 @@
-"""The page in a real browser: nothing on the console, nothing asked of the network, nothing wider than the window."""
+"""The report in a real browser: nothing on the console, nothing asked of the network, nothing wider than the window."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from pacer.reporting.build import build_report
+from tests.browser import needs_browser, overflow, visit
 
-CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-                 if (found := shutil.which(name))), None)  # fmt: skip
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed; `apt-get install chromium`")
-
-#: Added to a copy of the page: what is wider than the window, outside of what scrolls by itself, goes to the console.
-WIDTH_CHECK = """<script>addEventListener("load", () => {
-  const wide = document.documentElement.scrollWidth;
-  console.log("WIDTH " + wide + " of " + innerWidth);
-});</script></body>"""
-
-
-class Visit(NamedTuple):
-    """What the browser wrote to its console, which addresses it asked for, and the picture of the page."""
-
-    console: list[str]
-    requests: list[str]
-    picture: Image.Image
-
-
-def visit(page: Path, width: int, folder: Path) -> Visit:
-    folder.mkdir()
-    log, picture = folder / "net.json", folder / "page.png"
-    assert CHROMIUM is not None
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-extensions",
-               "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run",
-               f"--user-data-dir={folder / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND",
-               "--enable-logging=stderr", "--v=0", f"--log-net-log={log}", f"--screenshot={picture}",
-               f"--window-size={width},3000", page.absolute().as_uri()]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
-    content = json.loads(log.read_text())
-    started = content["constants"]["logEventTypes"]["URL_REQUEST_START_JOB"]
-    # the browser's own questions (updates, clock) have no origin
-    asked = [event["params"]["url"] for event in content["events"] if event["type"] == started
-             and "url" in event.get("params", {}) and event["params"].get("initiator") != "not an origin"]  # fmt: skip
-    image = Image.open(picture)
-    image.load()
-    return Visit([line for line in done.stderr.splitlines() if "CONSOLE" in line], asked, image)
+pytestmark = needs_browser
 
 
 @pytest.mark.parametrize("width", [420, 1400])
@@ -62,11 +22,7 @@ def test_the_report_in_a_browser(full_run, tmp_path: Path, width: int):
     assert seen.picture.size == (width, 3000)
     pixels = np.asarray(seen.picture.convert("RGB"))
     assert len(np.unique(pixels[:1000].reshape(-1, 3), axis=0)) > 50 and pixels[2000:].std() > 5  # something is drawn
-    checked = tmp_path / "checked.html"
-    checked.write_text(page.read_text(encoding="utf-8").replace("</body>", WIDTH_CHECK), encoding="utf-8")
-    [line] = visit(checked, width, tmp_path / "again").console
-    widest, window = (int(part) for part in line.split("WIDTH ")[1].split('"')[0].split(" of "))
-    assert widest <= window
+    assert overflow(page, width, tmp_path / "width") <= 0
 
 
 def test_the_check_sees_errors_and_requests(tmp_path: Path):
