@@ -1,20 +1,23 @@
 """The written corpus: MIMIC-RG4's layout, truth, emphasis and recorded answers."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
 
-from pacer.core.config import Phantom
+from pacer.core.config import Phantom, load_params
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import hash_file, read_json, read_jsonl
 from pacer.corpus.findings import FINDINGS
 from pacer.corpus.phantom.emphasis import MAX_SCORES, emphasis_scores
-from pacer.corpus.phantom.generate import generate_phantom
+from pacer.corpus.phantom.generate import generate_phantom, image_path
 from pacer.corpus.phantom.language import sample_texts
 from pacer.corpus.phantom.tokenizer import phantom_tokenizer
+from pacer.corpus.phantom.world import make_world
 from pacer.corpus.source import read_source
 from pacer.corpus.text import clean_report
 
@@ -144,3 +147,17 @@ def test_emphasis_is_cut_at_100(records):
     lengths = [len(row["new_scores"]) for splits in records.values() for row in splits["train"]]
     assert max(lengths) <= 100
     assert {value for row in records["sn"]["train"] for value in row["new_scores"]} == {0.0, 1.0}
+
+
+def test_the_study_in_the_readme_is_one_of_the_default_corpus():
+    root = Path(__file__).parents[2]
+    text = (root / "README.md").read_text()
+    [folder] = re.findall(r"^study=data/source/images/(\S+)", text, flags=re.MULTILINE)
+    named = {view: f"{folder}/{name}" for view, name in re.findall(r"--(frontal|lateral) \$study/(\S+)", text)}
+    corpus = load_params(root / "configs" / "phantom.yaml").corpus
+    world = corpus.phantom
+    patients = make_world(corpus.seed, world.patients, world.studies_per_patient, world.lateral_fraction,
+                          world.val_fraction, world.test_fraction)
+    [study] = [study for patient in patients for study in patient.studies if study.study_id == folder.split("/s")[1]]
+    assert study.split == "test" and study.prior is not None
+    assert named == {view: image_path(study, view) for view in ("frontal", "lateral")}
