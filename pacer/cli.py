@@ -17,7 +17,7 @@ from rich.text import Text
 from pacer.core.config import load_params
 from pacer.core.errors import ConfigError, run_cleanly
 from pacer.profiles import profile_in_use, profile_names, use_profile
-from pacer.serving.commands import export, generate
+from pacer.serving.commands import export, generate, serve
 from pacer.serving.terminal import COLOURS, chips
 
 if TYPE_CHECKING:
@@ -168,6 +168,7 @@ def decode(
 
 app.command()(export)
 app.command()(generate)
+app.command()(serve)
 
 
 @app.command("import-llm-rg4")

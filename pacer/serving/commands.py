@@ -1,8 +1,9 @@
-"""The commands ``pacer export`` and ``pacer generate``; heavy imports wait until one runs."""
+"""The commands ``pacer export``, ``pacer generate`` and ``pacer serve``; heavy imports wait until one runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,13 +68,7 @@ def generate(
     _refuse_mixture(single, many, cases)
 
     def load() -> Reporter:
-        from transformers.utils import logging
-
-        from pacer.serving.reporter import Reporter
-
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
-        return Reporter.from_pretrained(model, device, dtype, backbones)
+        return _load(model, device, dtype, backbones)
 
     if cases is not None and out is not None:
         _many(load, cases, out, all_contexts, batch_size, skip_bad)
@@ -98,6 +93,48 @@ def generate(
         show_contexts(console, results)
     else:
         show_result(console, results[prepared.context])
+
+
+def serve(
+    model: Annotated[Path, typer.Option(help="Exported model (`pacer export`).")],
+    host: Annotated[str, typer.Option(help="Address to listen on; others than this machine can reach 0.0.0.0.")] = (
+        "127.0.0.1"),
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 7860,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N; default: a GPU where there is one.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="Of the language model: float32 or bfloat16.")] = None,
+    backbones: Annotated[Path | None, typer.Option(help="Frozen models, where the export's are elsewhere.")] = None,
+) -> None:
+    """Show a page in the browser on which one drops an X-ray. For research only; not for clinical decisions."""
+    import importlib.util
+    import os
+    import signal
+
+    if importlib.util.find_spec("gradio") is None:
+        raise ConfigError("the page needs Gradio, which is not installed: pip install -e '.[app]'")
+    from pacer.serving.uploads import environment, upload_folder
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the folder is removed however one asks it to end
+    with suppress(KeyboardInterrupt), upload_folder() as uploads:
+        for name in [name for name in os.environ if name.startswith("GRADIO_")]:
+            del os.environ[name]  # none may open what is closed here
+        os.environ.update(environment(uploads))
+        reporter = _load(model, device, dtype, backbones)
+        from pacer.serving.server import served
+
+        with served(reporter, host, port, console.print) as address:
+            console.print(f"PACER is at {address} (Ctrl-C ends it). For research only.")
+            while True:
+                signal.pause()
+
+
+def _load(model: Path, device: str | None, dtype: str | None, backbones: Path | None) -> Reporter:
+    from transformers.utils import logging
+
+    from pacer.serving.reporter import Reporter
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    return Reporter.from_pretrained(model, device, dtype, backbones)
 
 
 def _refuse_mixture(single: dict[str, Any], many: dict[str, Any], cases: Path | None) -> None:

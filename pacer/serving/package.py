@@ -68,8 +68,8 @@ class Search(Strict):
 
     def decode(self, **changes: Any) -> Decode:
         """The group ``decode`` of a pipeline without a split."""
-        whole = {"split": "test", "limit": None, "examples": 0, "controls": []} | self.model_dump() | changes
-        return Decode.model_validate(whole)
+        whole = {"split": "test", "limit": None, "examples": 0, "routing_studies": 0, "controls": []}
+        return Decode.model_validate(whole | self.model_dump() | changes)
 
 
 class Settings(Strict):

@@ -15,6 +15,8 @@ BASELINES = YAML(typ="safe").load(ROOT / "baselines" / "dvc.yaml")["stages"]
 STAGES = PIPELINE | BASELINES  # the paths of both start at the root
 #: Declared file by file; DVC tracks the parameters' values, so their code is in no deps.
 CONFIG = ROOT / "pacer" / "core" / "config.py"
+#: A command, which tells Gradio by variables what it reads nowhere else.
+SETS_ENVIRONMENT = ROOT / "pacer" / "serving" / "commands.py"
 LEVEL = {**dict.fromkeys(("studies", "serving", "baselines"), 6),
          **dict.fromkeys(("training", "decoding", "reporting"), 5),
          **dict.fromkeys(("model", "metrics", "features", "backbones"), 4), "anchors": 3, "corpus": 2, "core": 1}
@@ -129,7 +131,8 @@ def test_nothing_in_the_library_imports_dvc_or_reads_the_environment() -> None:
     for path in (ROOT / "pacer").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"^\s*(import|from) dvc", text, re.MULTILINE), path
-        assert "os.environ" not in text and "getenv" not in text, path
+        if path != SETS_ENVIRONMENT:
+            assert "os.environ" not in text and "getenv" not in text, path
 
 
 def test_the_baselines_have_names_and_paths_of_their_own() -> None:
