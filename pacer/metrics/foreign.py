@@ -106,7 +106,8 @@ def score_reports(
     clean = given.path.suffix.lower() == ".parquet" and given.columns["text"] == "report"
     about = read_about(references) if clean else {}
     if about and protocol.clean_references != "none":
-        raise ConfigError(f"{references} holds reports that are clean already; cleaning twice is not cleaning once")
+        raise ConfigError(f"{references} holds reports that are clean already; cleaning twice is not cleaning once: "
+                          "leave out --clean-references")
     if protocol.clean_references != "none":
         about = {"cleaner": protocol.clean_references}
     with Meteor() as meteor:
@@ -162,7 +163,9 @@ def pair_reports(references: ReportFile, hypotheses: ReportFile, protocol: Proto
             len(own) - 1 for own in rows.values())  # fmt: skip
     extra = [key for key in found if key not in expected]
     if extra:
-        raise DataError(f"in {hypotheses.path} but not in {references.path}: {_named(extra)}")
+        choices = {"split": protocol.split, "context": protocol.context}
+        chosen = "".join(f", {name} {value}" for name, value in choices.items() if value is not None)
+        raise DataError(f"in {hypotheses.path} but not in {references.path}{chosen}: {_named(extra)}")
     pairs: list[tuple[str, int, int | None]] = []
     for key, own in expected.items():
         theirs = found.get(key, [])

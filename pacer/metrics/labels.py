@@ -22,7 +22,7 @@ LABEL_SCHEMA = {"record_id": pl.String, "labels": pl.List(pl.Int64), "text": pl.
 #: Where the file says what labelled it, in its own metadata.
 _ABOUT = "pacer"
 #: What to do about a file that does not fit, with and without the pipeline.
-_REMEDY = ("make it again: remove it and repeat `pacer score --labels`, or in the pipeline "
+_REMEDY = ("make it again: give `pacer score --labels` another path, or in the pipeline "
            "`dvc repro --force --single-item reference_labels`")
 
 

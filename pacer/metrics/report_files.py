@@ -166,7 +166,7 @@ class _Reader:
         found = _known(names, self.text_columns)
         if not found:
             raise DataError(f"{self.path} has no column of reports: expected {', '.join(self.text_columns)}, or name "
-                            f"it; it has {_listed(names)}")
+                            f"it with {_TEXT_OPTIONS}; it has {_listed(names)}")
         if len(found) > 1:
             raise DataError(f"{self.path} has several columns of reports: {', '.join(found)}; say which one is meant "
                             f"with {_TEXT_OPTIONS}")
@@ -177,8 +177,8 @@ class _Reader:
             return self._chosen(self.id_column, names, "ids")
         found = next((name for known in ID_COLUMNS if (name := self._only(names, known))), None)
         if found is None and len(names) > 1:
-            raise DataError(f"{self.path} has no column of ids: expected {', '.join(ID_COLUMNS)}, or name it; it has "
-                            f"{_listed(names)}")
+            raise DataError(f"{self.path} has no column of ids: expected {', '.join(ID_COLUMNS)}, or name it with "
+                            f"--reference-id or --hypothesis-id; it has {_listed(names)}")
         return found
 
     def _chosen(self, name: str, names: list[str], what: str) -> str:

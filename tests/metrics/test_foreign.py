@@ -59,6 +59,11 @@ def test_what_does_not_pair_is_refused(references, hypotheses, problem):
         paired(references, hypotheses)
 
 
+def test_an_extra_report_is_told_which_split_and_context_the_references_were_chosen_by():
+    with pytest.raises(DataError, match=r"in h\.csv but not in h\.csv, split test, context sn: x"):
+        paired(file(["a"], ["1"]), file(["a", "x"], ["one", "ten"]), split="test", context="sn")
+
+
 def test_missing_reports_can_be_empty():
     found, counts = paired(file(["a", "b", "c"], ["1", "2", "3"]), file(["a", "c"], ["one", None]), missing="empty")
     assert found == {"a": ("1", "one"), "b": ("2", ""), "c": ("3", "")} and counts["missing_hypotheses"] == 2

@@ -271,7 +271,7 @@ def test_labels_in_another_arithmetic_are_refused(case, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(CheXbert, "__init__", half)
         label_references(case.records, case.chexbert, path)
-    with pytest.raises(DataError, match=r"was labelled in bfloat16, and here .* in float32; .*remove it and repeat"):
+    with pytest.raises(DataError, match=r"was labelled in bfloat16, and here .* in float32; .*another path"):
         case.score(labels_path=path)
     about = json.loads(pq.read_metadata(path).metadata[b"pacer"])
     about.pop("arithmetic")
