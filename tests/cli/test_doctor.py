@@ -72,9 +72,10 @@ def test_files_that_changed_since_they_were_described_are_named(tmp_path: Path):
 
 
 def test_a_generated_corpus_is_counted_from_its_parameters():
-    counts = count_records(load_params(REPOSITORY / "configs" / "phantom.yaml"), Path("absent"))
+    params = load_params(REPOSITORY / "configs" / "phantom.yaml")
+    counts, world = count_records(params, Path("absent")), params.corpus.phantom
     assert counts is not None and not counts.measured
-    assert sum(counts.records["sn"].values()) == pytest.approx(2160, abs=2)
+    assert sum(counts.records["sn"].values()) == pytest.approx(world.patients * world.studies_per_patient, abs=2)
     assert counts.records["sw"]["train"] < counts.records["sn"]["train"]
 
 

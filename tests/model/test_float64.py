@@ -28,6 +28,8 @@ from pacer.training.objective import denominators, objective
 from pacer.training.record_table import RecordTable
 from tests.conftest import MODEL, QUERIES
 
+#: lambda_Q: a number that float32, in which batches hold weights, has exactly.
+COMMITMENT = 0.25
 CONTEXTS = {"sn": (False, False), "sw": (False, True), "mn": (True, False), "mw": (True, True)}
 
 
@@ -307,7 +309,7 @@ def setting(backbones, records, anchors, features) -> SimpleNamespace:
             if not parameter.requires_grad:
                 parameter.copy_(next(originals))
     rows, commits = [0, 9, 18, 27], [True, False, True, False]
-    batch = examples.batch(rows, commits, 0.2)
+    batch = examples.batch(rows, commits, COMMITMENT)
     for name in ("frontal", "lateral", "prior", "weight", "emphasis", "kappa"):
         setattr(batch, name, getattr(batch, name).double())
     own = [examples.table.row(row) for row in rows]
@@ -345,10 +347,10 @@ def test_the_objective_is_the_papers_equation(setting: SimpleNamespace, regulari
 
     above, below, stressed, emphasised, divergences, drifts = 0.0, 1e-3, 0.0, 1e-3, [], []
     for b, (record, commit) in enumerate(zip(setting.records, setting.commits, strict=True)):
-        below += 0.2 if commit else 1.0  # kappa: the ignored BOS
+        below += COMMITMENT if commit else 1.0  # kappa: the ignored BOS
         bos = int(batch.prefix_length[b])
         drifts += [float(sum(moved[b, t] ** 2)) / moved.shape[-1] for t in range(bos)]
-        rows = targets(setting.tokenizer, record, commit, 0.2)
+        rows = targets(setting.tokenizer, record, commit, COMMITMENT)
         assert len(rows) == int(batch.length[b]) - bos - 1
         for t, (token, omega, consistent, s) in enumerate(rows, start=bos):  # position t predicts the token at t + 1
             loss = -math.log(softmax(student[b, t].tolist())[token])
