@@ -23,7 +23,7 @@ SCRIPT = f"""
 import runpy
 runpy.run_path({str(drive.ROOT / "stages" / "decode.py")!r}, run_name="__main__")
 from pacer.core.processes import process_state
-print("rank", process_state().process_index, "of", process_state().num_processes, flush=True)
+print(f"rank {{process_state().process_index}} of {{process_state().num_processes}}\\n", end="", flush=True)  # one write
 """
 
 
