@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from pacer.metrics.lines import has_breaks, joined
 from pacer.metrics.nlg import LanguageScores
 from pacer.metrics.pairing import Prediction
 from pacer.metrics.polarity import STATES
@@ -25,7 +26,8 @@ Lists = dict[str, list[str]]
 
 @dataclass
 class Scored:
-    """One context, all lists row by row the same records.
+    """One context, all lists row by row the same records. The texts to score, ``references`` and ``hypotheses``, are in
+    one line each.
 
     ``anchors``: reference commitments. ``read``: what the rules read in the generated reports. ``*_labels``: CheXbert
     classes ``[n, 14]``. ``*_wording``: rules of comparison that fire in each report.
@@ -54,7 +56,7 @@ class Scored:
 
     @property
     def references(self) -> list[str]:
-        return self.records["report"].to_list()
+        return list(map(joined, self.records["report"].to_list()))
 
     @property
     def originals(self) -> list[str | None]:
@@ -63,7 +65,15 @@ class Scored:
 
     @property
     def hypotheses(self) -> list[str]:
-        return [prediction.report for prediction in self.predictions]
+        return [joined(prediction.report) for prediction in self.predictions]
+
+    @property
+    def line_breaks(self) -> dict[str, int]:
+        """How many texts of each side arrived with line breaks; empty where none did."""
+        sides = {"references": self.records["report"].to_list(),
+                 "hypotheses": [prediction.report for prediction in self.predictions]}
+        found = {side: sum(map(has_breaks, texts)) for side, texts in sides.items()}
+        return found if any(found.values()) else {}
 
 
 def case_table(contexts: Mapping[str, Scored], truths: Mapping[str, Sequence[list[str]]] | None) -> pl.DataFrame:

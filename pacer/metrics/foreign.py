@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -25,9 +24,6 @@ from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Re
 from pacer.metrics.scoring import as_lists, score_contexts
 from pacer.metrics.signature import STRICTLY
 
-#: White space other than blanks. Words are what stands between blanks: two words with a line break between them would
-#: be one. Doubled blanks stay, as in the pipeline's own reports.
-_BREAK = re.compile(r"[^\S ]")
 #: Columns of a frame of paired records.
 _SCHEMA = dict.fromkeys(
     ("record_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"), pl.String()
@@ -187,11 +183,7 @@ def pair_reports(references: ReportFile, hypotheses: ReportFile, protocol: Proto
         raise DataError(f"no report in {hypotheses.path} for {_named(missing)}; --missing empty scores an empty one")
     counts["missing_hypotheses"] = len(missing)
     reports, changes = _changed([text or "" for text in raw], protocol)
-    records = _records(references, pairs, protocol)
-    sides = {"references": records["report"].to_list(), "hypotheses": reports}
-    counts["texts_with_line_breaks"] = {side: sum(map(_has_breaks, texts)) for side, texts in sides.items()}
-    records = records.with_columns(report=pl.Series(map(_joined, sides["references"]), dtype=pl.String()))
-    return records, list(map(_joined, reports)), counts | changes
+    return _records(references, pairs, protocol), reports, counts | changes
 
 
 def _select(file: ReportFile, protocol: Protocol) -> ReportFile:
@@ -274,16 +266,6 @@ def _records(references: ReportFile, pairs: list[tuple[str, int, int | None]], p
 def _cell(value: Any) -> str | None:
     """A cell as text; a blank one, or a number that is none, tells nothing."""
     return None if value is None or value != value or not str(value).strip() else str(value)
-
-
-def _has_breaks(text: str) -> bool:
-    return _BREAK.search(text) is not None
-
-
-def _joined(text: str) -> str:
-    """A text in one line: line breaks, tabs and the blanks around them are one blank."""
-    lines = (line.strip() for line in _BREAK.split(text))
-    return " ".join(filter(None, lines)) if _has_breaks(text) else text
 
 
 def _named(ids: list[str]) -> str:

@@ -160,7 +160,8 @@ def score_contexts(
         case_table(contexts, truths).write_parquet(temporary)
     files = {"reference_labels": labels_path, "truth": truth_path}
     signature = build_signature(
-        pl.concat([scored.records.select("record_id", "report") for scored in contexts.values()]),
+        pl.concat([pl.DataFrame({"record_id": scored.ids, "report": scored.references})
+                   for scored in contexts.values()]),
         convention, chexbert_dir,
         {name: None if path is None else Path(path) for name, path in files.items()} | dict(inputs),
         _counts(contexts, limit), _undefined(scores), made, about or {},
@@ -339,6 +340,7 @@ def _counts(contexts: dict[str, Scored], limit: int | None) -> dict[str, Any]:
             "distinct_hypotheses": len(set(scored.hypotheses)),
             "without_anchor": sum(prediction.anchor is None for prediction in scored.predictions),
             **extraction_counts(scored.predictions, limit),
+            **({"texts_with_line_breaks": scored.line_breaks} if scored.line_breaks else {}),
         }
         for name, scored in contexts.items()
     }

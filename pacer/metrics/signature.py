@@ -107,7 +107,7 @@ def build_signature(
             "labeller": labeller | {"arithmetic": arithmetic},
         },
         "language": {
-            **_texts(protocol, about),
+            **_texts(protocol, about, any("texts_with_line_breaks" in context for context in counts.values())),
             "original_references": _original(counts, bool(protocol)),
             **{name: about.get(name, "not recorded") for name in ("cleaner", "target", "deidentified", "strict")},
             **_LANGUAGE,
@@ -127,12 +127,12 @@ def build_signature(
     }
 
 
-def _texts(protocol: Mapping[str, Any] | None, about: Mapping[str, Any]) -> dict[str, str]:
+def _texts(protocol: Mapping[str, Any] | None, about: Mapping[str, Any], broken: bool) -> dict[str, str]:
     """Which texts are scored; of other systems' files no more is known than what was done to them."""
+    lines = "line breaks and tabs are blanks"
     if protocol is None:
         return {"references": "the complete cleaned reports",
-                "hypotheses": "the generated reports as extracted, not cleaned again"}
-    lines = "line breaks and tabs are blanks"
+                "hypotheses": "the generated reports as extracted, not cleaned again" + f"; {lines}" * broken}
     references = f"the texts of their file; {lines}"
     if protocol["clean_references"] != "none":
         references = f"the texts of their file, cleaned once by `cleaner`; {lines}"

@@ -151,6 +151,7 @@ def signature_line(signature: Mapping[str, Any]) -> str:
             "n": "+".join(str(context["n"]) for context in signature["counts"].values()),
             "empty": sum(context.get("empty_hypotheses", 0) for context in signature["counts"].values()),
             **_protocol(signature.get("protocol") or {}),
+            **_line_breaks(signature["counts"]),
             "data": signature["data"]["records"][:8],
             "version": signature["versions"]["pacer"],
         }
@@ -172,10 +173,13 @@ def _protocol(protocol: Mapping[str, Any]) -> dict[str, str]:
             parts[name.replace("_", "-")] = protocol[name]
     if protocol.get("deduplicate"):
         parts["deduplicated"] = "sentences"
-    joined = sum(protocol.get("texts_with_line_breaks", {}).values())
-    if joined:
-        parts["line-breaks"] = f"blanks-{joined}"
     return parts
+
+
+def _line_breaks(counts: Mapping[str, Any]) -> dict[str, str]:
+    """How many texts had line breaks, of both sides and all contexts, where any had."""
+    joined = sum(sum(context.get("texts_with_line_breaks", {}).values()) for context in counts.values())
+    return {"line-breaks": f"blanks-{joined}"} if joined else {}
 
 
 def reading_notes(signature: Mapping[str, Any]) -> list[str]:

@@ -7,17 +7,18 @@ from functools import partial
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pycocoevalcap.bleu.bleu import Bleu
 
 from pacer.core.errors import ConfigError, DataError
+from pacer.core.io import write_jsonl
 from pacer.corpus.text import clean_report
 from pacer.metrics.chexbert import CheXbert
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.foreign import Protocol, pair_reports, score_reports
-from pacer.metrics.nlg import rouge_rows
+from pacer.metrics.lines import joined
 from pacer.metrics.report_files import REFERENCE_COLUMNS, ReportFile, read_reports
+from pacer.metrics.scoring import score_predictions
+from pacer.reporting.audits import signature_line
 
 REFERENCES = {"s1": "the heart is normal . no effusion .", "s2": "small left effusion .", "s3": "possible edema ."}
 REPORTS = {"s3": "edema .", "s1": "the heart is normal . heart is clear .", "s2": "no effusion . no effusion ."}
@@ -35,8 +36,7 @@ def paired(references: ReportFile, hypotheses: ReportFile, **protocol):
 def test_pairs_by_id_and_not_by_order():
     found, counts = paired(file(["a", "b"], ["1", "2"]), file(["b", "a"], ["two", "one"]))
     assert found == {"a": ("1", "one"), "b": ("2", "two")}
-    assert counts == {"duplicate_references": 0, "duplicate_hypotheses": 0, "missing_hypotheses": 0,
-                      "texts_with_line_breaks": {"references": 0, "hypotheses": 0}}
+    assert counts == {"duplicate_references": 0, "duplicate_hypotheses": 0, "missing_hypotheses": 0}
 
 
 def test_without_ids_pairs_by_position():
@@ -89,24 +89,33 @@ def test_a_name_for_a_second_row_is_never_that_of_another_id():
         paired(references, hypotheses, duplicates="all")
 
 
-def test_line_breaks_and_tabs_are_blanks_and_doubled_blanks_stay():
-    """pycocoevalcap's ROUGE-L parts words at single blanks alone: a line break glues two words into one."""
-    references = file(["a", "b"], ["no\n effusion  .\n", "x"])
-    hypotheses = file(["b", "a"], ["x  y", "no\teffusion\u2028."])
-    found, counts = paired(references, hypotheses)
-    assert found == {"a": ("no effusion  .", "no effusion ."), "b": ("x", "x  y")}
-    assert rouge_rows(["no effusion ."], ["no\neffusion\n."]) < rouge_rows(["no effusion ."], [found["a"][1]]) == [1.0]
-    assert counts["texts_with_line_breaks"] == {"references": 1, "hypotheses": 1}
-    found, counts = paired(references, hypotheses, clean_hypotheses="upstream", clean_references="upstream")
-    assert not any("\n" in text or "\t" in text for pair in found.values() for text in pair)
-
-
-@given(st.text(st.sampled_from("ab  \n\t\r\u2028\x1c\xa0")))
-def test_lines_are_joined_without_a_change_of_the_words(text):
-    records, (joined,), counts = pair_reports(file(["1"], [text]), file(["1"], [text]), Protocol())
-    assert joined.split() == text.split() and joined == records["report"].item()
-    changed = counts["texts_with_line_breaks"]["hypotheses"]
-    assert not any(letter.isspace() and letter != " " for letter in joined) and (changed or joined == text)
+def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directory, one_meteor):
+    """A text is scored in one line, whether it comes as a prediction of the pipeline or in a file of another system."""
+    rows = [{"record_id": f"sn-{key}", "context": "sn", "split": "test", "study_id": key, "subject_id": "p",
+             "report": text.replace(" .", "\n .", 1), "report_raw": text, "findings_original": None}
+            for key, text in REFERENCES.items()]
+    records = pl.DataFrame(rows, schema_overrides={"findings_original": pl.String})
+    records.write_parquet(tmp_path / "records.parquet")
+    reports = [{"record_id": f"sn-{key}", "report": text.replace(" ", "\n")} for key, text in REPORTS.items()]
+    write_jsonl(tmp_path / "predictions/sn.jsonl", reports)
+    chexbert, labels = chexbert_directory(), tmp_path / "labels.parquet"
+    own = score_predictions(records, tmp_path / "predictions", None, None, chexbert, None, tmp_path / "own")
+    for kept in (None, labels, labels):  # labels that this route made, and those of the same texts as read there
+        foreign = score_reports(tmp_path / "records.parquet", tmp_path / "predictions/sn.jsonl", chexbert,
+                                tmp_path / "foreign", labels_path=kept)
+        assert foreign == own
+    assert score_predictions(records, tmp_path / "predictions", labels, None, chexbert, None, tmp_path / "own") == own
+    write_jsonl(tmp_path / "predictions/sn.jsonl", [row | {"report": joined(row["report"])} for row in reports])
+    whole = records.with_columns(report=pl.Series(map(joined, records["report"])))
+    assert score_predictions(whole, tmp_path / "predictions", None, None, chexbert, None, tmp_path / "lines") == own
+    signatures = [json.loads((tmp_path / name / "signature.json").read_text()) for name in ("own", "foreign", "lines")]
+    for signature in signatures[:2]:
+        assert signature["counts"]["sn"]["texts_with_line_breaks"] == {"references": 3, "hypotheses": 3}
+        assert "line-breaks:blanks-6" in signature_line(signature)
+        assert signature["language"]["hypotheses"].endswith("line breaks and tabs are blanks")
+    assert "texts_with_line_breaks" not in signatures[2]["counts"]["sn"]
+    assert "line" not in signatures[2]["language"]["hypotheses"]
+    assert len({signature["data"]["records"] for signature in signatures}) == 1
 
 
 @pytest.mark.parametrize("blank", ["", "  ", None, float("nan")])
