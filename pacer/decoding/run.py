@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from pacer.core.config import Decode
 from pacer.core.contexts import CONTEXTS
@@ -179,7 +179,8 @@ def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame
             by_context.setdefault(record_id.split("-", 1)[0], []).append(line)
         for context, lines in by_context.items():
             write_jsonl(out / name / f"{context}.jsonl", lines)
-    save_file(routing, out / "routing.safetensors")
+    # safetensors' own writer makes files that nobody but their owner can read
+    (out / "routing.safetensors").write_bytes(save(routing))
 
 
 def _example_studies(cases: pl.DataFrame, count: int) -> list[str]:

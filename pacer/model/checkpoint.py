@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -50,6 +51,7 @@ def save_checkpoint(directory: str | Path, weights: dict[str, Tensor], record: C
     contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
     safetensors.torch.save_file(contiguous, target / WEIGHTS, metadata={"format": "pt"})
     write_json(target / RECORD, asdict(record))
+    shutil.copymode(target / RECORD, target / WEIGHTS)  # safetensors makes files that only their owner can read
 
 
 def checkpoint_hash(directory: str | Path) -> str:

@@ -75,6 +75,13 @@ def test_every_record_has_its_line_in_the_records_order(stage, records: pl.DataF
     assert set(files) >= {"routing.safetensors", "manifest.json", "controls/no_lateral/mn.jsonl"}
 
 
+def test_whoever_can_read_the_reports_can_read_the_tensors(stage, tmp_path: Path) -> None:
+    stage("out")
+    (tmp_path / "plain").touch()
+    files = ["out/sn.jsonl", "out/routing.safetensors", "model/config.json", "model/model.safetensors"]
+    assert {(tmp_path / name).stat().st_mode for name in files} == {(tmp_path / "plain").stat().st_mode}
+
+
 def test_engine_and_records_at_a_time_do_not_change_the_files(stage) -> None:
     files = without_manifest(stage("out"))
     assert without_manifest(stage("many", batch_size=32)) == files
