@@ -471,10 +471,12 @@ def _score_predictions(records: Path, predictions: Path, chexbert: Path, labels:
                        split: str | None, out: Path, settings: dict[str, Any]) -> dict[str, Any]:
     from pacer.corpus.records import read_about, read_records
     from pacer.metrics.labels import label_references
-    from pacer.metrics.scoring import decoded_records, score_predictions
+    from pacer.metrics.scoring import decoded_records, limit_note, score_predictions
 
     table = read_records(records)
     wanted = decoded_records(table, predictions, split)
+    if note := limit_note(table, predictions, split):
+        console.print(Text(note), soft_wrap=True)
     if labels is not None and not labels.is_file():
         label_references(wanted, chexbert, labels, settings["batch_size"])
     return score_predictions(

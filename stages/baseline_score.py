@@ -8,7 +8,7 @@ import polars as pl
 from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.corpus.records import read_about, read_records
-from pacer.metrics.scoring import decoded_records, score_predictions
+from pacer.metrics.scoring import decoded_records, limit_note, score_predictions
 
 
 def main() -> None:
@@ -19,6 +19,8 @@ def main() -> None:
     records = read_records(Path("data/corpus/records.parquet"))
     predictions = Path("baselines/predictions") / name
     truth = Path("data/corpus/truth.parquet")
+    if note := limit_note(records, predictions):
+        print(note)
     score_predictions(
         decoded_records(records, predictions),
         predictions,

@@ -41,11 +41,24 @@ _COUNTS = ("n", "original_n")
 def decoded_records(records: pl.DataFrame, predictions_dir: str | Path, split: str | None = None) -> pl.DataFrame:
     """The records that a folder of predictions should cover: ``split`` (default: what its manifest says, else test),
     cut at the manifest's limit."""
+    chosen, limit = _decoded(predictions_dir)
+    wanted = records.filter(pl.col("split") == (split or chosen))
+    return wanted if limit is None else wanted.group_by("context", maintain_order=True).head(limit)
+
+
+def limit_note(records: pl.DataFrame, predictions_dir: str | Path, split: str | None = None) -> str | None:
+    """How many of the records :func:`decoded_records` leaves, in words; ``None`` where these are all of the split."""
+    chosen, limit = _decoded(predictions_dir)
+    whole = records.filter(pl.col("split") == (split or chosen)).height
+    kept = decoded_records(records, predictions_dir, split).height
+    return None if kept == whole else f"{kept} of {whole} records of split {split or chosen}: decode.limit {limit}"
+
+
+def _decoded(predictions_dir: str | Path) -> tuple[str, int | None]:
+    """Split and limit of a folder of predictions."""
     manifest = Path(predictions_dir) / "manifest.json"
     settings = read_json(manifest)["settings"] if manifest.is_file() else {}
-    wanted = records.filter(pl.col("split") == (split or settings.get("split", "test")))
-    limit = settings.get("limit")
-    return wanted if limit is None else wanted.group_by("context", maintain_order=True).head(limit)
+    return settings.get("split", "test"), settings.get("limit")
 
 
 def score_predictions(

@@ -117,7 +117,7 @@ def build_signature(
         "protocol": dict(protocol) if protocol else None,
         "truth": None if inputs.get("truth") is None else _TRUTH,
         "mean": "plain mean of the context scores, before rounding",
-        "pairing": (protocol or {}).get("pairing", STRICTLY),
+        "pairing": (protocol or {}).get("pairing") or _pairing(predictions),
         "counts": counts,
         "undefined": undefined,
         "versions": {name: _version(name) for name in _PACKAGES},
@@ -139,6 +139,12 @@ def _texts(protocol: Mapping[str, Any] | None, about: Mapping[str, Any], broken:
     elif about:
         references = "the complete cleaned reports"
     return {"references": references, "hypotheses": f"the texts of their file, changed as `protocol` says; {lines}"}
+
+
+def _pairing(predictions: Mapping[str, Any] | None) -> str:
+    """How predictions of the pipeline and records pair."""
+    limit = ((predictions or {}).get("settings") or {}).get("limit")
+    return STRICTLY if limit is None else f"by record id, one to one; the first {limit} records of each context alone"
 
 
 def _reference_anchors(protocol: Mapping[str, Any] | None, inputs: Mapping[str, Path | None]) -> str:

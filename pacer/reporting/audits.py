@@ -148,7 +148,7 @@ def signature_line(signature: Mapping[str, Any]) -> str:
             "bleu": "corpus",
             "meteor": "1.5",
             "mean": "contexts",
-            "n": "+".join(str(context["n"]) for context in signature["counts"].values()),
+            "n": "+".join(str(context["n"]) for context in signature["counts"].values()) + _limit(signature),
             "empty": sum(context.get("empty_hypotheses", 0) for context in signature["counts"].values()),
             **_protocol(signature.get("protocol") or {}),
             **_line_breaks(signature["counts"]),
@@ -174,6 +174,12 @@ def _protocol(protocol: Mapping[str, Any]) -> dict[str, str]:
     if protocol.get("deduplicate"):
         parts["deduplicated"] = "sentences"
     return parts
+
+
+def _limit(signature: Mapping[str, Any]) -> str:
+    """That the records are the first of each context alone, where they are."""
+    limit = ((signature.get("predictions") or {}).get("settings") or {}).get("limit")
+    return "" if limit is None else f" (decode.limit {limit})"
 
 
 def _line_breaks(counts: Mapping[str, Any]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pytest
 from pacer.core.config import load_params
 from pacer.corpus.phantom.generate import generate_phantom
 from pacer.corpus.records import read_images, read_records
-from pacer.metrics.scoring import decoded_records
+from pacer.metrics.scoring import decoded_records, limit_note
 
 
 @pytest.fixture
@@ -93,6 +93,8 @@ def test_scored_records_are_those_that_were_decoded(tmp_path: Path):
     assert decoded_records(records, tmp_path, "val").height == 4
     (tmp_path / "manifest.json").write_text(json.dumps({"settings": {"split": "val", "limit": 1}}))
     assert decoded_records(records, tmp_path, None)["record_id"].to_list() == ["sn-1", "mn-1"]
+    assert limit_note(records, tmp_path) == "2 of 4 records of split val: decode.limit 1"
+    assert limit_note(records, tmp_path, "test") is None
 
 
 def test_another_corpus_never_replaces_the_pipelines_features(pacer, corpus: Path):

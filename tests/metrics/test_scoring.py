@@ -20,6 +20,7 @@ from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.labels import label_references, read_labels
 from pacer.metrics.scoring import score_predictions
 from pacer.metrics.truth import findings_present, truth_f1
+from pacer.reporting.audits import signature_line
 
 REPORTS = ["the heart is normal . no effusion .", "small left effusion . no pneumothorax .", "possible edema .",
            "the lungs are clear ."]
@@ -93,6 +94,16 @@ def test_scores_of_every_context_and_their_mean(case):
     assert 0 <= scores["sn"]["anchor_agreement"] < 1
     assert {name: list(runs) for name, runs in scores["controls"].items()} == {
         "another_patient": ["sn", "mn"], "no_lateral": ["mn"]}
+
+
+def test_a_limited_decode_is_not_called_the_whole_split(case):
+    case.score()
+    assert case.read("signature.json")["pairing"].endswith("all records kept")
+    assert "n:4+4 |" in signature_line(case.read("signature.json"))
+    write_json(case.predictions / "manifest.json", {"settings": {"split": "test", "limit": 4}})
+    case.score()
+    assert case.read("signature.json")["pairing"].endswith("the first 4 records of each context alone")
+    assert "n:4+4 (decode.limit 4) |" in signature_line(case.read("signature.json"))
 
 
 def test_given_labels_and_anchors_equal_those_made_on_the_spot(case):
