@@ -24,9 +24,10 @@ from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Re
 from pacer.metrics.scoring import as_lists, score_contexts
 from pacer.metrics.signature import STRICTLY
 
-#: Columns of a frame of paired records.
+#: Columns of a frame of paired records; ``given_id``: the id in the file, which several rows may share.
 _SCHEMA = dict.fromkeys(
-    ("record_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"), pl.String()
+    ("record_id", "given_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"),
+    pl.String(),
 )
 
 
@@ -152,6 +153,8 @@ def pair_reports(references: ReportFile, hypotheses: ReportFile, protocol: Proto
     counts: dict[str, Any] = {}
     for file, rows in ((references, expected), (hypotheses, found)):
         repeated = [key for key, own in rows.items() if len(own) > 1]
+        if file is references and protocol.duplicates != "all":
+            _check_contexts(references, expected, repeated)
         if repeated and protocol.duplicates == "error":
             raise DataError(f"{file.path} holds more than once: {_named(repeated)}; --duplicates first takes the first "
                             "row of each, --duplicates all pairs every row")
@@ -180,7 +183,10 @@ def pair_reports(references: ReportFile, hypotheses: ReportFile, protocol: Proto
     raw = [None if row is None else hypotheses.texts[row] for _, _, row in pairs]
     missing = [key for (key, _, _), text in zip(pairs, raw, strict=True) if text is None]
     if missing and protocol.missing == "error":
-        raise DataError(f"no report in {hypotheses.path} for {_named(missing)}; --missing empty scores an empty one")
+        null = sum(row is not None and text is None for (_, _, row), text in zip(pairs, raw, strict=True))
+        there = f" ({null} of these {len(missing)} have a row, which holds null: write \"\" for an empty report)"
+        raise DataError(f"no report in {hypotheses.path} for {_named(missing)}{there * (null > 0)}; --missing empty "
+                        "scores an empty one")
     counts["missing_hypotheses"] = len(missing)
     reports, changes = _changed([text or "" for text in raw], protocol)
     return _records(references, pairs, protocol), reports, counts | changes
@@ -212,11 +218,19 @@ def _check_ids(references: ReportFile, hypotheses: ReportFile) -> None:
                         f"{len(hypotheses.texts)}; files without ids are paired row by row")
 
 
+def _check_contexts(references: ReportFile, rows: Mapping[str, list[int]], repeated: list[str]) -> None:
+    """Refuse an id that stands in several contexts, of which the first row would be as good as any."""
+    contexts = references.extra.get("context")
+    several = [key for key in repeated if contexts and len({contexts[row] for row in rows[key]}) > 1]
+    if several:
+        raise DataError(f"{references.path} holds in more than one context: {_named(several)}; choose one with "
+                        f"--context, {', '.join(CONTEXTS)}")
+
+
 def _rows_by_id(file: ReportFile) -> dict[str, list[int]]:
     rows: dict[str, list[int]] = {}
-    ids = file.ids if file.ids is not None else [str(row + 1) for row in range(len(file.texts))]
-    for row, key in enumerate(ids):
-        rows.setdefault(key, []).append(row)
+    for row in range(len(file.texts)):
+        rows.setdefault(file.key(row), []).append(row)
     return rows
 
 
@@ -252,6 +266,7 @@ def _records(references: ReportFile, pairs: list[tuple[str, int, int | None]], p
     return pl.DataFrame(
         {
             "record_id": [name for name, _, _ in pairs],
+            "given_id": [references.key(row) for _, row, _ in pairs],
             "context": contexts,
             "study_id": values("study_id"),
             "subject_id": values("subject_id"),

@@ -85,17 +85,22 @@ class KnownLabels:
         return all(record in self._rows for record in records["record_id"].to_list())
 
     def __call__(self, records: pl.DataFrame) -> list[list[int]]:
-        """The labels ``[n][14]`` of ``records.report``.
+        """The labels ``[n][14]`` of ``records.report``; of a record that the file lacks, those of its ``given_id``,
+        where there is such a column.
 
         Raises:
             DataError: a record has no labels, or its report is not the one that was labelled.
         """
-        for record, report in records.select("record_id", "report").iter_rows():
-            if record not in self._rows:
+        found = []
+        given = records["given_id" if "given_id" in records.columns else "record_id"].to_list()
+        for (record, report), other in zip(records.select("record_id", "report").iter_rows(), given, strict=True):
+            row = self._rows.get(record) or self._rows.get(other)
+            if row is None:
                 raise DataError(f"{self.path} has no labels for record {record}; {_REMEDY}")
-            if self._rows[record][1] != _hash(report):
+            if row[1] != _hash(report):
                 raise DataError(f"{self.path} holds labels of another report for record {record}; {_REMEDY}")
-        return [self._rows[record][0] for record in records["record_id"].to_list()]
+            found.append(row[0])
+        return found
 
 
 def _read(path: str | Path) -> dict[str, tuple[list[int], str]]:

@@ -55,6 +55,10 @@ class ReportFile:
     columns: dict[str, str] = field(default_factory=dict)
     extra: dict[str, list[Any]] = field(default_factory=dict)
 
+    def key(self, row: int) -> str:
+        """What a row pairs by: its id, else its number from 1."""
+        return str(row + 1) if self.ids is None else self.ids[row]
+
     def name(self, row: int) -> str:
         """A row in words, for errors."""
         return f"row {row + 1}" if self.ids is None else f"id {self.ids[row]}"

@@ -189,10 +189,17 @@ def _line_breaks(counts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def reading_notes(signature: Mapping[str, Any]) -> list[str]:
-    """How the files of other systems were read, one a line; nothing for the pipeline's own predictions."""
+    """How the files of other systems were read, one a line, and a warning where most of their reports are empty;
+    nothing for the pipeline's own predictions."""
     protocol = signature.get("protocol") or {}
-    return [f"{side}: {read['file']}, text: {read['text']}, paired by {read.get('id', 'position')}"
-            for side in ("references", "hypotheses") if (read := protocol.get(side))]
+    notes = [f"{side}: {read['file']}, text: {read['text']}, paired by {read.get('id', 'position')}"
+             for side in ("references", "hypotheses") if (read := protocol.get(side))]
+    empty, pairs = (sum(context.get(name, 0) for context in signature["counts"].values())
+                    for name in ("empty_hypotheses", "n"))
+    if protocol and 2 * empty > pairs:
+        missing = protocol.get("missing_hypotheses", 0)
+        notes.append(f"warning: {empty} of {pairs} reports are empty, {missing} of them because they are missing")
+    return notes
 
 
 def signature_entries(signature: Mapping[str, Any]) -> list[tuple[str, str]]:

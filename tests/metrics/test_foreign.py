@@ -18,7 +18,7 @@ from pacer.metrics.foreign import Protocol, pair_reports, score_reports
 from pacer.metrics.lines import joined
 from pacer.metrics.report_files import REFERENCE_COLUMNS, ReportFile, read_reports
 from pacer.metrics.scoring import score_predictions
-from pacer.reporting.audits import signature_line
+from pacer.reporting.audits import reading_notes, signature_line
 
 REFERENCES = {"s1": "the heart is normal . no effusion .", "s2": "small left effusion .", "s3": "possible edema ."}
 REPORTS = {"s3": "edema .", "s1": "the heart is normal . heart is clear .", "s2": "no effusion . no effusion ."}
@@ -47,7 +47,8 @@ def test_without_ids_pairs_by_position():
     (file(["a"], ["1"]), file(None, ["one"]), "h.csv has no ids, h.csv has"),
     (file(None, ["1"]), file(None, ["one", "two"]), "has 1 rows and h.csv 2"),
     (file(["a", "b", "c"], ["1"] * 3), file(["a"], ["one"]), "no report in h.csv for b, c; --missing empty"),
-    (file(["a"], ["1"]), file(["a"], [None]), "no report in h.csv for a; --missing empty"),
+    (file(["a"], ["1"]), file(["a"], [None]), r'for a \(1 of these 1 have a row, which holds null: write ""'),
+    (file(["a", "b"], ["1", "2"]), file(["a"], [None]), r"for a, b \(1 of these 2 have a row.*; --missing empty"),
     (file(["a"], ["1"]), file(["a", "x"], ["one", "ten"]), "in h.csv but not in h.csv: x"),
     (file(["a"], ["1"]), file(["a", "a"], ["one", "two"]), "h.csv holds more than once: a; --duplicates first"),
     (file(["a"], [None]), file(["a"], ["one"]), "id a: the reference is missing"),
@@ -69,6 +70,15 @@ def test_missing_reports_can_be_empty():
     assert found == {"a": ("1", "one"), "b": ("2", ""), "c": ("3", "")} and counts["missing_hypotheses"] == 2
     with pytest.raises(DataError, match="not in"):  # an id too many stays an error
         paired(file(["a"], ["1"]), file(["x"], ["ten"]), missing="empty")
+
+
+@pytest.mark.parametrize("duplicates", ["error", "first"])
+def test_no_context_is_taken_for_another(duplicates):
+    references = file(["a", "b", "a"], ["1", "2", "3"], context=["sn", "sn", "mn"])
+    with pytest.raises(DataError, match=r"holds in more than one context: a; choose one with --context, sn"):
+        paired(references, file(["a", "b"], ["one", "two"]), duplicates=duplicates)
+    same = file(["a", "b", "a"], ["1", "2", "3"], context=["sn", "sn", "sn"])
+    assert paired(same, file(["a", "b"], ["one", "two"]), duplicates="first")[0]["a"] == ("1", "one")
 
 
 def test_duplicates_first_or_all():
@@ -207,6 +217,29 @@ def test_labels_of_the_references_are_made_once(files, chexbert_directory, one_m
     (chexbert / "vocab.txt").write_text((chexbert / "vocab.txt").read_text().replace("edema", "oedema"))
     with pytest.raises(DataError, match="made by another labeller"):
         scored()
+
+
+def test_duplicates_have_the_labels_of_their_id(files, chexbert_directory, one_meteor):
+    chexbert, labels = chexbert_directory(), files / "labels.parquet"
+    score_reports(files / "refs.csv", files / "test_result.json", chexbert, files / "out", labels_path=labels)
+    rows = [{"id": key, "text": text} for key, text in (*REPORTS.items(), ("s1", "small left effusion ."))]
+    write_jsonl(files / "h.jsonl", rows)
+    score = partial(score_reports, files / "refs.csv", files / "h.jsonl", chexbert, files / "out",
+                    Protocol(duplicates="all"))
+    assert score(labels_path=labels) == score() == score(labels_path=files / "new.parquet")
+    (files / "refs.csv").write_text((files / "refs.csv").read_text() + "s1,small effusion .\n")
+    with pytest.raises(DataError, match="labels of another report for record s1#2"):
+        score(labels_path=labels)
+
+
+def test_most_reports_empty_is_a_warning(files, chexbert_directory, one_meteor):
+    for kept, warned in ((1, True), (2, False)):
+        (files / "h.json").write_text(json.dumps(dict(list(REPORTS.items())[:kept])))
+        score_reports(files / "refs.csv", files / "h.json", chexbert_directory(), files / "out",
+                      Protocol(missing="empty"))
+        notes = reading_notes(json.loads((files / "out" / "signature.json").read_text()))
+        assert ("warning: 2 of 3 reports are empty, 2 of them because they are missing" in notes) == warned
+        assert len(notes) == 2 + warned
 
 
 def test_references_with_contexts_are_scored_by_context(files, chexbert_directory, one_meteor):
