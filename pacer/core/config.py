@@ -463,6 +463,8 @@ def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
         return kind.model_validate(raw)
     except ValidationError as error:
         problems = "; ".join(_explain(problem, kind) for problem in error.errors())
+        if kind is Params and any(problem["type"] == "missing" for problem in error.errors()):
+            problems += "; compare with a profile in configs/, or take one with `pacer use NAME`"
         raise ConfigError(f"{origin}: {problems}") from None
 
 

@@ -105,7 +105,14 @@ def read_json(path: str | Path) -> Any:
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not valid JSON: {error}") from None
+        raise DataError(f"{path} is not valid JSON: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """Why bytes are no JSON."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8 ({error.reason} at byte {error.start}); save the file as UTF-8"
+    return str(error)
 
 
 def _parsed(text: str) -> Any:
@@ -138,7 +145,7 @@ def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
                         continue
                     value = _parsed(text)
                 except (ValueError, RecursionError) as error:
-                    raise DataError(f"{path}, line {number} is not valid JSON: {error}") from None
+                    raise DataError(f"{path}, line {number} is not valid JSON: {_reason(error)}") from None
                 yield number, value
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None

@@ -165,9 +165,11 @@ def _read(folder: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     path = inside / "cases.parquet"
     try:
         cases = pl.read_parquet(path)
+    except FileNotFoundError:
+        raise DataError(f"{folder} holds no scored cases (cases.parquet); expected a folder that `pacer score` or the "
+                        "stage `score` made") from None
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{folder} holds no scored cases ({type(error).__name__}: cases.parquet); expected a folder "
-                        "that `pacer score` or the stage `score` made") from None
+        raise DataError(f"{path} is damaged ({type(error).__name__}); score the run again") from None
     missing = [name for name in _NEEDED if name not in cases.columns]
     if missing or not len(cases):
         raise DataError(f"{path} lacks {', '.join(missing) or 'records'}; score the run again")

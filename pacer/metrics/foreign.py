@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -164,7 +164,8 @@ def pair_reports(references: ReportFile, hypotheses: ReportFile, protocol: Proto
     if extra:
         choices = {"split": protocol.split, "context": protocol.context}
         chosen = "".join(f", {name} {value}" for name, value in choices.items() if value is not None)
-        raise DataError(f"in {hypotheses.path} but not in {references.path}{chosen}: {_named(extra)}")
+        raise DataError(f"in {hypotheses.path} but not in {references.path}{chosen}: {_named(extra)}"
+                        + _alike(expected, extra))
     pairs: list[tuple[str, int, int | None]] = []
     for key, own in expected.items():
         theirs = found.get(key, [])
@@ -281,6 +282,13 @@ def _records(references: ReportFile, pairs: list[tuple[str, int, int | None]], p
 def _cell(value: Any) -> str | None:
     """A cell as text; a blank one, or a number that is none, tells nothing."""
     return None if value is None or value != value or not str(value).strip() else str(value)
+
+
+def _alike(expected: Iterable[str], extra: list[str]) -> str:
+    """One id of each side, where they differ only in blanks or leading zeros, which no list of names shows."""
+    known = {key.strip().lstrip("0"): key for key in expected}
+    key = next((key for key in extra if key.strip().lstrip("0") in known), None)
+    return "" if key is None else f"; {key!r} is not the same id as {known[key.strip().lstrip('0')]!r}"
 
 
 def _named(ids: list[str]) -> str:

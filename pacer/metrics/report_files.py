@@ -93,7 +93,10 @@ def read_reports(
                             f"{type(content).__name__}")
         return read.rows([(f"row {number}", row) for number, row in enumerate(content, start=1)])
     if kind == ".jsonl":
-        return read.rows([(f"line {number}", row) for number, row in numbered_jsonl(path)])
+        rows = [(f"line {number}", row) for number, row in numbered_jsonl(path)]
+        if not rows:
+            raise DataError(f"{path} is empty")
+        return read.rows(rows)
     if kind == ".parquet":
         try:
             table = pl.read_parquet(path)

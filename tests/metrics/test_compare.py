@@ -180,6 +180,10 @@ def test_wrong_arguments_are_refused(runs, tmp_path):
             compare_runs(*runs, **wrong)
     with pytest.raises(DataError, match="holds no scored cases"):
         compare_runs(tmp_path / "nowhere", runs[0])
+    path = runs[1] / "metrics/cases.parquet"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(DataError, match=r"cases\.parquet is damaged .*score the run again"):
+        compare_runs(*runs)
 
 
 # -- several trainings of either system ------------------------------------------------------------------------------

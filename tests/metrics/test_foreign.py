@@ -65,6 +65,12 @@ def test_an_extra_report_is_told_which_split_and_context_the_references_were_cho
         paired(file(["a"], ["1"]), file(["a", "x"], ["one", "ten"]), split="test", context="sn")
 
 
+@pytest.mark.parametrize("known, given", [("007", "7"), ("s1", " s1"), ("s1 ", "s1")])
+def test_ids_that_look_the_same_are_shown_in_quotes(known, given):
+    with pytest.raises(DataError, match=f"; '{given}' is not the same id as '{known}'"):
+        paired(file(["a", known], ["1", "2"]), file(["a", given], ["one", "two"]))
+
+
 def test_missing_reports_can_be_empty():
     found, counts = paired(file(["a", "b", "c"], ["1", "2", "3"]), file(["a", "c"], ["one", None]), missing="empty")
     assert found == {"a": ("1", "one"), "b": ("2", ""), "c": ("3", "")} and counts["missing_hypotheses"] == 2

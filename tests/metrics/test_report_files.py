@@ -56,6 +56,7 @@ SECRET = "zephyrine effusion"
 
 @pytest.mark.parametrize("name, content, problem", [
     ("r.csv", "", "is empty"),
+    ("r.jsonl", "\n", "is empty"),
     ("r.csv", f"id,words\n1,{SECRET}\n", "no column of reports: expected hypothesis, .*it has id, words"),
     ("r.csv", f"key,report\n1,{SECRET}\n", "no column of ids: expected record_id, .*it has key, report"),
     ("r.csv", f"id,report\n1,{SECRET}\n\n2,x\n", "row 2 is blank"),
@@ -82,6 +83,16 @@ SECRET = "zephyrine effusion"
 def test_bad_files_are_one_clear_error_without_text(tmp_path, name, content, problem):
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=problem) as error:
+        read_reports(tmp_path / name, HYPOTHESIS_COLUMNS)
+    assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+@pytest.mark.parametrize("name, content", [("r.jsonl", '{{"id": 1, "report": "{}"}}'), ("r.json", '{{"1": "{}"}}'),
+                                           ("r.csv", "id,report\n1,{}\n")])
+def test_other_encodings_are_named(tmp_path, name, content, encoding):
+    (tmp_path / name).write_bytes(content.format(f"{SECRET} épanchement").encode(encoding))
+    with pytest.raises(DataError, match=r"not UTF-8.*save the (file|table) as UTF-8") as error:
         read_reports(tmp_path / name, HYPOTHESIS_COLUMNS)
     assert SECRET not in str(error.value)
 
