@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from safetensors import SafetensorError
 
 from pacer.core.config import Decode
 from pacer.core.contexts import CONTEXTS
@@ -52,8 +54,8 @@ def export_model(
         with_backbones: copy the frozen models; else the directory refers to them, with hashes.
 
     Raises:
-        DataError: ``out`` is not empty, or an input is missing. CheckpointError: the model is of the warm-up, or was
-            trained on other frozen models than those at hand.
+        DataError: ``out`` is not empty or cannot be written, or an input is missing. CheckpointError: the model is of
+            the warm-up, or was trained on other frozen models than those at hand.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out} exists and is not an empty folder; name another one")
@@ -67,7 +69,7 @@ def export_model(
                         texts=_texts(records), search=_search(decode))
     scores = _scores(metrics, model, decode)
     origins = {name: provenance(backbones / name) for name in FROZEN}
-    with whole_directory(out) as directory:
+    with _writable(out), whole_directory(out) as directory:
         save_checkpoint(directory, weights, replace(record, parent=None))
         write_json(directory / SETTINGS, settings.model_dump())
         _copy_tokenizer(resolve(backbones / "language"), directory / TOKENIZER)
@@ -82,6 +84,16 @@ def export_model(
         write_manifest(directory, about)
     return {"settings": settings.model_dump(), "record": asdict(record), "scored": bool(scores),
             "parameters": sum(tensor.numel() for tensor in weights.values())}
+
+
+@contextmanager
+def _writable(out: Path) -> Generator[None]:
+    """A place that cannot be written, or a disk that is full, is one sentence."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"the model cannot be put into {out}: {error}; name a folder that can be written and has the "
+                        "space") from error
 
 
 def _contexts(records: Path) -> list[Any]:

@@ -134,11 +134,18 @@ def test_it_is_written_whole_or_not_at_all(world: World, tmp_path: Path, monkeyp
     out.mkdir()
     with monkeypatch.context() as patched:
         patched.setattr(export, "write_manifest", fails)
-        with pytest.raises(OSError, match="full"):
+        with pytest.raises(DataError, match=r"the model cannot be put into .*out: the disk is full"):
             export_model(out, world.decode, **world.inputs)
     assert not list(out.iterdir())
     export_model(out, world.decode, **world.inputs)
     assert (out / MANIFEST).is_file() and [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(world: World, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"the model cannot be put into .*mine: .*Not a directory.*; name a folder"):
+        export_model(tmp_path / "file" / "mine", world.decode, **world.inputs)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("phase", ["parent", "reference"])
