@@ -36,6 +36,10 @@ _EMPTY = "<p class='empty'>The report will stand here: its findings, its sentenc
          "evidence was taken from.</p>"
 _EMPTY_CONTEXTS = "<p class='empty'>The same case with every source, and with each of them left out.</p>"
 
+#: In a narrow window the results stand below the case, out of sight.
+_INTO_VIEW = """() => { const results = document.querySelector('#results'), top = results.getBoundingClientRect().top;
+  if (top < 0 || top > innerHeight / 2) results.scrollIntoView(); }"""
+
 #: Writes one line.
 Log = Callable[[str], None]
 
@@ -67,6 +71,7 @@ def build_page(reporter: Reporter, examples: list[Example], log: Log) -> gr.Bloc
                 with gr.Group(elem_classes="source", visible=priors):
                     prior = gr.Textbox(label="Previous report", lines=4, max_lines=10, elem_id="prior",
                                        placeholder="Paste its findings and impression, or leave it empty")
+                    remove_prior = gr.Button("Remove", size="sm", elem_id="remove-prior")
                 with gr.Row(elem_classes="toggles", visible=laterals or priors):
                     with_lateral = gr.Checkbox(True, label="Use lateral view", visible=laterals, container=False,
                                                elem_id="with-lateral", min_width=140)
@@ -103,6 +108,8 @@ def build_page(reporter: Reporter, examples: list[Example], log: Log) -> gr.Bloc
                              ).then(_context_line, use, context, **_QUICK)
             slot.remove.click(_removed, None, changes, **_QUICK
                               ).then(_context_line, use, context, **_QUICK)
+        remove_prior.click(lambda: ["", _EMPTY, _EMPTY_CONTEXTS], None, [prior, *results], **_QUICK
+                           ).then(_context_line, use, context, **_QUICK)
         for switch in (with_lateral, with_prior):
             switch.input(_context_line, use, context, **_QUICK)
         prior.change(_context_line, use, context, trigger_mode="always_last", **_QUICK)
@@ -114,7 +121,7 @@ def build_page(reporter: Reporter, examples: list[Example], log: Log) -> gr.Bloc
         asked = ((write, "report", report, _write), (compare, "contexts", contexts, _compare))
         for button, tab, shown, answer in asked:
             button.click(partial(gr.Tabs, selected=tab), None, tabs, **_QUICK).then(
-                partial(_answer, reporter, answer, numbers, log), case, shown, scroll_to_output=True, **_MODEL)
+                partial(_answer, reporter, answer, numbers, log), case, shown, **_MODEL).then(None, js=_INTO_VIEW)
 
         def forget(request: gr.Request) -> None:
             """A page that was closed: its images, texts and results leave the memory."""

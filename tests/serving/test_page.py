@@ -29,7 +29,7 @@ from pacer.serving.reporter import Reporter
 from pacer.serving.uploads import environment, upload_folder
 from tests.browser import CHROMIUM
 from tests.dicom import write_dicom
-from tests.serving.world import World
+from tests.serving.world import DATA, World
 
 pytest.importorskip("gradio", reason="Gradio is not installed (extra app)")
 
@@ -156,6 +156,49 @@ def test_the_page_writes_what_the_reporter_writes(page, world: World, reporter: 
     page.wait_for_selector("#drop-frontal input", state="attached")
     page.click("#write")
     assert "no frontal radiograph yet" in page.locator("#report .problem").inner_text()
+
+
+def test_the_previous_report_can_be_removed(page) -> None:
+    """As the images can: the report that was written with it goes too, and there is nothing left to remove."""
+    page.click("#example-2")
+    page.wait_for_selector("#context .badge:text('MW')")
+    written(page)
+    page.click("#remove-prior")
+    page.wait_for_selector("#context .badge:text('MN')")
+    page.wait_for_selector("#report .empty")
+    assert page.input_value("#prior textarea") == ""
+    page.wait_for_selector("#remove-prior", state="hidden")
+
+
+def test_in_a_narrow_window_the_report_comes_into_view(page) -> None:
+    """It stands below the case there; beside it, in a wide window, nothing moves."""
+    page.click("#example-0")
+    page.wait_for_selector("#shown-lateral img")
+    top = "document.querySelector('#results').getBoundingClientRect().top"
+    page.evaluate("window.scrollTo(0, 0)")
+    written(page)
+    page.wait_for_timeout(500)
+    assert page.evaluate("scrollY") == 0
+    page.set_viewport_size({"width": 420, "height": 900})
+    for button, shown in (("#write", "#report .result"), ("#compare", "#contexts .comparison")):
+        page.evaluate("window.scrollTo(0, 0)")
+        assert page.evaluate(top) > 900
+        written(page, button, shown)
+        page.wait_for_function(f"{top} >= 32 && {top} < 200")  # below the notice
+
+
+@pytest.mark.parametrize("pattern", ["openi/images/*.jpg", "covid/images/*.jpg", "dicom/*.dcm"])
+def test_real_radiographs_on_the_page(page, reporter: Reporter, tmp_path: Path, pattern: str) -> None:
+    """One of Open-I as PNG, as it is distributed, a JPEG of the COVID collection, and a DICOM file."""
+    path = next(iter(sorted(DATA.glob(pattern))), None)
+    if path is None:
+        pytest.skip(f"the real files are not at {DATA / pattern}")
+    if pattern.startswith("openi"):
+        Image.open(path).save(tmp_path / "film.png")
+        path = tmp_path / "film.png"
+    give(page, "frontal", path)
+    page.wait_for_selector("#shown-frontal img")
+    assert plain(_report(written(page))) == plain(reporter(path).report)
 
 
 def _report(shown) -> str:

@@ -17,9 +17,8 @@ from pacer.serving.batch import report_cases
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
 from tests.dicom import write_dicom
-from tests.serving.world import ROOT, case_of
+from tests.serving.world import DATA, case_of
 
-DATA = ROOT.parent / "shared" / "data"
 #: Records of each annotation file at most.
 EACH = 4
 

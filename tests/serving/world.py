@@ -27,6 +27,8 @@ from tests.decoding.searches import settings
 from tests.dicom import write_dicom
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Real radiographs, where they lie beside the repository.
+DATA = ROOT.parent / "shared" / "data"
 DECODE = settings(max_new_tokens=24, min_new_tokens=4, batch_size=3, examples=1)
 FEATURES = Features(mode="states", depths=[1, 2, 3], dtype="bfloat16", precision="float32", batch_size=5, shard_size=7,
                     workers=1, prior_tokens=12)
