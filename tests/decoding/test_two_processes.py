@@ -19,11 +19,12 @@ from tests.training import drive
 
 ACCELERATE = str(Path(sys.executable).with_name("accelerate"))
 #: The stage, and then the processes that there were: that one process alone made the files must not pass for two.
+#: Each tells its rank in one write, or the two get mixed.
 SCRIPT = f"""
 import runpy
 runpy.run_path({str(drive.ROOT / "stages" / "decode.py")!r}, run_name="__main__")
 from pacer.core.processes import process_state
-print(f"rank {{process_state().process_index}} of {{process_state().num_processes}}\\n", end="", flush=True)  # one write
+print(f"rank {{process_state().process_index}} of {{process_state().num_processes}}\\n", end="", flush=True)
 """
 
 
