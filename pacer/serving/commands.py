@@ -51,6 +51,8 @@ def generate(
     indication: Annotated[str | None, typer.Option(help="Indication.")] = None,
     history: Annotated[str | None, typer.Option(help="Clinical history.")] = None,
     view: Annotated[str | None, typer.Option(help="PA or AP; default: as the DICOM file says, else unknown.")] = None,
+    sections: Annotated[str | None, typer.Option(
+        help="findings+impression, findings or impression; default: as the model was trained.")] = None,
     all_contexts: Annotated[bool, typer.Option("--all-contexts", help="In every context the sources allow.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, depth weights of all patches included.")] = False,
     cases: Annotated[Path | None, typer.Option(help="Many cases: a table .csv or .tsv, or a folder.")] = None,
@@ -63,7 +65,7 @@ def generate(
 ) -> None:
     """Write the report of one's own X-ray, or of many. For research only; not for clinical decisions."""
     single = {"--frontal": frontal, "--lateral": lateral, "--prior": prior, "--indication": indication,
-              "--history": history, "--view": view, "--json": json or None}
+              "--history": history, "--view": view, "--sections": sections, "--json": json or None}
     many = {"--out": out, "--skip-bad": skip_bad or None, "--batch-size": batch_size}
     _refuse_mixture(single, many, cases)
 
@@ -81,7 +83,8 @@ def generate(
     from pacer.serving.case import Case
     from pacer.serving.terminal import show_contexts, show_result
 
-    prepared = reporter.prepare(Case(frontal, lateral, previous, indication, history, view, name=frontal.name))
+    prepared = reporter.prepare(Case(
+        frontal, lateral, previous, indication, history, view, sections, name=frontal.name))
     results = reporter.in_all_contexts(prepared) if all_contexts else {
         prepared.context: reporter.generate([prepared])[0]}
     if json:

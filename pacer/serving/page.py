@@ -77,11 +77,14 @@ def build_page(reporter: Reporter, examples: list[Example], log: Log) -> gr.Bloc
                                                elem_id="with-lateral", min_width=140)
                     with_prior = gr.Checkbox(True, label="Use previous report", visible=priors, container=False,
                                              elem_id="with-prior", min_width=140)
-                with gr.Accordion("Indication, history and view", open=False, elem_id="clinical"):
+                with gr.Accordion("Indication, history, view and sections", open=False, elem_id="clinical"):
                     indication = gr.Textbox(label="Indication", elem_id="indication", max_lines=3)
                     history = gr.Textbox(label="History", elem_id="history", max_lines=3)
                     projection = gr.Radio([("as the file says", ""), ("PA", "PA"), ("AP", "AP")], value="",
                                           label="View of the frontal image", elem_id="view")
+                    sections = gr.Radio([("as the model was trained", ""), ("both", "findings+impression"),
+                                         ("findings", "findings"), ("impression", "impression")], value="",
+                                        label="Sections of the report", elem_id="sections")
                 context = gr.HTML(view.context_line(None), elem_id="context")
                 with gr.Row(elem_classes="actions"):
                     write = gr.Button("Write the report", variant="primary", elem_id="write", min_width=140)
@@ -99,7 +102,7 @@ def build_page(reporter: Reporter, examples: list[Example], log: Log) -> gr.Bloc
                     contexts = gr.HTML(_EMPTY_CONTEXTS, elem_id="contexts")
 
         use = [frontal.image, lateral.image, with_lateral, prior, with_prior]
-        case = [*use, indication, history, projection]
+        case = [*use, indication, history, projection, sections]
         results = [report, contexts]
 
         for slot, name in ((frontal, "frontal"), (lateral, "lateral")):
@@ -116,7 +119,7 @@ def build_page(reporter: Reporter, examples: list[Example], log: Log) -> gr.Bloc
         for button, example in zip(chosen, examples, strict=True):
             button.click(partial(_example, example, laterals, priors), None,
                          [*frontal, *lateral, prior, with_lateral, with_prior, indication, history, projection,
-                          *results], **_QUICK
+                          sections, *results], **_QUICK
                          ).then(_context_line, use, context, **_QUICK)
         asked = ((write, "report", report, _write), (compare, "contexts", contexts, _compare))
         for button, tab, shown, answer in asked:
@@ -180,7 +183,7 @@ def _example(example: Example, laterals: bool, priors: bool) -> list[Any]:
     return [*_filled(example.frontal, frontal, "frontal", "generated"),
             *(_filled(example.lateral, lateral, "lateral", "generated") if laterals else _emptied()),
             example.prior if priors else "", True, True, example.indication, example.history, example.view,
-            _EMPTY, _EMPTY_CONTEXTS]
+            "", _EMPTY, _EMPTY_CONTEXTS]
 
 
 def _context_line(frontal: ImageSource | None, lateral: ImageSource | None, with_lateral: bool, prior: str,
@@ -197,12 +200,12 @@ def _context_line(frontal: ImageSource | None, lateral: ImageSource | None, with
 
 
 def _prepared(reporter: Reporter, frontal: ImageSource | None, lateral: ImageSource | None, with_lateral: bool,
-              prior: str, with_prior: bool, indication: str, history: str, projection: str) -> Prepared:
+              prior: str, with_prior: bool, indication: str, history: str, projection: str, sections: str) -> Prepared:
     if frontal is None:
         raise DataError("There is no frontal radiograph yet; drop one on the left, or choose an example")
     return reporter.prepare(Case(
         frontal, lateral if with_lateral else None, prior if with_prior else None, indication, history,
-        projection or None, name=_NAME))  # fmt: skip
+        projection or None, sections or None, name=_NAME))  # fmt: skip
 
 
 def _write(reporter: Reporter, prepared: Prepared) -> tuple[str, float, str]:

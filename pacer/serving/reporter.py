@@ -137,7 +137,8 @@ class Reporter:
         prior = self._prior(load_text(case.prior, f"previous report of {name}"), name)
         indication = load_text(case.indication, f"indication of {name}")
         history = load_text(case.history, f"history of {name}")
-        view = _one_of(case.view, (None, *VIEWS), f"view of {name}")
+        view = case.view.strip().upper() if case.view and case.view.strip().upper() in ("PA", "AP") else case.view
+        view = _one_of(view, (None, *VIEWS), f"view of {name}")
         target = self.settings.texts.target
         sections = _one_of(case.sections, (None, *SECTIONS), f"sections of {name}")
         prepared = Prepared(

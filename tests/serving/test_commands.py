@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +65,16 @@ def test_one_case_on_the_terminal_and_as_json(world: World, generate) -> None:
                  "tokens of the indication and history were cut off", "For research only"):
         assert text in shown.out
     assert " ".join(line["report"].split())[:40] in " ".join(shown.out.split())
+
+
+def test_other_sections_are_asked_for(world: World, generate, reporter) -> None:
+    texts = set()
+    for sections in ("findings+impression", "findings", "impression"):
+        found = json.loads(generate(*arguments_of(world, "mw-50000003"), "--sections", sections, "--json").out)
+        [expected] = reporter.generate([replace(world.case("mw-50000003"), sections=sections)])
+        assert (found["sections"], found["generated"]) == (sections, expected.generated)
+        texts.add(found["generated"])
+    assert len(texts) > 1
 
 
 def test_all_contexts_side_by_side(world: World, generate) -> None:

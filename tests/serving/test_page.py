@@ -151,6 +151,16 @@ def test_the_page_writes_what_the_reporter_writes(page, world: World, reporter: 
     assert plain(_report(page.locator("#report .result"))) == plain(alone.report)
     assert page.locator("#report .film").count() == 1
 
+    if not page.is_visible("#sections"):
+        page.click("#clinical button")
+    page.check("#sections input[value=findings]")
+    page.click("#write")
+    findings = reporter(case.frontal, indication=case.indication, sections="findings")
+    assert findings.generated != alone.generated
+    page.wait_for_function(
+        """text => document.querySelector("#report").innerText.replace(/\\s+/g, " ").includes(text)""",
+        arg=plain(findings.report)[:60])
+
     page.click("#remove-frontal")
     page.wait_for_selector("#report .empty")
     page.wait_for_selector("#drop-frontal input", state="attached")
@@ -336,7 +346,8 @@ def choose(site: Site, session: str) -> None:
 def write(site: Site, session: str) -> str:
     """The HTML that an open page is given for its frontal image alone."""
     _, writing, inputs = site.events
-    values = {"with-lateral": False, "with-prior": False, "prior": "", "indication": "", "history": "", "view": "PA"}
+    values = {"with-lateral": False, "with-prior": False, "prior": "", "indication": "", "history": "", "view": "PA",
+              "sections": ""}
     assert post(site, "/gradio_api/queue/join", data=[values.get(name) for name in inputs], fn_index=writing,
                 session_hash=session)[0] == 200
     with urllib.request.urlopen(f"{site.address}/gradio_api/queue/data?session_hash={session}", timeout=60) as lines:
