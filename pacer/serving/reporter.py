@@ -137,8 +137,7 @@ class Reporter:
         prior = self._prior(load_text(case.prior, f"previous report of {name}"), name)
         indication = load_text(case.indication, f"indication of {name}")
         history = load_text(case.history, f"history of {name}")
-        view = case.view.strip().upper() if case.view and case.view.strip().upper() in ("PA", "AP") else case.view
-        view = _one_of(view, (None, *VIEWS), f"view of {name}")
+        view = _one_of(_as_stored(case.view), (None, *VIEWS), f"view of {name}")
         target = self.settings.texts.target
         sections = _one_of(case.sections, (None, *SECTIONS), f"sections of {name}")
         prepared = Prepared(
@@ -288,6 +287,12 @@ def _kinds(frontal: View | None, lateral: View | None) -> tuple[str, ...]:
     return tuple(f"the DICOM file given as {place} names a {view.kind} view"
                  for place, view in (("frontal", frontal), ("lateral", lateral))
                  if view is not None and view.kind != place)
+
+
+def _as_stored(view: Any) -> Any:
+    """A view in the letters of the corpus; what is none stays as it is, to be refused."""
+    letters = view.strip().upper() if isinstance(view, str) else view
+    return letters if letters in ("AP", "PA") else view
 
 
 def _one_of(value: Any, allowed: tuple[Any, ...], name: str) -> Any:
