@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -17,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from pacer.core.errors import ConfigError, PacerError
-from pacer.core.io import write_text
+from pacer.core.io import read_json, write_json
 
 #: What DVC prints of a stage -> what became of it.
 STAGE_LINES = (
@@ -159,9 +158,9 @@ def _release(root: Path, process: int) -> None:
     for folder in (root, *root.parents):
         held = folder / ".dvc" / "tmp" / "rwlock"
         if (folder / ".dvc").is_dir() and held.is_file():
-            locks = json.loads(held.read_text(encoding="utf-8"))
+            locks = read_json(held)
             write = {path: one for path, one in locks.get("write", {}).items() if one["pid"] != process}
             read = {path: left for path, many in locks.get("read", {}).items()
                     if (left := [one for one in many if one["pid"] != process])}  # fmt: skip
-            write_text(held, json.dumps({"write": write, "read": read}))
+            write_json(held, {"write": write, "read": read})
             return
