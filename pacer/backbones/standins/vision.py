@@ -31,7 +31,7 @@ BLOCKS = 12
 #: Findings that take a large part of the image.
 EXTENSIVE = ("atelectasis", "cardiomegaly", "edema", "enlarged mediastinum", "pleural effusion")
 #: Steps of the second training as a share of the first's, and the weight of its smoothness.
-SECOND, SMOOTHNESS = 0.25, 0.3
+SECOND, SMOOTHNESS = 0.5, 10.0
 #: RAD-DINO's pixel statistics.
 MEAN, STD = 0.5307, 0.2583
 
