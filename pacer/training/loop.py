@@ -34,7 +34,7 @@ from pacer.training.phases import Phase
 from pacer.training.plan import plan_of
 from pacer.training.resume import load_state, save_state
 from pacer.training.schedule import learning_rate_factor
-from pacer.training.tally import Tally
+from pacer.training.tally import Means, Tally
 from pacer.training.validation import validate
 
 Log = Callable[[dict[str, float], int], None]
@@ -74,7 +74,7 @@ def train(
     gradients = Gradients(list(trainable.values()))
     run = _Run(model, examples, phase, params, accelerator, loss)
 
-    first, history = 0, []
+    first, history, means = 0, [], Means()
     best: dict[str, Any] | None = None
     state = load_state(scratch)
     if state is not None:
@@ -83,6 +83,7 @@ def train(
                 parameter.copy_(state["weights"][name])
         optimizer.load_state_dict(state["optimizer"])
         first, history, best = state["update"], state["history"], state["best"]
+        means = Means(state["means"])
         for values, update in history:
             log(values, update)
 
@@ -100,12 +101,12 @@ def train(
             optimizer.step()
             elapsed = time.perf_counter() - started
             done = update + 1
-            values |= {"learning_rate": rate, "tokens_per_second": values.pop("tokens") / elapsed,
-                       "loader_wait": waited / elapsed, "memory_gb": _memory(accelerator.device) / 1e9}
+            tokens = values.pop("tokens")
+            means.add(values | {"tokens_per_second": tokens / elapsed, "loader_wait": waited / elapsed})
+            losses: dict[str, float] = {}
             validated = done % params.train.validation_interval == 0 or done == phase.updates
             if validated:
                 losses = validate(model, examples, phase, params, accelerator)
-                values |= losses
                 mean = losses.get("validation/mean", math.inf)
                 if losses and not math.isfinite(mean):
                     raise PacerError(f"{phase.name}: validation after update {done} gave {losses}; look for states "
@@ -113,12 +114,15 @@ def train(
                 if params.train.checkpoint == "best" and (best is None or mean < best["loss"]):
                     best = {"loss": mean, "weights": _copy(trainable)}
             if validated or done % params.train.log_interval == 0 or done == 1:
-                history.append((values, done))
-                log(values, done)
+                now = {"learning_rate": rate, "rho": phase.rho(update), "memory_gb": _memory(accelerator.device) / 1e9}
+                if hasattr(model.router, "eta"):
+                    now["alpha"] = model.router.scale.item()
+                history.append((means.take() | now | losses, done))
+                log(*history[-1])
             ticker.advance(note=f"loss {values['loss']:.3f}")
             if main and (done % params.train.state_interval == 0 or done == phase.updates):
                 save_state(scratch, {"weights": _copy(trainable), "optimizer": optimizer.state_dict(),
-                                     "update": done, "history": history, "best": best})
+                                     "update": done, "history": history, "means": means.sums, "best": best})
     return best["weights"] if best is not None else _copy(trainable)
 
 
@@ -191,10 +195,7 @@ class _Run:
         if not (math.isfinite(values["loss"]) and math.isfinite(norm)):
             self._stop(update, micros, totals, values["loss"], norm)
         gradients.clip(norm, self.params.train.max_grad_norm)
-        values |= {"rho": self.phase.rho(update), "gradient_norm": norm}
-        if hasattr(self.model.router, "eta"):
-            values["alpha"] = self.model.router.scale.item()
-        return values
+        return values | {"gradient_norm": norm}
 
     def _stop(self, update: int, micros: list[_Micro], totals: list[Tensor], loss: float, norm: float) -> None:
         """Name the records of the micro-batches whose loss is not finite (of all, when only the gradient is not)."""

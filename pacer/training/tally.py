@@ -1,4 +1,4 @@
-"""What is logged of an update, summed over its micro-batches and over processes."""
+"""What is logged: sums over the micro-batches of an update and over processes, then means over updates."""
 
 from __future__ import annotations
 
@@ -69,3 +69,23 @@ class Tally:
             else:
                 values[name] = value / samples if kind == "depth_weight" else value
         return values
+
+
+class Means:
+    """Means over the updates since the last logged point: a micro-batch has one context, so a single update tells of
+    few. A value that some of these updates lack is averaged over the others. ``sums``: value and count by name."""
+
+    def __init__(self, sums: dict[str, tuple[float, int]] | None = None):
+        self.sums = dict(sums or {})
+
+    def add(self, values: dict[str, float]) -> None:
+        """Add the values of one update."""
+        for name, value in values.items():
+            total, count = self.sums.get(name, (0.0, 0))
+            self.sums[name] = total + value, count + 1
+
+    def take(self) -> dict[str, float]:
+        """The means so far; what comes next starts anew."""
+        means = {name: total / count for name, (total, count) in self.sums.items()}
+        self.sums = {}
+        return means

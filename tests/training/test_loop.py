@@ -9,6 +9,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
+from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.training import loop
 from pacer.training.examples import Draw
@@ -44,11 +45,38 @@ def test_a_phase_trains_its_parameters_and_no_other(name: str, setting, accelera
     assert parts <= set().union(*logged) and "validation/mean" in logged[-1]
 
 
+def test_a_logged_point_is_the_mean_over_the_updates_since_the_one_before(
+        setting, accelerator, tmp_path: Path) -> None:
+    """A micro-batch has one context: a point of one update would show the same contexts again and again."""
+
+    def curve(log_interval: int) -> dict[int, dict]:
+        params = parameters(train={"log_interval": log_interval, "validation_interval": 100},
+                            calibrate={"updates": 9, "accumulation": 1})
+        logged: dict[int, dict] = {}
+        folder = tmp_path / str(log_interval)
+        folder.mkdir()
+        loop.train(*setting("calibrate"), phase_of("calibrate", params), params, accelerator, folder,
+                   lambda v, s: logged.update({s: v}))
+        return logged
+
+    each, points = curve(1), curve(4)
+    assert list(points) == [1, 4, 8, 9]
+    for first, last in ((1, 1), (2, 4), (5, 8), (9, 9)):
+        updates = [each[update] for update in range(first, last + 1)]
+        for name in ("loss", "loss_drift", "gradient_norm", *(f"gate/{context}" for context in CONTEXTS)):
+            told = [values[name] for values in updates if name in values]
+            assert points[last].get(name) == (pytest.approx(sum(told) / len(told)) if told else None), name
+        for name in ("learning_rate", "rho"):
+            assert points[last][name] == updates[-1][name]
+    assert {f"gate/{context}" for context in CONTEXTS} <= points[8].keys()
+
+
 @pytest.mark.parametrize("name", ["parent", "calibrate"])
+@pytest.mark.parametrize("log_interval", [1, 5])  # 5: the state is saved between two points
 def test_a_stopped_run_continues_as_if_nothing_had_happened(
-    name: str, setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, log_interval: int, setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    params = parameters(batches={"window": 2})
+    params = parameters(batches={"window": 2}, train={"log_interval": log_interval})
     phase = phase_of(name, params)
 
     def run(folder: Path) -> tuple[dict, list]:
