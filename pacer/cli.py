@@ -19,7 +19,6 @@ from pacer.core.errors import ConfigError, run_cleanly
 from pacer.profiles import profile_in_use, profile_names, use_profile
 from pacer.serving.commands import export, generate, serve
 from pacer.serving.terminal import COLOURS, chips
-from pacer.studies.commands import study
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,8 +26,10 @@ if TYPE_CHECKING:
     from pacer.core.config import Params
     from pacer.doctor import Finding
     from pacer.reporting.tables import Table
+    from pacer.studies.study import Study
 
 CONFIGS, PARAMS, STORE = Path("configs"), Path("params.yaml"), Path("data/features")
+STUDIES = Path("studies")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,6 +41,7 @@ app = typer.Typer(
 )
 anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
 app.add_typer(anchors, name="anchors")
+study = typer.Typer(no_args_is_help=True, help="Run many experiments and set them in one table (docs/studies.md).")
 app.add_typer(study, name="study")
 baseline = typer.Typer(no_args_is_help=True, help="Run models that others have published.")
 app.add_typer(baseline, name="baseline")
@@ -260,6 +262,72 @@ def score(
     if note := standin_note(signature):
         console.print(Text(note), soft_wrap=True)
     console.print(f"\nwritten to {out}")
+
+
+@study.command("run")
+def run_one_study(
+    name: Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")],
+    row: Annotated[list[str] | None, typer.Option(help="Run this row alone; may be given more than once.")] = None,
+) -> None:
+    """Make the runs of a study that are not there yet, one after another, and write its table."""
+    import signal
+
+    from pacer.baselines.config import BaselineParams
+    from pacer.studies.pipeline import BASELINE_PARAMS
+    from pacer.studies.plan import KINDS
+    from pacer.studies.run import run_study
+    from pacer.studies.study import load_study
+
+    chosen = load_study(STUDIES, name)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` ends a study as Ctrl-C does: tidily
+    run_study(chosen, Path.cwd(), lambda line: console.print(Text(line), soft_wrap=True),
+              kinds={**KINDS, BASELINE_PARAMS: BaselineParams}, rows=frozenset(row or ()))
+    _write_study(chosen)
+
+
+@study.command("show")
+def show_study(name: Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]) -> None:
+    """Write and print the table of a study from the runs that exist."""
+    from pacer.studies.study import load_study
+
+    print(_write_study(load_study(STUDIES, name)))
+
+
+@study.command("list")
+def list_studies() -> None:
+    """List the studies and how many of their runs exist."""
+    from pacer.studies.run import folders, results_folder
+    from pacer.studies.study import load_study, study_names
+
+    grid = Grid(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    for known in study_names(STUDIES):
+        found = load_study(STUDIES, known)
+        wanted = len(found.seeds) * sum(row.files is None for row in found.rows)
+        there = len(list(folders(found, results_folder(Path.cwd()))))
+        grid.add_row(known, f"{there} of {wanted}", Text(found.title))
+    console.print(grid)
+
+
+@study.command("restore")
+def restore_study() -> None:
+    """Put the workspace back as it was before a study that was killed."""
+    from pacer.studies.run import restore_workspace
+
+    restore_workspace(Path.cwd(), lambda line: console.print(Text(line), soft_wrap=True))
+
+
+def _write_study(chosen: Study) -> str:
+    """Write a study's table in all formats; returns it as Markdown."""
+    from pacer.studies.paired import compare
+    from pacer.studies.render import markdown, write_table
+    from pacer.studies.run import results_folder
+    from pacer.studies.table import build_table, collect
+
+    results = results_folder(Path.cwd())
+    table = build_table(chosen, collect(chosen, Path.cwd(), results), compare)
+    written = write_table(table, results / chosen.name)
+    console.print(Text(f"written: {', '.join(str(path.relative_to(Path.cwd())) for path in written)}"), soft_wrap=True)
+    return markdown(table)
 
 
 @anchors.command("show")
