@@ -28,11 +28,11 @@ repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and r
 	dvc repro
 
 test: $(READY)  ## all tests, the whole DAG on the micro profile included (no network, no GPU)
-	pytest -q
+	pytest -q -n logical --maxprocesses 4 --dist loadfile
 
 check: $(READY)  ## lint and types
 	ruff check
-	ty check
+	TY_MAX_PARALLELISM=1 ty check  # with several threads it judges an import cycle differently now and then
 
 bench: $(READY)  ## measure the building blocks on this machine
 	for script in bench/*.py; do echo "== $$script" && python "$$script" || exit 1; done

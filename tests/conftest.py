@@ -47,6 +47,14 @@ MODEL = {
 }
 
 
+def pytest_configure() -> None:
+    """Keep each worker of ``-n``, and all that it starts, to a core: on shared cores threads wait for each other."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is not None and hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     """Small tensors gain nothing from threads, and results do not depend on their number."""

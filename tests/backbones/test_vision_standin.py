@@ -49,7 +49,7 @@ def test_the_second_training_evens_out_the_endpoint_and_leaves_the_earlier_depth
     for once, twice in zip(made[0.0][:9], made[1.0][:9], strict=True):
         assert torch.equal(once, twice)
     assert not torch.equal(made[0.0][12], made[1.0][12])
-    assert unlike(made[1.0][-1]) < 0.2 * unlike(made[0.0][-1])
+    assert unlike(made[1.0][-1]) < 0.5 * unlike(made[0.0][-1])
 
 
 def test_the_endpoint_is_standardised(images: TrainingImages, tmp_path: Path) -> None:
