@@ -55,6 +55,11 @@ def pytest_configure() -> None:
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Keep bytes out of the names of tests: gzip writes the time into them, and workers must agree on the names."""
+    return "bytes" if isinstance(val, bytes) else None
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     """Small tensors gain nothing from threads, and results do not depend on their number."""
