@@ -34,7 +34,7 @@ class SimMLM(Adaptation):
     d_gate: Positive
     mixing: Literal["per_slot", "post_fusion"]
     alpha: NaturalFloat
-    pair_target: Literal["poorer", "own"]
+    pair_target: Literal["own_and_poorer", "poorer", "own"]
 
     @model_validator(mode="after")
     def _in_pairs(self) -> SimMLM:

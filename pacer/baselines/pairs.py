@@ -18,8 +18,13 @@ from pacer.training.batches import MicroBatch
 from pacer.training.examples import Draw, Examples, Survey
 from pacer.training.record_table import RecordTable
 
-#: Whose prompt and target the halves of a pair have: the poorer record's on both, or each its own.
-PairTarget = Literal["poorer", "own"]
+#: Whose prompt and target the halves of a pair have. ``own_and_poorer``: each its own where it is trained on, and a
+#: third part has the poorer record's with more sources, for the ranking alone; ``poorer``: the poorer record's on both;
+#: ``own``: each its own.
+PairTarget = Literal["own_and_poorer", "poorer", "own"]
+
+#: Samples that a pair is made of.
+PARTS: dict[PairTarget, int] = {"own_and_poorer": 3, "poorer": 2, "own": 2}
 
 
 def pair_draws(contexts: Sequence[str]) -> list[tuple[str, str]]:
@@ -41,11 +46,11 @@ def pair_draws(contexts: Sequence[str]) -> list[tuple[str, str]]:
 class PairTable(RecordTable):
     """Records, and behind them pairs of train records of one frontal image, numbered on from the last record.
 
-    A number from ``len(self)`` on is the "more" half of a pair, ``fewer_of`` gives the number of its other half. Each
+    A number from ``len(self)`` on is the "more" half of a pair, ``parts_of`` gives the numbers of its other parts. Each
     draw of :func:`pair_draws` has numbers of its own, so a micro-batch of each in turn keeps the published frequencies.
 
     Args:
-        blocks: as of a record table. target: see :data:`PairTarget`; with ``poorer`` both halves have the richer
+        blocks: as of a record table. target: see :data:`PairTarget`; all parts but those of ``own`` have the richer
             record's sources, as far as their context goes.
 
     Raises:
@@ -72,22 +77,26 @@ class PairTable(RecordTable):
             raise DataError("no frontal image has train records in two contexts of which one has more sources; "
                             "SimMLM is trained on such pairs")
         self.bounds = np.cumsum([len(self), *(len(part) for part in parts)])
-        self.context = np.concatenate([self.context, *self.context[self.pairs.T]])
-        # so that no other split has them
-        self.split = np.concatenate([self.split, np.full(2 * len(self.pairs), SPLITS.index("train"), np.uint8)])
+        self.parts = PARTS[target]
+        more, fewer = self.context[self.pairs.T]
+        self.context = np.concatenate([self.context, *(more, fewer, more)[: self.parts]])
+        train_split = np.full(self.parts * len(self.pairs), SPLITS.index("train"), np.uint8)
+        self.split = np.concatenate([self.split, train_split])  # so that no other split has them
 
-    def fewer_of(self, rows: np.ndarray) -> np.ndarray:
-        """Numbers of the halves with fewer sources."""
-        return rows + len(self.pairs)
+    def parts_of(self, rows: np.ndarray) -> np.ndarray:
+        """Numbers of these "more" halves, then of those with fewer sources, then of the third parts, if any."""
+        return np.concatenate([rows + part * len(self.pairs) for part in range(self.parts)])
 
     def row(self, number: int) -> dict[str, Any]:
-        """All columns of a record, or of half a pair."""
+        """All columns of a record, or of a part of a pair."""
         if number < len(self):
             return super().row(number)
-        half, place = divmod(number - len(self), len(self.pairs))
+        part, place = divmod(number - len(self), len(self.pairs))
         richer, poorer = (int(row) for row in self.pairs[place])
         if self.target == "own":
-            return super().row((richer, poorer)[half])
+            return super().row((richer, poorer)[part])
+        if self.target == "own_and_poorer" and part == 0:
+            return super().row(richer)
         context = CONTEXTS[self.context[number]]
         lateral, prior = availability(context)
         rich = super().row(richer)
@@ -110,7 +119,7 @@ class PairTable(RecordTable):
 
 
 class PairedExamples(Examples):
-    """Examples whose train micro-batches hold the halves with more sources, then those with fewer."""
+    """Examples whose train micro-batches hold the halves with more sources, those with fewer, then the third parts."""
 
     @property
     def pair_table(self) -> PairTable:
@@ -119,17 +128,21 @@ class PairedExamples(Examples):
         return self.table
 
     def survey(self) -> Survey:
-        """As of the records; a pair is as long as its longer half, and pairs are counted by draw."""
+        """As of the records; a pair is as long as its longest part, and pairs are counted by draw."""
         counts, lengths = super().survey()
         table = self.pair_table
         richer, poorer = lengths[table.pairs.T]
-        own = np.maximum(richer, poorer) if table.target == "own" else poorer
+        own = poorer if table.target == "poorer" else np.maximum(richer, poorer)
         counts = dict(counts)
         for (more, fewer), size in zip(table.draws, np.diff(table.bounds), strict=True):
             counts[f"targets/pairs_{more}_{fewer}"] = float(size)
         return Survey(counts, np.concatenate([lengths, own]))
 
     def drawn(self, micro: MicroBatch, rho: float, draws: Draw, lambda_q: float) -> Batch:
-        """Both halves of each pair, on the route that the pair's visit draws."""
-        routes = self.routes(micro.rows, micro.visits, rho, draws)
-        return self.batch(np.concatenate([micro.rows, self.pair_table.fewer_of(micro.rows)]), routes * 2, lambda_q)
+        """All parts of each pair, on the route that the pair's visit draws; the third ones have no weight."""
+        table, routes = self.pair_table, self.routes(micro.rows, micro.visits, rho, draws)
+        batch = self.batch(table.parts_of(micro.rows), routes * table.parts, lambda_q)
+        for weight in (batch.weight, batch.emphasis, batch.kappa, batch.consistency):
+            assert weight is not None
+            weight[2 * len(micro.rows) :] = 0
+        return batch

@@ -14,7 +14,7 @@ from pacer.baselines import ragpt, simmlm
 from pacer.baselines.adapted import Adapt, adapted_record, load_adapted, load_parent
 from pacer.baselines.bank import Retrieval
 from pacer.baselines.config import RAGPT, Adaptation, SimMLM, adaptation_params
-from pacer.baselines.pairs import PairedExamples, PairTable
+from pacer.baselines.pairs import PARTS, PairedExamples, PairTable
 from pacer.baselines.retrieved import RetrievedExamples, RetrievedGenerator
 from pacer.core.config import Decode, Params
 from pacer.core.contexts import CONTEXTS
@@ -51,14 +51,14 @@ def train_simmlm(
         params: the pipeline's; what the parent's checkpoint records and what ``own`` sets goes before it.
     """
     record = adapted_record("simmlm", own.model_dump(), parent, out)
-    pairs = own.batch_size // 2
+    pairs, parts = own.batch_size // 2, PARTS[own.pair_target]
 
     def examples(table: Any, *rest: Any) -> Examples:
         return PairedExamples(PairTable(table.blocks, own.pair_target), *rest)
 
     _train("simmlm", own, params, record, simmlm.adapt, pairs, corpus=corpus, backbones=backbones, features=features,
            anchors=anchors, start=parent, out=out, open_log=open_log, make_examples=examples,
-           loss=partial(simmlm.paired_objective, alpha=own.alpha, pairs=pairs))
+           loss=partial(simmlm.paired_objective, alpha=own.alpha, pairs=pairs, parts=parts))
 
 
 def train_ragpt(

@@ -98,8 +98,8 @@ def adapt(parent: Pacer, settings: dict[str, Any]) -> SimMLM:
 
 
 def paired_objective(
-    model: SimMLM, batch: Batch, *, alpha: float, pairs: int, lambda_tlw: float, everybody: Tensor | None = None,
-    warmup: bool = False, regularised: bool = False,
+    model: SimMLM, batch: Batch, *, alpha: float, pairs: int, parts: int, lambda_tlw: float,
+    everybody: Tensor | None = None, warmup: bool = False, regularised: bool = False,
 ) -> Objective:
     """The parent's objective over both halves of a batch, plus ``alpha * mean relu(n_more - n_fewer)``.
 
@@ -109,8 +109,10 @@ def paired_objective(
     The ranking term's coefficients depend on the losses themselves, so the head is run once without a gradient before.
 
     Args:
-        batch: the samples with more evidence, then in the same order those with less. pairs: of the micro-batch over
-            all processes. everybody: denominators of the micro-batch over all processes.
+        batch: the samples with more evidence, then in the same order those with less; of three ``parts`` the last is
+            the second one's prompts and targets with the first one's sources. It has no weight of its own and stands
+            for the first in the ranking.
+        pairs: of the micro-batch over all processes. everybody: denominators of the micro-batch over all processes.
     """
     assert batch.weight is not None and batch.emphasis is not None
     assert not (warmup or regularised)
@@ -121,19 +123,25 @@ def paired_objective(
     ids, weight, emphasis, sample = batch.ids[at], batch.weight[at], batch.emphasis[at], at.nonzero()[:, 0]
     head = model.language.lm_head.weight
 
-    share = weight / (batch.weight * at).sum(1)[sample]
+    first, second, *third = torch.arange(len(batch.ids), device=at.device).chunk(parts)
+    compared = third[0] if third else first
+    ranked = batch.weight.clone()
+    if third:
+        ranked[first], ranked[compared] = 0, batch.weight[second]
+    share = (ranked / ranked.sum(1, keepdim=True).clamp(min=EPSILON))[at]
     with torch.no_grad():
         nll = head_losses(hidden, head, ids, weight).nll
         per_sample = nll.new_zeros(len(batch.ids)).index_add(0, sample, share * nll)
-    more, fewer = per_sample.chunk(2)
-    violated = (more > fewer).to(share.dtype)
-    sign = torch.cat([violated, -violated])
+    more, fewer = per_sample[compared], per_sample[second]
+    sign = torch.zeros_like(per_sample)
+    sign[compared] = (more > fewer).to(sign.dtype)
+    sign[second] = -sign[compared]
 
     scaled = {"trajectory": weight / (supervised + EPSILON), "emphasis": emphasis / (emphasised + EPSILON)}
     ranking = alpha / pairs * sign[sample] * share
     total, nll, _ = head_losses(hidden, head, ids, scaled["trajectory"] + lambda_tlw * scaled["emphasis"] + ranking)
-    parts = {name: (own * nll).sum() for name, own in scaled.items()}
-    parts |= {"ranking": F.relu(more - fewer).sum() / pairs, "violated": violated.sum() / pairs}
+    losses = {name: (own * nll).sum() for name, own in scaled.items()}
+    losses |= {"ranking": F.relu(more - fewer).sum() / pairs, "violated": sign[compared].sum() / pairs}
     weights = None if embedded.depth_weights is None else embedded.depth_weights.detach().mean((0, 1))
     assert isinstance(embedded.sources, MixedTokens)
-    return Objective(total, parts, None, weights, embedded.sources.mixture)
+    return Objective(total, losses, None, weights, embedded.sources.mixture)

@@ -64,7 +64,7 @@ def test_micro_batches_keep_the_frequencies(table: RecordTable) -> None:
     met: Counter = Counter()
     for batch in islice(micro_batches(order, lengths), 28):
         for row in batch.rows:
-            more, fewer = pairs.row(int(row)), pairs.row(int(pairs.fewer_of(row)))
+            more, fewer = (pairs.row(int(part)) for part in pairs.parts_of(np.array([row])))
             met[more["context"], fewer["context"]] += 1
     assert {pair: Fraction(count, met.total()) for pair, count in met.items()} == PUBLISHED
 
@@ -74,9 +74,10 @@ def test_halves_have_the_poorer_target_and_nested_sources(table: RecordTable) ->
     train = {table.row(n)["record_id"]: table.row(n) for n in range(len(table)) if table.row(n)["split"] == "train"}
     seen = set()
     for row in np.concatenate(list(pairs.rows("train", ALL).values())):
-        more, fewer = pairs.row(int(row)), pairs.row(int(pairs.fewer_of(row)))
+        numbers = [int(part) for part in pairs.parts_of(np.array([row]))]
+        more, fewer = (pairs.row(number) for number in numbers)
         rich, poor = (train[name] for name in pairs.record_id(int(row)).split(">"))
-        assert pairs.record_id(int(pairs.fewer_of(row))) == pairs.record_id(int(row))
+        assert len({pairs.record_id(number) for number in numbers}) == 1
         assert more["report"] == fewer["report"] == poor["report"] != rich["report"]
         assert more["frontal"] == fewer["frontal"] == rich["frontal"]
         assert (more["lateral"], more["prior_report"]) == (rich["lateral"], rich["prior_report"])
@@ -91,8 +92,25 @@ def test_halves_have_the_poorer_target_and_nested_sources(table: RecordTable) ->
 def test_halves_may_keep_their_own_targets(table: RecordTable) -> None:
     pairs = PairTable(table.blocks, "own")
     for row in np.concatenate(list(pairs.rows("train", ALL).values())):
-        found = [pairs.row(int(n))["record_id"] for n in (row, pairs.fewer_of(row))]
+        found = [pairs.row(int(n))["record_id"] for n in pairs.parts_of(np.array([row]))]
         assert ">".join(found) == pairs.record_id(int(row))
+
+
+def test_halves_with_their_own_targets_are_ranked_by_the_poorer_one(table: RecordTable) -> None:
+    pairs, poorer = PairTable(table.blocks, "own_and_poorer"), PairTable(table.blocks, "poorer")
+    trained = set()
+    for row in np.concatenate(list(pairs.rows("train", ALL).values())):
+        numbers = pairs.parts_of(np.array([row]))
+        more, fewer, ranked = (pairs.row(int(number)) for number in numbers)
+        assert more["record_id"] == pairs.record_id(int(row)).split(">")[0]
+        assert [ranked, fewer] == [poorer.row(int(n)) for n in poorer.parts_of(np.array([row]))]
+        assert more["report"] != ranked["report"] == fewer["report"]
+        sources = ("context", "frontal", "lateral", "prior_report")
+        assert [more[name] for name in sources] == [ranked[name] for name in sources]
+        assert (pairs.split[numbers] == pairs.split[0]).all() == (table.split[0] == 0)
+        assert pairs.context[numbers].tolist() == [ALL.index(part["context"]) for part in (more, fewer, ranked)]
+        trained.add((more["context"], more["report"].split()[-1]))
+    assert trained == {(context, context) for context in ("sw", "mn", "mw")}  # no context is without its own reports
 
 
 def test_validation_meets_the_records_themselves(table: RecordTable) -> None:

@@ -23,14 +23,17 @@ from pacer.core.io import read_json
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_tokenizer
 from pacer.model.pacer import Batch, Pacer
+from pacer.training.batches import MicroBatch
+from pacer.training.examples import Draw
 from pacer.training.losses import emphasis_loss, trajectory_loss
-from pacer.training.objective import denominators
+from pacer.training.objective import Objective, denominators
 from pacer.training.record_table import RecordTable
 from pacer.training.tally import Tally
 from tests.conftest import MODEL, QUERIES
 from tests.decoding.searches import settings as decode_settings
 
 D, Q = 24, 3
+DRAWS = Draw(42, "simmlm")
 CONTEXTS = torch.tensor([[False, False], [False, True], [True, False], [True, True]])
 
 
@@ -82,18 +85,48 @@ def test_an_absent_source_has_no_share_and_the_others_share_everything() -> None
     torch.testing.assert_close(experts.mixture(stray, CONTEXTS), mixture)
 
 
-@pytest.fixture
-def examples(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features) -> PairedExamples:
-    table = RecordTable.of(records, anchors)
-    return PairedExamples(PairTable(table.blocks, "poorer"), load_tokenizer(backbones), features, QUERIES, 100,
+@pytest.fixture(params=["own_and_poorer", "poorer"])
+def examples(
+    request: pytest.FixtureRequest, records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features
+) -> PairedExamples:
+    # targets differ from context to context
+    table = RecordTable.of(records.with_columns(report=pl.col("report") + " effusion in " + pl.col("context")), anchors)
+    return PairedExamples(PairTable(table.blocks, request.param), load_tokenizer(backbones), features, QUERIES, 100,
                           MODEL["prompt"])
 
 
-def batch_of(examples: PairedExamples) -> Batch:
-    """Two pairs of each draw, on both routes."""
-    pairs = examples.table.rows("train", ("sn", "sw", "mn", "mw"))
-    rows = np.concatenate([own[:2] for own in pairs.values()])
-    return examples.batch(np.concatenate([rows, examples.pair_table.fewer_of(rows)]), [True, False] * len(rows), 0.35)
+def two_of_each_draw(examples: PairedExamples) -> np.ndarray:
+    return np.concatenate([own[:2] for own in examples.table.rows("train", ("sn", "sw", "mn", "mw")).values()])
+
+
+def batch_of(examples: PairedExamples, rows: np.ndarray | None = None) -> Batch:
+    """Two pairs of each draw (or the pairs ``rows``), on both routes."""
+    rows = two_of_each_draw(examples) if rows is None else rows
+    micro = MicroBatch(rows, np.zeros(len(rows), dtype=np.int32))
+    assert 0 < sum(examples.routes(*micro, 0.5, DRAWS)) < len(rows)
+    return examples.drawn(micro, 0.5, DRAWS, 0.35)
+
+
+def objective_of(model: SimMLM, examples: PairedExamples, batch: Batch, **given: Any) -> Objective:
+    parts = examples.pair_table.parts
+    return paired_objective(model, batch, alpha=3.0, pairs=14, parts=parts, lambda_tlw=0.75, **given)
+
+
+def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(examples: PairedExamples) -> None:
+    batch, parts = batch_of(examples), examples.pair_table.parts
+    assert len(batch.ids) == 14 * parts
+    assert denominators(batch).tolist()[:3] == denominators(examples.batch(
+        examples.pair_table.parts_of(two_of_each_draw(examples))[:28],
+        examples.routes(two_of_each_draw(examples), np.zeros(14), 0.5, DRAWS) * 2, 0.35)).tolist()[:3]
+    for name in ("weight", "emphasis", "kappa", "consistency"):
+        halves = getattr(batch, name)[:28]
+        assert halves[:14].any() and halves[14:].any() and not getattr(batch, name)[28:].any()
+    if parts == 3:
+        second, third = slice(14, 28), slice(28, None)
+        assert torch.equal(batch.ids[third], batch.ids[second])
+        assert torch.equal(batch.availability[third], batch.availability[:14])
+        assert torch.equal(batch.frontal[third], batch.frontal[:14])
+        assert not torch.equal(batch.ids[:14], batch.ids[second])
 
 
 @pytest.mark.parametrize("mixing", ["per_slot", "post_fusion"])
@@ -121,21 +154,25 @@ def test_it_starts_as_the_parent_and_differs_once_the_experts_do(
     torch.testing.assert_close(model.embed(batch).sources.fused, expected, atol=1e-5, rtol=1e-5)
 
 
-def plain_objective(model: Pacer, batch: Batch, alpha: float, lambda_tlw: float) -> torch.Tensor:
+def plain_objective(model: Pacer, batch: Batch, parts: int, alpha: float, lambda_tlw: float) -> torch.Tensor:
     """The objective from full logits, sample by sample."""
     logits = model.language(inputs_embeds=model.embed(batch).inputs).logits
+    pairs = len(batch.ids) // parts
     nll = torch.zeros(batch.ids.shape)
     means = []
     for i in range(len(batch.ids)):
+        weight = batch.weight[i if i < 2 * pairs else i - pairs]
         total = 0.0
         for t in range(int(batch.prefix_length[i]) + 1, int(batch.length[i])):
             nll[i, t] = -F.log_softmax(logits[i, t - 1], -1)[batch.ids[i, t]]
-            total = total + batch.weight[i, t] * nll[i, t]
-        means.append(total / batch.weight[i].sum())
-    half = len(means) // 2
-    ranking = sum(F.relu(more - fewer) for more, fewer in zip(means[:half], means[half:], strict=True)) / half
-    return (trajectory_loss(nll, batch.weight, batch.kappa) + lambda_tlw * emphasis_loss(nll, batch.emphasis)
-            + alpha * ranking)
+            total = total + weight[t] * nll[i, t]
+        means.append(total / weight.sum())
+    # with more sources: the first part, or the third where there is one
+    with_more, with_fewer = means[:pairs] if parts == 2 else means[2 * pairs :], means[pairs : 2 * pairs]
+    ranking = sum(F.relu(more - fewer) for more, fewer in zip(with_more, with_fewer, strict=True)) / pairs
+    own = slice(0, 2 * pairs)
+    return (trajectory_loss(nll[own], batch.weight[own], batch.kappa[own])
+            + lambda_tlw * emphasis_loss(nll[own], batch.emphasis[own]) + alpha * ranking)
 
 
 def test_the_objective_and_its_gradient_are_those_of_the_formula(
@@ -144,12 +181,12 @@ def test_the_objective_and_its_gradient_are_those_of_the_formula(
     model = SimMLM(load_parent(parent, backbones)[0], rank=4, d_gate=8, mixing="per_slot").eval()
     stirred(model.added)
     batch = batch_of(examples)
-    result = paired_objective(model, batch, alpha=3.0, pairs=14, lambda_tlw=0.75)
+    result = objective_of(model, examples, batch)
     assert 0 < result.parts["violated"] < 1  # both sides of the ranking term are met
     result.total.backward()
     found = [parameter.grad.clone() for parameter in model.added.parameters()]
     model.zero_grad()
-    expected = plain_objective(model, batch, 3.0, 0.75)
+    expected = plain_objective(model, batch, examples.pair_table.parts, 3.0, 0.75)
     expected.backward()
     named = result.parts["trajectory"] + 0.75 * result.parts["emphasis"] + 3.0 * result.parts["ranking"]
     assert result.total.item() == pytest.approx(expected.item(), rel=1e-5) == pytest.approx(named.item(), rel=1e-5)
@@ -163,15 +200,11 @@ def test_shares_of_two_processes_add_up_to_the_whole(
 ) -> None:
     model = SimMLM(load_parent(parent, backbones)[0], rank=4, d_gate=8, mixing="per_slot").eval()
     stirred(model.added)
-    rows = np.concatenate([own[:2] for own in examples.table.rows("train", ("sn", "sw", "mn", "mw")).values()])
-
-    def batch(part: np.ndarray) -> Batch:
-        return examples.batch(np.concatenate([part, examples.pair_table.fewer_of(part)]), [True] * 2 * len(part), 0.35)
-
-    whole = paired_objective(model, batch(rows), alpha=3.0, pairs=len(rows), lambda_tlw=0.75)
-    everybody = denominators(batch(rows))
-    shares = [paired_objective(model, batch(rows[rank::2]), alpha=3.0, pairs=len(rows), lambda_tlw=0.75,
-                               everybody=everybody) for rank in range(2)]
+    rows = two_of_each_draw(examples)
+    whole = objective_of(model, examples, batch_of(examples))
+    everybody = denominators(batch_of(examples))
+    shares = [objective_of(model, examples, batch_of(examples, own), everybody=everybody)
+              for own in (rows[::2], rows[1::2])]
     torch.testing.assert_close(shares[0].total + shares[1].total, whole.total)
     for name, value in whole.parts.items():
         torch.testing.assert_close(shares[0].parts[name] + shares[1].parts[name], value)
@@ -185,8 +218,8 @@ def test_shares_of_the_sources_are_logged_by_context(
     batches, tally = [batch_of(examples), batch_of(examples)], Tally(2)
     found = []
     for batch in batches:
-        result = paired_objective(model, batch, alpha=3.0, pairs=14, lambda_tlw=0.75)
-        tally.add(result, batch, np.zeros(len(batch.ids) // 2, np.uint8))
+        result = objective_of(model, examples, batch)
+        tally.add(result, batch, np.zeros(14, np.uint8))
         found += list(zip(batch.availability.tolist(), result.shares.tolist(), strict=True))
     values = tally.values(tally.sums)
     expected = {f"share/{context}_{source}": [shares[place] for there, shares in found if there == own_there]
