@@ -235,8 +235,8 @@ def score(
     protocol = Protocol(missing, duplicates, extract, deduplicate, clean_references, clean_hypotheses, split,
                         context, reference_id, reference_text, hypothesis_id, hypothesis_text)  # fmt: skip
     settings = load_params(params)
-    common = {"convention": settings.score.convention, "batch_size": settings.score.batch_size,
-              "rules": settings.anchors.rules}
+    common = {"convention": settings.score.convention, "originals": settings.score.originals,
+              "batch_size": settings.score.batch_size, "rules": settings.anchors.rules}
     if records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=protocol.split):
             raise ConfigError("--missing, --duplicates, --extract, --deduplicate, --context, --clean-* and the names "
@@ -250,7 +250,7 @@ def score(
     _print_table(score_table(scores))
     originals = original_table(scores, signature["language"]["target"])
     if originals is not None:
-        console.print("\nAgainst the untouched findings")
+        console.print(f"\nAgainst the original findings ({signature['language']['original_references']})")
         _print_table(originals)
     console.print("\nBy label convention")
     _print_table(convention_table(scores))

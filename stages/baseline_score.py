@@ -31,6 +31,7 @@ def main() -> None:
         Path("baselines/metrics") / name,
         train_records=records.filter(pl.col("split") == "train"),
         convention=config.convention,
+        originals=config.originals,
         batch_size=config.batch_size,
         about=read_about(Path("data/corpus/records.parquet")),
     )

@@ -379,6 +379,7 @@ class Decode(Strict):
 
 class Score(Strict):
     convention: Literal["llm-rg4", "r2gen", "nicolson", "top5", "weighted"]
+    originals: Literal["upstream", "careful", "lowercase", "as_is"]
     batch_size: Positive
 
 

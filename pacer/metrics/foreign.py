@@ -75,6 +75,7 @@ def score_reports(
     *,
     labels_path: str | Path | None = None,
     convention: str = "llm-rg4",
+    originals: str = "upstream",
     batch_size: int = 64,
     rules: Version = "paper",
 ) -> dict[str, Any]:
@@ -121,7 +122,8 @@ def score_reports(
                 contexts[context] = Scored(rows.drop("row"), predictions, {}, anchors)
         files = {"references": expected, "hypotheses": found}
         return score_contexts(
-            contexts, labels_path, chexbert_dir, None, out_dir, meteor, convention=convention, batch_size=batch_size,
+            contexts, labels_path, chexbert_dir, None, out_dir, meteor, convention=convention, originals=originals,
+            batch_size=batch_size,
             about=about, rules=rules, inputs={name: file.path for name, file in files.items()},
             protocol={name: {"file": file.path.name} | file.columns for name, file in files.items()} | asdict(protocol)
             | counts | {"pairing": _pairing(found, counts)},

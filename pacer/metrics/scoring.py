@@ -6,8 +6,9 @@ spot, and what the corpus does not have (latent truth) is left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from pacer.anchors.rules import Version, extract_anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, read_json, write_json
+from pacer.corpus.text import CLEANERS
 from pacer.metrics.cases import POLARITIES, Scored, case_table
 from pacer.metrics.chexbert import CheXbert
 from pacer.metrics.clinical import RATIOS, clinical_efficacy, label_confusion
@@ -36,6 +38,12 @@ from pacer.metrics.wording_scores import report_wording, wording_counts, wording
 OUTPUTS = ("scores.json", "details.json", "signature.json", "cases.parquet")
 #: Entries of a context that are counts: they have no mean.
 _COUNTS = ("n", "original_n")
+
+#: What is done to original references before they are compared with. The paper does not say what it did; its systems
+#: that write in lower case would not reach their published scores against texts as they are.
+ORIGINALS: Mapping[str, Callable[[str], str]] = MappingProxyType(
+    {**CLEANERS, "lowercase": lambda text: " ".join(text.lower().split()), "as_is": lambda text: " ".join(text.split())}
+)
 
 
 def decoded_records(records: pl.DataFrame, predictions_dir: str | Path, split: str | None = None) -> pl.DataFrame:
@@ -72,6 +80,7 @@ def score_predictions(
     *,
     train_records: pl.DataFrame | None = None,
     convention: str = "llm-rg4",
+    originals: str = "upstream",
     batch_size: int = 64,
     about: Mapping[str, Any] | None = None,
     rules: Version = "paper",
@@ -90,6 +99,7 @@ def score_predictions(
         out_dir: where the files go; other files there stay.
         train_records: training records for the constant-report yardstick (used with ``truth_path``).
         convention: how CheXbert classes become present or absent.
+        originals: key of :data:`ORIGINALS`.
         batch_size: reports of one labeller pass.
         about: how the references were made (:func:`~pacer.corpus.records.read_about`), for the signature.
         rules: version of the rules, where no table of anchors says which one made it.
@@ -109,7 +119,7 @@ def score_predictions(
         return score_contexts(
             contexts, labels_path, chexbert_dir, truth_path, out_dir, meteor,
             train_records=train_records if truth_path is not None else None, convention=convention,
-            batch_size=batch_size, about=about, rules=version,
+            originals=originals, batch_size=batch_size, about=about, rules=version,
             inputs={"anchors": None if anchors_path is None else Path(anchors_path)}
             | {f"predictions/{name}": predictions_dir / f"{name}.jsonl" for name in contexts},
             made=made,
@@ -128,6 +138,7 @@ def score_contexts(
     made: Mapping[str, Any] | None = None,
     train_records: pl.DataFrame | None = None,
     convention: str = "llm-rg4",
+    originals: str = "upstream",
     batch_size: int = 64,
     about: Mapping[str, Any] | None = None,
     protocol: Mapping[str, Any] | None = None,
@@ -154,7 +165,7 @@ def score_contexts(
     scores: dict[str, Any] = {}
     details: dict[str, Any] = {"commitments": {}, "wording": {}}
     for name, scored in contexts.items():
-        scores[name], comparisons = _context_scores(name, scored, convention, limit, meteor, rules)
+        scores[name], comparisons = _context_scores(name, scored, convention, originals, limit, meteor, rules)
         details["commitments"][name] = comparisons
         details["wording"][name] = wording_counts(scored.reference_wording, scored.wording)
     averaged = set(contexts) <= set(CONTEXTS)
@@ -178,7 +189,7 @@ def score_contexts(
         convention, chexbert_dir,
         {name: None if path is None else Path(path) for name, path in files.items()} | dict(inputs),
         _counts(contexts, limit), _undefined(scores), made, about or {},
-        arithmetic=labeller.arithmetic, protocol=protocol, rules=rules,
+        arithmetic=labeller.arithmetic, protocol=protocol, rules=rules, originals=originals,
     )  # fmt: skip
     write_json(out_dir / "details.json", _without_nan(details))
     write_json(out_dir / "signature.json", signature)
@@ -266,19 +277,20 @@ def _label(contexts: dict[str, Scored], known: KnownLabels | None, train: pl.Dat
     return np.array(known(train)) if known is not None and given else labels[spans["train", "references"]]
 
 
-def _context_scores(name: str, scored: Scored, convention: str, limit: int | None, meteor: Meteor, rules: Version
-                    ) -> tuple[dict[str, Any], dict[str, Any]]:
+def _context_scores(
+    name: str, scored: Scored, convention: str, originals: str, limit: int | None, meteor: Meteor, rules: Version
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Scores of one context, and the comparisons of polarity behind those of the commitments."""
     hypotheses = scored.hypotheses
     clinical = clinical_efficacy(scored.reference_labels, scored.labels, convention, scored.studies)
     scores: dict[str, Any] = {"n": len(hypotheses)} | {ratio: clinical[ratio] for ratio in RATIOS}
     scored.language = language_scores(scored.references, hypotheses, meteor)
     scores |= scored.language.scores
-    originals = [(" ".join(text.split()), hypothesis)
-                 for text, hypothesis in zip(scored.originals, hypotheses, strict=True) if text]
-    if originals:
-        found = language_scores([text for text, _ in originals], [text for _, text in originals], meteor)
-        scores |= {"original_n": len(originals)} | {f"original_{key}": value for key, value in found.scores.items()}
+    written = [(ORIGINALS[originals](text), hypothesis)
+               for text, hypothesis in zip(scored.originals, hypotheses, strict=True) if text]
+    if written:
+        found = language_scores([text for text, _ in written], [text for _, text in written], meteor)
+        scores |= {"original_n": len(written)} | {f"original_{key}": value for key, value in found.scores.items()}
     counts = extraction_counts(scored.predictions, limit)
     scores |= {f"{what}_rate": count / len(hypotheses) for what, count in counts.items()}
     scores["empty_rate"] = sum(map(_is_empty, hypotheses)) / len(hypotheses)

@@ -75,6 +75,7 @@ def build_signature(
     arithmetic: str = "not recorded",
     protocol: Mapping[str, Any] | None = None,
     rules: str,
+    originals: str,
 ) -> dict[str, Any]:
     """The signature of one scoring run.
 
@@ -90,6 +91,7 @@ def build_signature(
         arithmetic: in which type the labeller computed.
         protocol: how other systems' reports were read and changed before scoring; ``None`` for own predictions.
         rules: version of the rules that read reports.
+        originals: what was done to original references (:data:`~pacer.metrics.scoring.ORIGINALS`).
     """
     rule = CONVENTIONS[convention]
     labeller = labeller_signature(chexbert_dir)
@@ -108,7 +110,7 @@ def build_signature(
         },
         "language": {
             **_texts(protocol, about, any("texts_with_line_breaks" in context for context in counts.values())),
-            "original_references": _original(counts, bool(protocol)),
+            "original_references": _original(counts, bool(protocol), originals),
             **{name: about.get(name, "not recorded") for name in ("cleaner", "target", "deidentified", "strict")},
             **_LANGUAGE,
         },
@@ -153,12 +155,13 @@ def _reference_anchors(protocol: Mapping[str, Any] | None, inputs: Mapping[str, 
     return "rules on the raw report" if protocol is None else "rules on the column report_raw, else on the reference"
 
 
-def _original(counts: dict[str, Any], foreign: bool) -> str:
+def _original(counts: dict[str, Any], foreign: bool, form: str) -> str:
     if not any(context["original_references"] for context in counts.values()):
         return "not available"
-    if foreign:
-        return "the column findings_original, blanks collapsed, where it has a text"
-    return "findings as published, blanks collapsed, case and punctuation kept, where a study has them"
+    texts = "the column findings_original" if foreign else "findings as published"
+    done = {"as_is": "case and punctuation kept", "lowercase": "lower-cased, punctuation kept"}.get(
+        form, f"cleaned by {form}")
+    return f"{texts}, {done}, where a study has them"
 
 
 def _version(package: str) -> str:

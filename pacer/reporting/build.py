@@ -161,8 +161,10 @@ def _results(
     written["scores"] = result_tables.results_table(
         scores, found, published, _caption(f"Scores by context and their plain mean. {how} {beside}", note)
     )
+    language = signature.get("language") or {}
     written["originals"] = tables.original_table(
-        scores, (signature.get("language") or {}).get("target"), "Scores against the untouched findings of the source."
+        scores, language.get("target"),
+        f"Scores against the original findings of the source: {language.get('original_references', 'not recorded')}.",
     )
     written["observations"] = result_tables.label_table(
         labels, found.level,

@@ -11,6 +11,8 @@ from pacer.reporting.tables import contexts_in
 
 #: What the published scores were made with.
 CONVENTION, CLEANER, SPLIT = "llm-rg4", "upstream", "test"
+#: Stages that score a system which is decoded as it was released, not as PACER is.
+RELEASED = ("llm_rg4_score",)
 
 
 def differences_to_published(
@@ -39,6 +41,10 @@ def differences_to_published(
     ):  # fmt: skip
         if value != wanted:
             found.append(f"{what} {value}, published {wanted}")
+    if record is not None and record.get("target") not in RELEASED:
+        used = (signature.get("predictions") or {}).get("settings") or {}
+        found += [f"decode.{name} {used.get(name, 'not recorded')}, published {wanted}"
+                  for name, wanted in table.decoding.items() if used.get(name) != wanted]  # fmt: skip
     if not table.records:
         return found + ["it is not recorded of which corpus the reports are"] * (record is None)
     contexts = contexts_in(scores)

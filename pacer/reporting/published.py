@@ -41,13 +41,14 @@ class PublishedBlock:
 @dataclass(frozen=True)
 class PublishedTable:
     """One table, and ``where`` it stands in the paper. ``rows[system][metric]`` are in ``blocks``; ``provenance`` says
-    where each system's row is from; ``target`` and ``records`` what was scored, and how many of each context (empty:
-    the paper does not say)."""
+    where each system's row is from; ``target`` and ``records`` what was scored, and how many of each context;
+    ``decoding`` how PACER's reports were searched for (empty: the paper does not say)."""
 
     where: str
     title: str
     target: str
     records: Mapping[str, int]
+    decoding: Mapping[str, float]
     protocol: str
     metrics: tuple[str, ...]
     provenance: Mapping[str, str]
@@ -72,8 +73,8 @@ def _table(raw: dict) -> PublishedTable:
                        {system: _row(system, values, metrics) for system, values in block["rows"].items()})
         for block in raw["blocks"]
     )  # fmt: skip
-    return PublishedTable(raw["where"], raw["title"], raw["target"], raw["records"], raw["protocol"], metrics,
-                          raw["provenance"], blocks)  # fmt: skip
+    return PublishedTable(raw["where"], raw["title"], raw["target"], raw["records"], raw["decoding"],
+                          raw["protocol"], metrics, raw["provenance"], blocks)  # fmt: skip
 
 
 def _row(system: str, values: str, metrics: tuple[str, ...]) -> dict[str, PrintedValue]:

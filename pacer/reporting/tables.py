@@ -16,7 +16,7 @@ SCORE_COLUMNS = (
     ("rougeL", "ROUGE-L"), ("meteor", "METEOR"), ("cider", "CIDEr"), ("n", "n"),
 )  # fmt: skip
 
-#: The same for the untouched findings of the source as references.
+#: The same for the original findings of the source as references.
 ORIGINAL_COLUMNS = (
     *((f"original_{key}", label) for key, label in SCORE_COLUMNS if key.startswith(("bleu", "rouge", "meteor"))),
     ("original_n", "n"),
@@ -136,7 +136,7 @@ def score_table(scores: Mapping, caption: str = "") -> Table:
 
 
 def original_table(scores: Mapping, target: str | None, caption: str = "") -> Table | None:
-    """Language scores against the untouched findings, "not available" where the corpus has none.
+    """Language scores against the original findings, "not available" where the corpus has none.
 
     Args:
         target: ``corpus.target`` of the references; None is returned unless it is ``findings``, the protocol that has

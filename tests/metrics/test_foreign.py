@@ -260,13 +260,13 @@ def test_references_with_contexts_are_scored_by_context(files, chexbert_director
                for key, text in REPORTS.items()]
     (files / "h.jsonl").write_text("".join(json.dumps(row) + "\n" for row in reports))
     chexbert = chexbert_directory()
-    scores = score_reports(files / "records.parquet", files / "h.jsonl", chexbert, files / "out")
+    scores = score_reports(files / "records.parquet", files / "h.jsonl", chexbert, files / "out", originals="as_is")
     assert list(scores) == ["sn", "mw", "mean", "conventions"]
     assert scores["sn"]["n"] == 3 and scores["sn"]["bleu1"] == scores["mw"]["bleu1"] == scores["mean"]["bleu1"]
     assert scores["sn"]["original_bleu1"] < scores["sn"]["bleu1"]
     assert "unfounded_prior_wording_rate" in scores["sn"] and "unfounded_prior_wording_rate" not in scores["mw"]
     alone = score_reports(files / "records.parquet", files / "test_result.json", chexbert, files / "out",
-                          Protocol(context="sn", reference_id="study_id"))
+                          Protocol(context="sn", reference_id="study_id"), originals="as_is")
     assert {**alone["sn"]} == scores["sn"]
 
 

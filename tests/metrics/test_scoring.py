@@ -15,6 +15,7 @@ from pacer.core.io import write_json, write_jsonl
 from pacer.corpus.columns import TableWriter
 from pacer.corpus.findings import FINDINGS
 from pacer.corpus.records import RECORD_SCHEMA
+from pacer.corpus.text import CLEANERS
 from pacer.metrics.chexbert import CheXbert
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.labels import label_references, read_labels
@@ -193,7 +194,7 @@ def test_the_signature_says_what_was_scored_with(case):
 
 def test_original_findings_are_scored_where_a_study_has_them(case):
     originals = case.records.with_columns(findings_original=pl.col("report_raw"))
-    scores = case.score(records=originals, about={"cleaner": "careful"})
+    scores = case.score(records=originals, about={"cleaner": "careful"}, originals="as_is")
     assert 0 < scores["sn"]["original_bleu1"] < scores["sn"]["bleu1"]
     assert scores["sn"]["original_n"] == 4
     assert "original_n" not in scores["mean"]
@@ -204,6 +205,30 @@ def test_original_findings_are_scored_where_a_study_has_them(case):
     one = pl.when(pl.col("record_id") == case.records["record_id"][0]).then(pl.col("report_raw"))
     scores = case.score(records=case.records.with_columns(findings_original=one))
     assert scores["sn"]["original_n"] == 1
+
+
+@pytest.mark.parametrize(("form", "said"), [
+    ("upstream", "findings as published, cleaned by upstream, where a study has them"),
+    ("careful", "findings as published, cleaned by careful, where a study has them"),
+    ("lowercase", "findings as published, lower-cased, punctuation kept, where a study has them"),
+    ("as_is", "findings as published, case and punctuation kept, where a study has them"),
+])  # fmt: skip
+def test_original_findings_are_brought_into_the_form_that_is_asked_for(case, form, said):
+    """The score is that of the same predictions against references in that form, and the signature names it."""
+    raw = [f"{text[0].upper()}{text[1:].replace(' .', '.')}\nStable 1.2 cm nodule." for text in case.records["report"]]
+    scores = case.score(records=case.records.with_columns(findings_original=pl.Series(raw)), originals=form)
+    changed = {"as_is": lambda text: " ".join(text.split()), "lowercase": lambda text: " ".join(text.lower().split()),
+               **CLEANERS}[form]  # fmt: skip
+    plain = case.score(records=case.records.with_columns(report=pl.Series([changed(text) for text in raw])))
+    found = {name.removeprefix("original_"): value for name, value in scores["sn"].items() if "original_" in name}
+    assert found == {name: plain["sn"][name] for name in found} and found["n"] == 4 and found["bleu1"] > 0
+    case.score(records=case.records.with_columns(findings_original=pl.Series(raw)), originals=form)
+    assert case.read("signature.json")["language"]["original_references"] == said
+
+
+def test_original_findings_take_the_form_of_the_references_where_nothing_is_said(case):
+    scores = case.score(records=case.records.with_columns(findings_original=pl.col("report_raw")))
+    assert scores["sn"]["original_bleu1"] == scores["sn"]["bleu1"]
 
 
 def test_without_original_findings_the_signature_says_so(case):

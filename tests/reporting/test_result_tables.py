@@ -26,10 +26,14 @@ SCORES = {context: MEAN | {"f1": 0.5 + 0.01 * place, "n": NUMBERS[context]}
 FOUND = Intervals({name: {"f1": Interval(0.5, 0.4512, 0.5488, 0), "precision": Interval(None, None, None, 9)}
                    for name in (*CONTEXTS, "mean")}, "subject", 30, 100, 0.95)  # fmt: skip
 RG4 = {"source": "files", "format": "rg4", "target": "findings_and_impression", "limit": None}
-SIGNATURE = {"standin_labeller": False, "predictions": {"stand_ins": [], "settings": {"split": "test", "limit": None}},
+SETTINGS = {"split": "test", "limit": None, **load_published()["main"].decoding}
+SIGNATURE = {"standin_labeller": False, "predictions": {"stand_ins": [], "settings": SETTINGS},
              "clinical": {"convention": "llm-rg4"},
              "language": {"target": "findings_and_impression", "cleaner": "upstream", "strict": False}}  # fmt: skip
-FINDINGS_ALONE = SIGNATURE | {"language": SIGNATURE["language"] | {"target": "findings"}}
+FINDINGS_ALONE = SIGNATURE | {
+    "language": SIGNATURE["language"] | {"target": "findings"},
+    "predictions": {"settings": SETTINGS | {"num_beams": 5, "min_new_tokens": 50, "max_new_tokens": 200,
+                                            "length_penalty": 2.15}}}  # fmt: skip
 
 
 def test_the_interval_stands_below_its_score():
@@ -56,8 +60,10 @@ def test_published_rows_follow_their_context():
     (RG4 | {"format": "openi"}, SIGNATURE, "the corpus is not MIMIC-RG4"),
     (RG4, SIGNATURE | {"standin_labeller": True}, "stand-in models"),
     (RG4, SIGNATURE | {"standin_labeller": None}, "stand-in models"),
-    (RG4, SIGNATURE | {"predictions": {"settings": {"split": "val", "limit": None}}}, "scored on split val"),
-    (RG4, SIGNATURE | {"predictions": {"settings": {"split": "test", "limit": 50}}}, "not all records were used"),
+    (RG4, SIGNATURE | {"predictions": {"settings": SETTINGS | {"split": "val"}}}, "scored on split val"),
+    (RG4, SIGNATURE | {"predictions": {"settings": SETTINGS | {"limit": 50}}}, "not all records were used"),
+    (RG4, SIGNATURE | {"predictions": {"settings": SETTINGS | {"min_new_tokens": 30}}},
+     "decode.min_new_tokens 30, published 80"),
     (RG4 | {"limit": 9}, SIGNATURE, "not all records were used"),
     (RG4 | {"target": "findings"}, SIGNATURE, "target findings_and_impression, published findings"),
 ])  # fmt: skip

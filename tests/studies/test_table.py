@@ -117,7 +117,9 @@ def test_stand_ins_and_generated_corpora_are_named_and_kept_from_comparison() ->
 
 
 PAPER = {"sn": 2357, "sw": 2026, "mn": 1004, "mw": 828}
-REAL = SIGNATURE | {"standin_labeller": False, "language": {
+DECODED = {"num_beams": 3, "min_new_tokens": 80, "max_new_tokens": 260, "repetition_penalty": 2.0,
+           "length_penalty": 2.0}  # fmt: skip
+REAL = SIGNATURE | {"standin_labeller": False, "predictions": {"stand_ins": [], "settings": DECODED}, "language": {
     "target": "findings_and_impression", "cleaner": "upstream", "strict": False}}
 
 
@@ -147,12 +149,23 @@ def test_scores_of_the_papers_own_data_and_protocol_stand_beside_the_published_o
     (on_mimic(signature=REAL | {"language": REAL["language"] | {"target": "findings"}}), "target findings"),
     (on_mimic(signature=REAL | {"language": REAL["language"] | {"cleaner": "careful"}}), "cleaning careful"),
     (on_mimic(signature=REAL | {"language": REAL["language"] | {"strict": True}}), "strict targets True"),
+    (on_mimic(signature=REAL | {"predictions": {"stand_ins": [], "settings": DECODED | {"length_penalty": 1.0}}}),
+     "decode.length_penalty 1.0, published 2.0"),
+    (on_mimic(signature=REAL | {"predictions": {"stand_ins": []}}), "decode.num_beams not recorded, published 3"),
 ])  # fmt: skip
 def test_scores_that_cannot_stand_beside_the_published_ones_say_why(run: Scored, reason: str) -> None:
     table = build_table(study(rows=[{"name": "one"}], metrics=["f1"], published="components"), [run])
     assert table.blocks[1].title == "Components (published, not comparable)"
     [note] = [note for note in table.notes if note.startswith("No row of this repository")]
     assert reason in note
+
+
+def test_a_released_system_is_decoded_in_its_own_way() -> None:
+    own = REAL | {"predictions": {"stand_ins": [], "settings": DECODED | {"min_new_tokens": 50, "max_new_tokens": 200}}}
+    for target, title in (("llm_rg4_score", "published"), ("simmlm_score", "published, not comparable")):
+        run = on_mimic(signature=own, target=target)
+        table = build_table(study(rows=[{"name": "one"}], metrics=["f1"], published="components"), [run])
+        assert table.blocks[1].title == f"Components ({title})"
 
 
 def test_foreign_scores_are_known_by_the_number_of_their_records() -> None:
