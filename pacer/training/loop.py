@@ -83,7 +83,7 @@ def train(
                 parameter.copy_(state["weights"][name])
         optimizer.load_state_dict(state["optimizer"])
         first, history, best = state["update"], state["history"], state["best"]
-        means = Means(state["means"])
+        means = Means(state.get("means"))  # a state of an earlier version has none
         for values, update in history:
             log(values, update)
 

@@ -14,7 +14,7 @@ from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.training import loop
 from pacer.training.examples import Draw
 from pacer.training.phases import phase_of
-from pacer.training.resume import load_state
+from pacer.training.resume import load_state, save_state
 from tests.training.conftest import parameters
 
 TRAINED = {
@@ -103,6 +103,26 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
     assert resumed_curve == curve
     for parameter in whole:
         assert torch.equal(whole[parameter], resumed[parameter]), parameter
+
+
+def test_a_state_without_means_is_continued(setting, accelerator, tmp_path: Path) -> None:
+    """States of earlier versions have none: their training goes on, and only the first point averages fewer updates."""
+    params = parameters(train={"log_interval": 5})
+    phase = phase_of("parent", params)
+
+    def run() -> tuple[dict, list]:
+        logged: list = []
+        weights = loop.train(*setting("parent"), phase, params, accelerator, tmp_path,
+                             lambda v, s: logged.append((s, v["loss"])))
+        return weights, logged
+
+    whole, curve = run()
+    state = load_state(tmp_path)
+    assert state is not None
+    del state["means"]
+    save_state(tmp_path, state)
+    again, resumed_curve = run()
+    assert resumed_curve == curve and all(torch.equal(whole[name], again[name]) for name in whole)
 
 
 def test_a_loss_that_is_not_finite_names_the_records(setting, accelerator, tmp_path: Path) -> None:
