@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import struct
-import time
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,6 @@ def convert_gguf(backbone: Backbone, out: str | Path, dtype: torch.dtype = torch
         BackboneError: the file is missing or is no model, or its tokenizer has no usable BOS and EOS.
     """
     source = locate_gguf(backbone)
-    started = time.monotonic()
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
         model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=dtype)
@@ -55,7 +53,6 @@ def convert_gguf(backbone: Backbone, out: str | Path, dtype: torch.dtype = torch
         "architecture": type(model).__name__,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "dtype": str(dtype).removeprefix("torch."),
-        "seconds": round(time.monotonic() - started, 1),
     })
 
 

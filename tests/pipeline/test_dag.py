@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import torch
+from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
 from pacer.model.upstream import interface_names
@@ -93,6 +94,25 @@ def test_every_declared_output_is_there_and_no_scratch_is_left(repository: Repos
     page = (repository.folder / "reports" / "index.html").read_text()
     assert "src=\"http" not in page and "<script" not in page and len(page) > 10_000
     assert not list(repository.folder.rglob("*.scratch"))
+
+
+def test_another_run_leaves_the_same_bytes(repository: Repository, tmp_path: Path) -> None:
+    """All outputs but speeds and memory, and the report, which shows them: so anyone can check anyone's `dvc.lock`."""
+
+    def outs(made: Repository) -> dict[str, str]:
+        stages = YAML(typ="safe").load((made.folder / "dvc.lock").read_text())["stages"]
+        return {out["path"]: out["md5"] for stage in stages.values() for out in stage["outs"]}
+
+    other = Repository(tmp_path)
+    other.run("dvc", "repro")
+    first, second = outs(repository), outs(other)
+    assert first.keys() == second.keys() and len(first) > 20
+    differing = {path for path in first if first[path] != second[path]}
+    assert differing <= {"reports", *(f"metrics/{phase}/{kind}" for phase in ("warmup", "parent", "calibrate")
+                                      for kind in ("metrics.json", "plots"))}  # fmt: skip
+    for phase in ("warmup", "parent", "calibrate"):
+        told, again = (made.json(f"metrics/{phase}/metrics.json") for made in (repository, other))
+        assert {name for name in told if told[name] != again[name]} <= {"tokens_per_second", "loader_wait", "memory_gb"}
 
 
 def test_a_second_run_runs_nothing(repository: Repository) -> None:

@@ -160,6 +160,14 @@ def test_scores_that_cannot_stand_beside_the_published_ones_say_why(run: Scored,
     assert reason in note
 
 
+def test_the_form_of_original_references_is_told_where_they_have_columns() -> None:
+    signature = SIGNATURE | {"language": {"original_references": "findings as published, cleaned by upstream"}}
+    run = scored(0, signature=signature, sn={"f1": 0.5, "original_bleu1": 0.4})
+    said = "Original references: findings as published, cleaned by upstream."
+    assert said in build_table(study(metrics=["original_bleu1"], layout="contexts"), [run]).notes
+    assert not any("Original" in note for note in build_table(study(layout="contexts"), [run]).notes)
+
+
 def test_a_released_system_is_decoded_in_its_own_way() -> None:
     own = REAL | {"predictions": {"stand_ins": [], "settings": DECODED | {"min_new_tokens": 50, "max_new_tokens": 200}}}
     for target, title in (("llm_rg4_score", "published"), ("simmlm_score", "published, not comparable")):

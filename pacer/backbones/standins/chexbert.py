@@ -6,7 +6,6 @@ Finding" is 1 exactly when no observation but Support Devices is positive or unc
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -59,7 +58,6 @@ def make_chexbert_standin(
     Raises:
         DataError: shapes do not fit or there is too little text.
     """
-    started = time.monotonic()
     reports, statuses = list(reports)[: config.texts], np.asarray(statuses)[: config.texts]
     if statuses.shape != (len(reports), len(FINDINGS)) or not np.isin(statuses, range(4)).all():
         raise DataError(f"expected {len(reports)} rows of {len(FINDINGS)} statuses 0 to 3, got {list(statuses.shape)}")
@@ -87,7 +85,6 @@ def make_chexbert_standin(
         "provider": "standin", "model": f"BERT, {config.layers} blocks, width {config.width}, 14 linear heads",
         "data": origin, "objective": "blank, positive, negative or uncertain for each finding; no-finding",
         "seed": seed, "texts": len(learnt), "steps": config.steps, "held_out_accuracy": accuracy,
-        "seconds": round(time.monotonic() - started, 1),
     }
     write_json(out / PROVENANCE, provenance)
     return provenance

@@ -8,7 +8,6 @@ direct reports, half are commitment-first; a quarter stands in the warm-up layou
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,7 +55,6 @@ def make_language_standin(
     Returns:
         The provenance, written to ``out/provenance.json`` as well.
     """
-    started = time.monotonic()
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     model = LlamaForCausalLM(_architecture(config, tokenizer.get_vocab_size()))
@@ -89,7 +87,6 @@ def make_language_standin(
         "provider": "standin", "model": f"Llama, {config.layers} blocks, width {config.width}", "data": origin,
         "seed": seed, "texts": len(texts) - held_out, "steps": config.steps, "held_out_loss": round(held_out_loss, 4),
         "objective": "next token given prefix slots that hold noisy sums of stated sentences' word embeddings",
-        "seconds": round(time.monotonic() - started, 1),
     }
     write_json(out / "provenance.json", provenance)
     return provenance

@@ -5,7 +5,6 @@ Trained to fill masked words and to tell which findings a report names as presen
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,6 @@ def make_text_standin(
     Raises:
         DataError: shapes do not fit or there is too little text.
     """
-    started = time.monotonic()
     reports, labels = list(reports)[: config.texts], np.asarray(labels)[: config.texts]
     if labels.shape != (len(reports), len(FINDINGS)) or not np.isin(labels, (0, 1)).all():
         raise DataError(f"expected {len(reports)} rows of {len(FINDINGS)} labels 0 or 1, got {list(labels.shape)}")
@@ -78,7 +76,6 @@ def make_text_standin(
         "objective": "masked words, and the findings that a report names as present or possible",
         "seed": seed, "texts": len(learnt), "steps": config.steps,
         "held_out_accuracy": dict(zip(FINDINGS, accuracy, strict=True)),
-        "seconds": round(time.monotonic() - started, 1),
     }
     write_json(out / PROVENANCE, provenance)
     return provenance
