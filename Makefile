@@ -28,7 +28,7 @@ repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and r
 	dvc repro
 
 test: $(READY)  ## all tests, the whole DAG on the micro profile included (no network, no GPU)
-	pytest -q -n logical --maxprocesses 4 --dist loadfile
+	pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: $(READY)  ## lint and types
 	ruff check

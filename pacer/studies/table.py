@@ -210,8 +210,8 @@ def _notes(
     if splits:
         notes.append(f"Scored on split {', '.join(splits)}.")
     if any(metric.startswith("original_") for metric in study.metrics):
-        forms = sorted({(run.signature.get("language") or {}).get("original_references", "not recorded") for run in runs})
-        notes += [f"Original references: {'; '.join(forms)}."] if forms else []
+        forms = {(run.signature.get("language") or {}).get("original_references", "not recorded") for run in runs}
+        notes += [f"Original references: {'; '.join(sorted(forms))}."] if forms else []
     corpora = {run.record["corpus"]["source"] for run in runs if run.record is not None}
     if "phantom" in corpora:
         notes.append("Rows of this repository come from a generated corpus, not from patients.")
