@@ -39,8 +39,8 @@ OUTPUTS = ("scores.json", "details.json", "signature.json", "cases.parquet")
 #: Entries of a context that are counts: they have no mean.
 _COUNTS = ("n", "original_n")
 
-#: What is done to original references before they are compared with. The paper does not say what it did; its systems
-#: that write in lower case would not reach their published scores against texts as they are.
+#: What is done to original references before they are compared with. The paper does not say what it did
+#: (``docs/scoring.md``).
 ORIGINALS: Mapping[str, Callable[[str], str]] = MappingProxyType(
     {**CLEANERS, "lowercase": lambda text: " ".join(text.lower().split()), "as_is": lambda text: " ".join(text.split())}
 )

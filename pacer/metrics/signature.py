@@ -159,8 +159,8 @@ def _original(counts: dict[str, Any], foreign: bool, form: str) -> str:
     if not any(context["original_references"] for context in counts.values()):
         return "not available"
     texts = "the column findings_original" if foreign else "findings as published"
-    done = {"as_is": "case and punctuation kept", "lowercase": "lower-cased, punctuation kept"}.get(
-        form, f"cleaned by {form}")
+    done = {"as_is": "blanks collapsed, case and punctuation kept",
+            "lowercase": "blanks collapsed, lower-cased, punctuation kept"}.get(form, f"cleaned by {form}")
     return f"{texts}, {done}, where a study has them"
 
 

@@ -210,8 +210,12 @@ def _notes(
     if splits:
         notes.append(f"Scored on split {', '.join(splits)}.")
     if any(metric.startswith("original_") for metric in study.metrics):
-        forms = {(run.signature.get("language") or {}).get("original_references", "not recorded") for run in runs}
-        notes += [f"Original references: {'; '.join(sorted(forms))}."] if forms else []
+        forms: dict[str, dict[str, None]] = {}
+        for run in runs:
+            form = (run.signature.get("language") or {}).get("original_references", "not recorded")
+            forms.setdefault(form, {})[study.rows[run.row].name] = None
+        told = (form if len(forms) == 1 else f"{form} ({', '.join(rows)})" for form, rows in forms.items())
+        notes += [f"Original references: {'; '.join(told)}."] if forms else []
     corpora = {run.record["corpus"]["source"] for run in runs if run.record is not None}
     if "phantom" in corpora:
         notes.append("Rows of this repository come from a generated corpus, not from patients.")

@@ -210,8 +210,8 @@ def test_original_findings_are_scored_where_a_study_has_them(case):
 @pytest.mark.parametrize(("form", "said"), [
     ("upstream", "findings as published, cleaned by upstream, where a study has them"),
     ("careful", "findings as published, cleaned by careful, where a study has them"),
-    ("lowercase", "findings as published, lower-cased, punctuation kept, where a study has them"),
-    ("as_is", "findings as published, case and punctuation kept, where a study has them"),
+    ("lowercase", "findings as published, blanks collapsed, lower-cased, punctuation kept, where a study has them"),
+    ("as_is", "findings as published, blanks collapsed, case and punctuation kept, where a study has them"),
 ])  # fmt: skip
 def test_original_findings_are_brought_into_the_form_that_is_asked_for(case, form, said):
     """The score is that of the same predictions against references in that form, and the signature names it."""

@@ -166,6 +166,9 @@ def test_the_form_of_original_references_is_told_where_they_have_columns() -> No
     said = "Original references: findings as published, cleaned by upstream."
     assert said in build_table(study(metrics=["original_bleu1"], layout="contexts"), [run]).notes
     assert not any("Original" in note for note in build_table(study(layout="contexts"), [run]).notes)
+    other = scored(1, sn={"f1": 0.5, "original_bleu1": 0.4})
+    notes = build_table(study(metrics=["original_bleu1"], layout="contexts"), [run, other]).notes
+    assert f"{said[:-1]} (one); not recorded (two)." in notes
 
 
 def test_a_released_system_is_decoded_in_its_own_way() -> None:

@@ -14,7 +14,7 @@ from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.training import loop
 from pacer.training.examples import Draw
 from pacer.training.phases import phase_of
-from pacer.training.resume import load_state, save_state
+from pacer.training.resume import load_state
 from tests.training.conftest import parameters
 
 TRAINED = {
@@ -105,24 +105,37 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
         assert torch.equal(whole[parameter], resumed[parameter]), parameter
 
 
-def test_a_state_without_means_is_continued(setting, accelerator, tmp_path: Path) -> None:
-    """States of earlier versions have none: their training goes on, and only the first point averages fewer updates."""
-    params = parameters(train={"log_interval": 5})
+def test_a_state_without_means_is_continued(
+    setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States of earlier versions have none: their training goes on, and only the next point averages fewer updates."""
+    params = parameters(train={"log_interval": 5, "state_interval": 3, "validation_interval": 100})
     phase = phase_of("parent", params)
+    assert phase.updates > 5
 
-    def run() -> tuple[dict, list]:
-        logged: list = []
-        weights = loop.train(*setting("parent"), phase, params, accelerator, tmp_path,
-                             lambda v, s: logged.append((s, v["loss"])))
+    def run(folder: Path) -> tuple[dict, dict]:
+        folder.mkdir(exist_ok=True)
+        logged: dict = {}
+        weights = loop.train(*setting("parent"), phase, params, accelerator, folder,
+                             lambda v, s: logged.update({s: v["loss"]}))
         return weights, logged
 
-    whole, curve = run()
-    state = load_state(tmp_path)
-    assert state is not None
-    del state["means"]
-    save_state(tmp_path, state)
-    again, resumed_curve = run()
-    assert resumed_curve == curve and all(torch.equal(whole[name], again[name]) for name in whole)
+    whole, curve = run(tmp_path / "whole")
+    save = loop.save_state
+
+    def stopping(folder: Path, state: dict) -> None:
+        save(folder, {name: value for name, value in state.items() if name != "means"})
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "save_state", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "stopped")
+    state = load_state(tmp_path / "stopped")
+    assert state is not None and state["update"] == 3
+    resumed, resumed_curve = run(tmp_path / "stopped")
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert {update for update in curve if curve[update] != resumed_curve[update]} == {5}  # of updates 4 and 5 alone
 
 
 def test_a_loss_that_is_not_finite_names_the_records(setting, accelerator, tmp_path: Path) -> None:
