@@ -19,6 +19,11 @@ from pacer.core.config import (
     read_params,
 )
 
+#: Whose prompt and target the halves of a pair have. ``own_and_poorer``: each its own where it is trained on, and a
+#: third part has the poorer record's with more sources, for the ranking alone; ``poorer``: the poorer record's on both;
+#: ``own``: each its own.
+PairTarget = Literal["own_and_poorer", "poorer", "own"]
+
 
 class Adaptation(Warmup):
     """How modules added to the frozen parent are trained."""
@@ -34,7 +39,7 @@ class SimMLM(Adaptation):
     d_gate: Positive
     mixing: Literal["per_slot", "post_fusion"]
     alpha: NaturalFloat
-    pair_target: Literal["own_and_poorer", "poorer", "own"]
+    pair_target: PairTarget
 
     @model_validator(mode="after")
     def _in_pairs(self) -> SimMLM:

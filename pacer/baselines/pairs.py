@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from pacer.baselines.config import PairTarget
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import DataError
 from pacer.corpus.records import SPLITS
@@ -17,11 +18,6 @@ from pacer.model.pacer import Batch
 from pacer.training.batches import MicroBatch
 from pacer.training.examples import Draw, Examples, Survey
 from pacer.training.record_table import RecordTable
-
-#: Whose prompt and target the halves of a pair have. ``own_and_poorer``: each its own where it is trained on, and a
-#: third part has the poorer record's with more sources, for the ranking alone; ``poorer``: the poorer record's on both;
-#: ``own``: each its own.
-PairTarget = Literal["own_and_poorer", "poorer", "own"]
 
 #: Samples that a pair is made of.
 PARTS: dict[PairTarget, int] = {"own_and_poorer": 3, "poorer": 2, "own": 2}
@@ -50,8 +46,8 @@ class PairTable(RecordTable):
     draw of :func:`pair_draws` has numbers of its own, so a micro-batch of each in turn keeps the published frequencies.
 
     Args:
-        blocks: as of a record table. target: see :data:`PairTarget`; all parts but those of ``own`` have the richer
-            record's sources, as far as their context goes.
+        blocks: as of a record table. target: see :data:`~pacer.baselines.config.PairTarget`; all parts but those of
+            ``own`` have the richer record's sources, as far as their context goes.
 
     Raises:
         DataError: there is no pair.

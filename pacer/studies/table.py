@@ -6,7 +6,7 @@ paper: all rows that print the best value are bold, all that print the next valu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -185,14 +185,19 @@ def _published_block(block: PublishedBlock, metrics: Sequence[str], comparable: 
 
 def _apart(study: Study, runs: Sequence[Scored], published: PublishedTable | None) -> list[str]:
     """Why the rows are not comparable with the published ones, and which rows where not all share the reason."""
-    reasons: dict[str, dict[str, None]] = {}
+    if published is None:
+        return []
+    return _told(study, runs, lambda run: differences_to_published(published, run.scores, run.signature, run.record))
+
+
+def _told(study: Study, runs: Sequence[Scored], about: Callable[[Scored], Iterable[str]]) -> list[str]:
+    """What is said ``about`` runs, each once, and of which rows where not of all."""
+    said: dict[str, dict[str, None]] = {}
     for run in runs:
-        if published is None:
-            break
-        for reason in differences_to_published(published, run.scores, run.signature, run.record):
-            reasons.setdefault(reason, {})[study.rows[run.row].name] = None
-    names = dict.fromkeys(study.rows[run.row].name for run in runs)
-    return [reason if len(rows) == len(names) else f"{reason} ({', '.join(rows)})" for reason, rows in reasons.items()]
+        for text in about(run):
+            said.setdefault(text, {})[study.rows[run.row].name] = None
+    names = {run.row for run in runs}
+    return [text if len(rows) == len(names) else f"{text} ({', '.join(rows)})" for text, rows in said.items()]
 
 
 def _notes(
@@ -209,13 +214,10 @@ def _notes(
     splits = sorted({run.record["split"] for run in runs if run.record is not None})
     if splits:
         notes.append(f"Scored on split {', '.join(splits)}.")
-    if any(metric.startswith("original_") for metric in study.metrics):
-        forms: dict[str, dict[str, None]] = {}
-        for run in runs:
-            form = (run.signature.get("language") or {}).get("original_references", "not recorded")
-            forms.setdefault(form, {})[study.rows[run.row].name] = None
-        told = (form if len(forms) == 1 else f"{form} ({', '.join(rows)})" for form, rows in forms.items())
-        notes += [f"Original references: {'; '.join(told)}."] if forms else []
+    if runs and any(metric.startswith("original_") for metric in study.metrics):
+        forms = _told(study, runs, lambda run: [(run.signature.get("language") or {}).get("original_references",
+                                                                                          "not recorded")])
+        notes.append(f"Original references: {'; '.join(forms)}.")
     corpora = {run.record["corpus"]["source"] for run in runs if run.record is not None}
     if "phantom" in corpora:
         notes.append("Rows of this repository come from a generated corpus, not from patients.")

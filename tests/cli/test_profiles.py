@@ -10,8 +10,11 @@ from typing import get_args
 import pytest
 
 from pacer.anchors.rules import VERSIONS
-from pacer.core.config import Anchors, load_params, parse_params
+from pacer.core.config import Anchors, Score, load_params, parse_params
 from pacer.core.errors import ConfigError
+from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.scoring import ORIGINALS
+from pacer.reporting.published import load_published
 
 REPOSITORY = Path(__file__).parents[2]
 PROFILES = sorted((REPOSITORY / "configs").glob("*.yaml"))
@@ -50,6 +53,18 @@ def test_the_published_profile_holds_the_papers_numbers():
     assert single.corpus.contexts == ["sn"] and single.corpus.target == "findings"
     assert (single.decode.num_beams, single.decode.length_penalty) == (5, 2.15)
     assert single.calibrate.gate_inputs == "none"
+
+
+def test_the_published_profiles_decode_as_the_published_rows_were():
+    for profile, table in (("mimic_rg4", "main"), ("mimic_rg4_sn", "conventional_sn")):
+        decode = load_params(REPOSITORY / "configs" / f"{profile}.yaml").decode.model_dump()
+        published = load_published()[table].decoding
+        assert len(published) == 5 and {name: decode[name] for name in published} == published
+
+
+def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
+    allowed = {name: set(get_args(Score.model_fields[name].annotation)) for name in ("convention", "originals")}
+    assert allowed == {"convention": set(CONVENTIONS), "originals": set(ORIGINALS)}
 
 
 def test_the_published_profiles_use_the_papers_rules():
