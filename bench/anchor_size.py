@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pacer.anchors.build import build_anchors
-from pacer.corpus.columns import TableWriter
-from pacer.corpus.records import RECORD_SCHEMA
+from pacer.labelling.targets.build_anchors import build_anchors
+from pacer.records.columns import TableWriter
+from pacer.records.schemas import RECORD_SCHEMA
 
 _WHERE = ("in the left base", "at the right apex", "bilaterally", "in the lingula", "since the prior study",
           "on the lateral view", "in the right lower lobe", "greater on the left")

@@ -30,11 +30,12 @@ from measuring import Unequal, hardware, in_turns, ratio, table
 from openi_labels import DENIED, GOLD, chexpert_anchor, counts, f1, interval, present, read_openi, whole
 from plain_rules import plain_anchor, shared_pass
 
-from pacer.anchors import rules
 from pacer.anchors.anchor import Anchor
-from pacer.anchors.build import agreement as agreed
-from pacer.anchors.rules import VERSIONS, Version, extract_anchor, extract_anchors
 from pacer.anchors.vocabulary import FINDINGS
+from pacer.labelling.targets.build_anchors import agreement as agreed
+from pacer.rules import extract as rules
+from pacer.rules.extract import extract_anchor, extract_anchors
+from pacer.rules.version import VERSIONS, Version
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = 424_411

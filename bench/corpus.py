@@ -23,9 +23,9 @@ from typing import Any
 
 import polars as pl
 
-from pacer.core.config import Corpus, load_params
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.corpus.audit import PAPER_RECORDS
+from pacer.params import Corpus, load_params
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER_TOTAL = sum(sum(splits.values()) for splits in PAPER_RECORDS.values())
@@ -91,8 +91,8 @@ def _unopened(image_ids: pl.Series, folder: Path, check: str, ledger: Path, tick
 
 
 def _read(root: Path, results: Any) -> None:
-    from pacer.corpus.build import build_corpus
-    from pacer.corpus.source import point_to_files
+    from pacer.corpus.build_corpus import build_corpus
+    from pacer.corpus.source.files import point_to_files
 
     started = time.perf_counter()
     config = config_of(root)

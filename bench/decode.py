@@ -29,9 +29,9 @@ import torch
 from measuring import Unequal, hardware, in_turns, ratio, table
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pacer.core.config import Decode, load_params
 from pacer.decoding.beam import BeamSearch
-from pacer.decoding.definition import Generate
+from pacer.decoding.transformers_generate import Generate
+from pacer.params import Decode, load_params
 
 EOS = 2
 #: The paper's settings, whose penalties and beams are used.

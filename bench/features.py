@@ -37,19 +37,19 @@ from preparation import film
 from torch import Tensor
 from transformers import BertConfig, BertModel, BitImageProcessorPil, Dinov2Config, Dinov2Model
 
-from pacer.anchors.build import read_anchors
-from pacer.core.config import Features, load_params
-from pacer.core.prefetch import prefetch
-from pacer.core.threads import share_cores
-from pacer.corpus.records import read_records
-from pacer.features import build
+from pacer.anchors.table import read_anchors
+from pacer.encoding import build_store as build
+from pacer.encoding.shards import write_tensors
 from pacer.features.encoder import ImageEncoder
 from pacer.features.online import open_features
 from pacer.features.rounding import DTYPES, restored, rounded
-from pacer.features.shards import write_tensors
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import RECORD
 from pacer.model.collate import Features as Source
+from pacer.parallel.prefetch import prefetch
+from pacer.parallel.threads import share_cores
+from pacer.params import Features, load_params
+from pacer.records.schemas import read_records
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
 

@@ -31,10 +31,10 @@ from transformers import PreTrainedTokenizerFast
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.io import write_json
-from pacer.core.prefetch import prefetch
-from pacer.corpus.phantom.tokenizer import phantom_tokenizer
 from pacer.features.store import IMAGES, MANIFEST, PRIORS, FeatureStore, text_key
 from pacer.model.pacer import Batch
+from pacer.parallel.prefetch import prefetch
+from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.training.batches import Order, micro_batches
 from pacer.training.examples import Draw, Examples
 from pacer.training.record_table import RecordTable

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pacer.core.config import Params, load_params
 from pacer.model.assemble import wire
 from pacer.model.pacer import Pacer
+from pacer.params import Params, load_params
 from pacer.training.phases import phase_of
 from pacer.training.run import model_parameters
 

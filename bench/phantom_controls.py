@@ -25,14 +25,14 @@ from sklearn.preprocessing import StandardScaler
 from transformers import Dinov2Model
 
 from pacer.backbones.standins.vision import MEAN, STD, TrainingImages, make_vision_standin
-from pacer.core.config import load_params
-from pacer.corpus.findings import FINDINGS
-from pacer.corpus.phantom.language import contexts_of, report_of, sample_texts
-from pacer.corpus.phantom.render import render_frontal, render_lateral, visible_findings
-from pacer.corpus.phantom.tokenizer import phantom_tokenizer
-from pacer.corpus.phantom.training import training_images
-from pacer.corpus.phantom.world import LATERAL_CAPABLE, Study, make_world
-from pacer.corpus.text import clean_report
+from pacer.corpus.text.cleaning import clean_report
+from pacer.params import load_params
+from pacer.phantom.language import contexts_of, report_of, sample_texts
+from pacer.phantom.render import render_frontal, render_lateral, visible_findings
+from pacer.phantom.tokenizer import phantom_tokenizer
+from pacer.phantom.training import training_images
+from pacer.phantom.world import LATERAL_CAPABLE, Study, make_world
+from pacer.records.findings import FINDINGS
 
 DEPTHS = (4, 8, 12)
 THUMBNAIL = 28

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 
 from pacer.anchors.anchor import Anchor
-from pacer.anchors.cues import PAPER_CUES, SCOPED_CUES
-from pacer.anchors.mentions import FINDINGS_OF, MENTIONS, NORMALITY, SCOPED_ALONE, SIGNS
 from pacer.anchors.vocabulary import FINDINGS
+from pacer.rules.cues import PAPER_CUES, SCOPED_CUES
+from pacer.rules.mentions import FINDINGS_OF, MENTIONS, NORMALITY, SCOPED_ALONE, SIGNS
 
 _MENTIONS = [(pattern.name, re.compile(pattern.expression)) for pattern in MENTIONS]
 _CUES = {
@@ -43,7 +43,7 @@ _PLACING = re.compile(r"( (line|tube|catheter|lead))?[ -](placement|insertion|as
 
 
 def plain_anchor(report: str, version: str) -> Anchor:
-    """What :func:`pacer.anchors.rules.extract_anchor` gives."""
+    """What :func:`pacer.rules.extract.extract_anchor` gives."""
     sentences = plain_sentences(report)
     fields: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
     for finding in FINDINGS:

@@ -27,8 +27,8 @@ from PIL import Image
 from torch import Tensor
 from transformers import AutoImageProcessor, BitImageProcessorPil
 
-from pacer.corpus.pixels import open_image
 from pacer.features.prepare import Preparation
+from pacer.radiographs.opening import open_image
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH, HEIGHT = 3000, 2500

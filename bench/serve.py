@@ -34,7 +34,7 @@ import psutil
 import torch
 from measuring import Unequal, hardware, table
 
-from pacer.core.config import load_params
+from pacer.params import load_params
 from pacer.serving.case import Case
 from pacer.serving.examples import Example, example_cases
 from pacer.serving.export import export_model

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pacer.core.config import load_params
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.corpus.audit import PAPER_RECORDS
 from pacer.model.assemble import wire
 from pacer.model.collate import Sources, Target, collate
 from pacer.model.pacer import Batch, Pacer
-from pacer.model.prompt import PromptIds
+from pacer.model.prompt.instruction import PromptIds
+from pacer.params import load_params
 from pacer.training.batches import MicroBatch, Order, micro_batches
 from pacer.training.run import model_parameters
 from pacer.training.trajectory import Span, Trajectory

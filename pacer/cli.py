@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from pacer.core.config import load_params
 from pacer.core.errors import ConfigError, run_cleanly
+from pacer.params import load_params
 from pacer.profiles import profile_in_use, profile_names, use_profile
 from pacer.serving.commands import export, generate, serve
 from pacer.serving.terminal import COLOURS, chips
@@ -23,8 +23,8 @@ from pacer.serving.terminal import COLOURS, chips
 if TYPE_CHECKING:
     import polars as pl
 
-    from pacer.core.config import Params
     from pacer.doctor import Finding
+    from pacer.params import Params
     from pacer.reporting.tables import Table
     from pacer.studies.study import Study
 
@@ -96,9 +96,9 @@ def audit(
 ) -> None:
     """Read the corpus that params.yaml names and report what is in it and what is wrong with it."""
     from pacer.core.io import refuse_foreign
-    from pacer.corpus.build import OUTPUTS, build_corpus
+    from pacer.corpus.build_corpus import OUTPUTS, build_corpus
     from pacer.corpus.ledger import COLUMNS
-    from pacer.corpus.source import point_to_files
+    from pacer.corpus.source.files import point_to_files
     from pacer.reporting.corpus_audit import corpus_checks, corpus_table
 
     corpus = load_params(params).corpus
@@ -145,10 +145,10 @@ def decode(
     params: ParamsFile = PARAMS,
 ) -> None:
     """Write reports for a set of records, with the decoding settings of params.yaml and without controls."""
-    from pacer.core.config import parse_params
     from pacer.core.io import refuse_foreign
-    from pacer.corpus.records import read_records
     from pacer.decoding.run import OUTPUTS, decode_records
+    from pacer.params import parse_params
+    from pacer.records.schemas import read_records
 
     refuse_foreign(out, OUTPUTS)
     settings = load_params(params).model_dump()
@@ -227,7 +227,7 @@ def score(
 ) -> None:
     """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
     from pacer.core.io import read_json
-    from pacer.metrics.foreign import Protocol, score_reports
+    from pacer.external.foreign import Protocol, score_reports
     from pacer.reporting.audits import reading_notes, signature_line, standin_note
     from pacer.reporting.comparisons import convention_table
     from pacer.reporting.tables import original_table, report_content_table, score_table
@@ -272,7 +272,7 @@ def run_one_study(
     """Make the runs of a study that are not there yet, one after another, and write its table."""
     import signal
 
-    from pacer.baselines.config import BaselineParams
+    from pacer.params.baselines import BaselineParams
     from pacer.studies.pipeline import BASELINE_PARAMS
     from pacer.studies.plan import KINDS
     from pacer.studies.run import run_study
@@ -401,7 +401,7 @@ def chexone(
     """Write CheXOne's answers to the published prompt, one beam; scoring takes the findings from the last box."""
     from pacer.baselines.chexone import OUTPUTS, Settings, run_chexone
     from pacer.core.io import refuse_foreign
-    from pacer.corpus.records import read_images, read_records
+    from pacer.records.schemas import read_images, read_records
 
     refuse_foreign(out, OUTPUTS)
     settings = Settings(max_new_tokens=max_new_tokens, max_pixels=max_pixels, batch_size=batch_size)
@@ -423,7 +423,7 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
     """Compare two scored runs case by case: paired bootstrap intervals and approximate randomisation."""
-    from pacer.metrics.compare import compare_runs
+    from pacer.comparison.compare import compare_runs
     from pacer.reporting.comparisons import comparison_notes, comparison_table
 
     found = compare_runs(first, second, convention=convention, unit=unit, resamples=resamples, seed=seed, level=level)
@@ -456,8 +456,8 @@ def _encode(records: pl.DataFrame, images: Path, params: Params, model: Path, ba
     import polars as pl
 
     from pacer.core.io import read_json
-    from pacer.corpus.records import read_images
-    from pacer.features.build import build_store
+    from pacer.encoding.build_store import build_store
+    from pacer.records.schemas import read_images
 
     depths = read_json(model / "config.json")["model"]["features"]["depths"]
     wanted = records.filter(pl.col("split") == params.decode.split)
@@ -469,9 +469,9 @@ def _encode(records: pl.DataFrame, images: Path, params: Params, model: Path, ba
 
 def _score_predictions(records: Path, predictions: Path, chexbert: Path, labels: Path | None, truth: Path | None,
                        split: str | None, out: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    from pacer.corpus.records import read_about, read_records
-    from pacer.metrics.labels import label_references
+    from pacer.metrics.chexbert.reference_labels import label_references
     from pacer.metrics.scoring import decoded_records, limit_note, score_predictions
+    from pacer.records.schemas import read_about, read_records
 
     table = read_records(records)
     wanted = decoded_records(table, predictions, split)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pacer.core.config import Params
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
+from pacer.params import Params
 
 #: Operations per second and CPU core: large products (vision encoder), and many small ones (small language models).
 CPU_LARGE, CPU_SMALL = 1.0e11, 3.0e10

@@ -13,10 +13,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
-from pacer.core.config import Backbone, Params
 from pacer.core.errors import BackboneError, DataError, PacerError
-from pacer.corpus.source import named_files, read_source
+from pacer.corpus.source.files import named_files, read_source
 from pacer.costs import Cost, Counts, Machine, count_records, estimate
+from pacer.params import Backbone, Params
 
 #: Packages whose version a bug report needs.
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap")

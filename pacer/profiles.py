@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from pacer.core.config import load_params
 from pacer.core.errors import ConfigError
 from pacer.core.io import write_text
+from pacer.params import load_params
 
 
 def profile_names(configs: Path) -> list[str]:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.anchors.labelling import label_sample
-from pacer.anchors.rules import extract_anchor
-from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import write_json
-from pacer.corpus.records import read_records
+from pacer.labelling.client.labelling import label_sample
+from pacer.params import load_params
+from pacer.records.schemas import read_records
+from pacer.rules.extract import extract_anchor
 
 
 def main() -> None:

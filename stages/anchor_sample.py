@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from pacer.anchors.sampling import sample_records
-from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import atomic_path, write_json
-from pacer.corpus.records import read_records
+from pacer.labelling.sample.draw import sample_records
+from pacer.params import load_params
+from pacer.records.schemas import read_records
 
 
 def main() -> None:

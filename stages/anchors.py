@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from pacer.anchors.build import build_anchors
-from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json, write_json
+from pacer.labelling.targets.build_anchors import build_anchors
+from pacer.params import load_params
 
 
 def main() -> None:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.backbones.build import locate_backbones, make_standins
-from pacer.core.config import load_params
+from pacer.backbones.make_backbones import locate_backbones, make_standins
 from pacer.core.errors import run_cleanly
 from pacer.core.io import whole_directory
-from pacer.corpus.records import read_records
-from pacer.model.prompt import instruction
+from pacer.model.prompt.instruction import instruction
+from pacer.params import load_params
+from pacer.records.schemas import read_records
 
 
 def main() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from curves import dvclive_log
 
 from pacer.baselines.base import base_params
-from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.core.threads import share_cores
+from pacer.parallel.threads import share_cores
+from pacer.params import load_params
 from pacer.training.run import run_phase
 
 MODELS = Path("baselines/models")

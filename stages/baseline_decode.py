@@ -5,13 +5,13 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from pacer.baselines.config import load_baseline_params
 from pacer.baselines.run import decode_ragpt, decode_simmlm
-from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.core.threads import share_cores
-from pacer.corpus.records import read_records
 from pacer.decoding.run import decode_records
+from pacer.parallel.threads import share_cores
+from pacer.params import load_params
+from pacer.params.baselines import load_baseline_params
+from pacer.records.schemas import read_records
 
 MODELS = Path("baselines/models")
 NAMES = ("simmlm", "ragpt", "base", "llm_rg4")

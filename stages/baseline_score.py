@@ -5,10 +5,10 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.corpus.records import read_about, read_records
 from pacer.metrics.scoring import decoded_records, limit_note, score_predictions
+from pacer.params import load_params
+from pacer.records.schemas import read_about, read_records
 
 
 def main() -> None:

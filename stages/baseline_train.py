@@ -7,11 +7,11 @@ from typing import Any
 
 from curves import dvclive_log
 
-from pacer.baselines.config import load_baseline_params
 from pacer.baselines.run import train_ragpt, train_simmlm
-from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.core.threads import share_cores
+from pacer.parallel.threads import share_cores
+from pacer.params import load_params
+from pacer.params.baselines import load_baseline_params
 
 NAMES = ("simmlm", "ragpt")
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.corpus.build import build_corpus
+from pacer.corpus.build_corpus import build_corpus
+from pacer.params import load_params
 
 
 def main() -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.core.threads import share_cores
-from pacer.corpus.records import read_records
-from pacer.features.build import build_store
+from pacer.encoding.build_store import build_store
+from pacer.parallel.threads import share_cores
+from pacer.params import load_params
+from pacer.records.schemas import read_records
 
 
 def main() -> None:

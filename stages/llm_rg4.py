@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from pacer.baselines.config import load_baseline_params
-from pacer.core.config import load_params
 from pacer.core.errors import ConfigError, run_cleanly
+from pacer.params import load_params
+from pacer.params.baselines import load_baseline_params
 from pacer.training.adopt import adopt_llm_rg4
 
 

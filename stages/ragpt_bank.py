@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 
 from pacer.baselines.bank import build_bank
-from pacer.baselines.config import load_baseline_params
-from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.core.threads import share_cores
-from pacer.corpus.records import read_records
+from pacer.parallel.threads import share_cores
+from pacer.params import load_params
+from pacer.params.baselines import load_baseline_params
+from pacer.records.schemas import read_records
 
 
 def main() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.corpus.records import read_records
-from pacer.metrics.labels import label_references
+from pacer.metrics.chexbert.reference_labels import label_references
+from pacer.params import load_params
+from pacer.records.schemas import read_records
 
 
 def main() -> None:

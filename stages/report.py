@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.reporting.build import build_report
+from pacer.params import load_params
+from pacer.reporting.build_report import build_report
 
 
 def main() -> None:

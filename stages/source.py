@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from pacer.core.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import whole_directory
-from pacer.corpus.phantom.generate import generate_phantom
-from pacer.corpus.source import point_to_files
+from pacer.corpus.source.files import point_to_files
+from pacer.params import load_params
+from pacer.phantom.generate import generate_phantom
 
 
 def main() -> None:

@@ -25,8 +25,8 @@ from transformers import (
 )
 
 from pacer.core.io import write_json
-from pacer.corpus.phantom.tokenizer import phantom_tokenizer
-from tests.records import few_records
+from pacer.phantom.tokenizer import phantom_tokenizer
+from tests.made_records import few_records
 
 settings.register_profile("pacer", deadline=None)  # a busy machine is no reason to fail
 settings.load_profile("pacer")
@@ -127,7 +127,7 @@ def records() -> pl.DataFrame:
 
 @pytest.fixture
 def anchors(records: pl.DataFrame) -> pl.DataFrame:
-    from pacer.anchors.rules import extract_anchor
+    from pacer.rules.extract import extract_anchor
 
     found = [extract_anchor(report) for report in records["report_raw"]]
     return pl.DataFrame({"record_id": records["record_id"], **{

@@ -1,1 +1,8 @@
-"""Clinical commitments: which findings a report affirms, denies or leaves uncertain, and how that is obtained."""
+"""The commitment: its type, its vocabulary, its text form and that form's inverse, its table.
+
+Uses core and records.
+"""
+
+from pacer.anchors.anchor import Anchor
+
+__all__ = ["Anchor"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pacer.corpus.findings import FINDINGS
+from pacer.records.findings import FINDINGS
 
 __all__ = ["FINDINGS", "MAX_PER_FIELD", "POLARITIES", "normalize_finding"]
 

@@ -1,1 +1,4 @@
-"""Frozen models: published ones by pointer, stand-ins trained on the spot, all in Hugging Face format."""
+"""Frozen models as the stage `backbones` makes them: by pointer, unpacked, or trained stand-ins.
+
+Uses phantom, rules and what lies below them.
+"""

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from pacer.core.config import Backbone
 from pacer.core.errors import BackboneError
 from pacer.core.io import hash_file, write_json
-from pacer.core.pointers import PROVENANCE
+from pacer.params import Backbone
+from pacer.pretrained.pointers import PROVENANCE
 
 PACKAGE = "package:"
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
-from pacer.core.config import Backbone
 from pacer.core.errors import BackboneError
 from pacer.core.io import write_json
-from pacer.core.pointers import PROVENANCE, provenance, resolve, write_pointer
+from pacer.params import Backbone
+from pacer.pretrained.pointers import PROVENANCE, provenance, resolve, write_pointer
 
 __all__ = ["point_to_hub", "provenance", "resolve"]
 

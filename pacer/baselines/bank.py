@@ -24,11 +24,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pacer.baselines.adapted import load_parent
-from pacer.baselines.config import Bank
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import atomic_path, hash_json, publish, read_json, scratch_directory, write_json
-from pacer.core.processes import PATIENCE
 from pacer.core.progress import Ticker
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
@@ -36,6 +34,8 @@ from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import checkpoint_hash
 from pacer.model.collate import Features
 from pacer.model.pacer import Pacer
+from pacer.parallel.processes import PATIENCE
+from pacer.params.baselines import Bank
 from pacer.training.examples import Examples
 from pacer.training.plan import Visits
 from pacer.training.record_table import RecordTable

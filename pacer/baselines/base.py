@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pacer.core.config import Params
+from pacer.params import Params
 
 
 def base_params(params: Params) -> Params:

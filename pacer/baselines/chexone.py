@@ -29,8 +29,8 @@ from pacer.core.io import (
     write_json,
     write_text,
 )
-from pacer.core.pointers import fingerprint, resolve
 from pacer.core.progress import Ticker
+from pacer.pretrained.pointers import fingerprint, resolve
 
 #: With the double braces of the paper and of the released model's own instructions.
 PROMPT = (

@@ -12,7 +12,7 @@ from pacer.baselines.bank import Retrieval
 from pacer.baselines.ragpt import RetrievedBatch
 from pacer.decoding.generate import Generator
 from pacer.model.pacer import Batch
-from pacer.model.prompt import PromptIds
+from pacer.model.prompt.instruction import PromptIds
 from pacer.training.examples import Examples
 
 

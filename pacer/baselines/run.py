@@ -13,10 +13,8 @@ from accelerate import Accelerator
 from pacer.baselines import ragpt, simmlm
 from pacer.baselines.adapted import Adapt, adapted_record, load_adapted, load_parent
 from pacer.baselines.bank import Retrieval
-from pacer.baselines.config import RAGPT, Adaptation, SimMLM, adaptation_params
 from pacer.baselines.pairs import PARTS, PairedExamples, PairTable
 from pacer.baselines.retrieved import RetrievedExamples, RetrievedGenerator
-from pacer.core.config import Decode, Params
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError
 from pacer.decoding.generate import Generator
@@ -25,6 +23,8 @@ from pacer.features.online import open_features
 from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import CheckpointRecord, read_record
 from pacer.model.pacer import Pacer
+from pacer.params import Decode, Params
+from pacer.params.baselines import RAGPT, Adaptation, SimMLM, adaptation_params
 from pacer.training.examples import Examples
 from pacer.training.phases import Phase
 from pacer.training.run import OpenLog, carry_out

@@ -274,3 +274,12 @@ def whole_directory(out: str | Path, fingerprint: str = "new") -> Generator[Path
         directory.mkdir()
         yield directory
         publish(directory, out)
+
+
+def is_broken(text: str) -> bool:
+    """Whether a text holds half of a surrogate pair, which JSON can spell but no encoding, tokenizer or table has."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False

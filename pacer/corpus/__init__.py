@@ -1,1 +1,4 @@
-"""Corpora: the phantom world, the reader of MIMIC-RG4's layout, report cleaning and the audit."""
+"""From raw files to records: readers, cleaning, audit.
+
+Uses rooms up to `corpus.source` and `corpus.text`, params and radiographs.
+"""

@@ -48,7 +48,7 @@ class Assembler:
         self.empty_priors = self.with_decimals = 0
 
     def records(self, exam: Examination) -> list[dict[str, Any]] | Problem | LeftOut:
-        """The rows of :data:`~pacer.corpus.records.RECORD_SCHEMA` of an examination, or why there is none."""
+        """The rows of :data:`~pacer.records.schemas.RECORD_SCHEMA` of an examination, or why there is none."""
         contexts = [context for context in exam.contexts if context in self.contexts]
         if not contexts:
             return LeftOut(exam.place, "its sources fit no context of corpus.contexts", exam.rows)

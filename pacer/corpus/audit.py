@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 
 from pacer.core.contexts import CONTEXTS
-from pacer.corpus.columns import batches, codes, distinct, hashes, texts
-from pacer.corpus.records import SPLITS
+from pacer.records.columns import batches, codes, distinct, hashes, texts
+from pacer.records.schemas import EMPHASIS_POSITIONS, SPLITS
 
 #: Scenario records of MIMIC-RG4 (paper, table of the appendix "Dataset Splits and Availability Settings").
 PAPER_RECORDS: dict[str, dict[str, int]] = {
@@ -25,9 +25,6 @@ PAPER_RECORDS: dict[str, dict[str, int]] = {
     "mn": {"train": 91_341, "val": 701, "test": 1_004},
     "mw": {"train": 47_686, "val": 371, "test": 828},
 }
-
-#: Entries of an emphasis list that upstream's training reads, BOS included.
-EMPHASIS_POSITIONS = 100
 
 #: Upper ends of the classes that previous studies' gaps are counted in, in days.
 GAP_DAYS = (1, 7, 30, 90, 365, 1825)

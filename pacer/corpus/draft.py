@@ -13,15 +13,15 @@ from typing import Any
 
 import polars as pl
 
-from pacer.core.config import Corpus
 from pacer.core.contexts import availability
 from pacer.core.progress import Ticker
 from pacer.corpus.assemble import Assembler
-from pacer.corpus.columns import TableWriter
 from pacer.corpus.ledger import Ledger
-from pacer.corpus.records import PRIOR_SCHEMA, RECORD_SCHEMA
 from pacer.corpus.rows import Examination, LeftOut, Notes, Problem, Row
-from pacer.corpus.wording import compares_with_prior
+from pacer.corpus.text.wording import compares_with_prior
+from pacer.params import Corpus
+from pacer.records.columns import TableWriter
+from pacer.records.schemas import PRIOR_SCHEMA, RECORD_SCHEMA
 
 #: What the draft holds besides the records.
 DRAFT_SCHEMA: dict[str, pl.DataType] = RECORD_SCHEMA | {

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import polars as pl
 
 from pacer.core.progress import Ticker
-from pacer.corpus.pixels import MISSING, ImageError, image_size, open_image
+from pacer.radiographs.opening import MISSING, ImageError, image_size, open_image
 
 #: Opening headers waits for the disk, not for the processor.
 HEADER_THREADS = 16

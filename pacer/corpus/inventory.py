@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from pacer.core.io import atomic_path
 from pacer.core.progress import Ticker
-from pacer.corpus.columns import TableWriter, batches, distinct, hashes
 from pacer.corpus.images import SCHEMA
-from pacer.corpus.records import IMAGE_SCHEMA
+from pacer.records.columns import TableWriter, batches, distinct, hashes
+from pacer.records.schemas import IMAGE_SCHEMA
 
 #: Image ids in memory at a time, about.
 _PART = 65_536

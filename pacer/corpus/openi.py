@@ -19,13 +19,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pacer.core.config import Corpus
 from pacer.core.contexts import Context
 from pacer.core.errors import DataError
 from pacer.core.io import files_below
 from pacer.corpus.deidentified import has_marks, without_marks
-from pacer.corpus.json_stream import stream_records
-from pacer.corpus.records import SPLITS
 from pacer.corpus.rows import (
     Examination,
     LeftOut,
@@ -38,9 +35,12 @@ from pacer.corpus.rows import (
     present,
     sound,
 )
-from pacer.corpus.source import R2GEN_SPLIT, Source
+from pacer.corpus.source.files import R2GEN_SPLIT, Source
+from pacer.corpus.source.json_stream import stream_records
 from pacer.corpus.splits import seeded_split
 from pacer.corpus.views import IMAGE_COLUMNS, View, first_text, image_key, read_views, table_rows
+from pacer.params import Corpus
+from pacer.records.schemas import SPLITS
 
 #: Where the images of a report are named, for messages.
 IMAGE_FIELDS = ("parentImage", "parentImage")

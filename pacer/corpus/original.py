@@ -17,8 +17,8 @@ from pathlib import Path
 from pacer.core.errors import DataError
 from pacer.core.io import files_below
 from pacer.core.progress import Ticker, track
-from pacer.corpus.json_stream import stream_records
 from pacer.corpus.mimic import bare_id
+from pacer.corpus.source.json_stream import stream_records
 
 _REPORT_FILE = re.compile(r"(?:^|/)s([0-9]+)\.txt\Z")
 _NUMBER = re.compile(r"[0-9]+")

@@ -11,9 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pacer.core.config import Corpus
 from pacer.core.contexts import Context
-from pacer.corpus.json_stream import stream_records
 from pacer.corpus.mimic import bare_id, mimic_ids
 from pacer.corpus.rows import (
     Examination,
@@ -28,8 +26,10 @@ from pacer.corpus.rows import (
     present,
     sound,
 )
-from pacer.corpus.source import Source
+from pacer.corpus.source.files import Source
+from pacer.corpus.source.json_stream import stream_records
 from pacer.corpus.views import View, read_views, view_of
+from pacer.params import Corpus
 
 #: Fields that hold the frontal and the lateral image.
 IMAGE_FIELDS = ("image_path", "image_path")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from pacer.core.config import Corpus
 from pacer.corpus import openi, r2gen, rg4, table
 from pacer.corpus.rows import Notes, Row
-from pacer.corpus.source import Source
+from pacer.corpus.source.files import Source
+from pacer.params import Corpus
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pacer.core.config import Corpus
 from pacer.core.contexts import Context, availability
-from pacer.corpus.json_stream import stream_records
 from pacer.corpus.mimic import bare_id, mimic_ids
-from pacer.corpus.records import SPLITS
 from pacer.corpus.rows import (
     Examination,
     Notes,
@@ -32,7 +29,10 @@ from pacer.corpus.rows import (
     sound,
     weights_of,
 )
-from pacer.corpus.source import Source
+from pacer.corpus.source.files import Source
+from pacer.corpus.source.json_stream import stream_records
+from pacer.params import Corpus
+from pacer.records.schemas import SPLITS
 
 #: Fields that hold the frontal and the lateral image.
 IMAGE_FIELDS = ("APPA_imagepath", "lateral_imagepath")

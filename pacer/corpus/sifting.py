@@ -15,11 +15,11 @@ import numpy as np
 import polars as pl
 
 from pacer.core.io import atomic_path
-from pacer.corpus.columns import BATCH, TableWriter, batches, distinct
 from pacer.corpus.draft import Draft
 from pacer.corpus.ledger import Ledger
-from pacer.corpus.records import PRIOR_SCHEMA, RECORD_SCHEMA
 from pacer.corpus.rows import LeftOut, Place, Problem, shown_path
+from pacer.records.columns import BATCH, TableWriter, batches, distinct
+from pacer.records.schemas import PRIOR_SCHEMA, RECORD_SCHEMA
 
 _COLUMNS = ("record_id", "frontal", "lateral", "compares", "file", "split", "index", "rows")
 _NOWHERE = Place("", "", 0)

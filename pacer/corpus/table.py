@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import polars as pl
 
-from pacer.core.config import Corpus
 from pacer.core.contexts import CONTEXTS, Context, availability
 from pacer.corpus.dates import DATE_FORMS, TIME_FORMS, as_text, read_days, read_times
 from pacer.corpus.priors import Study, choose_priors
@@ -31,10 +30,11 @@ from pacer.corpus.rows import (
     check_roles,
     shown_view,
 )
-from pacer.corpus.source import Source
+from pacer.corpus.source.files import Source
 from pacer.corpus.splits import seeded_split
 from pacer.corpus.table_file import COLUMNS, REPORT, TEXTS, load_table
 from pacer.corpus.views import parse_view
+from pacer.params import Corpus
 
 #: Names of the fields that hold the frontal and the lateral image, for messages.
 IMAGE_FIELDS: tuple[str, str] = ("image", "image")

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from pacer.core.config import Decode
 from pacer.core.errors import BackboneError
+from pacer.decoding.cuda_graphs import Record, Replay, cuda_graph
 from pacer.decoding.hypotheses import Hypotheses, Step
-from pacer.decoding.replay import Record, Replay, cuda_graph
 from pacer.decoding.tree import TokenTree, attending_to_trees
+from pacer.params import Decode
 
 #: New records are admitted when this part of the places is free: prefixes computed together cost fewer passes.
 _REFILL = 8
@@ -47,7 +47,7 @@ class BeamSearch:
         language: a LlamaForCausalLM in eval mode, LoRA merged or not.
         decode: beams, least and most tokens, penalties, records at a time. eos: the token that ends a report.
         count: count ``work.nodes``, which costs a look at every step. record: how steps are recorded for
-            :class:`pacer.decoding.replay.Replay`; None: on a GPU as a CUDA graph, elsewhere not at all.
+            :class:`pacer.decoding.cuda_graphs.Replay`; None: on a GPU as a CUDA graph, elsewhere not at all.
 
     Raises:
         BackboneError: the model is of another family: its layers may attend in ways that are not known here.

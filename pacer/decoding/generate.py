@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from pacer.core.config import Decode
 from pacer.core.errors import DataError
 from pacer.decoding.beam import BeamSearch
-from pacer.decoding.definition import Generate
+from pacer.decoding.transformers_generate import Generate
 from pacer.model.collate import Features, Sources, Target, collate
 from pacer.model.pacer import Batch, Pacer
-from pacer.model.prompt import PromptIds, build_prompt
+from pacer.model.prompt.instruction import PromptIds, build_prompt
+from pacer.params import Decode
 
 #: ``decode.engine``. Both take prefixes and give the same tokens.
 ENGINES = {"beam": BeamSearch, "generate": Generate}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pacer.core.config import Decode
+from pacer.params import Decode
 
 #: The definition's "minus infinity" of scores.
 _NEVER = -1.0e9

@@ -13,7 +13,6 @@ import polars as pl
 import torch
 from safetensors.torch import save
 
-from pacer.core.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import (
@@ -26,8 +25,6 @@ from pacer.core.io import (
     write_json,
     write_jsonl,
 )
-from pacer.core.pointers import provenance
-from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.extract import extract_report
@@ -36,6 +33,9 @@ from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import RECORD, CheckpointRecord, weights_hash
+from pacer.parallel.processes import process_state
+from pacer.params import Decode
+from pacer.pretrained.pointers import provenance
 
 #: What a folder of predictions consists of.
 OUTPUTS = (*(f"{context}.jsonl" for context in CONTEXTS), "controls", "routing.safetensors", "manifest.json")

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from pacer.core.errors import DataError
-from pacer.core.pointers import fingerprint, resolve
 from pacer.features.encoder import ImageEncoder
 from pacer.features.rounding import DTYPES, NotFinite, as_stored
 from pacer.features.store import FeatureStore
+from pacer.pretrained.pointers import fingerprint, resolve
 
 #: Images that are encoded at a time.
 _AT_ONCE = 32

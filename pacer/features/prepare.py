@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import AutoImageProcessor, BitImageProcessorPil
 
 from pacer.core.errors import BackboneError
-from pacer.corpus.pixels import open_image
+from pacer.radiographs.opening import open_image
 
 #: Counts the changes after which a file may give other values; part of each image's key.
 VERSION = 2  # 2: an EXIF orientation is applied
@@ -62,7 +62,7 @@ class Preparation:
         """One image file, resized and cropped: [1, H, W] uint8 where its channels are equal, else [3, H, W].
 
         Raises:
-            ImageError: the file cannot be used (see :func:`pacer.corpus.pixels.open_image`).
+            ImageError: the file cannot be used (see :func:`pacer.radiographs.opening.open_image`).
         """
         return self.levels_of(open_image(path))
 

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, hash_file, hash_json, read_json
-from pacer.corpus import columns
 from pacer.features.rounding import restored
+from pacer.records import columns
 
 IMAGES, PRIORS, MANIFEST = "images.parquet", "priors.parquet", "manifest.json"
 
@@ -79,7 +79,7 @@ class FeatureStore:
                 raise DataError(f"{path} is not the index that the manifest tells of; {_REPAIR}")
         self._images = _Index(self.directory / IMAGES, "image_id")
         self._priors = _Index(self.directory / PRIORS, "text_key")
-        #: how the states come about (:func:`pacer.features.works.encoding`)
+        #: how the states come about (:func:`pacer.encoding.works.encoding`)
         self.encoding: dict[str, Any] = manifest.get("encoding", {"mode": "states", "encoders": {}})
         #: bytes of each shard, as they were written
         self._sizes = {name: shard["bytes"] for name, shard in manifest.get("shards", {}).items()}

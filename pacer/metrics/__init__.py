@@ -1,1 +1,4 @@
-"""Scores: what they are computed from, how, and what they mean."""
+"""What is computed from references and predictions, and what it means.
+
+Uses `metrics.chexbert`, rules, `corpus.text` and what lies below them.
+"""

@@ -47,7 +47,7 @@ class MeteorError(PacerError):
 
 class MeteorScores(NamedTuple):
     """``total``: METEOR's own corpus score; ``rows``: the score of each pair; ``statistics``: what METEOR counted in
-    each pair, 23 numbers, whose sums over pairs give the corpus score (:func:`pacer.metrics.statistics.meteor`)."""
+    each pair, 23 numbers, whose sums over pairs give the corpus score (:func:`pacer.comparison.statistics.meteor`)."""
 
     total: float
     rows: list[float]

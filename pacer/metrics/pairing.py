@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pacer.core.errors import DataError
-from pacer.core.io import numbered_jsonl
-from pacer.corpus.findings import FINDINGS
+from pacer.core.io import is_broken, numbered_jsonl
+from pacer.records.findings import FINDINGS
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,6 @@ def read_predictions(path: Path, record_ids: Sequence[str]) -> list[Prediction]:
     check_pairs(record_ids, [row.record_id for row in rows], "the records", str(path))
     by_id = {row.record_id: row for row in rows}
     return [by_id[record_id] for record_id in record_ids]
-
-
-def is_broken(text: str) -> bool:
-    """Whether a text holds half of a surrogate pair, which JSON can spell but no encoding, tokenizer or table has."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def _prediction(row: Any, path: Path, line: int) -> Prediction:

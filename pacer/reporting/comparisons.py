@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pacer.metrics.compare import Comparison
+from pacer.comparison.compare import Comparison
+from pacer.comparison.resampling import MEAN
 from pacer.metrics.conventions import CONVENTIONS
-from pacer.metrics.resampling import MEAN
 from pacer.reporting.tables import Table, contexts_in, score_cell
 
 _SCORES = {"f1": "CE F1", "bleu4": "BLEU-4", "rougeL": "ROUGE-L", "meteor": "METEOR"}

@@ -8,8 +8,7 @@ from typing import Any
 
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import DataError
-from pacer.corpus.audit import EMPHASIS_POSITIONS
-from pacer.corpus.records import SPLITS
+from pacer.records.schemas import EMPHASIS_POSITIONS, SPLITS
 from pacer.reporting.audits import Check
 from pacer.reporting.tables import Table, number, percent
 

@@ -11,8 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 
 from pacer.core.contexts import CONTEXTS
-from pacer.corpus.audit import EMPHASIS_POSITIONS
-from pacer.corpus.records import SPLITS
+from pacer.records.schemas import EMPHASIS_POSITIONS, SPLITS
 from pacer.reporting.corpus_audit import WORDING_LIMIT, plain, reading_audit, wording_rates
 from pacer.reporting.figures import LIGHT, drawing
 from pacer.reporting.tables import number, percent

@@ -10,15 +10,16 @@ from typing import NamedTuple
 import polars as pl
 
 from pacer.anchors.anchor import Anchor
-from pacer.anchors.answers import read_answer
-from pacer.anchors.build import read_anchor, rules_of
-from pacer.anchors.evidence import count_missing
-from pacer.anchors.rules import Mention, Version, extract_anchor, find_mentions
+from pacer.anchors.table import read_anchor
 from pacer.anchors.vocabulary import POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl
-from pacer.corpus.records import RECORD_SCHEMA, check_columns
+from pacer.labelling.answers.evidence import count_missing
+from pacer.labelling.answers.reading import read_answer
+from pacer.records.schemas import RECORD_SCHEMA, check_columns
 from pacer.reporting.html import render
+from pacer.rules.extract import Mention, extract_anchor, find_mentions
+from pacer.rules.version import Version, rules_of
 
 #: What each kind of cue is called.
 KINDS = {"uncertain": "hedges", "hint": "hedges unless denied", "negative": "denies", "instead": "names something else",

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.corpus.pixels import ImageError, open_image
+from pacer.radiographs.opening import ImageError, open_image
 from pacer.reporting.routing import grid
 
 #: Longest edge of an embedded radiograph, in pixels.

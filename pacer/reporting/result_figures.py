@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from pacer.metrics.case_statistics import LabelScores
-from pacer.metrics.resampling import Interval
+from pacer.comparison.case_statistics import LabelScores
+from pacer.comparison.resampling import Interval
 from pacer.reporting.figures import LIGHT, SERIES, drawing
 from pacer.reporting.tables import contexts_in, number
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pacer.metrics.case_statistics import Intervals, LabelScores
-from pacer.metrics.groups import GroupTests
-from pacer.metrics.resampling import Interval
+from pacer.comparison.case_statistics import Intervals, LabelScores
+from pacer.comparison.groups import GroupTests
+from pacer.comparison.resampling import Interval
 from pacer.reporting.comparable import differences_to_published
 from pacer.reporting.published import PublishedTable, load_published
 from pacer.reporting.tables import SCORE_COLUMNS, Table, contexts_in, number, score_cell

@@ -2,7 +2,7 @@
 
 A mention of a finding is **matching** where the other text says the same of it, **reference-only** where the reference
 says it and the generated report does not, and **unverified** where the generated report says it and the reference does
-not. What a text says is read by the rules of commitments (:mod:`pacer.anchors.rules`), polarity included: "no effusion"
+not. What a text says is read by the rules of commitments (:mod:`pacer.rules.extract`), polarity included: "no effusion"
 against "small effusion" is reference-only on one side and unverified on the other.
 """
 
@@ -12,8 +12,9 @@ from collections.abc import Collection
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from pacer.anchors.rules import Mention, Version, find_mentions
 from pacer.anchors.vocabulary import FINDINGS, POLARITIES
+from pacer.rules.extract import Mention, find_mentions
+from pacer.rules.version import Version
 
 Support = Literal["matching", "reference-only", "unverified"]
 Side = Literal["reference", "generated"]

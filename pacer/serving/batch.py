@@ -15,8 +15,8 @@ from typing import Any
 from pacer.core.contexts import CONTEXTS, Context, context_of
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import hash_bytes, hash_file, hash_json, write_json, write_jsonl
-from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
+from pacer.parallel.prefetch import prefetch
 from pacer.serving.case import Case, Prepared
 from pacer.serving.case_files import BadCase
 from pacer.serving.reporter import Reporter

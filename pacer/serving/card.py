@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pacer.core.contexts import CONTEXTS
-from pacer.core.pointers import is_standin
 from pacer.model.checkpoint import CheckpointRecord
+from pacer.pretrained.pointers import is_standin
 from pacer.reporting.audits import signature_line, standin_note
 from pacer.reporting.tables import score_table
 from pacer.serving.package import Settings

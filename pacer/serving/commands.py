@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from pacer.core.config import load_params
 from pacer.core.errors import ConfigError
+from pacer.params import load_params
 
 if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter

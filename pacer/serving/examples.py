@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pacer.corpus.phantom.language import fullest_report_of
-from pacer.corpus.phantom.render import render_frontal, render_lateral
-from pacer.corpus.phantom.world import Study, make_world
+from pacer.phantom.language import fullest_report_of
+from pacer.phantom.render import render_frontal, render_lateral
+from pacer.phantom.world import Study, make_world
 
 #: Seed of a world that no corpus and no stand-in was made from, and its patients: enough for one case of each kind.
 _SEED, _PATIENTS = 2_024, 60

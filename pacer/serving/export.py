@@ -13,12 +13,9 @@ from typing import Any
 import polars as pl
 from safetensors import SafetensorError
 
-from pacer.core.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import read_json, whole_directory, write_json, write_text
-from pacer.core.pointers import POINTER, PROVENANCE, provenance, resolve, write_pointer
-from pacer.corpus.records import read_about, read_records
 from pacer.features import prepare, rounding
 from pacer.features.store import MANIFEST as STORE
 from pacer.model.assemble import FROZEN, frozen_fingerprints, load_tokenizer
@@ -31,6 +28,9 @@ from pacer.model.checkpoint import (
     save_checkpoint,
     weights_hash,
 )
+from pacer.params import Decode
+from pacer.pretrained.pointers import POINTER, PROVENANCE, provenance, resolve, write_pointer
+from pacer.records.schemas import read_about, read_records
 from pacer.serving.card import model_card
 from pacer.serving.package import BACKBONES, CARD, SETTINGS, TOKENIZER, Search, Settings, States, Texts, write_manifest
 

@@ -23,13 +23,13 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 from pydantic import Field
 
-from pacer.core.config import Decode, Positive, Strict, read_params
 from pacer.core.contexts import Context
 from pacer.core.errors import BackboneError, CheckpointError
 from pacer.core.io import hash_file, read_json, write_json
-from pacer.core.pointers import POINTER, provenance
 from pacer.features import prepare, rounding
 from pacer.model.assemble import FROZEN
+from pacer.params import Decode, Positive, Strict, read_params
+from pacer.pretrained.pointers import POINTER, provenance
 
 #: Of this layout. A change that older software cannot read counts up.
 VERSION = 1

@@ -18,9 +18,7 @@ from transformers import AutoTokenizer
 from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import CheckpointError, ConfigError, DataError, PacerError
 from pacer.core.io import hash_file, hash_json
-from pacer.core.pointers import resolve
-from pacer.core.prefetch import prefetch
-from pacer.corpus.text import CLEANERS
+from pacer.corpus.text.cleaning import CLEANERS
 from pacer.corpus.views import View
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator, Prefix
@@ -28,7 +26,9 @@ from pacer.decoding.run import inference_dtype
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model
 from pacer.model.pacer import Pacer
-from pacer.model.prompt import instruction
+from pacer.model.prompt.instruction import instruction
+from pacer.parallel.prefetch import prefetch
+from pacer.pretrained.pointers import resolve
 from pacer.serving.case import Case, Cuts, Prepared, Result, Routing, Timings
 from pacer.serving.features import CaseFeatures
 from pacer.serving.package import MANIFEST, TOKENIZER, Settings, frozen_models, read_settings

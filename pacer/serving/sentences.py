@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from pacer.anchors.anchor import Anchor
-from pacer.anchors.rules import extract_anchor
-from pacer.anchors.segments import located_segments
 from pacer.anchors.vocabulary import FINDINGS
+from pacer.rules.extract import extract_anchor
+from pacer.rules.segments import located_segments
 
 #: ``backed``: every finding that the sentence states has this polarity in the commitment; ``unbacked``: one has not;
 #: ``plain``: the sentence states no finding.

@@ -15,8 +15,8 @@ import numpy as np
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.corpus.pixels import as_radiograph, read_image
 from pacer.corpus.views import View, parse_view
+from pacer.radiographs.opening import as_radiograph, read_image
 
 #: A path, the bytes of a file, an image that Pillow has opened, or an array [H, W] or [H, W, 3].
 ImageSource = str | PathLike | bytes | Image.Image | np.ndarray

@@ -1,1 +1,4 @@
-"""Studies: many runs of the pipeline, set side by side in one table."""
+"""Many runs of the pipeline, set side by side in one table.
+
+Uses reporting and what lies below it.
+"""

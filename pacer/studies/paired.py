@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from pacer.comparison.compare import compare_repeats
+from pacer.comparison.resampling import Difference
 from pacer.core.errors import DataError
-from pacer.metrics.compare import compare_repeats
-from pacer.metrics.resampling import Difference
 from pacer.studies.study import HEADINGS, Study
 
 #: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first.

@@ -11,9 +11,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from pacer.core.config import Params, Strict, read_params, validated
 from pacer.core.errors import ConfigError
 from pacer.core.io import hash_json
+from pacer.params import Params, Strict, read_params, validated
 from pacer.studies.pipeline import BASELINE_PARAMS, PARAMS
 from pacer.studies.study import BASELINE_KEY, Row, Study
 

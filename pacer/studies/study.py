@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 from ruamel.yaml import YAML, YAMLError
 
-from pacer.core.config import Natural, Strict
 from pacer.core.errors import ConfigError
+from pacer.params import Natural, Strict
 from pacer.reporting.published import load_published
 
 #: Columns a study may have: key in ``scores.json`` -> heading of the paper's tables.

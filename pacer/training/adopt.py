@@ -6,12 +6,12 @@ from pathlib import Path
 
 import torch
 
-from pacer.core.config import Params
 from pacer.core.errors import CheckpointError
 from pacer.core.io import whole_directory
 from pacer.model.assemble import build_model, frozen_fingerprints
 from pacer.model.checkpoint import CheckpointRecord, load_strictly, package_versions, save_checkpoint
 from pacer.model.upstream import UpstreamWeights, import_llm_rg4
+from pacer.params import Params
 from pacer.training.run import model_parameters
 
 

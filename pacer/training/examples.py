@@ -11,11 +11,11 @@ import numpy as np
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from pacer.anchors.anchor import Anchor
 from pacer.anchors.render import render_anchor
-from pacer.anchors.rules import Anchor
 from pacer.model.collate import Features, Sources, Target, collate
 from pacer.model.pacer import Batch
-from pacer.model.prompt import PromptIds, build_prompt
+from pacer.model.prompt.instruction import PromptIds, build_prompt
 from pacer.training.batches import MicroBatch
 from pacer.training.record_table import RecordTable
 from pacer.training.trajectory import TrajectoryBuilder, draw

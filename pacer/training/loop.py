@@ -21,11 +21,11 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from pacer.core.config import Params
 from pacer.core.errors import ConfigError, DataError, PacerError
-from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.model.pacer import Batch, Pacer
+from pacer.parallel.prefetch import prefetch
+from pacer.params import Params
 from pacer.training.batches import MicroBatch
 from pacer.training.examples import Examples
 from pacer.training.gradients import Gradients

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pacer.core.config import Params
 from pacer.core.contexts import CONTEXTS
+from pacer.params import Params
 from pacer.training.schedule import direct_probability
 
 

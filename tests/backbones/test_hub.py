@@ -6,10 +6,10 @@ import os
 import pytest
 
 from pacer.backbones.hub import point_to_hub, provenance, resolve
-from pacer.core.config import Backbone
 from pacer.core.errors import BackboneError
 from pacer.core.io import hash_bytes
-from pacer.core.pointers import fingerprint, is_standin
+from pacer.params import Backbone
+from pacer.pretrained.pointers import fingerprint, is_standin
 
 COMMIT = "c" * 40
 HUB = Backbone(provider="hub", id="owner/model", revision="main")

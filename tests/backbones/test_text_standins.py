@@ -8,13 +8,13 @@ from transformers import AutoModel, AutoTokenizer, BertModel
 from pacer.backbones.standins.chexbert import HEADS, head_targets, make_chexbert_standin
 from pacer.backbones.standins.text import make_text_standin
 from pacer.backbones.standins.training import held_out_tenth, pad, peak_schedule, training_batches
-from pacer.core.config import TextStandin
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_file
-from pacer.core.pointers import provenance
-from pacer.corpus.findings import FINDINGS
-from pacer.corpus.text import clean_report
-from pacer.metrics.chexbert import OBSERVATION_OF, OBSERVATIONS, CheXbert
+from pacer.corpus.text.cleaning import clean_report
+from pacer.metrics.chexbert.labeller import OBSERVATION_OF, OBSERVATIONS, CheXbert
+from pacer.params import TextStandin
+from pacer.pretrained.pointers import provenance
+from pacer.records.findings import FINDINGS
 
 FRAMES = {1: "There is {}.", 2: "No {}.", 3: "Possible {}."}
 SMALL = TextStandin(width=32, layers=2, heads=2, vocabulary=300, texts=300, steps=700, batch_size=8, learning_rate=2e-3)

@@ -11,8 +11,8 @@ from transformers import Dinov2Model
 
 from pacer.backbones.standins import vision
 from pacer.backbones.standins.vision import MEAN, STD, TrainingImages, make_vision_standin
-from pacer.core.config import VisionStandin
-from pacer.corpus.phantom.training import training_images
+from pacer.params import VisionStandin
+from pacer.phantom.training import training_images
 
 CONFIG = VisionStandin(width=16, image_size=56, patch_size=14, heads=2, images=24, steps=24, batch_size=8,
                        learning_rate=3e-3)  # fmt: skip

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from pacer.baselines import run as baselines
-from pacer.baselines.config import BaselineParams, load_baseline_params
-from pacer.core.config import Params, load_params
 from pacer.core.io import write_json
-from pacer.corpus.records import RECORD_SCHEMA, write_table
 from pacer.decoding import run as decoding
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
 from pacer.model.assemble import build_model, frozen_fingerprints
 from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
+from pacer.params import Params, load_params
+from pacer.params.baselines import BaselineParams, load_baseline_params
+from pacer.records.schemas import RECORD_SCHEMA, write_table
 from pacer.training import run as training
 from tests.conftest import MODEL
 

@@ -21,8 +21,8 @@ from pacer.baselines.chexone import PROMPT, CheXOne, Settings, run_chexone
 from pacer.cli import app
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import write_json
-from pacer.corpus.phantom.tokenizer import phantom_tokenizer
-from pacer.corpus.records import IMAGE_SCHEMA, RECORD_SCHEMA, write_table
+from pacer.phantom.tokenizer import phantom_tokenizer
+from pacer.records.schemas import IMAGE_SCHEMA, RECORD_SCHEMA, write_table
 
 MARKS = ["<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|image_pad|>", "<|vision_end|>"]
 TEMPLATE = (

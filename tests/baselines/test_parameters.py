@@ -9,9 +9,9 @@ from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
 from pacer.baselines.base import base_params
-from pacer.baselines.config import load_baseline_params
 from pacer.core.errors import ConfigError
 from pacer.core.io import read_json
+from pacer.params.baselines import load_baseline_params
 from pacer.training.run import run_phase
 from tests.conftest import MODEL
 

@@ -16,7 +16,6 @@ from torch.nn import functional as F
 from pacer.baselines import run
 from pacer.baselines.adapted import load_adapted, load_parent
 from pacer.baselines.bank import Retrieval, bank_entries, build_bank, nearest
-from pacer.baselines.config import Bank
 from pacer.baselines.ragpt import RAGPT, ContextPrompts, MissingGenerator, adapt
 from pacer.baselines.retrieved import RetrievedExamples
 from pacer.core.errors import CheckpointError, DataError
@@ -24,6 +23,7 @@ from pacer.core.io import read_json
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_tokenizer
 from pacer.model.pacer import Batch
+from pacer.params.baselines import Bank
 from pacer.training.examples import Examples
 from pacer.training.objective import objective
 from pacer.training.record_table import RecordTable

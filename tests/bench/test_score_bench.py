@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import BertConfig
 
-from pacer.metrics.chexbert import CheXbert
+from pacer.metrics.chexbert.labeller import CheXbert
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 

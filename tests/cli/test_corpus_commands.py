@@ -8,10 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.core.config import load_params
-from pacer.corpus.phantom.generate import generate_phantom
-from pacer.corpus.records import read_images, read_records
 from pacer.metrics.scoring import decoded_records, limit_note
+from pacer.params import load_params
+from pacer.phantom.generate import generate_phantom
+from pacer.records.schemas import read_images, read_records
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pacer.core.config import load_params, parse_params
-from pacer.corpus.source import point_to_files
+from pacer.corpus.source.files import point_to_files
 from pacer.costs import Counts, Machine, count_records, estimate
 from pacer.doctor import diagnose, weights
+from pacer.params import load_params, parse_params
 
 REPOSITORY = Path(__file__).parents[2]
 GIGABYTE = 1e9

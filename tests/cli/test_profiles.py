@@ -9,12 +9,12 @@ from typing import get_args
 
 import pytest
 
-from pacer.anchors.rules import VERSIONS
-from pacer.core.config import Anchors, Score, load_params, parse_params
 from pacer.core.errors import ConfigError
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.scoring import ORIGINALS
+from pacer.params import Anchors, Score, load_params, parse_params
 from pacer.reporting.published import load_published
+from pacer.rules.version import VERSIONS
 
 REPOSITORY = Path(__file__).parents[2]
 PROFILES = sorted((REPOSITORY / "configs").glob("*.yaml"))

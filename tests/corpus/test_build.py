@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.corpus.build import build_corpus
-from pacer.corpus.findings import FINDINGS
-from pacer.corpus.records import RECORD_SCHEMA, TRUTH_SCHEMA, read_images, read_records, read_truth
-from pacer.corpus.source import describe_source
+from pacer.corpus.build_corpus import build_corpus
+from pacer.corpus.source.files import describe_source
+from pacer.records.findings import FINDINGS
+from pacer.records.schemas import RECORD_SCHEMA, TRUTH_SCHEMA, read_images, read_records, read_truth
 
 
 def records_of(tiny) -> pl.DataFrame:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.corpus.build import build_corpus
-from pacer.corpus.records import read_records
-from pacer.corpus.source import point_to_files
+from pacer.corpus.build_corpus import build_corpus
+from pacer.corpus.source.files import point_to_files
+from pacer.records.schemas import read_records
 from tests.corpus.conftest import TinyCorpus, record
 
 ODD = st.one_of(

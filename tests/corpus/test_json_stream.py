@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
-from pacer.corpus import json_stream
-from pacer.corpus.json_stream import stream_records
+from pacer.corpus.source.files import json_stream
+from pacer.corpus.source.json_stream import stream_records
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

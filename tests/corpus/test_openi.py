@@ -19,13 +19,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pacer.core.config import Corpus, load_params
 from pacer.core.errors import DataError
 from pacer.corpus import openi
 from pacer.corpus.openi import read
 from pacer.corpus.rows import Examination, LeftOut, Notes, Problem, Row
-from pacer.corpus.source import Source
+from pacer.corpus.source.files import Source
 from pacer.corpus.splits import seeded_split
+from pacer.params import Corpus, load_params
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT.parent / "shared" / "data"

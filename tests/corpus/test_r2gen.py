@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pacer.core.config import Corpus, load_params
 from pacer.core.errors import DataError
 from pacer.corpus.r2gen import read
 from pacer.corpus.rows import Examination, LeftOut, Notes, Place, Problem, Row
-from pacer.corpus.source import Source
+from pacer.corpus.source.files import Source
+from pacer.params import Corpus, load_params
 
 ROOT = Path(__file__).resolve().parents[2]
 PHANTOM = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pacer.core.config import Corpus, load_params
-from pacer.corpus.build import build_corpus
-from pacer.corpus.records import read_records
-from pacer.corpus.source import point_to_files
+from pacer.corpus.build_corpus import build_corpus
+from pacer.corpus.source.files import point_to_files
+from pacer.params import Corpus, load_params
+from pacer.records.schemas import read_records
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT.parent / "shared" / "data"

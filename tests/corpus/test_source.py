@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.corpus.source import describe_source, point_to_files, read_source
+from pacer.corpus.source.files import describe_source, point_to_files, read_source
 
 
 def test_pointer_holds_sizes_and_hashes(tiny) -> None:

@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.core.config import Corpus, load_params
 from pacer.core.errors import DataError
 from pacer.corpus.dates import DATE_FORMS
 from pacer.corpus.priors import Study, choose_priors
 from pacer.corpus.rows import Examination, Notes, Prior, Problem, Row
-from pacer.corpus.source import Source
+from pacer.corpus.source.files import Source
 from pacer.corpus.splits import seeded_split
 from pacer.corpus.table import read
+from pacer.params import Corpus, load_params
 
 ROOT = Path(__file__).resolve().parents[2]
 COVID = ROOT.parent / "shared" / "data" / "rg4" / "covid"

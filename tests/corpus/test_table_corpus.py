@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from pacer.core.config import Corpus, load_params
 from pacer.core.errors import DataError
-from pacer.corpus.build import build_corpus
-from pacer.corpus.records import PRIOR_SCHEMA, read_records, read_table
-from pacer.corpus.source import point_to_files
+from pacer.corpus.build_corpus import build_corpus
+from pacer.corpus.source.files import point_to_files
+from pacer.params import Corpus, load_params
+from pacer.records.schemas import PRIOR_SCHEMA, read_records, read_table
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pacer.corpus.text import CLEANERS, clean_report, clean_report_carefully
+from pacer.corpus.text.cleaning import CLEANERS, clean_report, clean_report_carefully
 
 
 def reference(text: str) -> str:

@@ -13,11 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pacer.core.contexts import availability
-from pacer.corpus import wording
-from pacer.corpus.phantom.language import contexts_of, report_of
-from pacer.corpus.phantom.world import make_world
-from pacer.corpus.text import CLEANERS
-from pacer.corpus.wording import compares_with_prior, prior_wording
+from pacer.corpus.text.cleaning import CLEANERS, wording
+from pacer.corpus.text.wording import compares_with_prior, prior_wording
+from pacer.phantom.language import contexts_of, report_of
+from pacer.phantom.world import make_world
 
 OPENI = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "openi" / "reports.jsonl.gz"
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pacer.core.config import Decode
+from pacer.params import Decode
 
 EOS = 2
 ROPES = [

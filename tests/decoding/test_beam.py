@@ -13,7 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from pacer.core.errors import BackboneError
 from pacer.decoding.beam import BeamSearch
-from pacer.decoding.definition import Generate
+from pacer.decoding.transformers_generate import Generate
 from tests.decoding.searches import EOS, Case, found, random_case, settings
 
 #: Of nine prefixes each: 540 cases.

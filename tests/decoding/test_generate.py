@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 import torch
 
-from pacer.core.config import Decode
 from pacer.core.errors import DataError
 from pacer.decoding.controls import another_patient, no_lateral
-from pacer.decoding.definition import left_padded
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import ENGINES, Generator, Prefix
+from pacer.decoding.transformers_generate import left_padded
 from pacer.model.assemble import build_model, load_tokenizer
+from pacer.params import Decode
 from tests.conftest import MODEL
 
 

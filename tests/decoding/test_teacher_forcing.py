@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from pacer.core.config import Decode
 from pacer.decoding.generate import Generator
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.collate import Sources, Target, collate
 from pacer.model.pacer import Batch, Pacer
-from pacer.model.prompt import build_prompt
+from pacer.model.prompt.instruction import build_prompt
+from pacer.params import Decode
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
 from tests.conftest import MODEL, QUERIES

@@ -15,11 +15,11 @@ from typing import Any
 import polars as pl
 import torch
 
-from pacer.core.config import Features
 from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json, write_json
-from pacer.features.build import build_store
+from pacer.encoding.build_store import build_store
 from pacer.features.encoder import ImageEncoder, TextEncoder
+from pacer.params import Features
 from tests.training import drive
 
 

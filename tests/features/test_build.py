@@ -17,13 +17,14 @@ import safetensors.torch
 import torch
 from PIL import Image
 
-from pacer.core.config import Features
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import read_json, write_json
-from pacer.features import build, costs
+from pacer.encoding import build_store as build
+from pacer.encoding import costs
+from pacer.encoding.shards import write_tensors
 from pacer.features.encoder import ImageEncoder
-from pacer.features.shards import write_tensors
 from pacer.features.store import MANIFEST, FeatureStore
+from pacer.params import Features
 from tests.features import building
 from tests.training import drive
 from tests.training.test_several_processes import ACCELERATE, ended

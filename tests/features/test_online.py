@@ -15,12 +15,13 @@ import safetensors.torch
 import torch
 from PIL import Image
 
-from pacer.core.config import Features
 from pacer.core.errors import BackboneError, DataError, PacerError
-from pacer.features import build, costs
+from pacer.encoding import build_store as build
+from pacer.encoding import costs
 from pacer.features.encoder import ImageEncoder
 from pacer.features.online import OnlineStates, open_features
 from pacer.features.store import FeatureStore, content_hash
+from pacer.params import Features
 
 CONFIG = Features(mode="states", depths=[1, 3], dtype="float32", precision="float32", batch_size=2, shard_size=3,
                   workers=1, prior_tokens=12)

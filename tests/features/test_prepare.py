@@ -23,9 +23,9 @@ from transformers import BitImageProcessorPil, CLIPImageProcessorPil
 
 from pacer.core.errors import BackboneError, DataError
 from pacer.corpus.images import inspect_images
-from pacer.corpus.pixels import image_size, open_image
 from pacer.features import prepare
 from pacer.features.prepare import Preparation
+from pacer.radiographs.opening import image_size, open_image
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 #: The published configuration of microsoft/rad-dino.

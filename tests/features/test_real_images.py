@@ -7,11 +7,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.core.config import Features
 from pacer.core.errors import DataError
-from pacer.features import build
+from pacer.encoding import build_store as build
 from pacer.features.online import open_features
 from pacer.features.store import FeatureStore
+from pacer.params import Features
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 CONFIG = Features(mode="states", depths=[1, 3], dtype="fp8_e4m3", precision="float32", batch_size=64, shard_size=512,

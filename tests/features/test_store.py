@@ -11,12 +11,12 @@ import torch
 from PIL import Image
 from transformers import AutoModel, BertForMaskedLM, BertModel
 
-from pacer.core.config import Features
 from pacer.core.errors import ConfigError, DataError
-from pacer.features import build
+from pacer.encoding import build_store as build
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import FeatureStore
 from pacer.model.assemble import load_endpoint_norm
+from pacer.params import Features
 
 CONFIG = Features(mode="states", depths=[1, 3], dtype="float32", precision="float32",
                   batch_size=2, shard_size=3, workers=1, prior_tokens=12)

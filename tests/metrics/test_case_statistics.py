@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import f1_score, precision_score, recall_score
 
+from pacer.comparison.case_statistics import label_intervals, resampled_units, score_intervals
+from pacer.comparison.resampling import intervals
+from pacer.comparison.statistics import Statistics, mean, mean_statistics
 from pacer.core.errors import DataError
-from pacer.metrics.case_statistics import label_intervals, resampled_units, score_intervals
-from pacer.metrics.chexbert import OBSERVATIONS
+from pacer.metrics.chexbert.labeller import OBSERVATIONS
 from pacer.metrics.nlg import nlg_scores
-from pacer.metrics.resampling import intervals
-from pacer.metrics.statistics import Statistics, mean, mean_statistics
 
 WORDS = ("the heart is enlarged", "no effusion", "small left effusion", "lungs are clear", "a line ends in the svc")
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from transformers import BertModel
 
 from pacer.core.errors import BackboneError, DataError
-from pacer.core.pointers import write_pointer
-from pacer.corpus.findings import FINDINGS
-from pacer.metrics.chexbert import CPU_PIECES, OBSERVATION_OF, OBSERVATIONS, CheXbert, CheXbertNetwork
+from pacer.metrics.chexbert.labeller import CPU_PIECES, OBSERVATION_OF, OBSERVATIONS, CheXbert, CheXbertNetwork
+from pacer.pretrained.pointers import write_pointer
+from pacer.records.findings import FINDINGS
 from tests.metrics.conftest import small_config
 
 

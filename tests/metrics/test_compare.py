@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from pacer.comparison.compare import compare_repeats, compare_runs
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.clinical import clinical_efficacy
-from pacer.metrics.compare import compare_repeats, compare_runs
 from pacer.metrics.nlg import language_scores
 from pacer.reporting.comparisons import comparison_notes, comparison_table
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.metrics.foreign import Protocol, pair_reports
-from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, read_reports
+from pacer.external.foreign import Protocol, pair_reports
+from pacer.external.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, read_reports
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "baselines.md").read_text()
 RECIPES = dict(re.findall(r"```python\n# (recipe \d)[^\n]*\n(.*?)```", DOCUMENT, re.DOTALL))

@@ -11,12 +11,12 @@ from pycocoevalcap.bleu.bleu import Bleu
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import write_jsonl
-from pacer.corpus.text import clean_report
-from pacer.metrics.chexbert import CheXbert
+from pacer.corpus.text.cleaning import clean_report
+from pacer.external.foreign import Protocol, pair_reports, score_reports
+from pacer.external.report_files import REFERENCE_COLUMNS, ReportFile, read_reports
+from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.clinical import clinical_efficacy
-from pacer.metrics.foreign import Protocol, pair_reports, score_reports
 from pacer.metrics.lines import joined
-from pacer.metrics.report_files import REFERENCE_COLUMNS, ReportFile, read_reports
 from pacer.metrics.scoring import score_predictions
 from pacer.reporting.audits import reading_notes, signature_line
 

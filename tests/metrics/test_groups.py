@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pacer.metrics.groups import compare_groups, holm
+from pacer.comparison.groups import compare_groups, holm
 
 
 def test_holm_by_hand():

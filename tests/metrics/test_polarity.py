@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.anchors.rules import Anchor
+from pacer.anchors.anchor import Anchor
 from pacer.anchors.vocabulary import FINDINGS
 from pacer.core.errors import DataError
 from pacer.metrics.polarity import polarity_agreement, polarity_matrix

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.metrics.protocols import last_box, without_repeats
+from pacer.external.protocols import last_box, without_repeats
 
 
 @pytest.mark.parametrize("text, expected, state", [

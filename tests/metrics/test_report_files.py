@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, read_reports
+from pacer.external.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, read_reports
 
 IDS, TEXTS = ["s1", "s2", "7"], ["the heart is normal .", 'small , "left" effusion .', ""]
 ROWS = [{"study_id": key, "report": text} for key, text in zip(IDS, TEXTS, strict=True)]

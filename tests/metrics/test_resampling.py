@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pycocoevalcap.bleu.bleu import Bleu
 from sklearn.metrics import f1_score
 
-from pacer.metrics import statistics
-from pacer.metrics.chexbert import OBSERVATIONS
+from pacer.comparison import statistics
+from pacer.comparison.resampling import Pair, differences, sums_by_unit
+from pacer.metrics.chexbert.labeller import OBSERVATIONS
 from pacer.metrics.conventions import CONVENTIONS
-from pacer.metrics.resampling import Pair, differences, sums_by_unit
 
 WORDS = ["the", "heart", "lungs", "is", "clear", "no", "effusions", "effusion", "enlarged", "enlargement", "."]
 

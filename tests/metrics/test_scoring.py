@@ -8,20 +8,22 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from pacer.anchors.build import ANCHOR_SCHEMA, build_anchors
-from pacer.anchors.rules import VERSIONS, extract_anchor
+from pacer.anchors.table import ANCHOR_SCHEMA
 from pacer.core.errors import DataError
 from pacer.core.io import write_json, write_jsonl
-from pacer.corpus.columns import TableWriter
-from pacer.corpus.findings import FINDINGS
-from pacer.corpus.records import RECORD_SCHEMA
-from pacer.corpus.text import CLEANERS
-from pacer.metrics.chexbert import CheXbert
+from pacer.corpus.text.cleaning import CLEANERS
+from pacer.labelling.targets.build_anchors import build_anchors
+from pacer.metrics.chexbert.labeller import CheXbert
+from pacer.metrics.chexbert.reference_labels import label_references, read_labels
 from pacer.metrics.clinical import clinical_efficacy
-from pacer.metrics.labels import label_references, read_labels
 from pacer.metrics.scoring import score_predictions
 from pacer.metrics.truth import findings_present, truth_f1
+from pacer.records.columns import TableWriter
+from pacer.records.findings import FINDINGS
+from pacer.records.schemas import RECORD_SCHEMA
 from pacer.reporting.audits import signature_line
+from pacer.rules.extract import extract_anchor
+from pacer.rules.version import VERSIONS
 
 REPORTS = ["the heart is normal . no effusion .", "small left effusion . no pneumothorax .", "possible edema .",
            "the lungs are clear ."]

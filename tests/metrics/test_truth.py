@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
-from pacer.corpus.findings import FINDINGS
-from pacer.metrics.chexbert import OBSERVATION_OF, OBSERVATIONS
+from pacer.metrics.chexbert.labeller import OBSERVATION_OF, OBSERVATIONS
 from pacer.metrics.truth import Truth, best_constant, findings_present, truth_f1, truth_scores
+from pacer.records.findings import FINDINGS
 
 
 def table(**present: list[str]) -> pl.DataFrame:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from pacer.core.config import Params, load_params, parse_params
 from pacer.core.errors import CheckpointError
 from pacer.model.assemble import build_model, frozen_fingerprints, load_model
 from pacer.model.checkpoint import (
@@ -22,6 +21,7 @@ from pacer.model.checkpoint import (
     save_checkpoint,
 )
 from pacer.model.pacer import Pacer
+from pacer.params import Params, load_params, parse_params
 from pacer.training.phases import phase_of
 from tests.conftest import MODEL
 

@@ -24,7 +24,7 @@ from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.collate import Sources, Target, collate
 from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Batch, Pacer
-from pacer.model.prompt import build_prompt
+from pacer.model.prompt.instruction import build_prompt
 from pacer.model.refine import DepthRouter
 from pacer.training.examples import Examples
 from pacer.training.objective import objective
@@ -196,7 +196,7 @@ def test_longer_rows_beside_a_row_change_nothing(records, anchors, backbones, fe
 
 def test_the_side_of_the_padding_does_not_matter(examples, backbones) -> None:
     """Rows moved to the right edge, as generation has them, with a mask and positions that count real tokens."""
-    from pacer.decoding.definition import left_padded
+    from pacer.decoding.transformers_generate import left_padded
 
     model, batch = assemble(backbones), examples.batch(ROWS, COMMITS, 0.35)
     right = run(model, batch)

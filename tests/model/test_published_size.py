@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from pacer.core.config import load_params
+from pacer.params import load_params
 
 ROOT = Path(__file__).parents[2]
 V, D, HIDDEN, QUERIES, RANK = 768, 4096, 2048, 128, 32

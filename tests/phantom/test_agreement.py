@@ -5,13 +5,13 @@ from collections import Counter
 
 import pytest
 
-from pacer.anchors.rules import extract_anchor
 from pacer.core.contexts import availability
-from pacer.corpus.findings import FINDINGS
-from pacer.corpus.phantom.frames import remarks
-from pacer.corpus.phantom.language import contexts_of, report_of
-from pacer.corpus.phantom.world import make_world
-from pacer.corpus.text import clean_report
+from pacer.corpus.text.cleaning import clean_report
+from pacer.phantom.frames import remarks
+from pacer.phantom.language import contexts_of, report_of
+from pacer.phantom.world import make_world
+from pacer.records.findings import FINDINGS
+from pacer.rules.extract import extract_anchor
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,17 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from pacer.core.config import Phantom, load_params
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import hash_file, read_json, read_jsonl
-from pacer.corpus.findings import FINDINGS
-from pacer.corpus.phantom.emphasis import MAX_SCORES, emphasis_scores
-from pacer.corpus.phantom.generate import generate_phantom, image_path
-from pacer.corpus.phantom.language import sample_texts
-from pacer.corpus.phantom.tokenizer import phantom_tokenizer
-from pacer.corpus.phantom.world import make_world
-from pacer.corpus.source import read_source
-from pacer.corpus.text import clean_report
+from pacer.corpus.source.files import read_source
+from pacer.corpus.text.cleaning import clean_report
+from pacer.params import Phantom, load_params
+from pacer.phantom.emphasis import MAX_SCORES, emphasis_scores
+from pacer.phantom.generate import generate_phantom, image_path
+from pacer.phantom.language import sample_texts
+from pacer.phantom.tokenizer import phantom_tokenizer
+from pacer.phantom.world import make_world
+from pacer.records.findings import FINDINGS
 
 CONFIG = Phantom(
     patients=40,

@@ -5,13 +5,13 @@ import re
 import numpy as np
 import pytest
 
-from pacer.anchors.rules import extract_anchor
 from pacer.core.contexts import availability
-from pacer.corpus.findings import FINDINGS
-from pacer.corpus.phantom.frames import COMPARISON_WORDS
-from pacer.corpus.phantom.language import contexts_of, fullest_report_of, report_of, sample_texts, write_report
-from pacer.corpus.phantom.world import make_world
-from pacer.corpus.text import clean_report
+from pacer.corpus.text.cleaning import clean_report
+from pacer.phantom.frames import COMPARISON_WORDS
+from pacer.phantom.language import contexts_of, fullest_report_of, report_of, sample_texts, write_report
+from pacer.phantom.world import make_world
+from pacer.records.findings import FINDINGS
+from pacer.rules.extract import extract_anchor
 
 
 @pytest.fixture(scope="module")

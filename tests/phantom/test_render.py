@@ -6,18 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pacer.corpus.findings import FINDINGS
-from pacer.corpus.phantom.canvas import Canvas
-from pacer.corpus.phantom.gallery import draw_gallery, example_study
-from pacer.corpus.phantom.render import (
+from pacer.phantom.canvas import Canvas
+from pacer.phantom.gallery import draw_gallery, example_study
+from pacer.phantom.render import (
     finding_masks,
     render_frontal,
     render_lateral,
     render_with_masks,
     visible_findings,
 )
-from pacer.corpus.phantom.training import training_images
-from pacer.corpus.phantom.world import CHRONIC, LATERAL_CAPABLE, make_world
+from pacer.phantom.training import training_images
+from pacer.phantom.world import CHRONIC, LATERAL_CAPABLE, make_world
+from pacer.records.findings import FINDINGS
 
 GRID, SIZE = 8, 112
 #: Shapes of the anatomy itself, which move their surroundings a little.

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pacer.core.io import hash_bytes
-from pacer.corpus.phantom.language import sample_texts
-from pacer.corpus.phantom.tokenizer import commitment_text, phantom_tokenizer, train_tokenizer
-from pacer.corpus.text import clean_report
+from pacer.corpus.text.cleaning import clean_report
+from pacer.phantom.language import sample_texts
+from pacer.phantom.tokenizer import commitment_text, phantom_tokenizer, train_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_reports_are_short_in_tokens(tokenizer):
 
 def test_training_is_deterministic_across_processes(tokenizer):
     script = (
-        "from pacer.corpus.phantom.tokenizer import phantom_tokenizer;"
+        "from pacer.phantom.tokenizer import phantom_tokenizer;"
         "import sys; sys.stdout.write(phantom_tokenizer(900).to_str())"
     )
     output = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout

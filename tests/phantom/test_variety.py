@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pacer.corpus.findings import FINDINGS
-from pacer.corpus.phantom.frames import STYLES, style_of
-from pacer.corpus.phantom.gallery import example_study
-from pacer.corpus.phantom.language import contexts_of, report_of, sample_texts
-from pacer.corpus.phantom.render import render_frontal, render_lateral
-from pacer.corpus.phantom.world import make_world
-from pacer.corpus.text import clean_report
+from pacer.corpus.text.cleaning import clean_report
+from pacer.phantom.frames import STYLES, style_of
+from pacer.phantom.gallery import example_study
+from pacer.phantom.language import contexts_of, report_of, sample_texts
+from pacer.phantom.render import render_frontal, render_lateral
+from pacer.phantom.world import make_world
+from pacer.records.findings import FINDINGS
 
 SIZE = 112
 

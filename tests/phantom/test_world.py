@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pacer.core.io import hash_bytes
-from pacer.corpus.findings import FINDINGS
-from pacer.corpus.phantom.world import CHRONIC, LATERAL_CAPABLE, make_world
+from pacer.phantom.world import CHRONIC, LATERAL_CAPABLE, make_world
+from pacer.records.findings import FINDINGS
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_same_seed_gives_the_same_world():
 
 def test_world_does_not_depend_on_the_hash_seed():
     script = (
-        "from pacer.corpus.phantom.world import make_world; from pacer.corpus.phantom.language import report_of;"
+        "from pacer.phantom.world import make_world; from pacer.phantom.language import report_of;"
         "print([(s, report_of(s, 'sn').text) for p in make_world(3, 15) for s in p.studies])"
     )
     command = [sys.executable, "-c", script]

@@ -13,13 +13,22 @@ ROOT = Path(__file__).parents[2]
 PIPELINE = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
 BASELINES = YAML(typ="safe").load(ROOT / "baselines" / "dvc.yaml")["stages"]
 STAGES = PIPELINE | BASELINES  # the paths of both start at the root
-#: Declared file by file; DVC tracks the parameters' values, so their code is in no deps.
-CONFIG = ROOT / "pacer" / "core" / "config.py"
+#: DVC tracks the parameters' values, so their code is in no deps.
+PARAMS = ROOT / "pacer" / "params"
 #: A command, which tells Gradio by variables what it reads nowhere else.
 SETS_ENVIRONMENT = ROOT / "pacer" / "serving" / "commands.py"
-LEVEL = {**dict.fromkeys(("studies", "serving", "baselines"), 6),
-         **dict.fromkeys(("training", "decoding", "reporting"), 5),
-         **dict.fromkeys(("model", "metrics", "features", "backbones"), 4), "anchors": 3, "corpus": 2, "core": 1}
+#: Rooms from the bottom to the top; one may use what stands in a row above its own.
+LEVELS = (
+    ("core", "parallel", "corpus.text", "model.prompt"),
+    ("params", "records", "radiographs", "pretrained"),
+    ("anchors", "corpus.source", "labelling.sample", "features", "metrics.chexbert"),
+    ("rules", "labelling.answers", "phantom", "encoding", "corpus", "model"),
+    ("labelling.client", "labelling.targets", "backbones", "metrics", "training", "decoding"),
+    ("comparison", "external", "baselines"),
+    ("reporting",),
+    ("serving", "studies"),
+)
+LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 STAGE_OF_SCRIPT = re.compile(r"stages/(\w+)\.py(?: (\w+))?")
 
 
@@ -66,7 +75,7 @@ def test_every_folder_that_a_stage_uses_is_declared(stage: str) -> None:
     assert script_of(stage) in declared
     undeclared = {
         str(path.relative_to(ROOT)) for path in reached(script_of(stage))
-        if path != CONFIG and path.name != "__init__.py" and not any(path.is_relative_to(d) for d in declared)
+        if not path.is_relative_to(PARAMS) and path.name != "__init__.py" and not any(path.is_relative_to(d) for d in declared)
     }
     assert not undeclared, f"{stage} uses {sorted(undeclared)}, which dvc.yaml does not declare"
 
@@ -116,15 +125,21 @@ def test_every_parameter_that_a_stage_reads_is_declared(stage: str) -> None:
         assert any(read == d or read.startswith(f"{d}.") for d in declared), f"{stage} reads {read}"
 
 
+def room_of(module: str) -> str | None:
+    """The room that a module of the package lies in; None for the command line, which calls every room."""
+    parts = module.split(".")[1:]
+    return next((name for n in (2, 1) if (name := ".".join(parts[:n])) in LEVEL), None)
+
+
 def test_data_flows_one_way() -> None:
     for path in (ROOT / "pacer").rglob("*.py"):
-        room = path.relative_to(ROOT / "pacer").parts[0]
-        if room not in LEVEL:
-            continue  # the command line calls every room
-        for module in imports(path):
-            other = module.split(".")[1] if "." in module else ""
-            if other in LEVEL and other != room:
-                assert LEVEL[other] < LEVEL[room], f"{path.relative_to(ROOT)} imports {module}"
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        room = room_of(module)
+        if room is None:
+            continue
+        for other in map(room_of, imports(path)):
+            if other is not None and other != room:
+                assert LEVEL[other] < LEVEL[room], f"{path.relative_to(ROOT)}, of {room}, uses {other}"
 
 
 def test_nothing_in_the_library_imports_dvc_or_reads_the_environment() -> None:
@@ -149,4 +164,4 @@ def test_every_stage_says_what_it_is() -> None:
 
 
 def test_the_configuration_code_is_in_no_deps() -> None:
-    assert not any("pacer/core/config.py" in d or d == "pacer/core" for s in STAGES.values() for d in s["deps"])
+    assert not any("pacer/params" in d for s in STAGES.values() for d in s["deps"])

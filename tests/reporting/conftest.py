@@ -13,14 +13,14 @@ import pytest
 from PIL import Image
 from safetensors.numpy import save_file
 
-from pacer.anchors.build import build_anchors
-from pacer.anchors.sampling import sample_records
-from pacer.core.config import Corpus, Params, load_params, parse_params
-from pacer.corpus.build import build_corpus
-from pacer.corpus.findings import FINDINGS
-from pacer.corpus.records import read_records
-from pacer.corpus.source import point_to_files
-from pacer.metrics.chexbert import OBSERVATIONS
+from pacer.corpus.build_corpus import build_corpus
+from pacer.corpus.source.files import point_to_files
+from pacer.labelling.sample.draw import sample_records
+from pacer.labelling.targets.build_anchors import build_anchors
+from pacer.metrics.chexbert.labeller import OBSERVATIONS
+from pacer.params import Corpus, Params, load_params, parse_params
+from pacer.records.findings import FINDINGS
+from pacer.records.schemas import read_records
 
 SENTENCES = (
     "there is a small left pleural effusion , unchanged since the previous study .",

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pacer.reporting.build import build_report
+from pacer.reporting.build_report import build_report
 from tests.browser import needs_browser, overflow, visit
 
 pytestmark = needs_browser

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.reporting.build import build_report
+from pacer.reporting.build_report import build_report
 
 
 class Page(HTMLParser):

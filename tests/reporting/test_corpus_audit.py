@@ -12,7 +12,7 @@ import pytest
 
 import pacer.corpus as readers
 from pacer.core.errors import DataError
-from pacer.reporting.build import build_report
+from pacer.reporting.build_report import build_report
 from pacer.reporting.corpus_audit import TOPICS, corpus_checks, corpus_table, plain
 from pacer.reporting.corpus_figures import corpus_charts
 

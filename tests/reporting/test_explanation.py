@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from pacer.anchors.anchor import Anchor
-from pacer.anchors.build import build_anchors
-from pacer.anchors.rules import VERSIONS, Version, extract_anchor, find_mentions
 from pacer.cli import app
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import write_jsonl
-from pacer.corpus.records import RECORD_SCHEMA, write_table
+from pacer.labelling.targets.build_anchors import build_anchors
+from pacer.records.schemas import RECORD_SCHEMA, write_table
 from pacer.reporting.explanation import explain, explanation_page, mark
-from tests.records import few_records
+from pacer.rules.extract import extract_anchor, find_mentions
+from pacer.rules.version import VERSIONS, Version
+from tests.made_records import few_records
 
 WORDS = ("no", "possible", "edema", "effusions", "or", "pneumothorax", "is", "not seen", ".", ";", "<b>", "heart size",
          "normal", "cannot be excluded", "free of", "lung nodule", "hydropneumothorax", "\n", "unchanged")

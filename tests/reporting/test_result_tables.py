@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pacer.metrics.case_statistics import Intervals, LabelScores
-from pacer.metrics.groups import compare_groups
-from pacer.metrics.resampling import Interval
+from pacer.comparison.case_statistics import Intervals, LabelScores
+from pacer.comparison.groups import compare_groups
+from pacer.comparison.resampling import Interval
 from pacer.reporting.published import load_published
 from pacer.reporting.result_figures import gate_chart, label_chart
 from pacer.reporting.result_tables import (

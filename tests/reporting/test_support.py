@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.anchors.rules import VERSIONS, extract_anchor
 from pacer.reporting.support import changes, pieces, statements
+from pacer.rules.extract import extract_anchor
+from pacer.rules.version import VERSIONS
 
 SENTENCES = ("no evidence of pneumothorax .", "there is a small left pleural effusion .", "no pleural effusion .",
              "the heart is not enlarged .", "possible pneumonia at the right base .", "a picc ends in the svc .",

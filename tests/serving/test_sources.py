@@ -16,8 +16,8 @@ from PIL import Image
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from pacer.core.errors import DataError
-from pacer.corpus import pixels
-from pacer.corpus.pixels import open_image
+from pacer.radiographs import opening as pixels
+from pacer.radiographs.opening import open_image
 from pacer.serving import sources
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter

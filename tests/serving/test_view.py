@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pacer.anchors.anchor import Anchor
-from pacer.anchors.rules import extract_anchor
+from pacer.rules.extract import extract_anchor
 from pacer.serving import view
 from pacer.serving.case import Case, Result, Routing
 from pacer.serving.examples import example_cases

@@ -12,15 +12,15 @@ import polars as pl
 import torch
 from PIL import Image
 
-from pacer.core.config import Corpus, Decode, Features, load_params
 from pacer.core.io import read_jsonl
-from pacer.corpus.build import build_corpus
-from pacer.corpus.records import read_images, read_records
-from pacer.corpus.source import point_to_files
+from pacer.corpus.build_corpus import build_corpus
+from pacer.corpus.source.files import point_to_files
 from pacer.decoding.run import decode_records
-from pacer.features.build import build_store
+from pacer.encoding.build_store import build_store
 from pacer.model.assemble import build_model, frozen_fingerprints
 from pacer.model.checkpoint import CheckpointRecord, parent_reference, save_checkpoint
+from pacer.params import Corpus, Decode, Features, load_params
+from pacer.records.schemas import read_images, read_records
 from pacer.serving.case import Case
 from tests.conftest import MODEL
 from tests.decoding.searches import settings

@@ -204,7 +204,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRepositor
 @pytest.fixture
 def run(repository: FakeRepository) -> Callable[..., list[str]]:
     """Run a study; what it told, line by line."""
-    from pacer.baselines.config import BaselineParams
+    from pacer.params.baselines import BaselineParams
     from pacer.studies.plan import KINDS
     from pacer.studies.run import run_study
     from pacer.studies.study import load_study

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from pacer.baselines.config import BaselineParams
-from pacer.core.config import parse_params
 from pacer.core.errors import ConfigError
+from pacer.params import parse_params
+from pacer.params.baselines import BaselineParams
 from pacer.studies.plan import KINDS, Run, overridden, plan
 from pacer.studies.study import Study, load_study, study_names
 

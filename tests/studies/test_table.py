@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pacer.comparison.resampling import Difference
 from pacer.core.errors import DataError
 from pacer.core.io import write_json
-from pacer.metrics.resampling import Difference
 from pacer.studies.paired import holm
 from pacer.studies.render import latex, markdown, page
 from pacer.studies.study import Study

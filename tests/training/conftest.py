@@ -10,9 +10,9 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from pacer.core.config import Params, load_params, parse_params
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Pacer
+from pacer.params import Params, load_params, parse_params
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
 from tests.conftest import MODEL, QUERIES

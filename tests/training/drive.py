@@ -26,14 +26,14 @@ import safetensors.torch
 import torch
 from PIL import Image
 
-from pacer.anchors.rules import extract_anchor
-from pacer.core.config import Params, load_params
 from pacer.core.errors import PacerError, run_cleanly
 from pacer.core.io import hash_bytes, read_json, write_json
-from pacer.corpus.records import RECORD_SCHEMA, write_table
-from pacer.features.build import build_store
+from pacer.encoding.build_store import build_store
+from pacer.params import Params, load_params
+from pacer.records.schemas import RECORD_SCHEMA, write_table
+from pacer.rules.extract import extract_anchor
 from pacer.training.run import run_phase
-from tests.records import REPORTS, few_records
+from tests.made_records import REPORTS, few_records
 
 ROOT = Path(__file__).parents[2]
 #: Logged values that are measured, not computed.

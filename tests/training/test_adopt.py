@@ -9,10 +9,10 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from pacer.core.config import Params, load_params, parse_params
 from pacer.core.errors import CheckpointError
 from pacer.model.assemble import build_model, load_model
 from pacer.model.upstream import interface_names
+from pacer.params import Params, load_params, parse_params
 from pacer.training.adopt import adopt_llm_rg4
 from pacer.training.run import model_parameters
 from tests.conftest import MODEL, WIDTH

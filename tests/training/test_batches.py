@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pacer.core.config import load_params
+from pacer.params import load_params
 from pacer.training import batches
 from pacer.training.batches import MicroBatch, Order, micro_batches, real_share
 from pacer.training.schedule import direct_probability, learning_rate_factor

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.render import render_anchor
-from pacer.corpus.phantom.tokenizer import phantom_tokenizer
+from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.training.losses import emphasis_loss, trajectory_loss
 from pacer.training.trajectory import Span, Trajectory, TrajectoryBuilder
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from pacer.core.config import Params
 from pacer.core.io import read_json
+from pacer.params import Params
 from tests.conftest import MODEL
 from tests.training import drive
 

@@ -11,9 +11,9 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from pacer.core.config import Params, load_params, parse_params
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Batch, Pacer
+from pacer.params import Params, load_params, parse_params
 from pacer.training import loop
 from pacer.training.examples import Examples
 from pacer.training.losses import consistency_loss

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pacer.core.errors import DataError
-from pacer.core.prefetch import prefetch
+from pacer.parallel.prefetch import prefetch
 from pacer.training.phases import phase_of
 from pacer.training.plan import plan_of
 from tests.training.conftest import parameters

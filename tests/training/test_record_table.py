@@ -8,7 +8,7 @@ import pytest
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.corpus.records import RECORD_SCHEMA, SPLITS
+from pacer.records.schemas import RECORD_SCHEMA, SPLITS
 from pacer.training import record_table
 from pacer.training.record_table import ANCHOR_COLUMNS, COLUMNS, RecordTable, write_record_table
 

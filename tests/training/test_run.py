@@ -11,12 +11,12 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 
-from pacer.core.config import Params, load_params
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import read_json, write_json
-from pacer.corpus.records import RECORD_SCHEMA, write_table
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
 from pacer.model.assemble import load_model
+from pacer.params import Params, load_params
+from pacer.records.schemas import RECORD_SCHEMA, write_table
 from pacer.training import run
 from pacer.training.examples import Examples
 from tests.conftest import DEPTHS, MODEL, RandomFeatures

@@ -1,0 +1,1 @@
+"""Small models with the published architectures, trained on the spot."""

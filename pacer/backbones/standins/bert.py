@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from pacer.core.errors import ConfigError, DataError
-from pacer.corpus.findings import FINDINGS
+from pacer.records.findings import FINDINGS
 
 _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 #: Always known, so that no word of plain English becomes [UNK].

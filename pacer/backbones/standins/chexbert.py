@@ -18,12 +18,12 @@ from transformers import BertModel
 
 from pacer.backbones.standins.bert import PADDING, FindingReader, small_bert, train_wordpiece
 from pacer.backbones.standins.training import Descent, held_out_tenth, pad, reproducible, training_batches
-from pacer.core.config import TextStandin
 from pacer.core.errors import DataError
 from pacer.core.io import write_json
-from pacer.core.pointers import PROVENANCE
-from pacer.corpus.findings import FINDINGS
-from pacer.corpus.text import clean_report
+from pacer.corpus.text.cleaning import clean_report
+from pacer.params import TextStandin
+from pacer.pretrained.pointers import PROVENANCE
+from pacer.records.findings import FINDINGS
 
 #: The finding of each four-class head, in the checkpoint's order; head 13 is "No Finding" with two classes.
 HEADS: tuple[str, ...] = (
@@ -46,7 +46,7 @@ def make_chexbert_standin(
 
     Args:
         config: sizes and budget; at most ``config.texts`` reports are used.
-        reports: raw texts; each is learnt as it is and as :func:`~pacer.corpus.text.clean_report` leaves it.
+        reports: raw texts; each is learnt as it is and as :func:`~pacer.corpus.text.cleaning.clean_report` leaves it.
         statuses: what each report says of the 13 findings ``[n, 13]`` in their order: 0 blank, 1 positive,
             2 negative, 3 uncertain.
         seed: decides everything that is random here; the global generators are left as they were.

@@ -10,19 +10,21 @@ import polars as pl
 from PIL import Image
 from tokenizers import Tokenizer
 
+from pacer.anchors.anchor import Anchor
 from pacer.anchors.render import render_anchor
-from pacer.anchors.rules import Anchor, Version, extract_anchor
 from pacer.anchors.vocabulary import FINDINGS
 from pacer.backbones.standins.language import TrainingText
 from pacer.backbones.standins.vision import TrainingImages
-from pacer.core.config import Backbones
 from pacer.core.errors import DataError
-from pacer.corpus.phantom.language import contexts_of, write_report
-from pacer.corpus.phantom.tokenizer import phantom_tokenizer, train_tokenizer
-from pacer.corpus.phantom.training import training_images
-from pacer.corpus.phantom.world import make_world
-from pacer.corpus.pixels import open_image
-from pacer.corpus.text import clean_report
+from pacer.corpus.text.cleaning import clean_report
+from pacer.params import Backbones
+from pacer.phantom.language import contexts_of, write_report
+from pacer.phantom.tokenizer import phantom_tokenizer, train_tokenizer
+from pacer.phantom.training import training_images
+from pacer.phantom.world import make_world
+from pacer.radiographs.opening import open_image
+from pacer.rules.extract import extract_anchor
+from pacer.rules.version import Version
 
 #: (view, sections, indication, history, commit) -> instruction text left and right of the visual tokens.
 Instruct = Callable[[str, str, str | None, str | None, bool], tuple[str, str]]

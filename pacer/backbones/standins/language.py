@@ -20,9 +20,9 @@ from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from pacer.backbones.standins.training import peak_schedule
-from pacer.core.config import LanguageStandin
 from pacer.core.io import write_json
 from pacer.core.progress import Ticker
+from pacer.params import LanguageStandin
 
 BOS, EOS = 1, 2
 #: Share of a sentence's words left out of its slots, and bounds of the noise relative to the words.

@@ -17,11 +17,11 @@ from transformers import BertModel, BertTokenizer
 
 from pacer.backbones.standins.bert import PADDING, FindingReader, small_bert, train_wordpiece
 from pacer.backbones.standins.training import Descent, held_out_tenth, pad, reproducible, training_batches
-from pacer.core.config import TextStandin
 from pacer.core.errors import DataError
 from pacer.core.io import write_json
-from pacer.core.pointers import PROVENANCE
-from pacer.corpus.findings import FINDINGS
+from pacer.params import TextStandin
+from pacer.pretrained.pointers import PROVENANCE
+from pacer.records.findings import FINDINGS
 
 #: Share of the pieces to fill in, and how often one of them is shown as [MASK] or as a random piece.
 _HIDDEN, _SHOWN_AS_MASK, _SHOWN_AS_OTHER = 0.15, 0.8, 0.1

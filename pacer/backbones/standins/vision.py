@@ -21,10 +21,10 @@ from torch.nn import functional as F
 from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
 
 from pacer.backbones.standins.training import peak_schedule
-from pacer.core.config import VisionStandin
 from pacer.core.io import write_json
 from pacer.core.progress import Ticker
-from pacer.corpus.findings import FINDINGS
+from pacer.params import VisionStandin
+from pacer.records.findings import FINDINGS
 
 BLOCKS = 12
 #: Findings that take a large part of the image.

@@ -1,0 +1,4 @@
+"""Intervals, groups, and one system against another.
+
+Uses metrics.
+"""

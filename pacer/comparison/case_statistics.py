@@ -1,0 +1,146 @@
+"""Scores of ``cases.parquet`` as sums over its rows, by context and by what is resampled, and their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import polars as pl
+
+from pacer.comparison import statistics
+from pacer.comparison.resampling import Interval, intervals, sums_by_unit
+from pacer.comparison.statistics import ScoreOf, Statistics
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import DataError
+from pacer.metrics.cases import UNKNOWN
+from pacer.metrics.conventions import CONVENTIONS, Convention
+
+#: What may be resampled, the coarsest first: the default is the first that the cases know.
+UNITS = ("subject", "study", "record")
+#: The row of all contexts' records together.
+POOLED = "pooled"
+_MICRO: dict[str, ScoreOf] = {
+    "precision": statistics.precision, "recall": statistics.recall, "f1": statistics.f1}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """``scores``: context (and ``mean``) -> score -> interval; what was resampled, how many of it and how often."""
+
+    scores: dict[str, dict[str, Interval]]
+    unit: str
+    units: int
+    resamples: int
+    level: float
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """One observation: records that have it in the reference and in the report, precision, recall and F1 with
+    intervals over all contexts together, and F1 in each context (None: undefined)."""
+
+    name: str
+    present: int
+    predicted: int
+    scores: dict[str, Interval]
+    f1: dict[str, float | None]
+
+
+def known(cases: pl.DataFrame, unit: str) -> bool:
+    """Do the cases say the ``unit`` of every record? A blank id says nothing."""
+    return f"{unit}_id" in cases.columns and bool((cases[f"{unit}_id"].fill_null("").str.strip_chars() != "").all())
+
+
+def resampled_units(cases: pl.DataFrame, unit: str | None = None) -> tuple[str, np.ndarray, int]:
+    """What is resampled, its index in each row ``[n]``, and how many there are.
+
+    Args:
+        unit: one of :data:`UNITS`; None: the coarsest that is known.
+
+    Raises:
+        DataError: the cases do not know it.
+    """
+    chosen = unit or next((name for name in UNITS if known(cases, name)), UNITS[-1])
+    if not known(cases, chosen):
+        raise DataError(f"the cases do not say the {chosen} of every record; choose another unit, or score again")
+    codes = cases[f"{chosen}_id"].rank("dense").to_numpy().astype(int) - 1
+    return chosen, codes, int(codes.max()) + 1
+
+
+def contexts_of(cases: pl.DataFrame) -> list[str]:
+    """The contexts of the cases, in the paper's order."""
+    present = set(cases["context"])
+    return [name for name in (*CONTEXTS, UNKNOWN) if name in present]
+
+
+def label_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
+    """:func:`~pacer.comparison.statistics.label_statistics` of the cases; 0 in rows that the convention leaves out."""
+    labels = [np.array(cases[f"{side}_labels"].to_list()) for side in ("reference", "hypothesis")]
+    rows = statistics.label_statistics(*labels, rule)
+    if rule.duplicates == "first" and "study_id" in cases.columns:
+        unknown = cases["study_id"].fill_null("") == ""  # each a study of its own, as in the scores
+        rows[~(cases["study_id"].is_first_distinct() | unknown).to_numpy()] = 0
+    return rows
+
+
+def score_intervals(
+    cases: pl.DataFrame, convention: str, resamples: int = 10_000, seed: int = 0, level: float = 0.95
+) -> Intervals:
+    """Bootstrap intervals of the scores of a table of results, by context and for their mean.
+
+    Precision and recall have none under a weighted convention, CIDEr (whose document frequencies are the context's) has
+    none at all, and METEOR none where the cases do not hold its counts.
+    """
+    rule = CONVENTIONS[convention]
+    unit, codes, count = resampled_units(cases)
+    found = {}
+    for context in contexts_of(cases):
+        mine = (cases["context"] == context).to_numpy()
+        own = cases.filter(pl.Series(mine))
+        found[context] = {
+            name: Statistics(rows, score)
+            for rows, scores in ((sums_by_unit(one, codes[mine], count), of) for one, of in _tables(own, rule))
+            for name, score in scores.items()
+        }
+    return Intervals(intervals(found, resamples, seed, level), unit, count, resamples, level)
+
+
+def _tables(cases: pl.DataFrame, rule: Convention) -> Iterator[tuple[np.ndarray, dict[str, ScoreOf]]]:
+    """Statistics by case, and the scores that are functions of their sums."""
+    references, hypotheses = cases["reference"].to_list(), cases["hypothesis"].to_list()
+    labels = label_rows(cases, rule)
+    if rule.averages[0] == "weighted":
+        yield labels, {"f1": partial(statistics.f1, weighted=True)}
+    else:  # the observations need not be told apart
+        yield labels.reshape(len(labels), 3, -1).sum(axis=2), {**_MICRO}
+    orders = {f"bleu{order}": partial(statistics.bleu, order=order) for order in (1, 2, 3, 4)}
+    yield statistics.bleu_statistics(references, hypotheses), {**orders}
+    yield statistics.mean_statistics(cases["rougeL"].to_list()), {"rougeL": statistics.mean}
+    if "meteor_statistics" in cases.columns:
+        yield statistics.meteor_statistics(cases["meteor_statistics"].to_list()), {"meteor": statistics.meteor}
+
+
+def label_intervals(
+    cases: pl.DataFrame, convention: str, resamples: int = 10_000, seed: int = 0, level: float = 0.95
+) -> list[LabelScores]:
+    """Every observation of the convention, the one with most references first."""
+    rule = CONVENTIONS[convention]
+    _, codes, count = resampled_units(cases)
+    rows = label_rows(cases, rule).reshape(len(cases), 3, -1)
+    by_unit = [sums_by_unit(rows[:, :, column], codes, count) for column in range(rows.shape[2])]
+    flat = {f"{column}/{name}": Statistics(table, score)
+            for column, table in enumerate(by_unit) for name, score in _MICRO.items()}  # fmt: skip
+    found = intervals({POOLED: flat}, resamples, seed, level)[POOLED]
+    mine = {context: (cases["context"] == context).to_numpy() for context in contexts_of(cases)}
+    result = []
+    for column, observation in enumerate(rule.observations):
+        by_context = {context: float(statistics.f1(rows[chosen, :, column].sum(axis=0)))
+                      for context, chosen in mine.items()}  # fmt: skip
+        result.append(LabelScores(
+            observation, int(rows[:, 2, column].sum()), int(rows[:, 1, column].sum()),
+            {name: found[f"{column}/{name}"] for name in _MICRO},
+            {context: None if np.isnan(value) else value for context, value in by_context.items()},
+        ))  # fmt: skip
+    return sorted(result, key=lambda one: -one.present)

@@ -1,0 +1,174 @@
+"""Resampling: bootstrap intervals of one run's scores, and of the difference of two with approximate randomisation.
+
+All work on sums of per-case statistics (:mod:`pacer.comparison.statistics`), so a resample is one row of a matrix
+product and corpus-level scores cost no more than means. What is resampled is a unit with all its cases in all contexts
+and in all runs: a patient's examinations are alike, and one examination occurs in several contexts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pacer.comparison.statistics import ScoreOf, Statistics
+
+#: Resamples that are held at a time.
+_CHUNK = 500
+#: The row that averages the contexts.
+MEAN = "mean"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Statistics of one score in one context by unit, ``[units, k]`` of either run, and how sums become the score."""
+
+    first: np.ndarray
+    second: np.ndarray
+    score: ScoreOf
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A score of both runs and their difference, second minus first, with its interval and two-sided p value.
+
+    ``None``: undefined. ``undefined``: resamples in which the difference has no value; the interval leaves them out,
+    and the p value counts them against a difference.
+    """
+
+    first: float | None
+    second: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    undefined: int
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A score of one run and its bootstrap interval; ``None``: undefined. ``undefined``: resamples without a value,
+    which the interval leaves out."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    undefined: int
+
+
+def sums_by_unit(rows: np.ndarray, units: np.ndarray, count: int) -> np.ndarray:
+    """Per-case statistics ``[n, k]`` added up by unit ``[count, k]``; ``units`` ``[n]`` are indices."""
+    sums = np.zeros((count, rows.shape[1]))
+    np.add.at(sums, units, rows)
+    return sums
+
+
+def differences(
+    pairs: Mapping[str, Mapping[str, Pair]], resamples: int = 10_000, seed: int = 0, level: float = 0.95
+) -> dict[str, dict[str, Difference]]:
+    """Compare two runs in every context and score, and in the plain mean over contexts.
+
+    The same resamples serve all contexts and scores. Intervals are percentiles of the paired bootstrap (units drawn
+    with replacement); p values come from approximate randomisation, (1 + resamples with a difference at least as large
+    as the observed one) / (1 + resamples), where each unit's two results are exchanged with probability one half.
+
+    Args:
+        pairs: context -> score -> statistics, all over the same units; every context has the same scores.
+        resamples: of either kind. seed: of both. level: of the intervals.
+    """
+    sides = [{context: {name: Statistics(getattr(pair, side), pair.score) for name, pair in scores.items()}
+              for context, scores in pairs.items()} for side in ("first", "second")]
+    scored, second = _Scores(sides[0]), _Scores(sides[1]).rows
+    first, units = scored.rows, len(scored.rows)
+    ones, twos = scored(first.sum(axis=0)), scored(second.sum(axis=0))
+    draw = np.random.default_rng(seed)
+    drawn: dict[tuple[str, str], list[np.ndarray]] = {key: [] for key in ones}
+    exchanged: dict[tuple[str, str], list[np.ndarray]] = {key: [] for key in ones}
+    both, gap = np.concatenate([first, second], axis=1), second - first
+    for start in range(0, resamples, _CHUNK):
+        size = min(_CHUNK, resamples - start)
+        weights = _weights(draw, units, size)
+        _append(drawn, *(scored(part) for part in np.split(weights @ both, 2, axis=1)))
+        moved = draw.integers(0, 2, size=(size, units)).astype(float) @ gap
+        _append(exchanged, scored(first.sum(axis=0) + moved), scored(second.sum(axis=0) - moved))
+    result: dict[str, dict[str, Difference]] = {context: {} for context, _ in ones}
+    for (context, name), value in ones.items():
+        found = _difference(float(value), float(twos[context, name]), np.concatenate(drawn[context, name]),
+                            np.concatenate(exchanged[context, name]), level)
+        result[context][name] = found
+    return result
+
+
+def intervals(
+    scores: Mapping[str, Mapping[str, Statistics]], resamples: int = 10_000, seed: int = 0, level: float = 0.95
+) -> dict[str, dict[str, Interval]]:
+    """Percentile bootstrap of one run's scores in every context, and of their plain mean over contexts.
+
+    Args:
+        scores: context -> score -> statistics by unit, all over the same units; every context has the same scores.
+        resamples, seed, level: as those of :func:`differences`.
+    """
+    scored = _Scores(scores)
+    units, draw = len(scored.rows), np.random.default_rng(seed)
+    observed = scored(scored.rows.sum(axis=0))
+    drawn: dict[tuple[str, str], list[np.ndarray]] = {key: [] for key in observed}
+    for start in range(0, resamples, _CHUNK):
+        found = scored(_weights(draw, units, min(_CHUNK, resamples - start)) @ scored.rows)
+        for key, values in drawn.items():
+            values.append(found[key])
+    result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
+    for (context, name), value in observed.items():
+        result[context][name] = _interval(float(value), np.concatenate(drawn[context, name]), level)
+    return result
+
+
+def _interval(value: float, drawn: np.ndarray, level: float) -> Interval:
+    undefined = int(np.isnan(drawn).sum())
+    if np.isnan(value):
+        return Interval(None, None, None, undefined)
+    low, high = np.nanquantile(drawn, ((1 - level) / 2, (1 + level) / 2))
+    return Interval(value, float(low), float(high), undefined)
+
+
+class _Scores:
+    """Statistics of several scores side by side; ``rows`` ``[units, k]`` has each table once, whoever shares it."""
+
+    def __init__(self, scores: Mapping[str, Mapping[str, Statistics]]):
+        self.scores = scores
+        tables = {id(one.rows): one.rows for named in scores.values() for one in named.values()}
+        edges = np.cumsum([0, *(table.shape[1] for table in tables.values())])
+        self.span = {name: slice(a, b) for name, a, b in zip(tables, edges[:-1], edges[1:], strict=True)}
+        self.rows = np.concatenate(list(tables.values()), axis=1)
+
+    def __call__(self, sums: np.ndarray) -> dict[tuple[str, str], np.ndarray]:
+        """Sums ``[..., k]`` -> (context, score) -> ``[...]``, with the mean where there are several contexts."""
+        values = {(context, name): one.score(sums[..., self.span[id(one.rows)]])
+                  for context, named in self.scores.items() for name, one in named.items()}  # fmt: skip
+        if len(self.scores) > 1:
+            for name in next(iter(self.scores.values())):
+                values[MEAN, name] = np.mean([values[context, name] for context in self.scores], axis=0)
+        return values
+
+
+def _weights(draw: np.random.Generator, units: int, size: int) -> np.ndarray:
+    """How often each unit is drawn, ``[size, units]``."""
+    return draw.multinomial(units, np.full(units, 1 / units), size=size).astype(float)
+
+
+def _append(kept: dict[tuple[str, str], list[np.ndarray]], first: Mapping, second: Mapping) -> None:
+    for key, values in kept.items():
+        values.append(second[key] - first[key])
+
+
+def _difference(first: float, second: float, drawn: np.ndarray, exchanged: np.ndarray, level: float) -> Difference:
+    undefined = int(np.isnan(drawn).sum())
+    gap = second - first
+    if np.isnan(gap):
+        return Difference(*(None if np.isnan(value) else value for value in (first, second)), None, None, None, None,
+                          undefined)  # fmt: skip
+    tails = (1 - level) / 2
+    low, high = (float(edge) for edge in np.nanquantile(drawn, (tails, 1 - tails)))
+    # rounding: sums that are exchanged as a whole come back in another order
+    as_large = int((np.isnan(exchanged) | (np.abs(exchanged) >= abs(gap) - 1e-12)).sum())
+    return Difference(first, second, gap, low, high, (1 + as_large) / (1 + len(exchanged)), undefined)

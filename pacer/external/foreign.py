@@ -1,0 +1,298 @@
+"""Anyone's reports: references and hypotheses of other systems, paired strictly and scored like PACER's own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import ConfigError, DataError
+from pacer.corpus.text.cleaning import CLEANERS
+from pacer.external.protocols import last_box, without_repeats
+from pacer.external.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, ReportFile, read_reports
+from pacer.metrics.cases import UNKNOWN, Scored
+from pacer.metrics.chexbert.reference_labels import label_references
+from pacer.metrics.meteor import Meteor
+from pacer.metrics.pairing import Prediction
+from pacer.metrics.scoring import as_lists, score_contexts
+from pacer.metrics.signature import STRICTLY
+from pacer.records.schemas import read_about
+from pacer.rules.extract import extract_anchor
+from pacer.rules.version import Version
+
+#: Columns of a frame of paired records; ``given_id``: the id in the file, which several rows may share.
+_SCHEMA = dict.fromkeys(
+    ("record_id", "given_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"),
+    pl.String(),
+)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How reports are read, paired and changed before scoring; all of it goes into the signature.
+
+    ``missing``: a reference without a report is an error, or has an ``empty`` one. ``duplicates``: an id that stands
+    more than once is an error, or its ``first`` row counts, or ``all`` do. ``extract``: ``boxed`` takes the last
+    ``\\boxed{}``. ``deduplicate``: drop repeated sentences. ``clean_references``, ``clean_hypotheses``: a report
+    cleaner of :data:`~pacer.corpus.text.cleaning.CLEANERS`. ``split``: of references that have splits; ``None``: test,
+    where they have them. ``context``: of references that have contexts; ``None``: all.
+    """
+
+    missing: str = "error"
+    duplicates: str = "error"
+    extract: str = "none"
+    deduplicate: bool = False
+    clean_references: str = "none"
+    clean_hypotheses: str = "none"
+    split: str | None = None
+    context: str | None = None
+    reference_id: str | None = None
+    reference_text: str | None = None
+    hypothesis_id: str | None = None
+    hypothesis_text: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a value that is not one of those allowed."""
+        allowed = {"missing": ("error", "empty"), "duplicates": ("error", "first", "all"), "extract": ("none", "boxed"),
+                   "clean_references": ("none", *CLEANERS), "clean_hypotheses": ("none", *CLEANERS),
+                   "context": (None, *CONTEXTS)}  # fmt: skip
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                words = ", ".join(str(value) for value in values if value is not None)
+                raise ConfigError(f"{name.replace('_', ' ')} {getattr(self, name)!r} is not one of {words}")
+
+
+def score_reports(
+    references: str | Path,
+    hypotheses: str | Path,
+    chexbert_dir: str | Path,
+    out_dir: str | Path,
+    protocol: Protocol = Protocol(),
+    *,
+    labels_path: str | Path | None = None,
+    convention: str = "llm-rg4",
+    originals: str = "upstream",
+    batch_size: int = 64,
+    rules: Version = "paper",
+) -> dict[str, Any]:
+    """Score a file of hypotheses against a file of references; writes what
+    :func:`~pacer.metrics.scoring.score_predictions` writes.
+
+    Args:
+        references, hypotheses: see :mod:`pacer.external.report_files`. References with a column ``context`` that names
+            the four contexts are scored by context, others as one, ``all``.
+        labels_path: CheXbert labels of the references, made there if the file does not exist.
+        rules: version of the rules that read the reports.
+
+    Raises:
+        DataError: a file is malformed, both sides are the same column, a split or context is asked for that the
+            references do not tell, or ids do not pair. ConfigError: the references are clean already.
+    """
+    given = read_reports(references, REFERENCE_COLUMNS, protocol.reference_id, protocol.reference_text)
+    found = read_reports(hypotheses, HYPOTHESIS_COLUMNS, protocol.hypothesis_id, protocol.hypothesis_text)
+    if given.path.samefile(found.path) and given.columns["text"] == found.columns["text"]:
+        raise DataError(f"references and hypotheses are the same column {given.columns['text']} of {given.path}; name "
+                        "another file, or another column with --reference-text or --hypothesis-text")
+    if protocol.split is None and "split" in given.extra:
+        protocol = replace(protocol, split="test")
+    expected = _select(given, protocol)
+    # what a records.parquet tells of its texts holds for its column of reports, not for the others
+    clean = given.path.suffix.lower() == ".parquet" and given.columns["text"] == "report"
+    about = read_about(references) if clean else {}
+    if about and protocol.clean_references != "none":
+        raise ConfigError(f"{references} holds reports that are clean already; cleaning twice is not cleaning once: "
+                          "leave out --clean-references")
+    if protocol.clean_references != "none":
+        about = {"cleaner": protocol.clean_references}
+    with Meteor() as meteor:
+        records, reports, counts = pair_reports(expected, found, protocol)
+        if labels_path is not None and not Path(labels_path).is_file():
+            label_references(records, chexbert_dir, labels_path, batch_size)
+        contexts = {}
+        for context in (*CONTEXTS, UNKNOWN):
+            rows = records.with_row_index("row").filter(pl.col("context") == context)
+            if len(rows):
+                predictions = [Prediction(record, reports[row], None, False, None)
+                               for record, row in rows.select("record_id", "row").iter_rows()]
+                anchors = [as_lists(extract_anchor(text, rules)) for text in rows["report_raw"].to_list()]
+                contexts[context] = Scored(rows.drop("row"), predictions, {}, anchors)
+        files = {"references": expected, "hypotheses": found}
+        return score_contexts(
+            contexts, labels_path, chexbert_dir, None, out_dir, meteor, convention=convention, originals=originals,
+            batch_size=batch_size,
+            about=about, rules=rules, inputs={name: file.path for name, file in files.items()},
+            protocol={name: {"file": file.path.name} | file.columns for name, file in files.items()} | asdict(protocol)
+            | counts | {"pairing": _pairing(found, counts)},
+        )  # fmt: skip
+
+
+def _pairing(hypotheses: ReportFile, counts: Mapping[str, Any]) -> str:
+    if hypotheses.ids is None:
+        return "by position"
+    loose = any(counts[name] for name in ("duplicate_references", "duplicate_hypotheses", "missing_hypotheses"))
+    return "by id, as protocol says" if loose else STRICTLY
+
+
+def pair_reports(references: ReportFile, hypotheses: ReportFile, protocol: Protocol
+                 ) -> tuple[pl.DataFrame, list[str], dict[str, Any]]:
+    """Records in the order of the references, the report to score of each, and what was done, in counts.
+
+    Raises:
+        DataError: only one side has ids; an id is missing, extra or there twice and the protocol does not say what
+            then; a reference has no text.
+    """
+    if not references.texts:
+        raise DataError(f"{references.path} holds no references to score")
+    _check_ids(references, hypotheses)
+    for row, text in enumerate(references.texts):
+        if text is None:
+            raise DataError(f"{references.path}, {references.name(row)}: the reference is missing")
+    expected, found = _rows_by_id(references), _rows_by_id(hypotheses)
+    counts: dict[str, Any] = {}
+    for file, rows in ((references, expected), (hypotheses, found)):
+        repeated = [key for key, own in rows.items() if len(own) > 1]
+        if file is references and protocol.duplicates != "all":
+            _check_contexts(references, expected, repeated)
+        if repeated and protocol.duplicates == "error":
+            raise DataError(f"{file.path} holds more than once: {_named(repeated)}; --duplicates first takes the first "
+                            "row of each, --duplicates all pairs every row")
+        counts[f"duplicate_{'references' if file is references else 'hypotheses'}"] = sum(
+            len(own) - 1 for own in rows.values())  # fmt: skip
+    extra = [key for key in found if key not in expected]
+    if extra:
+        choices = {"split": protocol.split, "context": protocol.context}
+        chosen = "".join(f", {name} {value}" for name, value in choices.items() if value is not None)
+        raise DataError(f"in {hypotheses.path} but not in {references.path}{chosen}: {_named(extra)}"
+                        + _alike(expected, extra))
+    pairs: list[tuple[str, int, int | None]] = []
+    for key, own in expected.items():
+        theirs = found.get(key, [])
+        if protocol.duplicates == "first" or (len(own) == 1 and len(theirs) <= 1):
+            pairs.append((key, own[0], theirs[0] if theirs else None))
+            continue
+        if theirs and len(own) not in (1, len(theirs)):
+            raise DataError(f"id {key} has {len(own)} references and {len(theirs)} reports; expected as many of each, "
+                            "or one reference")
+        for number in range(max(len(own), len(theirs))):
+            name = key if number == 0 else f"{key}#{number + 1}"
+            if number and name in expected:
+                raise DataError(f"row {number + 1} of id {key} would be named {name}, which is another id of "
+                                f"{references.path}; rename that one")
+            pairs.append((name, own[number if len(own) > 1 else 0], theirs[number] if theirs else None))
+    raw = [None if row is None else hypotheses.texts[row] for _, _, row in pairs]
+    missing = [key for (key, _, _), text in zip(pairs, raw, strict=True) if text is None]
+    if missing and protocol.missing == "error":
+        null = sum(row is not None and text is None for (_, _, row), text in zip(pairs, raw, strict=True))
+        there = f" ({null} of these {len(missing)} have a row, which holds null: write \"\" for an empty report)"
+        raise DataError(f"no report in {hypotheses.path} for {_named(missing)}{there * (null > 0)}; --missing empty "
+                        "scores an empty one")
+    counts["missing_hypotheses"] = len(missing)
+    reports, changes = _changed([text or "" for text in raw], protocol)
+    return _records(references, pairs, protocol), reports, counts | changes
+
+
+def _select(file: ReportFile, protocol: Protocol) -> ReportFile:
+    """The references of the split and context that are asked for, where the file tells them."""
+    kept = range(len(file.texts))
+    for column, wanted in (("split", protocol.split), ("context", protocol.context)):
+        if wanted is None:
+            continue
+        if column not in file.extra:
+            raise DataError(f"{file.path} has no column {column}, so {column} {wanted} cannot be chosen")
+        kept = [row for row in kept if file.extra[column][row] == wanted]
+        if not kept:
+            raise DataError(f"{file.path} has no reference of {column} {wanted}")
+    return ReportFile(file.path, None if file.ids is None else [file.ids[row] for row in kept],
+                      [file.texts[row] for row in kept], file.columns,
+                      {name: [values[row] for row in kept] for name, values in file.extra.items()})  # fmt: skip
+
+
+def _check_ids(references: ReportFile, hypotheses: ReportFile) -> None:
+    if (references.ids is None) != (hypotheses.ids is None):
+        without, other = (references, hypotheses) if references.ids is None else (hypotheses, references)
+        raise DataError(f"{without.path} has no ids, {other.path} has; give ids on both sides, or two files in the "
+                        "same order")
+    if references.ids is None and len(references.texts) != len(hypotheses.texts):
+        raise DataError(f"{references.path} has {len(references.texts)} rows and {hypotheses.path} "
+                        f"{len(hypotheses.texts)}; files without ids are paired row by row")
+
+
+def _check_contexts(references: ReportFile, rows: Mapping[str, list[int]], repeated: list[str]) -> None:
+    """Refuse an id that stands in several contexts, of which the first row would be as good as any."""
+    contexts = references.extra.get("context")
+    several = [key for key in repeated if contexts and len({contexts[row] for row in rows[key]}) > 1]
+    if several:
+        raise DataError(f"{references.path} holds in more than one context: {_named(several)}; choose one with "
+                        f"--context, {', '.join(CONTEXTS)}")
+
+
+def _rows_by_id(file: ReportFile) -> dict[str, list[int]]:
+    rows: dict[str, list[int]] = {}
+    for row in range(len(file.texts)):
+        rows.setdefault(file.key(row), []).append(row)
+    return rows
+
+
+def _changed(texts: list[str], protocol: Protocol) -> tuple[list[str], dict[str, Any]]:
+    counts: dict[str, Any] = {}
+    if protocol.extract == "boxed":
+        boxes = [last_box(text) for text in texts]
+        texts = [box.text for box in boxes]
+        states = Counter(box.state for box in boxes)
+        counts["boxes"] = {state: states[state] for state in ("closed", "absent", "unclosed")}
+    if protocol.deduplicate:
+        shorter = [without_repeats(text) for text in texts]
+        counts["reports_with_repeats"] = sum(
+            len(new.split()) < len(old.split()) for new, old in zip(shorter, texts, strict=True))  # fmt: skip
+        texts = shorter
+    if protocol.clean_hypotheses != "none":
+        texts = [CLEANERS[protocol.clean_hypotheses](text) if text.strip() else text for text in texts]
+    return texts, counts
+
+
+def _records(references: ReportFile, pairs: list[tuple[str, int, int | None]], protocol: Protocol) -> pl.DataFrame:
+    def values(column: str) -> list[str | None]:
+        known = references.extra.get(column)
+        return [None if known is None else _cell(known[row]) for _, row, _ in pairs]
+
+    contexts = values("context")
+    if not all(context in CONTEXTS for context in contexts):
+        if protocol.context is None and any(contexts):
+            raise DataError(f"{references.path}: column context must hold {', '.join(CONTEXTS)} in every row")
+        contexts = [UNKNOWN] * len(pairs)
+    texts = [references.texts[row] or "" for _, row, _ in pairs]
+    clean = CLEANERS.get(protocol.clean_references, str)
+    return pl.DataFrame(
+        {
+            "record_id": [name for name, _, _ in pairs],
+            "given_id": [references.key(row) for _, row, _ in pairs],
+            "context": contexts,
+            "study_id": values("study_id"),
+            "subject_id": values("subject_id"),
+            "report": [clean(text) for text in texts],
+            "report_raw": [raw or text for raw, text in zip(values("report_raw"), texts, strict=True)],
+            "findings_original": values("findings_original"),
+        },
+        schema=_SCHEMA,
+    )  # fmt: skip
+
+
+def _cell(value: Any) -> str | None:
+    """A cell as text; a blank one, or a number that is none, tells nothing."""
+    return None if value is None or value != value or not str(value).strip() else str(value)
+
+
+def _alike(expected: Iterable[str], extra: list[str]) -> str:
+    """One id of each side, where they differ only in blanks or leading zeros, which no list of names shows."""
+    known = {key.strip().lstrip("0"): key for key in expected}
+    key = next((key for key in extra if key.strip().lstrip("0") in known), None)
+    return "" if key is None else f"; {key!r} is not the same id as {known[key.strip().lstrip('0')]!r}"
+
+
+def _named(ids: list[str]) -> str:
+    return ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")

@@ -1,0 +1,4 @@
+"""What the labelling model answered, read into commitments.
+
+Uses anchors.
+"""

@@ -1,0 +1,195 @@
+"""CheXbert, the labeller of clinical efficacy, read from its original checkpoint.
+
+Network (Smit et al. 2020): BERT, the last state of ``[CLS]``, 13 linear heads of four classes and one
+("No Finding") of two. Checkpoint: ``{"model_state_dict": {"module.bert...": ..., "module.linear_heads.i...": ...}}``.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoTokenizer, BertConfig, BertModel
+
+from pacer.core.errors import BackboneError, DataError
+from pacer.core.io import is_broken
+from pacer.core.progress import Ticker
+from pacer.pretrained.pointers import resolve
+
+#: The labelled observations, in the order of the heads.
+OBSERVATIONS: tuple[str, ...] = (
+    "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation",
+    "Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices",
+    "No Finding",
+)
+
+#: The observation of each of the 13 findings of the commitments.
+OBSERVATION_OF: dict[str, str] = {
+    "atelectasis": "Atelectasis",
+    "cardiomegaly": "Cardiomegaly",
+    "consolidation": "Consolidation",
+    "edema": "Edema",
+    "enlarged mediastinum": "Enlarged Cardiomediastinum",
+    "fracture": "Fracture",
+    "lung lesion": "Lung Lesion",
+    "lung opacity": "Lung Opacity",
+    "pleural effusion": "Pleural Effusion",
+    "pleural abnormality": "Pleural Other",
+    "pneumonia": "Pneumonia",
+    "pneumothorax": "Pneumothorax",
+    "support devices": "Support Devices",
+}
+
+BLANK, POSITIVE, NEGATIVE, UNCERTAIN = range(4)
+CHECKPOINT = "chexbert.pth"
+MAX_PIECES = 512
+#: Pieces of a batch on a CPU: more do not stay in its caches, and padding costs what it would not on a GPU.
+CPU_PIECES = 512
+
+
+class CheXbertNetwork(nn.Module):
+    """BERT and its 14 heads; dropout is never active."""
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.bert = BertModel(config)
+        self.linear_heads = nn.ModuleList(
+            nn.Linear(config.hidden_size, 2 if name == "No Finding" else 4) for name in OBSERVATIONS
+        )
+        # only [CLS] is read: past its attention the last block computes for that position alone
+        last = self.bert.get_submodule(f"encoder.layer.{config.num_hidden_layers - 1}.attention.output")
+        last.register_forward_pre_hook(_first_position)
+        self.eval()
+
+    def train(self, mode: bool = True) -> CheXbertNetwork:
+        """Stays in evaluation mode whatever is asked for."""
+        return super().train(False)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
+        """Ids and mask ``[n, pieces]`` to 14 tensors of class scores, ``[n, 4]`` and at last ``[n, 2]``."""
+        states = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state[:, 0].float()
+        return [head(states) for head in self.linear_heads]
+
+
+class CheXbert:
+    """Labels reports: 0 blank, 1 positive, 2 negative, 3 uncertain (No Finding: 0 or 1).
+
+    Args:
+        directory: holds ``chexbert.pth``, BERT's ``config.json`` and its tokenizer, or a ``pointer.json`` to such
+            a directory.
+        batch_size: reports of one forward pass.
+        device: where it runs; default: the first GPU, or the CPU. On a GPU that has it BERT computes in bfloat16, its
+            heads in float32; on a CPU all is float32.
+
+    Attributes:
+        arithmetic: "float32" or "bfloat16".
+
+    Raises:
+        BackboneError: a file is missing, is no CheXbert checkpoint, or does not fit the configuration.
+    """
+
+    def __init__(self, directory: str | Path, batch_size: int = 64, device: str | torch.device | None = None):
+        folder = resolve(directory)
+        self.batch_size = batch_size
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        missing = [name for name in (CHECKPOINT, "config.json") if not (folder / name).is_file()]
+        if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
+            missing.append("vocab.txt or tokenizer.json")  # without either, transformers makes an empty tokenizer
+        if missing:
+            raise BackboneError(f"{folder} lacks {', '.join(missing)}; expected {CHECKPOINT} and the config.json "
+                                "and tokenizer files of its BERT (bert-base-uncased for the published weights)")
+        try:
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        except (OSError, ValueError) as error:
+            raise BackboneError(f"{folder} holds no usable tokenizer: {' '.join(str(error).split())[:200]}") from None
+        self.network = CheXbertNetwork(BertConfig.from_pretrained(folder, local_files_only=True))
+        _load(self.network, folder / CHECKPOINT)
+        if len(self.tokenizer) > self.network.bert.config.vocab_size:
+            raise BackboneError(f"the tokenizer in {folder} has {len(self.tokenizer)} pieces, its BERT only "
+                                f"{self.network.bert.config.vocab_size}; they do not belong together")
+        self.network.to(self.device)
+        half = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
+        self.arithmetic = "bfloat16" if half else "float32"
+        if half:
+            self.network.bert.to(torch.bfloat16)
+        self.max_pieces = min(MAX_PIECES, self.network.bert.config.max_position_embeddings)
+
+    @torch.inference_mode()
+    def __call__(self, reports: list[str]) -> Tensor:
+        """Label reports ``[n]`` -> int32 ``[n, 14]``, in the order given; equal texts are labelled once.
+
+        Raises:
+            DataError: an element is not text, or text that no tokenizer takes (its index is named).
+        """
+        for index, report in enumerate(reports):
+            if not isinstance(report, str):
+                raise DataError(f"report {index} is {type(report).__name__}, expected text")
+            if is_broken(report):
+                raise DataError(f"report {index} holds half of a surrogate pair, which is no letter")
+        texts = [" ".join(report.split()) for report in reports]
+        distinct = list(dict.fromkeys(texts))
+        labels = torch.zeros(len(distinct), len(OBSERVATIONS), dtype=torch.int32)
+        if not distinct:
+            return labels
+        pieces = self.tokenizer(distinct, truncation=True, max_length=self.max_pieces)["input_ids"]
+        order = sorted(range(len(distinct)), key=lambda index: len(pieces[index]))
+        with Ticker("labelling reports", len(order)) as ticker:
+            for rows in self._batches([len(pieces[row]) for row in order], order):
+                batch = self.tokenizer.pad({"input_ids": [pieces[row] for row in rows]}, return_tensors="pt")
+                scores = self.network(batch["input_ids"].to(self.device), batch["attention_mask"].to(self.device))
+                labels[rows] = torch.stack([score.argmax(dim=1) for score in scores], dim=1).int().cpu()
+                ticker.advance(len(rows))
+        position = {text: index for index, text in enumerate(distinct)}
+        return labels[[position[text] for text in texts]]
+
+    def _batches(self, lengths: list[int], rows: list[int]) -> list[list[int]]:
+        """``rows`` in runs of at most ``batch_size``; on a CPU also of at most :data:`CPU_PIECES`, padding counted.
+
+        ``lengths``: pieces of each row, ascending.
+        """
+        limit = CPU_PIECES if self.device.type == "cpu" else self.batch_size * self.max_pieces
+        batches: list[list[int]] = []
+        for length, row in zip(lengths, rows, strict=True):
+            if not batches or len(batches[-1]) == self.batch_size or (len(batches[-1]) + 1) * length > limit:
+                batches.append([])
+            batches[-1].append(row)
+        return batches
+
+
+def _first_position(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Inputs ``[n, pieces, width]`` cut to the first piece."""
+    return tuple(states[:, :1] for states in inputs)
+
+
+def _load(network: CheXbertNetwork, path: Path) -> None:
+    """Load the checkpoint strictly; ``module.`` prefixes and the old ``position_ids`` buffer are accepted."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        raise BackboneError(f"{path} cannot be read as weights: {' '.join(str(error).split())[:200]}") from None
+    state = content.get("model_state_dict") if isinstance(content, dict) else None
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise BackboneError(f"{path} is no CheXbert checkpoint: it has no state dictionary under model_state_dict")
+    if state and all(key.startswith("module.") for key in state):
+        state = {key.removeprefix("module."): value for key, value in state.items()}
+    positions = state.get("bert.embeddings.position_ids")
+    if positions is not None:
+        if not torch.equal(positions.flatten(), torch.arange(positions.numel())):
+            raise BackboneError(f"{path}: bert.embeddings.position_ids does not count from 0; this is another model")
+        state = {key: value for key, value in state.items() if key != "bert.embeddings.position_ids"}
+    expected = network.state_dict()
+    absent, unknown = sorted(expected.keys() - state.keys()), sorted(state.keys() - expected.keys())
+    shapes = [f"{key} is {list(state[key].shape)}, expected {list(expected[key].shape)}"
+              for key in expected if key in state and state[key].shape != expected[key].shape]
+    problems = [f"missing {_some(absent)}"] * bool(absent) + [f"unknown {_some(unknown)}"] * bool(unknown)
+    problems += [_some(shapes)] * bool(shapes)
+    if problems:
+        raise BackboneError(f"{path} does not fit the config.json beside it: {'; '.join(problems)}")
+    network.load_state_dict(state)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

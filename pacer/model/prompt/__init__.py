@@ -1,0 +1,4 @@
+"""The instruction that stands around the visual tokens.
+
+Uses no other room.
+"""

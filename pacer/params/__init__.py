@@ -1,0 +1,68 @@
+"""Typed parameters, a file per group of ``params.yaml``; DVC tracks the values, so no stage declares this room.
+
+Uses core alone.
+"""
+
+from pacer.params.anchors import Anchors, Labelling
+from pacer.params.backbones import Backbone, Backbones, LanguageStandin, TextStandin, VisionStandin
+from pacer.params.corpus import Annotations, Corpus, OpenI, Phantom, R2Gen, StudyTable, SubjectShares
+from pacer.params.decode import Decode
+from pacer.params.features import Features
+from pacer.params.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
+from pacer.params.params import Params, load_params, parse_params
+from pacer.params.score import Score
+from pacer.params.strict import (
+    Fraction,
+    Groups,
+    Natural,
+    NaturalFloat,
+    Positive,
+    PositiveFloat,
+    Strict,
+    read_params,
+    validated,
+)
+from pacer.params.training import Batches, Calibrate, Parent, Train, Warmup
+
+__all__ = [
+    "Anchors",
+    "Annotations",
+    "Backbone",
+    "Backbones",
+    "Batches",
+    "Calibrate",
+    "Commit",
+    "Corpus",
+    "Decode",
+    "Features",
+    "Fraction",
+    "Groups",
+    "Interface",
+    "Labelling",
+    "LanguageStandin",
+    "Lora",
+    "Natural",
+    "NaturalFloat",
+    "OpenI",
+    "Params",
+    "Parent",
+    "Phantom",
+    "Positive",
+    "PositiveFloat",
+    "Prompt",
+    "R2Gen",
+    "Refine",
+    "Score",
+    "Strict",
+    "StudyTable",
+    "SubjectShares",
+    "TextStandin",
+    "Train",
+    "Trajectory",
+    "VisionStandin",
+    "Warmup",
+    "load_params",
+    "parse_params",
+    "read_params",
+    "validated",
+]

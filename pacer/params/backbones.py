@@ -1,0 +1,83 @@
+"""The frozen models and the stand-ins for them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pacer.params.strict import Natural, Positive, PositiveFloat, Strict
+
+
+class Backbone(Strict):
+    """Where one frozen model comes from."""
+
+    provider: Literal["standin", "hub", "local", "gguf"]
+    id: str | None = None
+    revision: str | None = None
+    path: str | None = None
+    file: str | None = None
+
+    @model_validator(mode="after")
+    def _located(self) -> Backbone:
+        needed = {"standin": (), "hub": ("id", "revision"), "local": ("path",), "gguf": ("path", "file")}
+        missing = [key for key in needed[self.provider] if getattr(self, key) is None]
+        if missing:
+            raise ValueError(f"provider: {self.provider} needs {' and '.join(missing)}")
+        return self
+
+
+class VisionStandin(Strict):
+    width: Positive
+    image_size: Positive
+    patch_size: Positive
+    heads: Positive
+    images: Positive
+    steps: Positive
+    batch_size: Positive
+    learning_rate: PositiveFloat
+
+
+class LanguageStandin(Strict):
+    width: Positive
+    layers: Positive
+    heads: Positive
+    vocabulary: Annotated[int, Field(ge=300)]
+    slots: Positive
+    texts: Positive
+    steps: Positive
+    batch_size: Positive
+    learning_rate: PositiveFloat
+
+
+class TextStandin(Strict):
+    width: Positive
+    layers: Positive
+    heads: Positive
+    vocabulary: Annotated[int, Field(ge=300)]
+    texts: Positive
+    steps: Positive
+    batch_size: Positive
+    learning_rate: PositiveFloat
+
+
+class Backbones(Strict):
+    seed: Natural
+    train_on: Literal["phantom", "corpus"]
+    vision: Backbone
+    language: Backbone
+    text: Backbone
+    chexbert: Backbone
+    vision_standin: VisionStandin
+    language_standin: LanguageStandin
+    text_standin: TextStandin
+    chexbert_standin: TextStandin
+
+    @model_validator(mode="after")
+    def _providers(self) -> Backbones:
+        for name in ("vision", "text", "chexbert"):
+            if getattr(self, name).provider == "gguf":
+                raise ValueError(f"{name}: provider gguf is for the language model only")
+        if self.chexbert.provider == "hub":
+            raise ValueError("chexbert: its weights lie on no hub; use provider local with path, or standin")
+        return self

@@ -1,0 +1,52 @@
+"""The trained blocks, and the text that they are trained on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pacer.params.strict import Fraction, Positive, PositiveFloat, Strict
+
+
+class Prompt(Strict):
+    before_tokens: Annotated[int, Field(ge=8)]
+    unknown_view: Literal["upstream", "by_sections"]
+
+
+class Trajectory(Strict):
+    report_tokens: Annotated[int, Field(ge=8)]
+
+
+class Commit(Strict):
+    route: Literal["stochastic", "always", "direct"]
+
+
+class Refine(Strict):
+    variant: Literal["patchwise", "global", "endpoint"]
+    d_routing: Positive | None
+    max_scale: PositiveFloat
+    init_scale: PositiveFloat
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Refine:
+        if self.init_scale >= self.max_scale:
+            raise ValueError("init_scale must be below max_scale, its bound")
+        return self
+
+
+class Interface(Strict):
+    num_queries: Positive
+    num_heads: Positive
+    d_hidden: Positive
+    dropout: Fraction
+    query_std: PositiveFloat
+    fusion_init: Literal["random", "identity"]
+    mask_prior_padding: bool
+
+
+class Lora(Strict):
+    rank: Positive
+    alpha: Positive
+    dropout: Fraction
+    targets: Annotated[list[str], Field(min_length=1)]

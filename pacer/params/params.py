@@ -1,0 +1,78 @@
+"""The whole of ``params.yaml``: every key, its type, its range, and the checks across keys.
+
+All values are validated before any work starts. Keys are explained in ``params.yaml``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import model_validator
+
+from pacer.params.anchors import Anchors
+from pacer.params.backbones import Backbones
+from pacer.params.corpus import Corpus
+from pacer.params.decode import Decode
+from pacer.params.features import Features
+from pacer.params.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
+from pacer.params.score import Score
+from pacer.params.strict import Strict, read_params, validated
+from pacer.params.training import Batches, Calibrate, Parent, Train, Warmup
+
+
+class Params(Strict):
+    """The whole of ``params.yaml``."""
+
+    if_missing = "; `pacer use NAME` makes it from a profile in configs/"
+    if_incomplete = "; compare with a profile in configs/, or take one with `pacer use NAME`"
+
+    corpus: Corpus
+    backbones: Backbones
+    features: Features
+    anchors: Anchors
+    prompt: Prompt
+    trajectory: Trajectory
+    commit: Commit
+    refine: Refine
+    interface: Interface
+    lora: Lora
+    train: Train
+    batches: Batches
+    warmup: Warmup
+    parent: Parent
+    calibrate: Calibrate
+    decode: Decode
+    score: Score
+
+    @model_validator(mode="after")
+    def _across(self) -> Params:
+        width = self.backbones.vision_standin.width
+        if self.backbones.vision.provider == "standin" and width % self.interface.num_heads:
+            raise ValueError(
+                f"interface.num_heads ({self.interface.num_heads}) must divide the vision width ({width})"
+            )
+        own, world = self.backbones.language_standin.vocabulary, self.corpus.phantom.vocabulary
+        made = self.backbones.language.provider == "standin" and self.backbones.train_on == "phantom"
+        if self.corpus.source == "phantom" and made and own != world:
+            raise ValueError(
+                f"backbones.language_standin.vocabulary ({own}) must equal corpus.phantom.vocabulary ({world}): "
+                "the corpus marks emphasised tokens with that tokenizer"
+            )
+        if "sn" not in self.corpus.contexts:
+            raise ValueError("corpus.contexts must hold sn: the warm-up trains on it")
+        return self
+
+
+def load_params(path: str | Path = "params.yaml") -> Params:
+    """Read and validate a parameter file.
+
+    Raises:
+        ConfigError: the file is missing, is not YAML, or any value is refused; all problems are listed.
+    """
+    return read_params(path, Params)
+
+
+def parse_params(raw: dict[str, Any], origin: str = "params") -> Params:
+    """Validate a plain dictionary; see :func:`load_params`."""
+    return validated(raw, origin, Params)

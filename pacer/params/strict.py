@@ -1,0 +1,90 @@
+"""What every group of parameters is: typed, frozen, without unknown keys; and how a file of groups is read.
+
+An unknown key, a wrong type or a forbidden value is one :class:`ConfigError` that names the key, the value and what is
+allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from ruamel.yaml import YAML, YAMLError
+
+from pacer.core.errors import ConfigError
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0.0)]
+NaturalFloat = Annotated[float, Field(ge=0.0)]
+
+
+class Strict(BaseModel):
+    """Base of all groups: frozen, no unknown keys, no silent conversions."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    #: What an error adds where the file of these groups is missing, or a key of it.
+    if_missing: ClassVar[str] = ""
+    if_incomplete: ClassVar[str] = ""
+
+
+Groups = TypeVar("Groups", bound=Strict)
+
+
+def read_params(path: str | Path, kind: type[Groups]) -> Groups:
+    """Read and validate a parameter file of the given groups.
+
+    Raises:
+        ConfigError: the file is missing, is not YAML, or any value is refused; all problems are listed.
+    """
+    try:
+        raw = YAML(typ="safe").load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist{kind.if_missing}") from None
+    except YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path} must be a mapping of groups ({', '.join(kind.model_fields)})")
+    return validated(raw, str(path), kind)
+
+
+def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
+    """Validate a plain dictionary as the content of a parameter file of the given groups.
+
+    Raises:
+        ConfigError: any value is refused; all problems are listed after ``origin``.
+    """
+    try:
+        return kind.model_validate(raw)
+    except ValidationError as error:
+        problems = "; ".join(_explain(problem, kind) for problem in error.errors())
+        if any(problem["type"] == "missing" for problem in error.errors()):
+            problems += kind.if_incomplete
+        raise ConfigError(f"{origin}: {problems}") from None
+
+
+def _explain(problem: Any, kind: type[Strict]) -> str:
+    """One problem in words: the key, the value that arrived, what is allowed."""
+    key = ".".join(str(part) for part in problem["loc"]) or "params"
+    value = problem["input"]
+    if problem["type"] == "extra_forbidden":
+        siblings = _fields_at(problem["loc"][:-1], kind)
+        close = difflib.get_close_matches(str(problem["loc"][-1]), siblings, n=1, cutoff=0.0)
+        return f"unknown key {key}; the closest known key is {close[0] if close else '-'}"
+    if problem["type"] == "missing":
+        return f"{key} is missing"
+    shown = "" if isinstance(value, dict) else f" = {value!r}"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{key}{shown}: {message[0].lower()}{message[1:]}"
+
+
+def _fields_at(location: tuple, kind: type[Strict]) -> list[str]:
+    model: Any = kind
+    for part in location:
+        field = getattr(model, "model_fields", {}).get(part)
+        model = field.annotation if field is not None else None
+    return list(getattr(model, "model_fields", {}))

@@ -1,0 +1,60 @@
+"""The three phases, and what they share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pacer.params.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Strict
+
+
+class Train(Strict):
+    seed: Natural
+    lambda_tlw: NaturalFloat
+    weight_decay: NaturalFloat
+    max_grad_norm: PositiveFloat | None
+    precision: Literal["auto", "float32", "bfloat16"]
+    checkpoint: Literal["last", "best"]
+    workers: Natural
+    log_interval: Positive
+    validation_interval: Positive
+    validation_records: Positive | None
+    state_interval: Positive
+
+
+class Batches(Strict):
+    mix: bool
+    window: Positive
+
+
+class Warmup(Strict):
+    learning_rate: PositiveFloat
+    batch_size: Positive
+    accumulation: Positive
+    updates: Positive
+    warmup_updates: Natural
+
+
+class Parent(Warmup):
+    rho_start: Fraction
+    rho_end: Fraction
+    rho_updates: Natural
+    lambda_q: NaturalFloat
+    lateral_start: Literal["random", "frontal"]
+    prior_start: Literal["random", "frontal"]
+    start: Annotated[str, Field(min_length=1)]
+
+
+class Calibrate(Warmup):
+    rho: Fraction
+    lambda_q: NaturalFloat
+    lambda_cons: NaturalFloat
+    lambda_drift: NaturalFloat
+    gate_inputs: Literal["none", "h", "he", "hz", "hze"]
+    rank: Positive
+    d_availability: Positive | None
+    d_gate: Positive | None
+    dropout: Fraction
+    gate_bias: float
+    source_cache: Literal["auto", "on", "off"]

@@ -1,0 +1,152 @@
+"""A square canvas in body coordinates, on which both views are drawn.
+
+Coordinates run from -1 to 1 over the image, x to the image's right, y downwards; lengths are in half image widths.
+The frontal view is seen from the front, so the patient's right lies at negative x. Brightness is 0 (black) to 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from pacer.phantom.anatomy import Anatomy
+
+Point = tuple[float, float]
+Array = np.ndarray
+
+#: Strokes are drawn at this multiple of the resolution and averaged down.
+OVERSAMPLING = 3
+#: Number of different sheets of texture; each picture shows a window of one, so no two are alike.
+PATTERNS = 8
+
+
+@lru_cache(maxsize=4)
+def pixel_centres(size: int) -> tuple[Array, Array]:
+    """x and y of every pixel's centre, each float32 [size, size]."""
+    line = ((np.arange(size, dtype=np.float32) + 0.5) * (2.0 / size) - 1.0).astype(np.float32)
+    return np.broadcast_to(line, (size, size)).copy(), np.broadcast_to(line[:, None], (size, size)).copy()
+
+
+@lru_cache(maxsize=64)
+def _sheet(size: int, cells: int, pattern: int) -> Array:
+    """Smooth noise twice as wide and high as the picture, zero mean, unit deviation; float32 [2 size, 2 size]."""
+    lattice = np.random.default_rng([cells, pattern]).standard_normal((2 * cells, 2 * cells)).astype(np.float32)
+    noise = np.asarray(Image.fromarray(lattice).resize((2 * size, 2 * size), Image.Resampling.BICUBIC), np.float32)
+    return (noise - noise.mean()) / noise.std()
+
+
+def smooth_noise(size: int, cells: int, choice: float, place: Point = (0.0, 0.0)) -> Array:
+    """Smooth noise with ``cells`` lattice cells along a side, about zero mean and unit deviation.
+
+    Args:
+        choice: number in [0, 1) that picks the sheet.
+        place: two numbers in [0, 1) that pick the window on it.
+
+    Returns:
+        float32 [size, size].
+    """
+    left, top = int(place[0] * size), int(place[1] * size)
+    return _sheet(size, cells, int(choice * PATTERNS))[top : top + size, left : left + size]
+
+
+def ramp(distance: Array, width: float) -> Array:
+    """0 to 1 across an edge of ``width``; one half where ``distance`` is 0."""
+    return np.clip(distance * np.float32(1.0 / width) + np.float32(0.5), 0.0, 1.0)
+
+
+def bump(squared: Array) -> Array:
+    """A smooth hill that is 1 at 0 and reaches 0 where its argument, a squared scaled radius, is 1."""
+    return np.square(np.clip(1.0 - squared, 0.0, 1.0))
+
+
+class Canvas:
+    """Collects what is drawn: soft tissue that takes the place of air, added brightness, and regions of findings.
+
+    Args:
+        size: pixels of a side.
+        anatomy: position, tilt, scale and shape of the body.
+        bend: sideways swing of the whole body along its height.
+        turned: how much wider the half at positive x is than the other.
+
+    Attributes:
+        x, y: body coordinates of every pixel, undoing what the body's shape and position do; float32 [size, size].
+        clear: share of the air that opacities leave.
+        added: brightness to add.
+        regions: for each finding drawn, how much of each pixel belongs to it, 0 to 1.
+    """
+
+    def __init__(self, size: int, anatomy: Anatomy, bend: float, turned: float = 0.0):
+        self.size = size
+        self.anatomy = anatomy
+        self._bend, self._turned = bend, turned
+        self._cos = math.cos(anatomy.tilt) * anatomy.scale
+        self._sin = math.sin(anatomy.tilt) * anatomy.scale
+        x, y = pixel_centres(size)
+        x, y = x - np.float32(anatomy.shift[0]), y - np.float32(anatomy.shift[1])
+        squared = anatomy.scale**2
+        cos, sin = np.float32(self._cos / squared), np.float32(self._sin / squared)
+        self.y = (cos * y - sin * x) * np.float32(anatomy.aspect)
+        swing = np.float32(bend) * np.sin(np.float32(2.4) * self.y + np.float32(anatomy.bend_phase))
+        x = (cos * x + sin * y - swing) / np.float32(anatomy.aspect)
+        self.x = np.where(x > 0, x / np.float32(1.0 + turned), x / np.float32(1.0 - turned))
+        self.clear = np.ones((size, size), dtype=np.float32)
+        self.added = np.zeros((size, size), dtype=np.float32)
+        self.regions: dict[str, Array] = {}
+
+    def fill(self, opacity: Array) -> None:
+        """Replace the share ``opacity`` of the air by soft tissue."""
+        self.clear *= 1.0 - np.clip(opacity, 0.0, 1.0)
+
+    def claim(self, finding: str, region: Array) -> None:
+        """Add ``region`` (0 to 1) to where ``finding`` shows."""
+        region = np.clip(region, 0.0, 1.0)
+        known = self.regions.get(finding)
+        self.regions[finding] = region if known is None else np.maximum(known, region)
+
+    def stroke(self, lines: Sequence[Sequence[Point]], width: float) -> Array:
+        """Coverage (0 to 1) of poly-lines of the given width; float32 [size, size]."""
+        side = self.size * OVERSAMPLING
+        scale, image = side / 2.0, Image.new("L", (side, side))
+        draw = ImageDraw.Draw(image)
+        pixels = max(1, round(width * scale))
+        for line in lines:
+            placed = [self._place(point, scale) for point in line]
+            draw.line(placed, fill=255, width=pixels, joint="curve")
+        return np.asarray(image.reduce(OVERSAMPLING), dtype=np.float32) * np.float32(1 / 255)
+
+    def polygon(self, corners: Sequence[Point]) -> Array:
+        """Coverage (0 to 1) of a polygon; float32 [size, size]."""
+        side = self.size * OVERSAMPLING
+        scale, image = side / 2.0, Image.new("L", (side, side))
+        ImageDraw.Draw(image).polygon([self._place(point, scale) for point in corners], fill=255)
+        return np.asarray(image.reduce(OVERSAMPLING), dtype=np.float32) * np.float32(1 / 255)
+
+    def _place(self, point: Point, scale: float) -> Point:
+        x, y = point
+        x = x * (1.0 + self._turned if x > 0 else 1.0 - self._turned) * self.anatomy.aspect
+        x += self._bend * math.sin(2.4 * y + self.anatomy.bend_phase)
+        y /= self.anatomy.aspect
+        return (
+            (self._cos * x - self._sin * y + self.anatomy.shift[0] + 1.0) * scale,
+            (self._sin * x + self._cos * y + self.anatomy.shift[1] + 1.0) * scale,
+        )
+
+    def radiograph(self, density: Array, air: Array, air_depth: float) -> Array:
+        """Brightness before exposure: tissue minus the air that is left, plus what was added; float32 [size, size]."""
+        return density - np.float32(air_depth) * air * self.clear + self.added
+
+
+def curve(start: Point, control: Point, end: Point, points: int = 12) -> list[Point]:
+    """A quadratic Bezier curve as a poly-line."""
+    steps = [i / (points - 1) for i in range(points)]
+    return [
+        (
+            (1 - t) ** 2 * start[0] + 2 * t * (1 - t) * control[0] + t * t * end[0],
+            (1 - t) ** 2 * start[1] + 2 * t * (1 - t) * control[1] + t * t * end[1],
+        )
+        for t in steps
+    ]

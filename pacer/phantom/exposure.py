@@ -1,0 +1,109 @@
+"""From brightness to a printed radiograph: blur, quantum noise, contrast, borders, marker and label.
+
+Coordinates are those of the detector, not of the body: x to the right and y downwards from -1 to 1.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from pacer.phantom.anatomy import Exposure
+from pacer.phantom.canvas import Array, pixel_centres
+
+#: Side markers as 5 x 7 rasters.
+_GLYPHS = {
+    "L": ("10000", "10000", "10000", "10000", "10000", "10000", "11111"),
+    "R": ("11110", "10001", "10001", "11110", "10100", "10010", "10001"),
+}
+_STEPS = 1024
+
+
+def expose(image: Array, exposure: Exposure, rng: np.random.Generator, frontal: bool) -> Array:
+    """The radiograph as it is printed, uint8 [size, size].
+
+    Args:
+        image: brightness, about 0 to 1, float32 [size, size].
+        exposure: how it is taken.
+        rng: decides the noise.
+        frontal: side markers belong to frontal views; on a lateral one the letter stands anywhere.
+    """
+    size = image.shape[0]
+    x, y = pixel_centres(size)
+    image = _blurred(image, np.float32(exposure.blur))
+    corner = np.square(x - np.float32(exposure.centre[0])) + np.square(y - np.float32(exposure.centre[1]))
+    image = image * (1.0 - np.float32(0.5 * exposure.vignette) * corner)
+    # fewer quanta behind dense tissue: bright parts are noisier
+    deviation = np.float32(exposure.noise) * (np.float32(0.6) + image)
+    image = image + rng.standard_normal((size, size), dtype=np.float32) * deviation
+    if exposure.grid:
+        rows = np.arange(size, dtype=np.float32) * np.float32(2.0 * np.pi / exposure.grid_period)
+        image += (np.float32(exposure.grid) * np.sin(rows))[:, None]
+    steps = (np.clip(image, 0.0, 1.0) * np.float32(_STEPS - 1)).astype(np.int16)
+    printed = _scale(exposure)[steps]
+    _collimate(printed, exposure)
+    if exposure.label:
+        _burn_label(printed, exposure)
+    if exposure.marker:
+        _place_marker(printed, exposure, frontal)
+    return printed
+
+
+def _blurred(image: Array, share: np.float32) -> Array:
+    """Every pixel shares with its four neighbours."""
+    padded = np.pad(image, 1, mode="edge")
+    across = padded[1:-1, :-2] + padded[1:-1, 2:] + padded[:-2, 1:-1] + padded[2:, 1:-1]
+    return image * (1 - share) + across * (share / 4)
+
+
+def _scale(exposure: Exposure) -> Array:
+    """Grey value of each step of brightness, uint8 [1024]."""
+    level = np.linspace(0.0, 1.0, _STEPS, dtype=np.float32) ** np.float32(exposure.gamma)
+    level = (level - 0.4) * np.float32(exposure.gain) + np.float32(0.4 + exposure.brightness)
+    return (np.clip(level, 0.0, 1.0) * np.float32(255.0)).astype(np.uint8)
+
+
+def _collimate(printed: Array, exposure: Exposure) -> None:
+    """Black borders where the beam was cut off."""
+    size = len(printed)
+    left, top, right, bottom = (round(width * size / 2) for width in exposure.collimation)
+    printed[:, :left] = 3
+    printed[:top] = 3
+    if right:
+        printed[:, -right:] = 3
+    if bottom:
+        printed[-bottom:] = 3
+
+
+def _burn_label(printed: Array, exposure: Exposure) -> None:
+    """A box with lines as of print, in a corner: dark on bright or bright on dark."""
+    size = len(printed)
+    width, height = round(0.15 * size), round(0.055 * size)
+    top = 1 if exposure.label_corner < 2 else size - height - 1
+    left = 1 if exposure.label_corner % 2 == 0 else size - width - 1
+    ground, ink = (12, 205) if exposure.label == 1 else (215, 40)
+    printed[top : top + height, left : left + width] = ground
+    printed[top + 1 : top + height - 1 : 3, left + 1 : left + width - 2] = ink
+    printed[top + 1 : top + height - 1, left + 3 : left + width : 4] = ground
+
+
+def _place_marker(printed: Array, exposure: Exposure, frontal: bool) -> None:
+    """The letter on the patient's own side in an upper corner, beside the neck."""
+    size = len(printed)
+    glyph = _glyph(exposure.marker, max(1, round(size / 80)))
+    height, width = glyph.shape
+    u, v = exposure.marker_place
+    inward = round((0.045 + 0.05 * u) * size)
+    on_right = exposure.marker == "L" if frontal else u > 0.5
+    left = size - inward - width if on_right else inward
+    top = round((0.05 + 0.14 * v) * size)
+    area = printed[top : top + height, left : left + width]
+    area[glyph] = 245
+
+
+@lru_cache(maxsize=16)
+def _glyph(letter: str, pixels: int) -> Array:
+    """A letter as a Boolean raster with ``pixels`` pixels to a dot."""
+    dots = np.array([[dot == "1" for dot in row] for row in _GLYPHS[letter]])
+    return np.kron(dots, np.ones((pixels, pixels), dtype=bool))

@@ -1,0 +1,177 @@
+"""Write a phantom world as a raw corpus in MIMIC-RG4's own layout.
+
+    images/p1x/p1xxxxxxx/s5xxxxxxx/<name>.jpg     radiographs
+    sn.json sw.json mn.json mw.json               annotation files, {train, val, test: [record]}
+    truth.parquet                                 the latent state of every study
+    answers.jsonl                                 recorded labelling answers of the train records
+    source.json, manifest.json                    where everything is, and how it was made
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from PIL import Image
+from tokenizers import Tokenizer
+
+from pacer.core.contexts import CONTEXTS, Context, availability
+from pacer.core.io import atomic_path, hash_bytes, hash_json, write_json, write_jsonl
+from pacer.core.progress import Ticker
+from pacer.corpus.source.files import describe_source
+from pacer.params import Phantom
+from pacer.phantom.answers import recorded_answer
+from pacer.phantom.emphasis import emphasis_scores
+from pacer.phantom.language import contexts_of, fullest_report_of, report_of
+from pacer.phantom.parallel import map_chunks
+from pacer.phantom.render import View, render_frontal, render_lateral
+from pacer.phantom.tokenizer import phantom_tokenizer
+from pacer.phantom.world import Study, make_world
+from pacer.records.findings import FINDINGS
+from pacer.records.schemas import SPLITS
+
+JPEG_QUALITY = 92
+ABSENT_TEXT, ABSENT_CLINICAL = "s", 0
+_CHUNK = 40
+#: Seconds since 1970 that all recorded answers carry: nothing in a phantom depends on the clock.
+_CREATED = 1_735_689_600
+
+
+def generate_phantom(
+    config: Phantom, seed: int, directory: Path, vocabulary: int | None = None, processes: int = 2
+) -> dict[str, Any]:
+    """Generate the world of ``seed`` and write it below ``directory``.
+
+    Args:
+        config: size of the world and of its images.
+        seed: the corpus is a function of ``config``, ``seed`` and ``vocabulary`` alone.
+        directory: made when it does not exist; existing files of the same names are replaced.
+        vocabulary: size of the phantom tokenizer that ``new_scores`` are aligned to; None: ``config.vocabulary``.
+        processes: worker processes for rendering at most.
+
+    Returns:
+        The content of ``manifest.json``: kind, seed, parameters, counts, tokenizer hash.
+    """
+    world = make_world(
+        seed,
+        config.patients,
+        config.studies_per_patient,
+        config.lateral_fraction,
+        config.val_fraction,
+        config.test_fraction,
+    )
+    studies = [study for patient in world for study in patient.studies]
+    directory.mkdir(parents=True, exist_ok=True)
+    images = _write_images(studies, config.image_size, directory / "images", processes)
+    vocabulary = config.vocabulary if vocabulary is None else vocabulary
+    tokenizer = phantom_tokenizer(vocabulary)
+    counts = _write_annotations(studies, tokenizer, directory)
+    with atomic_path(directory / "truth.parquet") as path:
+        truth_table(studies).write_parquet(path)
+    annotations: dict[str, str] = {context: f"{context}.json" for context in CONTEXTS}
+    write_json(directory / "source.json", describe_source(directory, ".", "images", annotations))
+    manifest = {
+        "kind": "phantom",
+        "seed": seed,
+        "parameters": config.model_dump(),
+        "counts": {"patients": len(world), "studies": len(studies), "images": images, "records": counts},
+        "tokenizer": {"vocabulary": vocabulary, "sha256": hash_bytes(tokenizer.to_str().encode())},
+    }
+    write_json(directory / "manifest.json", manifest)
+    return manifest
+
+
+def image_path(study: Study, view: View) -> str:
+    """Where a radiograph lies below the image folder, in MIMIC-CXR-JPG's layout."""
+    name = hash_json([study.subject_id, study.study_id, view])
+    parts = "-".join((name[:8], name[8:16], name[16:24], name[24:32], name[32:40]))
+    return f"p{study.subject_id[:2]}/p{study.subject_id}/s{study.study_id}/{parts}.jpg"
+
+
+def truth_table(studies: list[Study]) -> pl.DataFrame:
+    """One row per study: study_id, subject_id, split, a Boolean per finding, and what one source alone tells,
+    ``lateral_only`` and ``prior_only`` (lists of names)."""
+    columns: dict[str, Any] = {
+        "study_id": [study.study_id for study in studies],
+        "subject_id": [study.subject_id for study in studies],
+        "split": [study.split for study in studies],
+    }
+    columns |= {finding: [finding in study.findings for study in studies] for finding in FINDINGS}
+    for column in ("lateral_only", "prior_only"):
+        names = [[name for name in FINDINGS if name in getattr(study, column)] for study in studies]
+        columns[column] = pl.Series(names, dtype=pl.List(pl.String))
+    return pl.DataFrame(columns)
+
+
+def _write_images(studies: list[Study], size: int, folder: Path, processes: int) -> int:
+    """Render and write all radiographs; returns their number."""
+    chunks = [(studies[start : start + _CHUNK], size, folder) for start in range(0, len(studies), _CHUNK)]
+    total = sum(1 + study.has_lateral for study in studies)
+    with Ticker("radiographs", total) as ticker:
+        for written in map_chunks(_write_chunk, chunks, processes):
+            ticker.advance(written)
+    return total
+
+
+def _write_chunk(chunk: tuple[list[Study], int, Path]) -> int:
+    studies, size, folder = chunk
+    written = 0
+    for study in studies:
+        _write_image(folder / image_path(study, "frontal"), render_frontal(study, size))
+        if study.has_lateral:
+            _write_image(folder / image_path(study, "lateral"), render_lateral(study, size))
+        written += 1 + study.has_lateral
+    return written
+
+
+def _write_image(path: Path, pixels: Any) -> None:
+    """Write a JPEG under a temporary name and rename it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    Image.fromarray(pixels).save(temporary, format="JPEG", quality=JPEG_QUALITY)
+    os.replace(temporary, path)
+
+
+def _write_annotations(studies: list[Study], tokenizer: Tokenizer, directory: Path) -> dict[str, dict[str, int]]:
+    """Write the four annotation files and the recorded answers; returns the records per context and split."""
+    files: dict[str, dict[str, list[dict]]] = {c: {split: [] for split in SPLITS} for c in CONTEXTS}
+    answers = []
+    with Ticker("reports", len(studies)) as ticker:
+        for study in studies:
+            for context in contexts_of(study):
+                files[context][study.split].append(_record(study, context, tokenizer))
+                if study.split == "train":
+                    record_id = f"{context}-{study.study_id}"
+                    rng = study.rng(40 + CONTEXTS.index(context))
+                    answers.append(recorded_answer(record_id, report_of(study, context), _CREATED, rng))
+            ticker.advance()
+    for context, splits in files.items():
+        write_json(directory / f"{context}.json", splits)
+    write_jsonl(directory / "answers.jsonl", answers)
+    return {context: {split: len(rows) for split, rows in splits.items()} for context, splits in files.items()}
+
+
+def _record(study: Study, context: Context, tokenizer: Tokenizer) -> dict[str, Any]:
+    """One record with the fields that its context has in MIMIC-RG4."""
+    lateral, _ = availability(context)
+    report = report_of(study, context)
+    record: dict[str, Any] = {
+        "id": study.study_id,
+        "finding": report.findings or ABSENT_TEXT,
+        "impression": report.impression or ABSENT_TEXT,
+        "APPA_flag": study.view,
+        "APPA_imagepath": image_path(study, "frontal"),
+    }
+    if lateral:
+        record["lateral_imagepath"] = image_path(study, "lateral")
+    if study.prior is not None and availability(context)[1]:
+        previous = fullest_report_of(study.prior)
+        record["last_finding"] = previous.findings or ABSENT_TEXT
+        record["last_impression"] = previous.impression or ABSENT_TEXT
+        record["last_APPA_imagepath"] = image_path(study.prior, "frontal")
+    record["history"] = study.history or ABSENT_CLINICAL
+    record["indication"] = study.indication or ABSENT_CLINICAL
+    record["new_scores"] = emphasis_scores(report, tokenizer)
+    return record

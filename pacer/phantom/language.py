@@ -1,0 +1,363 @@
+"""Findings and impression of a study as radiologists would write them, with the statuses that the text states.
+
+What a report may say follows from its context: without a previous report there is no comparison of any kind; without
+a lateral view the lateral-only findings are not mentioned, neither as present nor as absent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from pacer.core.contexts import CONTEXTS, Context, availability
+from pacer.phantom.frames import (
+    CHANGES,
+    CLEAR,
+    COMPARED,
+    HEDGED_CHANGES,
+    HEDGES,
+    IMPRESSION_CHANGES,
+    IMPRESSION_HEDGES,
+    JOINT,
+    JOINT_CHANGES,
+    NORMAL_IMPRESSIONS,
+    RESOLVED,
+    STATEMENTS,
+    WITHOUT,
+    Style,
+    absence,
+    both_absent,
+    by_style,
+    capitalised,
+    denial,
+    denied_name,
+    fill,
+    remarks,
+    style_of,
+)
+from pacer.phantom.phrases import clause, describe, elaborate, pick, short
+from pacer.phantom.world import FindingState, Study, make_world
+from pacer.records.findings import FINDINGS
+
+Status = Literal["positive", "negative", "uncertain"]
+Sentence = tuple[str, frozenset[str]]
+
+#: How often reports deny each finding when it is absent, relative to each other, in the order of FINDINGS.
+_DENIED = (0.08, 0.60, 0.75, 0.30, 0.22, 0.25, 0.10, 0.12, 1.00, 0.06, 0.30, 1.00, 0.0)
+#: What impressions name first.
+_URGENCY = (5, 7, 3, 2, 4, 8, 6, 9, 3, 10, 1, 0, 11)
+#: Shares of reports with both sections and with the findings section alone; the rest have the impression alone.
+_BOTH, _FINDINGS_ALONE = 0.62, 0.20
+#: Share of the reports with a previous one that open with a comparison phrase.
+_OPENING = 0.30
+#: Share of definite statements with a detail, by style.
+_DETAIL = {"terse": 0.20, "plain": 0.38, "prose": 0.45, "numbered": 0.35}
+#: Share of reports that put two findings into one sentence, and of those that add the absence of one to a statement.
+_JOINED, _WITHOUT = 0.25, 0.15
+#: Share of enlarged hearts and mediastina that have a sentence of their own kind.
+_CLAUSE = 0.35
+#: Share of reports with a remark on body or exposure.
+_REMARK = 0.36
+#: With so many findings a report leaves out details, remarks and further names for them.
+_MANY = 4
+#: What a statement may say that there is none of.
+_NAMED_ABSENT = ("pneumothorax", "pleural effusion", "consolidation", "edema")
+#: Weights of the contexts of sampled texts; rarer sources weigh more.
+_SAMPLED = {"sn": 1.0, "sw": 2.5, "mn": 2.0, "mw": 4.0}
+#: With nothing else present the lungs are clear.
+_OUTSIDE_LUNGS = frozenset({"cardiomegaly", "enlarged mediastinum", "fracture", "support devices"})
+_PURPOSE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One report.
+
+    Attributes:
+        findings: the findings section, '' when the report has none.
+        impression: the impression section, '' when the report has none.
+        sentences: every sentence in order, with the findings that it states as present or possible.
+        statuses: what the report says of the findings that it mentions.
+        context: the context that it was written for.
+        study: the examination.
+    """
+
+    findings: str
+    impression: str
+    sentences: tuple[Sentence, ...]
+    statuses: dict[str, Status]
+    context: Context
+    study: Study = field(repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        """Findings and impression joined by a space, or the section that there is."""
+        return " ".join(section for section in (self.findings, self.impression) if section)
+
+    @property
+    def present(self) -> frozenset[str]:
+        """Findings that the report states or holds possible."""
+        return frozenset(name for name, status in self.statuses.items() if status != "negative")
+
+    def listed(self, status: Status) -> tuple[str, ...]:
+        """The findings of one status, in the order of FINDINGS."""
+        return tuple(name for name in FINDINGS if self.statuses.get(name) == status)
+
+
+class _Choices:
+    """Random choices that depend on what is being written and not on what was written before.
+
+    The reports of one study in different contexts so share their style and their wording wherever they state the same.
+    """
+
+    def __init__(self, rng: np.random.Generator):
+        self._draws = rng.random((len(FINDINGS) + 1, 16)).tolist()
+        self.style: Style = style_of(self._draws[_GENERAL][8])
+
+    def number(self, row: int, column: int) -> float:
+        return self._draws[row][column]
+
+    def pick(self, options: tuple, row: int, column: int):
+        return pick(options, self._draws[row][column])
+
+
+_GENERAL = len(FINDINGS)
+
+
+def write_report(study: Study, context: Context, rng: np.random.Generator) -> Report:
+    """Write the report of a study for a context.
+
+    Args:
+        study: the examination.
+        context: one that the study has the sources for: ``m`` needs a lateral view, ``w`` a previous study.
+        rng: decides the wording. Equal generators give the reports of a study in its contexts a common wording.
+
+    Raises:
+        ValueError: the study lacks a source of the context.
+    """
+    lateral, prior = availability(context)
+    if (lateral and not study.has_lateral) or (prior and study.prior is None):
+        raise ValueError(f"study {study.study_id} has no {'lateral view' if lateral else 'previous study'}")
+    choices = _Choices(rng)
+    stated = [s for s in study.findings.values() if s.told_by(lateral, prior)]
+    statuses: dict[str, Status] = {
+        state.finding: "uncertain" if state.certainty == "hedged" else "positive" for state in stated
+    }
+    body = _statements(stated, study, prior, statuses, choices)
+    if prior and body and choices.number(_GENERAL, 0) < _OPENING:
+        opening, sentence = choices.pick(COMPARED, _GENERAL, 1), body[0][0]
+        body[0] = (f"{opening}, {_lowered(sentence)}", body[0][1])
+    body += _endings(study, lateral, prior, statuses, choices)
+    denials = _denials(study, statuses, choices)
+    body = denials + body if choices.number(_GENERAL, 9) < 0.2 else body + denials
+    if study.present <= _OUTSIDE_LUNGS and choices.number(_GENERAL, 2) < 0.7:
+        body.insert(0, (choices.pick(by_style(CLEAR, choices.style), _GENERAL, 3), frozenset()))
+    if choices.number(_GENERAL, 10) < _REMARK and len(stated) < _MANY:
+        remark = choices.pick(tuple(remarks(study, choices.style)), _GENERAL, 11)
+        body.insert(0 if choices.number(_GENERAL, 12) < 0.3 else len(body), (remark, frozenset()))
+    summary = _impression(stated, prior, choices)
+    if not body:
+        body = [(choices.pick(by_style(NORMAL_IMPRESSIONS, choices.style), _GENERAL, 3), frozenset())]
+    shape = choices.number(_GENERAL, 4)
+    if shape < _BOTH:
+        findings, impression = body, summary
+    elif shape < _BOTH + _FINDINGS_ALONE:
+        findings, impression = body, []
+    else:
+        findings, impression = [], body
+    if choices.style == "numbered" and len(impression) > 1:
+        impression = [(f"{number}) {text}", names) for number, (text, names) in enumerate(impression, 1)]
+    return Report(
+        findings=" ".join(text for text, _ in findings),
+        impression=" ".join(text for text, _ in impression),
+        sentences=tuple(findings + impression),
+        statuses={name: statuses[name] for name in FINDINGS if name in statuses},
+        context=context,
+        study=study,
+    )
+
+
+def _statements(
+    stated: list[FindingState], study: Study, prior: bool, statuses: dict[str, Status], choices: _Choices
+) -> list[Sentence]:
+    """The sentences that state or hedge findings, two in one or with the absence of another at times."""
+    ordered = sorted(stated, key=lambda s: choices.number(FINDINGS.index(s.finding), 0))
+    pair = _pair(ordered, prior) if choices.number(_GENERAL, 13) < _JOINED else None
+    absent = None
+    if choices.number(_GENERAL, 14) < _WITHOUT:
+        free = [name for name in _NAMED_ABSENT if name not in study.findings and name not in study.resolved]
+        absent = choices.pick(tuple(free), _GENERAL, 15) if free else None
+    body: list[Sentence] = []
+    for state in ordered:
+        if pair and state is pair[1]:
+            continue
+        if pair and state is pair[0]:
+            body.append((_joined(*pair, prior, choices), frozenset(s.finding for s in pair)))
+        elif absent and not prior and state.certainty == "definite" and state.finding != "support devices":
+            row = FINDINGS.index(state.finding)
+            phrase = describe(state, choices.number(row, 1), choices.number(row, 2))
+            name = denied_name(absent, choices.number(row, 9))
+            frame = choices.pick(by_style(WITHOUT, choices.style), row, 3)
+            body.append((fill(frame, phrase, absent=name), frozenset({state.finding})))
+            statuses[absent], absent = "negative", None
+        else:
+            body.append((_statement(state, prior, choices, len(stated) < _MANY), frozenset({state.finding})))
+    return body
+
+
+def _pair(states: list[FindingState], prior: bool) -> tuple[FindingState, FindingState] | None:
+    """The first two definite findings that can share a sentence: with a previous report, of the same course."""
+    plain = [s for s in states if s.finding != "support devices" and not s.lateral_only]
+    definite = [s for s in plain if s.certainty == "definite"]
+    for number, first in enumerate(definite):
+        for second in definite[number + 1 :]:
+            if not prior or first.course == second.course:
+                return first, second
+    return None
+
+
+def _joined(first: FindingState, second: FindingState, prior: bool, choices: _Choices) -> str:
+    """One sentence for two findings."""
+    row, other = FINDINGS.index(first.finding), FINDINGS.index(second.finding)
+    phrase = describe(first, choices.number(row, 1), choices.number(row, 2))
+    also = short(second, choices.number(other, 6))
+    frames = JOINT_CHANGES[first.course] if prior else by_style(JOINT, choices.style)
+    return fill(choices.pick(frames, row, 3), phrase, also)
+
+
+def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bool) -> str:
+    """The sentence that states or hedges one finding, with a visible detail where ``detailed`` allows one."""
+    row = FINDINGS.index(state.finding)
+    hedged = state.certainty == "hedged"
+    if not prior and not hedged and choices.number(row, 8) < _CLAUSE:
+        own = clause(state, choices.number(row, 3))
+        if own:
+            return own
+    phrase = describe(state, choices.number(row, 1), choices.number(row, 2))
+    detail, share = choices.number(row, 5), _DETAIL[choices.style]
+    if detailed and not hedged and detail < share:
+        phrase = elaborate(state, phrase, detail / share)
+    if prior:
+        # devices do not develop
+        style = "plain" if state.finding == "support devices" else choices.style
+        frames = HEDGED_CHANGES[state.course] if hedged else by_style(CHANGES[state.course], style)
+    else:
+        frames = by_style(HEDGES if hedged else STATEMENTS, choices.style)
+    return fill(choices.pick(frames, row, 3), phrase)
+
+
+def _endings(
+    study: Study, lateral: bool, prior: bool, statuses: dict[str, Status], choices: _Choices
+) -> list[Sentence]:
+    """Sentences on at most two findings that have ended; adds them to ``statuses``."""
+    ended = [s for s in study.resolved.values() if prior and s.told_by(lateral, prior)]
+    sentences: list[Sentence] = []
+    for state in ended[:2]:
+        row = FINDINGS.index(state.finding)
+        statuses[state.finding] = "negative"
+        phrase = short(state, choices.number(row, 2))
+        # the last prose frame is for one thing
+        frames = by_style(RESOLVED, choices.style)[: 2 if phrase.plural else None]
+        name = phrase.text.replace(" and ", " or ")
+        sentences.append((capitalised(choices.pick(frames, row, 1).format(name)), frozenset()))
+    return sentences
+
+
+def _denials(study: Study, statuses: dict[str, Status], choices: _Choices) -> list[Sentence]:
+    """One to three sentences that deny findings; adds them to ``statuses``."""
+    absent = [
+        (choices.number(row, 4) / max(_DENIED[row], 1e-9), name)
+        for row, name in enumerate(FINDINGS)
+        if name not in study.findings and name not in statuses and _DENIED[row] > 0
+    ]
+    absent = [name for rank, name in sorted(absent) if rank < 1.4]
+    count = 1 + int(choices.number(_GENERAL, 5) * (3.2 if len(statuses) < _MANY else 2.0)) + (not study.findings)
+    chosen = absent[:count]
+    if not chosen:
+        return []
+    for name in chosen:
+        statuses[name] = "negative"
+    style, wording = choices.style, choices.number(_GENERAL, 6)
+    own = [name for name in chosen if name in ("cardiomegaly", "enlarged mediastinum")]
+    if len(own) == 2 and wording > 0.6:
+        own = own[:1]
+    # "pleural effusion or pleural thickening" could be read as one phrase; thickening goes first
+    listed = sorted((name for name in chosen if name not in own), key=lambda name: name != "pleural abnormality")
+    sentences: list[Sentence] = []
+    if len(own) == 2:
+        sentences.append((both_absent(style, choices.number(FINDINGS.index(own[0]), 5)), frozenset()))
+    elif own:
+        sentences.append((absence(own[0], style, choices.number(FINDINGS.index(own[0]), 5)), frozenset()))
+    if len(listed) == 2 and style == "terse" and wording < 0.3:
+        sentences += [(denial([name], style, wording), frozenset()) for name in listed]
+    elif listed:
+        sentences.append((denial(listed, style, wording), frozenset()))
+    if choices.number(_GENERAL, 7) < 0.5:
+        sentences.reverse()
+    return sentences
+
+
+def _impression(stated: list[FindingState], prior: bool, choices: _Choices) -> list[Sentence]:
+    """At most three short sentences that repeat the most urgent findings."""
+    if not stated:
+        return [(choices.pick(by_style(NORMAL_IMPRESSIONS, choices.style), _GENERAL, 3), frozenset())]
+    ranked = sorted(stated, key=lambda s: _URGENCY[FINDINGS.index(s.finding)])
+    count = 1 + int(choices.number(_GENERAL, 7) * (2.4 if len(stated) < _MANY + 1 else 1.6))
+    sentences: list[Sentence] = []
+    for state in ranked[:count]:
+        row = FINDINGS.index(state.finding)
+        phrase = short(state, choices.number(row, 6))
+        if state.certainty == "hedged":
+            frame = choices.pick(IMPRESSION_HEDGES, row, 7)
+        elif prior:
+            frame = choices.pick(IMPRESSION_CHANGES[state.course], row, 7)
+        else:
+            frame = "{0}."
+        sentences.append((fill(frame, phrase), frozenset({state.finding})))
+    return sentences
+
+
+def _lowered(text: str) -> str:
+    return text if text[:2].isupper() else text[0].lower() + text[1:]
+
+
+def contexts_of(study: Study) -> tuple[Context, ...]:
+    """The contexts that a study has the sources for."""
+    return tuple(
+        context
+        for context in CONTEXTS
+        if availability(context)[0] <= study.has_lateral and availability(context)[1] <= (study.prior is not None)
+    )
+
+
+def report_of(study: Study, context: Context) -> Report:
+    """The study's own report for a context; always the same text."""
+    return write_report(study, context, study.rng(_PURPOSE))
+
+
+def fullest_report_of(study: Study) -> Report:
+    """The report written with all the sources that the study has: what later studies know of it."""
+    return report_of(study, contexts_of(study)[-1])
+
+
+def sample_texts(seed: int, count: int) -> list[Report]:
+    """Reports of a world of their own, without images.
+
+    Args:
+        seed: seed of the world.
+        count: number of reports, one for each study, in a context drawn from those that the study has.
+    """
+    reports: list[Report] = []
+    chunk, size = 0, max(count // 2, 8)
+    while len(reports) < count:
+        for patient in make_world(seed + 1_000_003 * chunk, size):
+            for study in patient.studies:
+                rng = study.rng(_PURPOSE + 1)
+                contexts = contexts_of(study)
+                weights = [_SAMPLED[context] for context in contexts]
+                context = contexts[int(np.searchsorted(np.cumsum(weights), rng.random() * sum(weights)))]
+                reports.append(write_report(study, context, rng))
+        chunk += 1
+    return reports[:count]

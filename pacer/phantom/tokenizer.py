@@ -1,0 +1,118 @@
+"""A Llama-style tokenizer for the phantom's texts.
+
+It has Llama's layout (``<unk>`` 0, ``<s>`` 1, ``</s>`` 2, the 256 byte tokens, then the learned pieces), its dummy
+space before the first word, and its byte fallback, so a text and its tokens correspond as with the real model. It is
+trained on a fixed sample of cleaned reports, commitments and prompts: the same vocabulary size always gives the same
+tokenizer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import lru_cache
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+from pacer.corpus.text.cleaning import clean_report
+from pacer.phantom.language import Report, sample_texts
+from pacer.phantom.world import make_world
+from pacer.records.findings import FINDINGS
+
+SPECIAL_TOKENS = ("<unk>", "<s>", "</s>")
+_BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
+#: Different characters learned at most.
+_LETTERS = 100
+_SAMPLE_SEED, _SAMPLE_SIZE = 20_240_607, 5_000
+_TASKS = (
+    "Human: <Img><ImageHere></Img> Write radiological finding and impression for this posterior anterior chest X-ray"
+    " visual feature. Assistant:",
+    "Human: <Img><ImageHere></Img> Write radiological finding section of report for this anterior posterior chest X-ray"
+    " visual feature. First output <ANCHOR> positive, negative and uncertain findings, then output the final report in"
+    " <REPORT>. Assistant:",
+    "Write radiological impression section of report for this posterior anterior chest X-ray visual feature",
+    "Write radiological finding section of report for chest X-ray examination",
+)
+
+
+def commitment_text(report: Report) -> str:
+    """The statuses of a report in the form of a commitment."""
+    lists = {status: ", ".join(report.listed(status)[:8]) for status in ("positive", "negative", "uncertain")}
+    fields = "; ".join(f"{status}: {names or 'none'}" for status, names in lists.items())
+    return f"<ANCHOR> {fields} </ANCHOR>"
+
+
+@lru_cache(maxsize=1)
+def _training_texts() -> tuple[str, ...]:
+    texts: list[str] = []
+    for report in sample_texts(_SAMPLE_SEED, _SAMPLE_SIZE):
+        texts += [clean_report(report.text), commitment_text(report), "<REPORT>", "</REPORT>"]
+    for patient in make_world(_SAMPLE_SEED + 1, 400):
+        for study in patient.studies:
+            texts += [f"INDICATION: {study.indication}. HISTORY: {study.history}."]
+    return (*texts, *_TASKS * 200, *FINDINGS * 20)
+
+
+def phantom_tokenizer(vocabulary: int = 900) -> Tokenizer:
+    """The tokenizer of the phantom's language model; see :func:`train_tokenizer`.
+
+    Args:
+        vocabulary: number of tokens, the three special and 256 byte tokens included.
+
+    Raises:
+        ValueError: ``vocabulary`` is less than 260.
+    """
+    return Tokenizer.from_str(_phantom_definition(vocabulary))
+
+
+@lru_cache(maxsize=4)
+def _phantom_definition(vocabulary: int) -> str:
+    return train_tokenizer(_training_texts(), vocabulary).to_str()
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+    """Learn a Llama-style tokenizer.
+
+    Args:
+        texts: what it should be good at. Newlines separate them: a newline is always a byte token.
+        vocabulary: number of tokens, the three special and 256 byte tokens included.
+
+    Returns:
+        A tokenizer that puts ``<s>`` first when special tokens are asked for. ``decode`` undoes ``encode`` for every
+        text that does not begin with a blank; characters that it has not learned are byte tokens.
+
+    Raises:
+        ValueError: ``vocabulary`` is less than 260.
+    """
+    room = vocabulary - len(SPECIAL_TOKENS) - len(_BYTES)
+    if room < 1:
+        raise ValueError(f"a vocabulary of {vocabulary} tokens has no room beside the special and byte tokens")
+    learner = Tokenizer(models.BPE())
+    learner.pre_tokenizer = _metaspace()
+    trainer = trainers.BpeTrainer(
+        vocab_size=room, show_progress=False, special_tokens=[], limit_alphabet=min(_LETTERS, room)
+    )
+    learner.train_from_iterator((line for text in texts for line in text.split("\n")), trainer)
+    learned = json.loads(learner.to_str())["model"]
+    tokens = [*SPECIAL_TOKENS, *_BYTES, *sorted(learned["vocab"], key=learned["vocab"].get)]
+    model = models.BPE(
+        vocab={token: index for index, token in enumerate(tokens)},
+        merges=[tuple(merge) for merge in learned["merges"]],
+        unk_token="<unk>",
+        byte_fallback=True,
+        fuse_unk=True,
+    )
+    tokenizer = Tokenizer(model)
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS])
+    tokenizer.pre_tokenizer = _metaspace()
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)]
+    )
+    return tokenizer
+
+
+def _metaspace() -> pre_tokenizers.Metaspace:
+    return pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first")

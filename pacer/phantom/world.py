@@ -1,0 +1,356 @@
+"""The latent world: patients, their studies in time, and the state of every finding in every study.
+
+Findings follow a Markov chain from one study of a patient to the next. Patient traits (heart failure, infection,
+intensive care, trauma, tumour, asbestos) and findings already present shift the odds, so findings co-occur
+plausibly. Every draw is a function of (seed, patient, study); nothing depends on dictionary or hash order.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from pacer.phantom.anatomy import Anatomy, Exposure, draw_anatomy, draw_body, draw_exposure
+from pacer.phantom.clinical import HISTORIES, INDICATIONS, clinical_text
+from pacer.records.findings import FINDINGS
+
+Side = Literal["left", "right", "bilateral", "central"]
+Zone = Literal["upper", "mid", "lower"]
+Course = Literal["new", "worse", "stable", "improved", "resolved"]
+Certainty = Literal["definite", "hedged"]
+Split = Literal["train", "val", "test"]
+
+#: Share of studies that show each finding before traits shift it, in the order of FINDINGS.
+PREVALENCE = (0.20, 0.20, 0.11, 0.14, 0.09, 0.11, 0.13, 0.18, 0.23, 0.11, 0.12, 0.11, 0.34)
+#: Probability that a finding is still there in the patient's next study.
+PERSISTENCE = (0.54, 0.76, 0.50, 0.54, 0.72, 0.92, 0.92, 0.50, 0.58, 0.92, 0.46, 0.50, 0.62)
+#: Probability that a report hedges a finding of medium severity.
+HEDGING = (0.16, 0.08, 0.18, 0.16, 0.18, 0.14, 0.16, 0.14, 0.14, 0.14, 0.40, 0.14, 0.0)
+
+#: Findings that may show on the lateral view alone.
+LATERAL_CAPABLE = frozenset({"consolidation", "fracture", "lung lesion", "lung opacity", "pleural effusion"})
+#: Probability that such a finding, when it appears in a study with a lateral view, shows there alone.
+LATERAL_ONLY = 0.42
+
+#: Findings that hardly ever go, and that a later radiograph may not show.
+CHRONIC = frozenset({"fracture", "lung lesion", "pleural abnormality"})
+#: Probability that no view of a later study shows such a finding; who reads the previous report knows of it.
+PRIOR_ONLY = 0.6
+
+DEVICES = ("picc", "central line", "endotracheal tube", "nasogastric tube", "pacemaker", "chest tube")
+
+_TRAITS: dict[str, tuple[float, dict[str, float]]] = {
+    "heart failure": (0.26, {"cardiomegaly": 1.7, "edema": 1.4, "pleural effusion": 1.0, "support devices": 0.3}),
+    "infection": (0.30, {"pneumonia": 1.5, "consolidation": 1.1, "lung opacity": 1.0, "pleural effusion": 0.3}),
+    "intensive care": (0.28, {"support devices": 1.8, "atelectasis": 0.9, "pleural effusion": 0.6, "edema": 0.4}),
+    "trauma": (0.16, {"fracture": 1.9, "pneumothorax": 1.6, "enlarged mediastinum": 0.6}),
+    "tumour": (0.16, {"lung lesion": 2.0, "enlarged mediastinum": 1.0, "pleural effusion": 0.5}),
+    "asbestos": (0.14, {"pleural abnormality": 2.2, "lung lesion": 0.3}),
+}
+#: (already present in this study, finding, shift of its log-odds)
+_COUPLINGS = (
+    ("cardiomegaly", "edema", 0.6),
+    ("edema", "pleural effusion", 0.6),
+    ("consolidation", "pneumonia", 0.8),
+    ("lung opacity", "pneumonia", 0.8),
+    ("pleural effusion", "atelectasis", 0.4),
+    ("fracture", "pneumothorax", 0.5),
+    ("pneumothorax", "support devices", 0.6),
+)
+_ORDER = (
+    "cardiomegaly", "edema", "consolidation", "lung opacity", "pneumonia", "pleural effusion", "atelectasis",
+    "enlarged mediastinum", "lung lesion", "pleural abnormality", "fracture", "pneumothorax", "support devices",
+)  # fmt: skip
+#: Shift of all log-odds that makes up for the traits and couplings, so that a study has about 2.6 findings.
+_LEVEL = -0.30
+
+
+@dataclass(frozen=True, slots=True)
+class FindingState:
+    """One finding in one study.
+
+    Attributes:
+        finding: its name in FINDINGS.
+        side: where it is; "central" for findings without a side.
+        zone: height in the lung.
+        severity: 0 (barely there) to 1.
+        course: change since the patient's previous study ("new" in a first study).
+        certainty: whether reports state or hedge it.
+        lateral_only: it shows on the lateral view and not on the frontal one.
+        prior_only: it shows on no view of this study; the previous report told of it.
+        kind: a subtype ("rib" or "vertebra" for fractures), else "".
+        devices: the devices, for "support devices".
+        position: three numbers in [0, 1) that place and shape it.
+    """
+
+    finding: str
+    side: Side
+    zone: Zone
+    severity: float
+    course: Course
+    certainty: Certainty
+    lateral_only: bool
+    prior_only: bool
+    kind: str
+    devices: tuple[str, ...]
+    position: tuple[float, float, float]
+
+    def told_by(self, lateral: bool, prior: bool) -> bool:
+        """Can who has the frontal view, and these sources, know of it?"""
+        return (lateral or not self.lateral_only) and (prior or not self.prior_only)
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """One examination. ``findings`` holds the present findings, ``resolved`` those that ended since ``prior``."""
+
+    study_id: str
+    subject_id: str
+    split: Split
+    date: str
+    view: Literal["AP", "PA"]
+    has_lateral: bool
+    findings: dict[str, FindingState]
+    resolved: dict[str, FindingState]
+    indication: str | None
+    history: str | None
+    anatomy: Anatomy
+    exposure: Exposure
+    lateral_exposure: Exposure
+    prior: Study | None = field(repr=False, compare=False)
+    key: tuple[int, ...]
+
+    @property
+    def present(self) -> frozenset[str]:
+        """All findings present, whichever view shows them."""
+        return frozenset(self.findings)
+
+    @property
+    def lateral_only(self) -> frozenset[str]:
+        """Present findings that the frontal view does not show."""
+        return frozenset(name for name, state in self.findings.items() if state.lateral_only)
+
+    @property
+    def prior_only(self) -> frozenset[str]:
+        """Present findings that no view shows."""
+        return frozenset(name for name, state in self.findings.items() if state.prior_only)
+
+    def rng(self, purpose: int) -> np.random.Generator:
+        """A generator of random numbers that belongs to this study and ``purpose``."""
+        return np.random.default_rng([*self.key, purpose])
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """A patient with studies in the order of time; all of them are in one split."""
+
+    subject_id: str
+    split: Split
+    studies: tuple[Study, ...]
+
+
+def make_world(
+    seed: int,
+    patients: int,
+    studies_per_patient: float = 2.4,
+    lateral_fraction: float = 0.6,
+    val_fraction: float = 0.0,
+    test_fraction: float = 0.0,
+    rarity_boost: float = 0.0,
+) -> list[Patient]:
+    """Generate a world.
+
+    Args:
+        seed: everything follows from it.
+        patients: number of patients.
+        studies_per_patient: mean number of studies of a patient (at least one each).
+        lateral_fraction: share of studies with a lateral view.
+        val_fraction: share of patients in val; a fraction above zero gives at least one patient.
+        test_fraction: the same for test.
+        rarity_boost: 0 is the natural mix; 1 brings every finding towards the same, higher prevalence (for training
+            stand-in encoders).
+
+    Returns:
+        Patients in a random order of subject ids.
+    """
+    rng = np.random.default_rng([seed, 0])
+    numbers = rng.choice(9_999_999, size=patients, replace=False)
+    counts = 1 + np.minimum(rng.poisson(max(studies_per_patient - 1.0, 0.0), size=patients), 7)
+    study_numbers = rng.choice(9_999_999, size=int(counts.sum()), replace=False)
+    splits = _assign_splits(rng, patients, val_fraction, test_fraction)
+    world, first = [], 0
+    for index in range(patients):
+        subject_id = str(10_000_000 + int(numbers[index]))
+        ids = [str(50_000_000 + int(n)) for n in study_numbers[first : first + counts[index]]]
+        first += int(counts[index])
+        studies = _make_studies((seed, index), subject_id, splits[index], ids, lateral_fraction, rarity_boost)
+        world.append(Patient(subject_id, splits[index], studies))
+    return world
+
+
+def _assign_splits(rng: np.random.Generator, patients: int, val: float, test: float) -> list[Split]:
+    num_val = max(round(val * patients), int(val > 0))
+    num_test = max(round(test * patients), int(test > 0))
+    splits: list[Split] = ["train"] * patients
+    for rank, index in enumerate(rng.permutation(patients)):
+        if rank < num_test:
+            splits[index] = "test"
+        elif rank < num_test + num_val:
+            splits[index] = "val"
+    return splits
+
+
+def _make_studies(
+    key: tuple[int, int], subject_id: str, split: Split, ids: list[str], lateral_fraction: float, boost: float
+) -> tuple[Study, ...]:
+    rng = np.random.default_rng([*key, 1])
+    traits = [name for name, (share, _) in _TRAITS.items() if rng.random() < share]
+    shifts = {name: _LEVEL for name in FINDINGS}
+    for trait in traits:
+        for finding, shift in _TRAITS[trait][1].items():
+            shifts[finding] += shift
+    body = draw_body(np.random.default_rng([*key, 3]))
+    day = datetime.date(2110, 1, 1) + datetime.timedelta(days=int(rng.integers(0, 30_000)))
+    studies: list[Study] = []
+    for number, study_id in enumerate(ids):
+        rng = np.random.default_rng([*key, 2, number])
+        has_lateral = bool(rng.random() < lateral_fraction)
+        moment = np.random.default_rng([*key, 4, number])
+        prior = studies[-1] if studies else None
+        findings, resolved = _next_state(rng, prior, shifts, has_lateral, boost)
+        bedside = "intensive care" in traits or "endotracheal tube" in _devices_of(findings)
+        portable = bool(rng.random() < (0.2 if has_lateral else 0.75 if bedside else 0.4))
+        studies.append(
+            Study(
+                study_id=study_id,
+                subject_id=subject_id,
+                split=split,
+                date=day.isoformat(),
+                view="AP" if portable else "PA",
+                has_lateral=has_lateral,
+                findings=findings,
+                resolved=resolved,
+                indication=clinical_text(rng, traits, INDICATIONS, 0.75),
+                history=clinical_text(rng, traits, HISTORIES, 0.5),
+                anatomy=draw_anatomy(moment, body, portable),
+                exposure=draw_exposure(moment, portable),
+                lateral_exposure=draw_exposure(moment, False),
+                prior=prior,
+                key=(*key, number),
+            )
+        )
+        day += datetime.timedelta(days=1 + int(rng.exponential(60.0)))
+    return tuple(studies)
+
+
+def _devices_of(findings: dict[str, FindingState]) -> tuple[str, ...]:
+    return findings["support devices"].devices if "support devices" in findings else ()
+
+
+def _next_state(
+    rng: np.random.Generator, prior: Study | None, shifts: dict[str, float], has_lateral: bool, boost: float
+) -> tuple[dict[str, FindingState], dict[str, FindingState]]:
+    """The findings present now and those that ended, from the previous study's."""
+    now: dict[str, FindingState] = {}
+    resolved: dict[str, FindingState] = {}
+    draws = rng.random((len(FINDINGS), 10))
+    for finding in _ORDER:
+        index = FINDINGS.index(finding)
+        draw = draws[index]
+        shift = shifts[finding] + sum(c[2] for c in _COUPLINGS if c[1] == finding and c[0] in now)
+        share = PREVALENCE[index] + boost * (0.3 - PREVALENCE[index])
+        odds = share / (1.0 - share) * np.exp(shift * (1.0 - 0.5 * boost))
+        rate = min(odds / (1.0 + odds), 0.9)
+        before = prior.findings.get(finding) if prior else None
+        if before is not None:
+            stays = PERSISTENCE[index] + 0.08 * np.tanh(shift)
+            if draw[0] < stays and (has_lateral or not before.lateral_only):
+                now[finding] = _continue(before, draw, index)
+            else:
+                resolved[finding] = before
+            continue
+        if prior is not None:
+            rate *= (1.0 - PERSISTENCE[index]) / (1.0 - rate)
+        if draw[0] < rate:
+            now[finding] = begin_finding(finding, draw, index, has_lateral)
+    ordered = {name: now[name] for name in FINDINGS if name in now}
+    return ordered, {name: resolved[name] for name in FINDINGS if name in resolved}
+
+
+def _certainty(index: int, severity: float, draw: float) -> Certainty:
+    return "hedged" if draw < HEDGING[index] * (1.5 - severity) else "definite"
+
+
+def begin_finding(finding: str, draw: np.ndarray, index: int, has_lateral: bool) -> FindingState:
+    """A finding that was not there before.
+
+    Args:
+        finding: its name.
+        draw: ten random numbers in [0, 1).
+        index: its place in FINDINGS.
+        has_lateral: without a lateral view no finding is lateral-only.
+    """
+    severity = round(float(0.15 + 0.85 * draw[1]), 3)
+    lateral_only = bool(finding in LATERAL_CAPABLE and has_lateral and draw[2] < LATERAL_ONLY)
+    zones: tuple[Zone, ...] = ("upper", "mid", "lower")
+    devices = ()
+    if finding == "support devices":
+        first = DEVICES[int(draw[6] * len(DEVICES))]
+        second = DEVICES[int(draw[7] * len(DEVICES))]
+        both = draw[1] < 0.35 and first != second
+        devices = tuple(d for d in DEVICES if d in (first, second)) if both else (first,)
+    kind = ""
+    if finding == "fracture":
+        kind = "vertebra" if lateral_only else "rib"
+    return FindingState(
+        finding=finding,
+        side=_side(finding, float(draw[3])),
+        zone="lower" if lateral_only else zones[int(draw[4] * 3)],
+        severity=severity,
+        course="new",
+        certainty="definite" if lateral_only else _certainty(index, severity, float(draw[5])),
+        lateral_only=lateral_only,
+        prior_only=False,
+        kind=kind,
+        devices=devices,
+        position=(float(draw[7]), float(draw[8]), float(draw[9])),
+    )
+
+
+def _side(finding: str, draw: float) -> Side:
+    if finding in ("cardiomegaly", "edema", "enlarged mediastinum"):
+        return "central"
+    bilateral = {"pleural effusion": 0.34, "atelectasis": 0.3, "pleural abnormality": 0.2}.get(finding, 0.0)
+    if draw < bilateral:
+        return "bilateral"
+    return "right" if draw < bilateral + (1.0 - bilateral) * 0.53 else "left"
+
+
+def _continue(before: FindingState, draw: np.ndarray, index: int) -> FindingState:
+    """The state after a step of time: severity moves where it can be seen, place and kind stay."""
+    step = 0.0
+    course: Course = "stable"
+    prior_only = before.finding in CHRONIC and not before.lateral_only and bool(draw[6] < PRIOR_ONLY)
+    if before.finding != "support devices" and not prior_only:
+        if draw[1] < 0.25 and before.severity < 0.75:
+            step, course = 0.25 + 0.2 * float(draw[2]), "worse"
+        elif draw[1] > 0.72 and before.severity > 0.4:
+            step, course = -(0.25 + 0.2 * float(draw[2])), "improved"
+    severity = round(min(max(before.severity + step, 0.15), 1.0), 3)
+    certainty = before.certainty if draw[4] < 0.5 else _certainty(index, severity, float(draw[5]))
+    return FindingState(
+        finding=before.finding,
+        side=before.side,
+        zone=before.zone,
+        severity=severity,
+        course=course,
+        certainty="definite" if before.lateral_only or prior_only else certainty,
+        lateral_only=before.lateral_only,
+        prior_only=prior_only,
+        kind=before.kind,
+        devices=before.devices,
+        position=before.position,
+    )

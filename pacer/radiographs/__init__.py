@@ -1,0 +1,4 @@
+"""The one way a radiograph is opened.
+
+Uses core.
+"""

@@ -1,0 +1,89 @@
+"""Large tables a batch at a time: the same results as with the whole table in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacer.corpus import inventory
+from pacer.corpus.images import SCHEMA
+from pacer.corpus.inventory import keep_used_images, look_at_images
+from pacer.records.columns import TableWriter, batches, codes, distinct, hashes, repeated_rows, texts
+from pacer.records.schemas import RECORD_SCHEMA, read_about
+
+TEXTS = st.lists(st.sampled_from(["a", "b", "c", "ü", "", "a "]) | st.none(), max_size=30)
+
+
+def written(folder, values, row_group_size=4):
+    path = folder / "t.parquet"
+    pl.DataFrame({"x": pl.Series(values, dtype=pl.String)}).write_parquet(path, row_group_size=row_group_size)
+    return path
+
+
+@given(values=TEXTS, size=st.integers(1, 9))
+def test_batches_are_of_the_size_asked_for(tmp_path_factory, values, size) -> None:
+    frames = list(batches(written(tmp_path_factory.mktemp("t"), values), size=size))
+    assert [value for frame in frames for value in frame["x"]] == values
+    assert all(frame.height == size for frame in frames[:-1])
+
+
+@given(values=TEXTS)
+def test_hashes_and_repeats(tmp_path_factory, values) -> None:
+    path = written(tmp_path_factory.mktemp("t"), values)
+    found = hashes(path, "x")
+    assert all((found[i] == found[j]) == (values[i] == values[j]) for i in range(len(found)) for j in range(i))
+    assert [value for value, own in zip(values, found, strict=True) if own == 0] == [v for v in values if v is None]
+    assert distinct(found.copy()).tolist() == sorted(set(found.tolist()))
+    present = [value for value in values if value is not None]
+    path = written(tmp_path_factory.mktemp("t"), present)
+    assert repeated_rows(path, "x") == {i for i, value in enumerate(present) if value in present[:i]}
+    rows = np.arange(0, len(present), 2)
+    assert texts(path, "x", rows) == present[::2]
+
+
+def test_equal_hashes_of_different_texts_are_no_repeat(tmp_path, monkeypatch) -> None:
+    from pacer.records import columns
+
+    monkeypatch.setattr(columns, "hashes", lambda path, column: np.array([5, 5, 5], dtype=np.uint64))
+    assert repeated_rows(written(tmp_path, ["a", "b", "a"]), "x") == {2}
+
+
+def test_codes(tmp_path) -> None:
+    assert codes(written(tmp_path, ["b", "a", "b"]), "x", ["a", "b"]).tolist() == [1, 0, 1]
+    with pytest.raises(pl.exceptions.PolarsError):
+        codes(written(tmp_path, ["d"]), "x", ["a", "b"])
+
+
+def test_a_table_says_how_it_was_made(tmp_path) -> None:
+    with TableWriter(tmp_path / "r.parquet", RECORD_SCHEMA, {"cleaner": "careful", "deidentified": None}) as writer:
+        writer.add(dict.fromkeys(RECORD_SCHEMA) | {"record_id": "sn-1", "emphasis": [0.0, 1.0]})
+    assert read_about(tmp_path / "r.parquet") == {"cleaner": "careful", "deidentified": None}
+    assert dict(pl.read_parquet(tmp_path / "r.parquet").schema) == RECORD_SCHEMA
+    assert read_about(written(tmp_path, ["a"])) == {}
+
+
+@pytest.mark.parametrize("part", [2, 100])
+def test_every_image_is_looked_at_once_whatever_the_parts(tmp_path, monkeypatch, part) -> None:
+    monkeypatch.setattr(inventory, "_PART", part)
+    frontal, lateral = ["a", "b", "c", "a"], [None, "b", "d", None]
+    records = tmp_path / "r.parquet"
+    pl.DataFrame({"frontal": frontal, "lateral": lateral}).write_parquet(records)
+    seen: list[str] = []
+
+    def look(ids, folder, check, ledger, ticker) -> pl.DataFrame:
+        seen.extend(ids)
+        problem = pl.when(pl.col("image_id") == "c").then(pl.lit("gone"))
+        return pl.DataFrame({"image_id": ids}).with_columns(
+            pl.lit("p").alias("path"), *(pl.lit(1, SCHEMA[n]).alias(n) for n in ("bytes", "width", "height")),
+            problem.alias("problem"),
+        )  # fmt: skip
+
+    headers = tmp_path / "h.parquet"
+    assert look_at_images(records, tmp_path, "headers", tmp_path, headers, look) == {"c": "gone"}
+    assert sorted(seen) == ["a", "b", "c", "d"]
+    pl.DataFrame({"frontal": frontal[:2], "lateral": lateral[:2]}).write_parquet(records)
+    assert keep_used_images(headers, records, tmp_path / "i.parquet") == 2
+    assert sorted(pl.read_parquet(tmp_path / "i.parquet")["image_id"]) == ["a", "b"]

@@ -1,0 +1,171 @@
+"""What the rules saw and why: spans in the report, cues, what decided; and the extractor beside a plain loop."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pacer.anchors.anchor import Anchor
+from pacer.anchors.vocabulary import POLARITIES
+from pacer.corpus.text.cleaning import clean_report
+from pacer.rules.cues import PAPER_CUES, SCOPED_CUES
+from pacer.rules.extract import extract_anchor, find_mentions
+from pacer.rules.matching import Pattern, Patterns
+from pacer.rules.mentions import FINDINGS_OF, MENTIONS
+from pacer.rules.segments import located_segments, segments
+from pacer.rules.version import VERSIONS
+from tests.rules.test_rules import ALIKE, APART, NAMED
+from tests.rules.test_statements import SCOPED, SHARED
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+
+#: Words that begin, carry and break cues and mentions, for texts that no report has.
+_WORDS = """no not without new effusion pleural thickening pneumothorax or and nor the with but rather than there is
+    heart size normal enlarged mediastinum contours mass lesion nodular opacity consistent possible may represent cannot
+    exclude excluded change resolved has have unchanged stable small versus vs. ? . ; , seen history of evaluate for
+    concern edema blunting costophrenic angle removed tube line port 1.5 cm chest infection prior granulomatous
+    tip of in stomach likely picc removal placement complication support devices remain right side if any less"""
+TEXTS = st.one_of(
+    st.lists(st.sampled_from([*_WORDS.split(), "\n", "\n\n"]), max_size=30).map(" ".join),
+    st.lists(st.sampled_from([*ALIKE, *APART, *SCOPED, *(name for _, name in NAMED)]), max_size=4).map(" ".join),
+    st.text(alphabet="no effusion.İß\n?;/-5,()", max_size=60),
+)
+both = pytest.mark.parametrize("version", VERSIONS)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Callable[[str, str], Anchor]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCH))
+        return importlib.import_module("plain_rules").plain_anchor
+
+
+@both
+@settings(max_examples=300)
+@given(text=TEXTS)
+def test_equal_to_the_plain_loop(plain: Callable[[str, str], Anchor], text: str, version: str) -> None:
+    assert extract_anchor(text, version) == plain(text, version)
+
+
+@both
+@pytest.mark.parametrize("report", [*ALIKE, *APART, *SHARED, *SCOPED])
+def test_sentences_equal_to_the_plain_loop(plain: Callable[[str, str], Anchor], report: str, version: str) -> None:
+    for text in (report, clean_report(report), report.upper()):
+        assert extract_anchor(text, version) == plain(text, version)
+
+
+@both
+@settings(max_examples=300)
+@given(text=TEXTS)
+def test_mentions_explain_the_anchor(text: str, version: str) -> None:
+    mentions = find_mentions(text, version)
+    decided = [mention for mention in mentions if mention.decided]
+    assert len({mention.finding for mention in decided}) == len(decided)
+    by_polarity = {name: [m.finding for m in decided if m.polarity == name] for name in POLARITIES}
+    assert Anchor.of(**by_polarity) == extract_anchor(text, version)
+    assert sorted(mentions, key=lambda mention: mention.start) == mentions
+
+
+@both
+@settings(max_examples=300)
+@given(text=TEXTS)
+def test_spans_are_places_in_the_report(text: str, version: str) -> None:
+    for mention in find_mentions(text, version):
+        named = text[mention.start : mention.end]
+        assert named.strip() == named
+        # the name is a mention by itself: of this finding, whatever surrounds it
+        assert mention.finding in {m.finding for m in find_mentions(named, version)} or "pleur" in named.lower()
+        assert (mention.cue is None) == (mention.kind in (None, "sign", "normality"))
+        if mention.cue is not None:
+            start, end = mention.cue
+            assert 0 <= start < end <= len(text)
+            assert text[start:end].strip() == text[start:end]
+
+
+@pytest.mark.parametrize(("report", "version", "expected"), [
+    ("Heart normal. No  evidence of\n pneumothorax or EFFUSION.", "paper", [
+        ("Heart normal", "cardiomegaly", "negative", None, "normality"),
+        ("pneumothorax", "pneumothorax", "negative", "No", "negative"),
+        ("EFFUSION", "pleural effusion", "negative", "No", "negative")]),
+    ("Opacity (1.5 cm), which may represent pneumonia.", "scoped", [
+        ("Opacity", "lung opacity", "positive", None, None),
+        ("pneumonia", "pneumonia", "uncertain", "may represent", "uncertain")]),
+    ("History of pneumonia. No new edema.", "scoped", [
+        ("pneumonia", "pneumonia", None, "History of", "silent"),
+        ("edema", "edema", None, "No new", "silent")]),
+    ("Atelectasis rather than pneumonia; İ; the effusion has resolved.", "scoped", [
+        ("Atelectasis", "atelectasis", "positive", None, None),
+        ("pneumonia", "pneumonia", "negative", "rather than", "instead"),
+        ("effusion", "pleural effusion", "negative", "has resolved", "negative")]),
+    ("Blunting of the left costophrenic angle.", "scoped", [
+        ("Blunting of the left costophrenic angle", "pleural effusion", "uncertain", None, "sign")]),
+    ("Right hydropneumothorax suggested.", "scoped", [
+        ("hydropneumothorax", "pneumothorax", "positive", None, None),
+        ("hydropneumothorax", "pleural effusion", "positive", None, None)]),
+    ("Findings suggest edema.", "scoped", [("edema", "edema", "uncertain", "suggest", "hint")]),
+    ("Pericardial effusion.", "scoped", []),
+])  # fmt: skip
+def test_what_is_shown(report: str, version: str, expected: list[tuple]) -> None:
+    shown = [
+        (report[m.start : m.end], m.finding, m.polarity, m.cue and report[slice(*m.cue)], m.kind)
+        for m in find_mentions(report, version)
+    ]
+    assert shown == expected
+
+
+@pytest.mark.parametrize(("report", "decided"), [
+    ("No effusion. No effusion. Effusion. Possible effusion.", [False, False, True, False]),
+    ("No effusion. No effusion.", [True, False]),
+    ("Possible effusion. Effusion.", [True, False]),
+    ("Blunted costophrenic angle. No new effusion. No effusion.", [False, False, True]),
+    ("Blunted costophrenic angle. Blunting of both costophrenic angles.", [True, False]),
+])  # fmt: skip
+def test_what_decided(report: str, decided: list[bool]) -> None:
+    assert [mention.decided for mention in find_mentions(report, "scoped")] == decided
+
+
+@given(st.text(alphabet="ab.;!?\n /,(1İ-", max_size=80))
+def test_segments_know_their_places(text: str) -> None:
+    located = list(located_segments(text))
+    assert [segment for segment, _ in located] == [" ".join(s.split()) for s in segments(text) if s.strip()]
+    for segment, places in located:
+        assert len(segment) == len(places)
+        for letter, place in zip(segment, places, strict=True):
+            original = text[place].lower()
+            assert letter in (original, text[place], " ") or (letter == "0" and original.isdecimal())
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("Edema. Clear.", ["edema", "clear"]), ("Edema; clear", ["edema", "clear"]), ("1.5 cm, 2.5 cm", ["0.0 cm 0.0 cm"]),
+    ("Edema? Clear", ["edema?", "clear"]), ("A vs. B", ["a vs. b"]), ("Per Dr. Roe", ["per dr. roe"]),
+    ("A\nB", ["a b"]), ("A\n\nB", ["a", "b"]), ("A\n- B\n2) C", ["a", "- b", "0 c"]), (" . ", []),
+])  # fmt: skip
+def test_segmentation(text: str, expected: list[str]) -> None:
+    assert [segment for segment, _ in located_segments(text)] == expected
+
+
+@pytest.mark.parametrize("pattern", [*MENTIONS, *PAPER_CUES, *SCOPED_CUES])
+def test_patterns_are_sound(pattern: Pattern) -> None:
+    assert pattern.stems
+    assert all(stem.removeprefix("=").replace("-", "").isalpha() or stem == "?" for stem in pattern.stems)
+    assert pattern in (*PAPER_CUES, *SCOPED_CUES) or pattern.name in FINDINGS_OF
+
+
+def test_earlier_start_then_earlier_pattern_wins() -> None:
+    patterns = Patterns([Pattern("one", ("b",), " b c"), Pattern("two", ("b",), " b"), Pattern("three", ("c",), "c d"),
+                         Pattern("four", ("=d",), " d")])  # fmt: skip
+    words = ["a", "b", "c", "d"]
+    assert patterns.find(" ".join(words), words) == [(2, 5, "one"), (6, 7, "four")]
+
+
+def test_words_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pacer.rules.matching._WORDS", 3)
+    patterns = Patterns([Pattern("one", ("x",), " x")])
+    for word in "abcdefx":
+        assert patterns.find(word, [word]) == ([(0, 1, "one")] if word == "x" else [])
+    assert len(patterns._by_word) <= 3
