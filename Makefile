@@ -8,7 +8,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup smollm repro test check bench figures clean
+.PHONY: help setup smollm repro test format check bench figures clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,7 +30,11 @@ repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and r
 test: $(READY)  ## all tests, the whole DAG on the micro profile included (no network, no GPU)
 	pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-check: $(READY)  ## lint and types
+format: $(READY)  ## lay the code out
+	ruff format
+
+check: $(READY)  ## layout, lint and types
+	ruff format --check --quiet || { echo "not formatted; run: make format"; exit 1; }
 	ruff check
 	TY_MAX_PARALLELISM=1 ty check  # with several threads it judges an import cycle differently now and then
 

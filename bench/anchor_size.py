@@ -1,6 +1,6 @@
 """The stage `anchors` on a table of invented records: one build in this process, its seconds and peak memory as JSON.
 
-    python bench/anchor_size.py FOLDER VERSION    # FOLDER holds records.parquet; `bench/anchors.py` makes it
+python bench/anchor_size.py FOLDER VERSION    # FOLDER holds records.parquet; `bench/anchors.py` makes it
 """
 
 from __future__ import annotations
@@ -16,13 +16,31 @@ from pacer.labelling.targets.build_anchors import build_anchors
 from pacer.records.columns import TableWriter
 from pacer.records.schemas import RECORD_SCHEMA
 
-_WHERE = ("in the left base", "at the right apex", "bilaterally", "in the lingula", "since the prior study",
-          "on the lateral view", "in the right lower lobe", "greater on the left")
-_WHAT = ("There is no pneumothorax", "No focal consolidation, pleural effusion or pneumothorax is seen",
-         "Heart size is normal", "The cardiomediastinal silhouette is unremarkable", "Mild pulmonary edema",
-         "Small pleural effusion is unchanged", "Patchy opacity may reflect atelectasis or pneumonia",
-         "The endotracheal tube ends above the carina", "Right PICC in place", "The lungs are clear",
-         "Old rib fractures are noted", "Pleural effusions have resolved", "Osseous structures are intact")
+_WHERE = (
+    "in the left base",
+    "at the right apex",
+    "bilaterally",
+    "in the lingula",
+    "since the prior study",
+    "on the lateral view",
+    "in the right lower lobe",
+    "greater on the left",
+)
+_WHAT = (
+    "There is no pneumothorax",
+    "No focal consolidation, pleural effusion or pneumothorax is seen",
+    "Heart size is normal",
+    "The cardiomediastinal silhouette is unremarkable",
+    "Mild pulmonary edema",
+    "Small pleural effusion is unchanged",
+    "Patchy opacity may reflect atelectasis or pneumonia",
+    "The endotracheal tube ends above the carina",
+    "Right PICC in place",
+    "The lungs are clear",
+    "Old rib fractures are noted",
+    "Pleural effusions have resolved",
+    "Osseous structures are intact",
+)
 
 
 def unlike(rng: random.Random) -> str:
@@ -46,9 +64,18 @@ def write_records(path: Path, count: int) -> None:
     with TableWriter(path, RECORD_SCHEMA) as out:
         for number, text in enumerate(invented(-(-count // 2))):
             for context in ("sn", "mw")[: min(2, count - 2 * number)]:
-                out.add(empty | {"record_id": f"{context}-{number:032x}", "context": context, "split": "train",
-                                 "study_id": f"{number}", "subject_id": f"{number}", "report_raw": text,
-                                 "report": text.lower()})  # fmt: skip
+                out.add(
+                    empty
+                    | {
+                        "record_id": f"{context}-{number:032x}",
+                        "context": context,
+                        "split": "train",
+                        "study_id": f"{number}",
+                        "subject_id": f"{number}",
+                        "report_raw": text,
+                        "report": text.lower(),
+                    }
+                )
 
 
 def _peak() -> float:
@@ -62,8 +89,17 @@ def main() -> None:
     (folder / "cache.jsonl").write_text("")
     start, started, own = _peak(), time.perf_counter(), time.process_time()
     audit = build_anchors(folder / "records.parquet", folder / "cache.jsonl", folder / "anchors.parquet", version)
-    print(json.dumps({"records": audit["records"], "seconds": time.perf_counter() - started,
-                      "own_seconds": time.process_time() - own, "start_megabytes": start, "megabytes": _peak()}))
+    print(
+        json.dumps(
+            {
+                "records": audit["records"],
+                "seconds": time.perf_counter() - started,
+                "own_seconds": time.process_time() - own,
+                "start_megabytes": start,
+                "megabytes": _peak(),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

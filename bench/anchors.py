@@ -124,10 +124,26 @@ def speed(named: dict[str, list[str]], repeats: int) -> tuple[list[str], dict[st
             rate = len(texts) / sorted(own)[len(own) // 2]
             rates.append(rate)
             gains.append(faster)
-            rows.append([f"{name}, {version}", f"{len(texts):,}", f"{sum(map(len, texts)) / len(texts):.0f}",
-                         f"{rate:,.0f}", f"{rate / faster:,.0f}", told, ratio(shared, own)[1]])
-    header = ["", "reports", "characters", "reports/s", "plain loop, reports/s", "times faster",
-              "than one pass a sentence"]
+            rows.append(
+                [
+                    f"{name}, {version}",
+                    f"{len(texts):,}",
+                    f"{sum(map(len, texts)) / len(texts):.0f}",
+                    f"{rate:,.0f}",
+                    f"{rate / faster:,.0f}",
+                    told,
+                    ratio(shared, own)[1],
+                ]
+            )
+    header = [
+        "",
+        "reports",
+        "characters",
+        "reports/s",
+        "plain loop, reports/s",
+        "times faster",
+        "than one pass a sentence",
+    ]
     return table(header, rows), {"rate": min(rates), "faster": min(gains)}
 
 
@@ -154,8 +170,16 @@ def size(records: int) -> tuple[list[str], dict[str, float]]:
                 run = [sys.executable, Path(__file__).with_name("anchor_size.py"), folder, version]
                 told = json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
             peaks.append(told["megabytes"])
-            rows.append([version, f"{told['records']:,}", f"{told['seconds']:.1f}", f"{told['own_seconds']:.1f}",
-                         f"{told['start_megabytes']:.0f}", f"{told['megabytes']:.0f}"])
+            rows.append(
+                [
+                    version,
+                    f"{told['records']:,}",
+                    f"{told['seconds']:.1f}",
+                    f"{told['own_seconds']:.1f}",
+                    f"{told['start_megabytes']:.0f}",
+                    f"{told['megabytes']:.0f}",
+                ]
+            )
         found["growth"] = max(found.get("growth", 0.0), peaks[1] - peaks[0])
         found["seconds"] = max(found.get("seconds", 0.0), told["own_seconds"] * RECORDS / records)
     return table(["", "records", "seconds", "CPU seconds", "MB at the start", "peak, MB"], rows), found
@@ -168,8 +192,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    lines = ["# The rules of the anchors", "",
-             f"`python bench/anchors.py`, {datetime.date.today()}. {hardware(torch.device('cpu'))}.", ""]
+    lines = [
+        "# The rules of the anchors",
+        "",
+        f"`python bench/anchors.py`, {datetime.date.today()}. {hardware(torch.device('cpu'))}.",
+        "",
+    ]
     named, found = {"invented": list(invented(4000))}, {}
     if (arguments.data / "openi").is_dir():
         rows = read_openi(arguments.data)
@@ -184,8 +212,11 @@ def main() -> None:
     told, more = size(arguments.records)
     lines += ["## The stage, one process", "", *told]
     found |= more
-    judged = [[name, f"{bar:g}", f"{found[name]:.4g}", "met" if _met(name, found[name]) else "**missed**"]
-              for name, bar in BARS.items() if name in found]
+    judged = [
+        [name, f"{bar:g}", f"{found[name]:.4g}", "met" if _met(name, found[name]) else "**missed**"]
+        for name, bar in BARS.items()
+        if name in found
+    ]
     lines += ["## Bars", "", *table(["", "bar", "found", ""], judged)]
     text = "\n".join(lines)
     print(text)

@@ -30,11 +30,32 @@ from pacer.params import Corpus, load_params
 ROOT = Path(__file__).resolve().parents[1]
 PAPER_TOTAL = sum(sum(splits.values()) for splits in PAPER_RECORDS.values())
 
-_SUBJECTS = ("The lungs", "Heart size", "The cardiomediastinal silhouette", "Lung volumes", "The left base",
-             "The right hilum", "Osseous structures", "A dual lead pacemaker", "The pleural space", "An enteric tube")
-_STATES = ("is within normal limits", "are clear", "is unchanged", "shows a 1.2 cm opacity", "is enlarged",
-           "has increased since the prior study", "could reflect atelectasis", "shows no effusion", "is not seen",
-           "projects over the stomach; its tip is not seen", "is stable", "appear grossly unremarkable")
+_SUBJECTS = (
+    "The lungs",
+    "Heart size",
+    "The cardiomediastinal silhouette",
+    "Lung volumes",
+    "The left base",
+    "The right hilum",
+    "Osseous structures",
+    "A dual lead pacemaker",
+    "The pleural space",
+    "An enteric tube",
+)
+_STATES = (
+    "is within normal limits",
+    "are clear",
+    "is unchanged",
+    "shows a 1.2 cm opacity",
+    "is enlarged",
+    "has increased since the prior study",
+    "could reflect atelectasis",
+    "shows no effusion",
+    "is not seen",
+    "projects over the stomach; its tip is not seen",
+    "is stable",
+    "appear grossly unremarkable",
+)
 
 
 def _text(rng: random.Random, sentences: int) -> str:
@@ -58,16 +79,23 @@ def write_annotations(folder: Path, records: int, seed: int = 3) -> int:
                     folder_name = f"files/p1{place}/p1{place}{number // 3:06d}/s{study}"
                     name = f"{rng.getrandbits(128):032x}"
                     record: dict[str, Any] = {
-                        "id": f"{name}_{study}", "finding": _text(rng, 5), "impression": _text(rng, 2),
-                        "APPA_flag": rng.choice(("AP", "PA")), "APPA_imagepath": f"{folder_name}/{name}.jpg",
-                        "history": 0, "indication": _text(rng, 1),
+                        "id": f"{name}_{study}",
+                        "finding": _text(rng, 5),
+                        "impression": _text(rng, 2),
+                        "APPA_flag": rng.choice(("AP", "PA")),
+                        "APPA_imagepath": f"{folder_name}/{name}.jpg",
+                        "history": 0,
+                        "indication": _text(rng, 1),
                         "new_scores": [rng.randrange(2) for _ in range(rng.randrange(30, 100))],
-                    }  # fmt: skip
+                    }
                     if lateral:
                         record["lateral_imagepath"] = f"{folder_name}/{name[::-1]}.jpg"
                     if prior:
-                        record |= {"last_finding": _text(rng, 4), "last_impression": "s",
-                                   "last_APPA_imagepath": f"{folder_name}/{name[4:]}.jpg"}  # fmt: skip
+                        record |= {
+                            "last_finding": _text(rng, 4),
+                            "last_impression": "s",
+                            "last_APPA_imagepath": f"{folder_name}/{name[4:]}.jpg",
+                        }
                     file.write((", " if number else "") + json.dumps(record))
                 file.write("]")
             file.write("}")
@@ -85,9 +113,12 @@ def config_of(root: Path) -> Corpus:
 def _unopened(image_ids: pl.Series, folder: Path, check: str, ledger: Path, ticker: Any) -> pl.DataFrame:
     """In place of looking at the images: all of them as they should be."""
     return pl.DataFrame({"image_id": image_ids}).with_columns(
-        path=pl.col("image_id"), bytes=pl.lit(1, pl.Int64), width=pl.lit(1, pl.Int32), height=pl.lit(1, pl.Int32),
+        path=pl.col("image_id"),
+        bytes=pl.lit(1, pl.Int64),
+        width=pl.lit(1, pl.Int32),
+        height=pl.lit(1, pl.Int32),
         problem=pl.lit(None, pl.String),
-    )  # fmt: skip
+    )
 
 
 def _read(root: Path, results: Any) -> None:
@@ -119,8 +150,10 @@ def _write_table(root: Path, results: Any) -> None:
     priors = table["prior_report"].drop_nulls().unique().map_elements(text_key, return_dtype=pl.String)
     for name, keys, column in ((IMAGES, images, "image_id"), (PRIORS, priors, "text_key")):
         frame = pl.DataFrame({column: keys}).with_row_index("row")
-        frame.with_columns(shard=pl.format("{}-{}.safetensors", pl.lit(column), pl.col("row") // 512),
-                           row=(pl.col("row") % 512).cast(pl.Int64)).write_parquet(root / name)
+        frame.with_columns(
+            shard=pl.format("{}-{}.safetensors", pl.lit(column), pl.col("row") // 512),
+            row=(pl.col("row") % 512).cast(pl.Int64),
+        ).write_parquet(root / name)
     write_json(root / MANIFEST, {})
     results.put({"images": len(images), "priors": len(priors)})
 

@@ -75,15 +75,40 @@ class Preset:
 EQUAL, BEST, FLOOR = "equal batch over generate", "best batch over generate", "share of the byte floor"
 PRESETS = {
     "cpu": Preset(
-        device="cpu", dtype=torch.float32, vocabulary=16384, width=576, ffn=1536, layers=12, heads=9, groups=3,
-        prefix=(170, 210), tokens=60, batch=8, batches=(4, 8, 16, 32), repeats=2, limits={EQUAL: 1.5, BEST: 2.0},
+        device="cpu",
+        dtype=torch.float32,
+        vocabulary=16384,
+        width=576,
+        ffn=1536,
+        layers=12,
+        heads=9,
+        groups=3,
+        prefix=(170, 210),
+        tokens=60,
+        batch=8,
+        batches=(4, 8, 16, 32),
+        repeats=2,
+        limits={EQUAL: 1.5, BEST: 2.0},
     ),
     "gpu": Preset(
-        device=None, dtype=torch.bfloat16, vocabulary=32000, width=4096, ffn=11008, layers=32, heads=32, groups=32,
-        prefix=(170, 210), tokens=130, batch=64, batches=(16, 32, 64, 128), repeats=3,
-        limits={EQUAL: 4.0, FLOOR: 0.55}, spread=0.02, floor=True,
+        device=None,
+        dtype=torch.bfloat16,
+        vocabulary=32000,
+        width=4096,
+        ffn=11008,
+        layers=32,
+        heads=32,
+        groups=32,
+        prefix=(170, 210),
+        tokens=130,
+        batch=64,
+        batches=(16, 32, 64, 128),
+        repeats=3,
+        limits={EQUAL: 4.0, FLOOR: 0.55},
+        spread=0.02,
+        floor=True,
     ),
-}  # fmt: skip
+}
 
 
 class Bench:
@@ -99,17 +124,26 @@ class Bench:
         draw = torch.Generator().manual_seed(1)
         least, most = preset.prefix
         lengths = torch.randint(least, most + 1, (max(*preset.batches, preset.batch),), generator=draw)
-        self.prefixes = [torch.randn(n, preset.width, generator=draw).to(self.device, preset.dtype)
-                         for n in sorted(lengths.tolist(), reverse=True)]
+        self.prefixes = [
+            torch.randn(n, preset.width, generator=draw).to(self.device, preset.dtype)
+            for n in sorted(lengths.tolist(), reverse=True)
+        ]
 
     def make_model(self, layers: int, dtype: torch.dtype) -> Any:
         """Random weights, made where they are used."""
         preset = self.preset
         config = LlamaConfig(
-            vocab_size=preset.vocabulary, hidden_size=preset.width, intermediate_size=preset.ffn, bos_token_id=1,
-            num_hidden_layers=layers, num_attention_heads=preset.heads, num_key_value_heads=preset.groups,
-            initializer_range=preset.spread, eos_token_id=EOS, max_position_embeddings=2048,
-        )  # fmt: skip
+            vocab_size=preset.vocabulary,
+            hidden_size=preset.width,
+            intermediate_size=preset.ffn,
+            bos_token_id=1,
+            num_hidden_layers=layers,
+            num_attention_heads=preset.heads,
+            num_key_value_heads=preset.groups,
+            initializer_range=preset.spread,
+            eos_token_id=EOS,
+            max_position_embeddings=2048,
+        )
         torch.manual_seed(0)
         with torch.device(self.device):
             return LlamaForCausalLM(config).to(dtype).eval().requires_grad_(False)
@@ -119,8 +153,14 @@ class Bench:
 
     def settings(self, batch: int, tokens: int | None = None) -> Decode:
         tokens = tokens or self.preset.tokens
-        return PAPER.model_copy(update={"batch_size": batch, "min_new_tokens": tokens, "max_new_tokens": tokens,
-                                        "num_beams": self.preset.beams})
+        return PAPER.model_copy(
+            update={
+                "batch_size": batch,
+                "min_new_tokens": tokens,
+                "max_new_tokens": tokens,
+                "num_beams": self.preset.beams,
+            }
+        )
 
     def compare(self) -> None:
         """Tokens of both sides, on the model that is timed or, for half precision, on a smaller one.
@@ -167,15 +207,19 @@ class Bench:
 
     def bandwidth(self) -> float:
         """Bytes a second of a large copy, read and written; the best of ten."""
-        source = torch.ones((2 << 30) if self.device.type == "cuda" else (64 << 20), dtype=torch.uint8,
-                            device=self.device)
+        source = torch.ones(
+            (2 << 30) if self.device.type == "cuda" else (64 << 20), dtype=torch.uint8, device=self.device
+        )
         target = torch.empty_like(source)
         return 2 * source.numel() / min(self.timed(lambda: target.copy_(source)) for _ in range(10))
 
     def weight_bytes(self) -> int:
         """What a step must read of the model: all but the embedding table."""
-        parts = (*self.model.model.layers.parameters(), *self.model.model.norm.parameters(),
-                 *self.model.lm_head.parameters())
+        parts = (
+            *self.model.model.layers.parameters(),
+            *self.model.model.norm.parameters(),
+            *self.model.lm_head.parameters(),
+        )
         return sum(parameter.numel() * parameter.element_size() for parameter in parts)
 
     def node_bytes(self) -> int:
@@ -203,8 +247,16 @@ def measure(bench: Bench) -> tuple[list[str], dict[str, float]]:
         bench.in_turns([(preset.batch, preset.batch)], 1)  # warm
     ours, theirs = bench.in_turns([(preset.batch, preset.batch)], preset.repeats)
     values[EQUAL] = ratio(theirs, ours)[0]
-    rows = [["same batch", str(preset.batch), rate(preset.batch, ours), str(preset.batch), rate(preset.batch, theirs),
-             ratio(theirs, ours)[1]]]
+    rows = [
+        [
+            "same batch",
+            str(preset.batch),
+            rate(preset.batch, ours),
+            str(preset.batch),
+            rate(preset.batch, theirs),
+            ratio(theirs, ours)[1],
+        ]
+    ]
 
     # per side and batch, seconds a record
     known: tuple[dict[int, list[float]], ...] = ({}, {})
@@ -221,14 +273,26 @@ def measure(bench: Bench) -> tuple[list[str], dict[str, float]]:
     note(best, bench.in_turns([(best[0], best[1])], preset.repeats))
     fastest = [min(side[batch]) for side, batch in zip(known, best)]
     values[BEST] = fastest[1] / fastest[0]
-    rows.append(["each side's best", str(best[0]), f"{1 / fastest[0]:.3g}", str(best[1]), f"{1 / fastest[1]:.3g}",
-                 f"{values[BEST]:.2f}"])
+    rows.append(
+        [
+            "each side's best",
+            str(best[0]),
+            f"{1 / fastest[0]:.3g}",
+            str(best[1]),
+            f"{1 / fastest[1]:.3g}",
+            f"{values[BEST]:.2f}",
+        ]
+    )
     header = ["", "our batch", "records/s", "batch of `generate`", "records/s", "ours over `generate`"]
     lines = table(header, rows)
     lines += ["Each side's best is its fastest run at its fastest batch. Records a second of all runs:", ""]
-    lines += table(["batch", *map(str, preset.batches)],
-                   [[name, *(speeds(side[batch]) for batch in preset.batches)]
-                    for name, side in zip(("ours", "`generate`"), known)])
+    lines += table(
+        ["batch", *map(str, preset.batches)],
+        [
+            [name, *(speeds(side[batch]) for batch in preset.batches)]
+            for name, side in zip(("ours", "`generate`"), known)
+        ],
+    )
     if preset.floor:
         text, values[FLOOR] = measure_floor(bench, ours)
         lines += text
@@ -241,18 +305,23 @@ def measure_floor(bench: Bench, ours: Sequence[float]) -> tuple[list[str], float
     bench.say("byte floor")
     batch = bench.preset.batch
     prefixes = bench.prefixes[:batch]
-    starts = [bench.timed(lambda: list(BeamSearch(bench.model, bench.settings(batch, 1), EOS)(prefixes)))
-              for _ in range(bench.preset.repeats)]
+    starts = [
+        bench.timed(lambda: list(BeamSearch(bench.model, bench.settings(batch, 1), EOS)(prefixes)))
+        for _ in range(bench.preset.repeats)
+    ]
     counting = BeamSearch(bench.model, bench.settings(batch), EOS, count=True)
     list(counting(prefixes))
     work, speed, weights = counting.work, bench.bandwidth(), bench.weight_bytes()
     states = work.nodes / work.steps * bench.node_bytes()
     floor = (weights + states) / speed
     step = (statistics.median(ours) - statistics.median(starts)) / work.steps
-    lines = [f"Byte floor at batch {batch}: a step reads {weights / 1e9:.3g} GB of weights, {states / 1e9:.3g} GB of "
-             f"keys and values, at {speed / 1e9:,.0f} GB/s of a copy: {1e3 * floor:.3g} ms. It takes "
-             f"{1e3 * step:.3g} ms (the prefixes' {statistics.median(starts):.3g} s are taken off), so it reaches "
-             f"{floor / step:.2f} of the floor. Nodes read though hidden: {work.read / work.nodes - 1:.0%}.", ""]
+    lines = [
+        f"Byte floor at batch {batch}: a step reads {weights / 1e9:.3g} GB of weights, {states / 1e9:.3g} GB of "
+        f"keys and values, at {speed / 1e9:,.0f} GB/s of a copy: {1e3 * floor:.3g} ms. It takes "
+        f"{1e3 * step:.3g} ms (the prefixes' {statistics.median(starts):.3g} s are taken off), so it reaches "
+        f"{floor / step:.2f} of the floor. Nodes read though hidden: {work.read / work.nodes - 1:.0%}.",
+        "",
+    ]
     return lines, floor / step
 
 
@@ -270,22 +339,33 @@ def report(bench: Bench, lines: Sequence[str], values: Mapping[str, float], comm
     """The results as Markdown."""
     preset, config = bench.preset, bench.model.config
     parameters = sum(p.numel() for p in bench.model.parameters())
-    bars = [[name, f"≥ {limit:.3g}", f"{values[name]:.3g}", "met" if values[name] >= limit else "**missed**"]
-            for name, limit in preset.limits.items()]
+    bars = [
+        [name, f"≥ {limit:.3g}", f"{values[name]:.3g}", "met" if values[name] >= limit else "**missed**"]
+        for name, limit in preset.limits.items()
+    ]
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
-    return "\n".join([
-        "# Decoding: our beam search beside `generate`", "",
+    report = [
+        "# Decoding: our beam search beside `generate`",
+        "",
         f"`{command}`, {time.strftime('%Y-%m-%d')}. {hardware(bench.device)}; load average {load:.2f} at the start, "
-        f"{os.getloadavg()[0]:.2f} at the end. Python {platform.python_version()}, {packages}.", "",
+        f"{os.getloadavg()[0]:.2f} at the end. Python {platform.python_version()}, {packages}.",
+        "",
         f"Random weights, {parameters / 1e6:,.0f}M parameters ({config.num_hidden_layers} layers, width "
         f"{config.hidden_size}, {config.num_attention_heads} heads over {config.num_key_value_heads}, vocabulary "
         f"{config.vocab_size:,}), {str(preset.dtype).removeprefix('torch.')}; prefixes of {preset.prefix[0]} to "
         f"{preset.prefix[1]} positions, {preset.beams} beams, exactly {preset.tokens} tokens a record, repetition "
         f"penalty {PAPER.repetition_penalty:g}, length penalty {PAPER.length_penalty:g}. Tokens of both sides compared "
-        "first, and equal.", "", "Same batch: sides in turns; medians, in brackets the range of the turns"
-        f"{'' if bench.device.type == 'cuda' else '; CPU seconds of one thread'}.", "",
-        *lines, "## Bars", "", *table(["bar", "asked", "measured", ""], bars),
-    ]).rstrip() + "\n"
+        "first, and equal.",
+        "",
+        "Same batch: sides in turns; medians, in brackets the range of the turns"
+        f"{'' if bench.device.type == 'cuda' else '; CPU seconds of one thread'}.",
+        "",
+        *lines,
+        "## Bars",
+        "",
+        *table(["bar", "asked", "measured", ""], bars),
+    ]
+    return "\n".join(report).rstrip() + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

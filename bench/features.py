@@ -88,10 +88,36 @@ class Preset:
 
 VIT_B = {"edge": 518, "hidden": 768, "layers": 12, "heads": 12, "film": (3000, 2500)}
 PRESETS = {
-    "cpu": Preset("cpu", **VIT_B, files=6, images=24, bare=12, batch_size=4, shard_size=8, workers=1,
-                  precision="float32", turns=3, few=600, many=6000, limits=(0.95, 0.0)),
-    "gpu": Preset("cuda", **VIT_B, files=32, images=2048, bare=1024, batch_size=64, shard_size=512, workers=14,
-                  precision="bfloat16", turns=3, few=600, many=6000, limits=(0.95, 0.85)),
+    "cpu": Preset(
+        "cpu",
+        **VIT_B,
+        files=6,
+        images=24,
+        bare=12,
+        batch_size=4,
+        shard_size=8,
+        workers=1,
+        precision="float32",
+        turns=3,
+        few=600,
+        many=6000,
+        limits=(0.95, 0.0),
+    ),
+    "gpu": Preset(
+        "cuda",
+        **VIT_B,
+        files=32,
+        images=2048,
+        bare=1024,
+        batch_size=64,
+        shard_size=512,
+        workers=14,
+        precision="bfloat16",
+        turns=3,
+        few=600,
+        many=6000,
+        limits=(0.95, 0.85),
+    ),
 }
 #: Most that the larger store's peak may be above the smaller one's, and relative error of fp8's states.
 FLAT, FP8_ERROR = 1.1, 0.02
@@ -100,13 +126,23 @@ FLAT, FP8_ERROR = 1.1, 0.02
 def write_backbones(folder: Path, edge: int, hidden: int, layers: int, heads: int) -> Path:
     """A random encoder with its image processor, and a small BERT."""
     torch.manual_seed(0)
-    Dinov2Model(Dinov2Config(hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads, image_size=edge,
-                             patch_size=14)).save_pretrained(folder / "vision")
-    BitImageProcessorPil(size={"shortest_edge": edge}, crop_size={"height": edge, "width": edge},
-                         image_mean=[0.5307] * 3, image_std=[0.2583] * 3).save_pretrained(folder / "vision")
+    Dinov2Model(
+        Dinov2Config(
+            hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads, image_size=edge, patch_size=14
+        )
+    ).save_pretrained(folder / "vision")
+    BitImageProcessorPil(
+        size={"shortest_edge": edge},
+        crop_size={"height": edge, "width": edge},
+        image_mean=[0.5307] * 3,
+        image_std=[0.2583] * 3,
+    ).save_pretrained(folder / "vision")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "edema"]
-    BertModel(BertConfig(vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-                         intermediate_size=16)).save_pretrained(folder / "text")
+    BertModel(
+        BertConfig(
+            vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+        )
+    ).save_pretrained(folder / "text")
     (folder / "text" / "vocab.txt").write_text("\n".join(words) + "\n")
     return folder
 
@@ -114,9 +150,19 @@ def write_backbones(folder: Path, edge: int, hidden: int, layers: int, heads: in
 def settings(preset: Preset, **changes: Any) -> Features:
     layers = preset.layers
     depths = [layers // 3, 2 * layers // 3, layers]
-    return Features(**{"mode": "states", "depths": depths, "dtype": "bfloat16", "precision": preset.precision,
-                       "batch_size": preset.batch_size, "shard_size": preset.shard_size, "workers": preset.workers,
-                       "prior_tokens": 8} | changes)
+    return Features(
+        **{
+            "mode": "states",
+            "depths": depths,
+            "dtype": "bfloat16",
+            "precision": preset.precision,
+            "batch_size": preset.batch_size,
+            "shard_size": preset.shard_size,
+            "workers": preset.workers,
+            "prior_tokens": 8,
+        }
+        | changes
+    )
 
 
 # -- speed ----------------------------------------------------------------------------------------------------------
@@ -184,8 +230,10 @@ def measure_speed(preset: Preset, missed: list[str]) -> list[str]:
         images = pl.DataFrame({"image_id": [str(i) for i in range(preset.images)], "path": paths})
         encoder = ImageEncoder(folder / "vision", settings(preset).depths, preset.device, preset.precision)
         prepared = torch.stack([encoder.preparation(path) for path in files]).to(preset.device)
-        batches = [prepared[[i % len(files) for i in range(start, start + preset.batch_size)]]
-                   for start in range(0, preset.bare, preset.batch_size)]
+        batches = [
+            prepared[[i % len(files) for i in range(start, start + preset.batch_size)]]
+            for start in range(0, preset.bare, preset.batch_size)
+        ]
         states = encoder.encode(batches[0]).cpu()
         rates: dict[str, list[float]] = {"stage": [], "bare": [], "prepare": [], "write": []}
         for turn in range(preset.turns):
@@ -200,13 +248,22 @@ def measure_speed(preset: Preset, missed: list[str]) -> list[str]:
         missed.append(f"the stage is at {share:.2f} of the bare forward, not {preset.limits[0]}")
     if of_slowest < preset.limits[1]:
         missed.append(f"the stage is at {of_slowest:.2f} of {slowest}, not {preset.limits[1]}")
-    words = {"stage": "the stage, from JPG files to checked shards", "bare": "bare forward of the encoder",
-             "prepare": f"decoding and resizing, {preset.workers} thread(s)", "write": "writing with checksums"}
+    words = {
+        "stage": "the stage, from JPG files to checked shards",
+        "bare": "bare forward of the encoder",
+        "prepare": f"decoding and resizing, {preset.workers} thread(s)",
+        "write": "writing with checksums",
+    }
     rows = [[words[part], f"{statistics.median(found):,.2f}"] for part, found in rates.items()]
-    return [f"Encoder: {preset.layers} layers of width {preset.hidden} at {preset.edge} pixels, {preset.precision}; "
-            f"grey JPG files of {preset.film[0]:,} x {preset.film[1]:,}; batches of {preset.batch_size}; median of "
-            f"{preset.turns} turns.", "", *table(["", "images/s"], rows),
-            f"The stage over the bare forward: {told}; over the slowest part ({words[slowest]}): {told_slowest}.", ""]
+    return [
+        f"Encoder: {preset.layers} layers of width {preset.hidden} at {preset.edge} pixels, {preset.precision}; "
+        f"grey JPG files of {preset.film[0]:,} x {preset.film[1]:,}; batches of {preset.batch_size}; median of "
+        f"{preset.turns} turns.",
+        "",
+        *table(["", "images/s"], rows),
+        f"The stage over the bare forward: {told}; over the slowest part ({words[slowest]}): {told_slowest}.",
+        "",
+    ]
 
 
 def _wait(preset: Preset) -> None:
@@ -243,16 +300,20 @@ def measure_memory(preset: Preset, missed: list[str]) -> list[str]:
     """Peak resident memory against the number of images."""
     rows, peaks = [], []
     for count in (preset.few, preset.many):
-        output = subprocess.run([sys.executable, __file__, "--peak-of-store", str(count)], check=True, text=True,
-                                capture_output=True).stdout
+        output = subprocess.run(
+            [sys.executable, __file__, "--peak-of-store", str(count)], check=True, text=True, capture_output=True
+        ).stdout
         peak, seconds = output.split("peak ", 1)[1].split()
         peaks.append(int(peak))
         rows.append([f"{count:,}", megabytes(int(peak)), seconds, f"{1e3 * float(seconds) / count:.2f}"])
     if peaks[1] > FLAT * peaks[0]:
         missed.append(f"the peak of {preset.many:,} images is {peaks[1] / peaks[0]:.2f} of that of {preset.few:,}")
     more = (peaks[1] - peaks[0]) / (preset.many - preset.few)
-    return [*table(["images", "peak resident, MB", "seconds", "ms an image"], rows),
-            f"An image more takes {more:,.0f} bytes more: its id, path and key.", ""]
+    return [
+        *table(["images", "peak resident, MB", "seconds", "ms an image"], rows),
+        f"An image more takes {more:,.0f} bytes more: its id, path and key.",
+        "",
+    ]
 
 
 # -- types ----------------------------------------------------------------------------------------------------------
@@ -322,9 +383,14 @@ def measure_types(run: Path, missed: list[str], cases: int = 96) -> list[str]:
     with tempfile.TemporaryDirectory() as temporary:
         images = images.with_columns(path=pl.Series([str(run / path) for path in images["path"]]))
         exact = exact_features(run, Path(temporary), images, records["prior_report"].drop_nulls().unique())
-        examples = Examples(table_, load_tokenizer(run / "models/backbones"), exact,
-                            record.model["interface"]["num_queries"],
-                            load_params(run / "params.yaml").trajectory.report_tokens, record.model["prompt"])
+        examples = Examples(
+            table_,
+            load_tokenizer(run / "models/backbones"),
+            exact,
+            record.model["interface"]["num_queries"],
+            load_params(run / "params.yaml").trajectory.report_tokens,
+            record.model["prompt"],
+        )
         numbers = iter(range(len(table_)))
         batches = list(iter(lambda: list(islice(numbers, 8)), []))
         truth = found_with(exact, examples, model, batches)
@@ -336,14 +402,27 @@ def measure_types(run: Path, missed: list[str], cases: int = 96) -> list[str]:
                 missed.append(f"states in {name} are {error:.4f} off, not {FP8_ERROR}")
             paper = sum(tensor.nbytes for tensor in rounded(torch.zeros(1, 3, 1369, 768), dtype).values())
             changed = float((own.logits.argmax(-1) != truth.logits.argmax(-1)).float().mean())
-            rows.append([name, megabytes(paper), f"{error:.2e}", f"{relative(own.refined, truth.refined):.2e}",
-                         f"{relative(own.logits, truth.logits):.2e}", f"{100 * changed:.2f} %"])
+            rows.append(
+                [
+                    name,
+                    megabytes(paper),
+                    f"{error:.2e}",
+                    f"{relative(own.refined, truth.refined):.2e}",
+                    f"{relative(own.logits, truth.logits):.2e}",
+                    f"{100 * changed:.2f} %",
+                ]
+            )
         plain = plain_fp8(truth.states)
-    return [f"{len(table_)} test records of {run.name if run != ROOT else 'the default profile'}; relative errors "
-            "(norm over norm) against float32. Bytes: an image of RAD-DINO's shape.", "",
-            *table(["stored type", "MB an image", "states", "Refine's output", "logits", "most likely token differs"],
-                   rows),
-            f"With one scale for a token and no centre, fp8_e4m3 would be {relative(plain, truth.states):.2e} off.", ""]
+    return [
+        f"{len(table_)} test records of {run.name if run != ROOT else 'the default profile'}; relative errors "
+        "(norm over norm) against float32. Bytes: an image of RAD-DINO's shape.",
+        "",
+        *table(
+            ["stored type", "MB an image", "states", "Refine's output", "logits", "most likely token differs"], rows
+        ),
+        f"With one scale for a token and no centre, fp8_e4m3 would be {relative(plain, truth.states):.2e} off.",
+        "",
+    ]
 
 
 def plain_fp8(states: Tensor) -> Tensor:
@@ -371,10 +450,18 @@ def main() -> None:
         peak_of_store(arguments.peak_of_store)
         return
     preset, missed = PRESETS[arguments.preset], []
-    lines = ["# The features stage", "", f"`python bench/features.py --preset {arguments.preset}`, {date.today()}, "
-             f"{hardware(torch.device(preset.device))}, torch {torch.__version__}.", ""]
-    parts = {"speed": lambda: measure_speed(preset, missed), "memory": lambda: measure_memory(preset, missed),
-             "types": lambda: measure_types(arguments.run.resolve(), missed)}
+    lines = [
+        "# The features stage",
+        "",
+        f"`python bench/features.py --preset {arguments.preset}`, {date.today()}, "
+        f"{hardware(torch.device(preset.device))}, torch {torch.__version__}.",
+        "",
+    ]
+    parts = {
+        "speed": lambda: measure_speed(preset, missed),
+        "memory": lambda: measure_memory(preset, missed),
+        "types": lambda: measure_types(arguments.run.resolve(), missed),
+    }
     for part in arguments.parts:
         lines += [f"## {part.capitalize()}", "", *parts[part]()]
     text = "\n".join(lines)

@@ -47,10 +47,13 @@ def our_head(case: HeadCase) -> Tensor:
     """The loss of :func:`pacer.training.head.head_losses`, with a gradient to all hidden states."""
     places = case.labels != IGNORED
     return head_losses(
-        case.hidden[places], case.head, case.labels[places], case.weight[places],
+        case.hidden[places],
+        case.head,
+        case.labels[places],
+        case.weight[places],
         None if case.teacher is None else case.teacher[places],
         None if case.divergence_weight is None else case.divergence_weight[places],
-    ).total  # fmt: skip
+    ).total
 
 
 def their_head(case: HeadCase) -> Tensor:

@@ -41,8 +41,27 @@ from pacer.training.record_table import RecordTable
 
 SHARD, BATCH, REPEATS = 64, 16, 5
 IMAGE, PRIOR = (3, 1369, 768), (100, 768)
-WORDS = ("no", "acute", "effusion", "edema", "the", "heart", "is", "normal", "in", "size", "with", "mild", "left",
-         "basal", "opacity", "and", "clear", "right", "lung")
+WORDS = (
+    "no",
+    "acute",
+    "effusion",
+    "edema",
+    "the",
+    "heart",
+    "is",
+    "normal",
+    "in",
+    "size",
+    "with",
+    "mild",
+    "left",
+    "basal",
+    "opacity",
+    "and",
+    "clear",
+    "right",
+    "lung",
+)
 
 
 def text(number: int, words: int) -> str:
@@ -65,14 +84,26 @@ def write_store(folder: Path, images: int) -> None:
             torch.save(states[row].clone(), folder / f"{start + row}.pt")
         rows = pa.table({"states": [states[row].view(torch.uint8).numpy().tobytes() for row in range(count)]})
         # one row in a group: what is read at random is read alone; random bytes gain nothing from compression
-        pq.write_table(rows, folder / f"images-{start:06d}.parquet", row_group_size=1, compression="NONE",
-                       use_dictionary=False)
+        pq.write_table(
+            rows, folder / f"images-{start:06d}.parquet", row_group_size=1, compression="NONE", use_dictionary=False
+        )
     pl.DataFrame(places).write_parquet(folder / IMAGES)
     count = images // 2
-    save_file({"states": torch.zeros(count, *PRIOR, dtype=torch.bfloat16),
-               "mask": torch.ones(count, PRIOR[0], dtype=torch.uint8)}, folder / "priors-0.safetensors")
-    pl.DataFrame({"text_key": [text_key(text(i, 40)) for i in range(count)], "shard": ["priors-0.safetensors"] * count,
-                  "row": list(range(count)), "key": [""] * count}).write_parquet(folder / PRIORS)
+    save_file(
+        {
+            "states": torch.zeros(count, *PRIOR, dtype=torch.bfloat16),
+            "mask": torch.ones(count, PRIOR[0], dtype=torch.uint8),
+        },
+        folder / "priors-0.safetensors",
+    )
+    pl.DataFrame(
+        {
+            "text_key": [text_key(text(i, 40)) for i in range(count)],
+            "shard": ["priors-0.safetensors"] * count,
+            "row": list(range(count)),
+            "key": [""] * count,
+        }
+    ).write_parquet(folder / PRIORS)
     write_json(folder / MANIFEST, {})
 
 
@@ -81,17 +112,33 @@ def records(images: int) -> RecordTable:
     rng, rows = random.Random(0), []
     for i in range(images):
         for context in CONTEXTS:
-            rows.append({
-                "record_id": f"{context}-{i}", "context": context, "split": "train", "view": "PA",
-                "frontal": f"{i}.jpg", "lateral": f"{rng.randrange(images)}.jpg" if context[0] == "m" else None,
-                "report": text(i, 60), "sections": "findings",
-                "prior_report": text(rng.randrange(images // 2), 40) if context[1] == "w" else None,
-                "indication": text(i, 12), "history": None, "emphasis": [0.0] * 50, "emphasis_text": None,
-            })
+            rows.append(
+                {
+                    "record_id": f"{context}-{i}",
+                    "context": context,
+                    "split": "train",
+                    "view": "PA",
+                    "frontal": f"{i}.jpg",
+                    "lateral": f"{rng.randrange(images)}.jpg" if context[0] == "m" else None,
+                    "report": text(i, 60),
+                    "sections": "findings",
+                    "prior_report": text(rng.randrange(images // 2), 40) if context[1] == "w" else None,
+                    "indication": text(i, 12),
+                    "history": None,
+                    "emphasis": [0.0] * 50,
+                    "emphasis_text": None,
+                }
+            )
     empty = dict.fromkeys(("lateral", "prior_report", "history", "emphasis_text"), pl.String)
-    anchors = pl.DataFrame({"positive": [["edema"]] * len(rows), "negative": [["pneumothorax"]] * len(rows),
-                            "uncertain": [[]] * len(rows), "record_id": [row["record_id"] for row in rows]},
-                           schema_overrides={"uncertain": pl.List(pl.String)})
+    anchors = pl.DataFrame(
+        {
+            "positive": [["edema"]] * len(rows),
+            "negative": [["pneumothorax"]] * len(rows),
+            "uncertain": [[]] * len(rows),
+            "record_id": [row["record_id"] for row in rows],
+        },
+        schema_overrides={"uncertain": pl.List(pl.String)},
+    )
     return RecordTable.of(pl.DataFrame(rows, schema_overrides=empty), anchors)
 
 
@@ -133,8 +180,9 @@ def from_parquet(folder: Path, images: int) -> int:
     files = [pq.ParquetFile(path, memory_map=True) for path in sorted(folder.glob("images-*.parquet"))]
     read = 0
     for batch in batches_of(images):
-        rows = [files[image // SHARD].read_row_group(image % SHARD)["states"].chunk(0)[0].as_buffer()
-                for image in batch]
+        rows = [
+            files[image // SHARD].read_row_group(image % SHARD)["states"].chunk(0)[0].as_buffer() for image in batch
+        ]
         states = torch.from_numpy(np.stack([np.frombuffer(row, np.uint8) for row in rows]))
         read += states.view(torch.bfloat16).view(len(batch), *IMAGE).nbytes
     return read
@@ -142,8 +190,10 @@ def from_parquet(folder: Path, images: int) -> int:
 
 def from_files(folder: Path, images: int) -> int:
     """The same from a file of ``torch.save`` for each image."""
-    return sum(torch.stack([torch.load(folder / f"{image}.pt", weights_only=True) for image in batch]).nbytes
-               for batch in batches_of(images))
+    return sum(
+        torch.stack([torch.load(folder / f"{image}.pt", weights_only=True) for image in batch]).nbytes
+        for batch in batches_of(images)
+    )
 
 
 def bytes_of(batch: Batch) -> int:
@@ -153,8 +203,9 @@ def bytes_of(batch: Batch) -> int:
 def training(folder: Path, table: RecordTable, images: int, workers: int) -> int:
     """Training batches until about as many images were read as there are."""
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=phantom_tokenizer(900), bos_token="<s>", eos_token="</s>")
-    examples = Examples(table, tokenizer, FeatureStore(folder), 128, 100,
-                        {"before_tokens": 50, "unknown_view": "upstream"})
+    examples = Examples(
+        table, tokenizer, FeatureStore(folder), 128, 100, {"before_tokens": 50, "unknown_view": "upstream"}
+    )
     order = Order(table.rows("train", tuple(CONTEXTS)), BATCH, 1, False, random.randrange(1000), "parent")
     plan = micro_batches(order, lambda rows, visits: lambda numbers: rows)
     batches = max(4, 4 * round(images / BATCH / 6))  # rounds of four contexts read six images a place
@@ -190,8 +241,10 @@ def main() -> None:
                     rates[name].append(count / (time.perf_counter() - started) / 1e9)
             base = median(rates["shards one after another"])
             for name, found in rates.items():
-                print(f"files {state}: {name}: {median(found):.2f} GB/s, {median(found) / base:.2f} of sequential",
-                      flush=True)
+                print(
+                    f"files {state}: {name}: {median(found):.2f} GB/s, {median(found) / base:.2f} of sequential",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

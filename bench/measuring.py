@@ -143,8 +143,9 @@ class Bench:
         if name in self.preset.limits:
             sign, limit = self.preset.limits[name]
             met = value >= limit if sign == ">=" else value <= limit
-            self.bars.append([name, f"{'≥' if sign == '>=' else '≤'} {limit:.3g}", f"{value:.3g}",
-                              "met" if met else "**missed**"])
+            self.bars.append(
+                [name, f"{'≥' if sign == '>=' else '≤'} {limit:.3g}", f"{value:.3g}", "met" if met else "**missed**"]
+            )
 
     def autocast(self) -> AbstractContextManager:
         """Mixed precision as in training: where the frozen weights have half the width."""

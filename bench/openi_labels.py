@@ -20,18 +20,33 @@ from pacer.anchors.vocabulary import POLARITIES
 
 #: MeSH labels of each finding.
 GOLD: dict[str, tuple[str, ...]] = {
-    "atelectasis": ("Atelectasis",), "cardiomegaly": ("Cardiomegaly",), "pleural effusion": ("Effusion",),
-    "pneumonia": ("Pneumonia",), "pneumothorax": ("Pneumothorax",), "consolidation": ("Consolidation",),
-    "edema": ("Edema",), "pleural abnormality": ("Pleural_Thickening",), "lung lesion": ("Nodule", "Mass"),
-}  # fmt: skip
+    "atelectasis": ("Atelectasis",),
+    "cardiomegaly": ("Cardiomegaly",),
+    "pleural effusion": ("Effusion",),
+    "pneumonia": ("Pneumonia",),
+    "pneumothorax": ("Pneumothorax",),
+    "consolidation": ("Consolidation",),
+    "edema": ("Edema",),
+    "pleural abnormality": ("Pleural_Thickening",),
+    "lung lesion": ("Nodule", "Mass"),
+}
 
 #: CheXpert's observation for each finding.
 CHEXPERT: dict[str, str] = {
-    "atelectasis": "Atelectasis", "cardiomegaly": "Cardiomegaly", "consolidation": "Consolidation", "edema": "Edema",
-    "enlarged mediastinum": "Enlarged Cardiomediastinum", "fracture": "Fracture", "lung lesion": "Lung Lesion",
-    "lung opacity": "Lung Opacity", "pleural effusion": "Pleural Effusion", "pleural abnormality": "Pleural Other",
-    "pneumonia": "Pneumonia", "pneumothorax": "Pneumothorax", "support devices": "Support Devices",
-}  # fmt: skip
+    "atelectasis": "Atelectasis",
+    "cardiomegaly": "Cardiomegaly",
+    "consolidation": "Consolidation",
+    "edema": "Edema",
+    "enlarged mediastinum": "Enlarged Cardiomediastinum",
+    "fracture": "Fracture",
+    "lung lesion": "Lung Lesion",
+    "lung opacity": "Lung Opacity",
+    "pleural effusion": "Pleural Effusion",
+    "pleural abnormality": "Pleural Other",
+    "pneumonia": "Pneumonia",
+    "pneumothorax": "Pneumothorax",
+    "support devices": "Support Devices",
+}
 
 #: Findings whose denials are compared.
 DENIED = ("cardiomegaly", "consolidation", "pneumothorax", "pleural effusion", "pneumonia", "edema", "fracture")
@@ -65,8 +80,10 @@ def present(row: dict[str, Any]) -> set[str]:
 def counts(expected: Iterable[set[str]], found: Iterable[set[str]], findings: Sequence[str]) -> np.ndarray:
     """Of each report and finding: in both, found alone, expected alone [reports, findings, 3]."""
     pairs = list(zip(expected, found, strict=True))
-    return np.array([[(f in e and f in o, f in o and f not in e, f in e and f not in o) for f in findings]
-                     for e, o in pairs], dtype=np.int64)  # fmt: skip
+    return np.array(
+        [[(f in e and f in o, f in o and f not in e, f in e and f not in o) for f in findings] for e, o in pairs],
+        dtype=np.int64,
+    )
 
 
 def f1(table: np.ndarray) -> float:

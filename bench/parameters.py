@@ -1,6 +1,6 @@
 """Trainable parameters of the published model, part by part: its shapes on the meta device, no weights needed.
 
-    python bench/parameters.py [configs/mimic_rg4.yaml]
+python bench/parameters.py [configs/mimic_rg4.yaml]
 """
 
 from __future__ import annotations
@@ -21,8 +21,13 @@ from pacer.training.run import model_parameters
 ROOT = Path(__file__).resolve().parents[1]
 
 #: Shapes of lmsys/vicuna-7b-v1.5, microsoft/rad-dino and microsoft/BiomedVLP-CXR-BERT-specialized.
-LANGUAGE = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
-            "vocab_size": 32000}
+LANGUAGE = {
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 32000,
+}
 D_VISION = D_TEXT = 768
 
 #: Parts of the model by the beginning of their parameters' names.
@@ -39,8 +44,9 @@ def published_model(params: Params) -> Pacer:
     """The model of ``params`` around the published frozen models' shapes, on the meta device."""
     with torch.device("meta"):
         language = LlamaForCausalLM(LlamaConfig(**LANGUAGE))
-        return wire(language, nn.LayerNorm(D_VISION), D_TEXT, model_parameters("calibrate", params), lora=True,
-                    calibrate=True)
+        return wire(
+            language, nn.LayerNorm(D_VISION), D_TEXT, model_parameters("calibrate", params), lora=True, calibrate=True
+        )
 
 
 def trainable_counts(model: Pacer, params: Params) -> dict[str, dict[str, int]]:

@@ -83,8 +83,10 @@ def copying(train: list[Study], test: list[Study], size: int) -> Lines:
     previous = truth_of([study.prior for study in followed if study.prior])
     rows = [
         ["the best constant set of findings", micro_f1(constant, wanted)],
-        [f"the truth of the nearest train image, {THUMBNAIL} x {THUMBNAIL} pixels",
-         micro_f1(known[distance.argmin(axis=1)], wanted)],
+        [
+            f"the truth of the nearest train image, {THUMBNAIL} x {THUMBNAIL} pixels",
+            micro_f1(known[distance.argmin(axis=1)], wanted),
+        ],
         ["the findings of the previous study, where there is one", micro_f1(previous, truth_of(followed))],
     ]
     return table(["Answer", "truth micro-F1"], [[name, f"{value:.3f}"] for name, value in rows])
@@ -208,8 +210,10 @@ def probes(seed: int, patients: int, folder: Path | None) -> Lines:
         cases = hidden[tested, f]
         values = [auroc(v[tested, f], cases, ~truth[tested, f]) for v in view_values.values()]
         rows.append([FINDINGS[f], str(int(cases.sum())), *map(number, values)])
-    means = [float(np.nanmean([float(row[column]) if row[column] != "–" else np.nan for row in rows]))
-             for column in (2, 3, 4)]
+    means = [
+        float(np.nanmean([float(row[column]) if row[column] != "–" else np.nan for row in rows]))
+        for column in (2, 3, 4)
+    ]
     rows.append(["**mean**", str(sum(int(row[1]) for row in rows)), *(f"**{number(value)}**" for value in means)])
     counts = f"{int(train.sum())} studies to fit, {int(test.sum())} to score"
     return [
@@ -236,9 +240,13 @@ def main() -> None:
 
     size = load_params().corpus.phantom
     world = make_world(
-        options.seed, size.patients, size.studies_per_patient, size.lateral_fraction, size.val_fraction,
+        options.seed,
+        size.patients,
+        size.studies_per_patient,
+        size.lateral_fraction,
+        size.val_fraction,
         size.test_fraction,
-    )  # fmt: skip
+    )
     studies = [study for patient in world for study in patient.studies]
     train, test = ([s for s in studies if s.split == split] for split in ("train", "test"))
     lines = wording(train, test, options.seed + 1, size.vocabulary) + copying(train, test, size.image_size)

@@ -158,9 +158,10 @@ def _end_of_list(sentence: str, mentions: list, place: int) -> int:
         conjunction = bool(words) and words[0] in ("or", "and", "nor")
         rest = words[1:] if conjunction else words
         broken = [
-            word for word in rest
+            word
+            for word in rest
             if re.match(r"(is|are|no|but|there|the)\b|with", word) or not re.fullmatch(r"[\w-]+", word)
-        ]  # fmt: skip
+        ]
         if len(rest) > 3 or broken:
             break
         same = FINDINGS_OF[mentions[at][2]] == FINDINGS_OF[mentions[at + 1][2]]

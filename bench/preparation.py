@@ -95,10 +95,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         vision = arguments.vision or Path(temporary)
         if not arguments.vision:
-            BitImageProcessorPil(size={"shortest_edge": 518}, crop_size={"height": 518, "width": 518},
-                                 image_mean=[0.5307] * 3, image_std=[0.2583] * 3).save_pretrained(temporary)
-        ours, theirs = Preparation(vision), partial(by_processor, AutoImageProcessor.from_pretrained(
-            vision, backend="pil"))
+            BitImageProcessorPil(
+                size={"shortest_edge": 518},
+                crop_size={"height": 518, "width": 518},
+                image_mean=[0.5307] * 3,
+                image_std=[0.2583] * 3,
+            ).save_pretrained(temporary)
+        ours, theirs = (
+            Preparation(vision),
+            partial(by_processor, AutoImageProcessor.from_pretrained(vision, backend="pil")),
+        )
         rows, slow = [], []
         for name, paths in (real_files(arguments.data, arguments.images) | write_films(Path(temporary))).items():
             for path in paths:

@@ -46,10 +46,14 @@ LENGTH, SPREAD = 55.0, 25.0
 
 FINDINGS = ("effusion", "pneumothorax", "consolidation", "edema", "atelectasis", "opacity", "fracture", "pneumonia")
 SENTENCES = (
-    "the {} is {} .", "there is no {} or {} .", "{} {} is unchanged compared with the prior study .",
-    "a small left {} with adjacent {} is seen .", "the cardiomediastinal silhouette is {} and the {} are clear .",
-    "in the right lower lung zone , {} may represent {} .", "no focal {} {} .",
-)  # fmt: skip
+    "the {} is {} .",
+    "there is no {} or {} .",
+    "{} {} is unchanged compared with the prior study .",
+    "a small left {} with adjacent {} is seen .",
+    "the cardiomediastinal silhouette is {} and the {} are clear .",
+    "in the right lower lung zone , {} may represent {} .",
+    "no focal {} {} .",
+)
 FILLERS = (*FINDINGS, "heart", "normal", "lungs", "mildly enlarged", "stable", "bilateral", "improved", "tube", "hila")
 
 
@@ -124,7 +128,7 @@ def chexbert_part(folder: Path, texts: list[str], repeats: int) -> tuple[list[li
     distinct = len(expected.unique(dim=0))
     if distinct < 10:
         raise Unequal(f"the labeller gives {distinct} different rows of labels; equal labels would say little")
-    blocks = [texts[start:start + BLOCK] for start in range(0, len(texts), BLOCK)]
+    blocks = [texts[start : start + BLOCK] for start in range(0, len(texts), BLOCK)]
     sides = [lambda block: seconds(lambda: batched(block)), lambda block: seconds(lambda: single(block))]
     ours, theirs = in_turns(sides, [[block] * 2 for block in blocks], repeats)
     faster, told = ratio(theirs, ours)
@@ -191,8 +195,10 @@ def main() -> None:
         again = second_part(folder, Path(temporary) / "references.parquet", texts[:half], texts[half:])
         scored, whole = nlg_part(references, hypotheses)
     print("# Scoring\n")
-    print(f"{hardware(torch.device('cpu'))}. Load of the machine at the start: {load:.1f}. Medians of "
-          f"{arguments.repeats} turns, in brackets the range of the turns' ratios.\n")
+    print(
+        f"{hardware(torch.device('cpu'))}. Load of the machine at the start: {load:.1f}. Medians of "
+        f"{arguments.repeats} turns, in brackets the range of the turns' ratios.\n"
+    )
     print("CheXbert, BERT-base with random weights; before the timing both sides gave every report the same labels.\n")
     print("\n".join(table(["", "sorted batches, reports/s", "one by one, reports/s", "times faster"], labelled)))
     print("Labelling for an evaluation, the loading of the labeller included.\n")

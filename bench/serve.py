@@ -55,9 +55,14 @@ def export_own(folder: Path) -> Path:
     """The pipeline's own model as an exported one."""
     if not (ROOT / "models" / "calibrate").is_dir():
         sys.exit("there is no models/calibrate: run the pipeline, or name an exported model with --model")
-    export_model(folder / "model", load_params(ROOT / "params.yaml").decode, model=ROOT / "models" / "calibrate",
-                 backbones=ROOT / "models" / "backbones", features=ROOT / "data" / "features",
-                 records=ROOT / "data" / "corpus" / "records.parquet")
+    export_model(
+        folder / "model",
+        load_params(ROOT / "params.yaml").decode,
+        model=ROOT / "models" / "calibrate",
+        backbones=ROOT / "models" / "backbones",
+        features=ROOT / "data" / "features",
+        records=ROOT / "data" / "corpus" / "records.parquet",
+    )
     return folder / "model"
 
 
@@ -69,10 +74,14 @@ class Client:
         config = json.loads(urllib.request.urlopen(f"{self.address}/config").read())
         ids = {part["id"]: part["props"].get("elem_id") for part in config["components"]}
         events = list(enumerate(config["dependencies"]))
-        self.examples = {name: number for number, event in events
-                         if str(name := ids.get(event["targets"][0][0])).startswith("example-")}
-        self.writing, inputs = next((number, event["inputs"]) for number, event in events
-                                    if event["queue"] and event["backend_fn"])
+        self.examples = {
+            name: number
+            for number, event in events
+            if str(name := ids.get(event["targets"][0][0])).startswith("example-")
+        }
+        self.writing, inputs = next(
+            (number, event["inputs"]) for number, event in events if event["queue"] and event["backend_fn"]
+        )
         self.inputs = [ids.get(number) for number in inputs]
 
     def choose(self, page: str, number: int) -> None:
@@ -80,10 +89,17 @@ class Client:
 
     def write(self, page: str, example: Example) -> str:
         """The HTML of the report of the chosen example with all its sources."""
-        values = {"with-lateral": True, "with-prior": True, "prior": example.prior, "view": example.view,
-                  "indication": example.indication, "history": example.history}
-        self._post("queue/join", data=[values.get(name) for name in self.inputs], fn_index=self.writing,
-                   session_hash=page)
+        values = {
+            "with-lateral": True,
+            "with-prior": True,
+            "prior": example.prior,
+            "view": example.view,
+            "indication": example.indication,
+            "history": example.history,
+        }
+        self._post(
+            "queue/join", data=[values.get(name) for name in self.inputs], fn_index=self.writing, session_hash=page
+        )
         with urllib.request.urlopen(f"{self.address}/gradio_api/queue/data?session_hash={page}") as lines:
             for line in lines:
                 if b'"process_completed"' in line:
@@ -91,8 +107,9 @@ class Client:
         raise Unequal("the page gave no report")
 
     def _post(self, path: str, **body: Any) -> None:
-        asked = urllib.request.Request(f"{self.address}/gradio_api/{path}", json.dumps(body).encode(),
-                                       {"Content-Type": "application/json"})
+        asked = urllib.request.Request(
+            f"{self.address}/gradio_api/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
         urllib.request.urlopen(asked).read()
 
 
@@ -111,8 +128,9 @@ def seconds(call: Any) -> float:
     return time.perf_counter() - started
 
 
-def memory_over_requests(reporter: Reporter, examples: list[Example],
-                         expected: list[str]) -> tuple[list[float], int, int]:
+def memory_over_requests(
+    reporter: Reporter, examples: list[Example], expected: list[str]
+) -> tuple[list[float], int, int]:
     """Seconds of every request on the page, and resident bytes before and after."""
     from pacer.serving.server import served
 
@@ -163,26 +181,34 @@ def main() -> None:
         every = [seconds(lambda case=case: reporter.in_all_contexts(case)) for case in repeated]
         together = seconds(lambda: reporter.generate(repeated)) / len(repeated)
         page, before, after = memory_over_requests(reporter, examples, expected)
-    rows = [["loading", f"{loaded:.2f}"], ["first report", f"{first:.2f}"],
-            ["one report, steady", f"{statistics.median(alone):.3f} ({min(alone):.3f} to {max(alone):.3f})"],
-            ["one case in its four contexts", f"{statistics.median(every):.3f} ({min(every):.3f} to {max(every):.3f})"],
-            [f"a report among many, batches of {reporter.batch_size}", f"{together:.3f}"],
-            ["one report on the page, all around it", f"{statistics.median(page):.3f} ({min(page):.3f} to "
-                                                      f"{max(page):.3f})"]]  # fmt: skip
+    rows = [
+        ["loading", f"{loaded:.2f}"],
+        ["first report", f"{first:.2f}"],
+        ["one report, steady", f"{statistics.median(alone):.3f} ({min(alone):.3f} to {max(alone):.3f})"],
+        ["one case in its four contexts", f"{statistics.median(every):.3f} ({min(every):.3f} to {max(every):.3f})"],
+        [f"a report among many, batches of {reporter.batch_size}", f"{together:.3f}"],
+        [
+            "one report on the page, all around it",
+            f"{statistics.median(page):.3f} ({min(page):.3f} to {max(page):.3f})",
+        ],
+    ]
     grown = after - before
     met = grown <= BAR
     search = reporter.settings.search
     lines = [
-        "# Reports for one's own X-ray", "",
+        "# Reports for one's own X-ray",
+        "",
         f"`python bench/serve.py{' --model DIR' if arguments.model else ''}`, {date.today()}. "
         f"{hardware(reporter.device)}; load average {load:.2f} at the start, {os.getloadavg()[0]:.2f} at the end. "
-        f"Python {platform.python_version()}, torch {torch.__version__}.", "",
+        f"Python {platform.python_version()}, torch {torch.__version__}.",
+        "",
         f"At most {search.max_new_tokens} tokens, {search.num_beams} beams. All reports of a case were the same, on "
-        "the page too.", "",
+        "the page too.",
+        "",
         *table(["", "seconds: median (range)"], rows),
         f"Memory over {REQUESTS} requests from {PAGES} pages: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB "
         f"after, {grown / 1e6:+,.1f} MB (at most {BAR / 1e6:.0f}: {'met' if met else '**missed**'}).",
-    ]  # fmt: skip
+    ]
     text = "\n".join(lines)
     print(text)
     if arguments.out:

@@ -120,30 +120,79 @@ class Preset:
 
 
 CPU = Preset(
-    name="cpu", device="cpu", dtype=torch.float32, d_model=512, d_ffn=1376, layers=4, heads=8, vocabulary=32_000,
-    d_vision=192, patches=64, vision_heads=12, d_hidden=512, queries=128, prior_tokens=100, batch_size=8,
-    head=HeadShape(8, 400, 100), records=6_000, batches=2, repeats=3, widths=(256, 512, 1024), width_layers=4,
-    lengths=(200, 300, 400), batch_sizes=(4, 8, 16), gemm=2048, tolerances=FLOAT32,
-    limits={"Cross-entropy: times faster": (">=", 3.5), "Cross-entropy: share of the peak": ("<=", 1 / 15),
-            "Cross-entropy and KL: times faster": (">=", 3.5),
-            "Cross-entropy and KL: share of the peak": ("<=", 1 / 15),
-            "Commit, LLM-RG4's texts: times faster": (">=", 2.2), "Commit, PACER's texts: times faster": (">=", 2.5),
-            "Calibrate over Commit": ("<=", 1.45)},
-)  # fmt: skip
+    name="cpu",
+    device="cpu",
+    dtype=torch.float32,
+    d_model=512,
+    d_ffn=1376,
+    layers=4,
+    heads=8,
+    vocabulary=32_000,
+    d_vision=192,
+    patches=64,
+    vision_heads=12,
+    d_hidden=512,
+    queries=128,
+    prior_tokens=100,
+    batch_size=8,
+    head=HeadShape(8, 400, 100),
+    records=6_000,
+    batches=2,
+    repeats=3,
+    widths=(256, 512, 1024),
+    width_layers=4,
+    lengths=(200, 300, 400),
+    batch_sizes=(4, 8, 16),
+    gemm=2048,
+    tolerances=FLOAT32,
+    limits={
+        "Cross-entropy: times faster": (">=", 3.5),
+        "Cross-entropy: share of the peak": ("<=", 1 / 15),
+        "Cross-entropy and KL: times faster": (">=", 3.5),
+        "Cross-entropy and KL: share of the peak": ("<=", 1 / 15),
+        "Commit, LLM-RG4's texts: times faster": (">=", 2.2),
+        "Commit, PACER's texts: times faster": (">=", 2.5),
+        "Calibrate over Commit": ("<=", 1.45),
+    },
+)
 
 #: lmsys/vicuna-7b-v1.5 and microsoft/rad-dino in shape.
 GPU = Preset(
-    name="gpu", device=None, dtype=torch.bfloat16, d_model=4096, d_ffn=11008, layers=32, heads=32, vocabulary=32_000,
-    d_vision=768, patches=1369, vision_heads=12, d_hidden=2048, queries=128, prior_tokens=100, batch_size=16,
-    head=HeadShape(16, 400, 100), records=20_000, batches=6, repeats=5, widths=(2048, 4096, 5120), width_layers=8,
-    lengths=(200, 300, 400), batch_sizes=(8, 16, 32), gemm=8192, tolerances=(1e-2, 1.5e-1),
+    name="gpu",
+    device=None,
+    dtype=torch.bfloat16,
+    d_model=4096,
+    d_ffn=11008,
+    layers=32,
+    heads=32,
+    vocabulary=32_000,
+    d_vision=768,
+    patches=1369,
+    vision_heads=12,
+    d_hidden=2048,
+    queries=128,
+    prior_tokens=100,
+    batch_size=16,
+    head=HeadShape(16, 400, 100),
+    records=20_000,
+    batches=6,
+    repeats=5,
+    widths=(2048, 4096, 5120),
+    width_layers=8,
+    lengths=(200, 300, 400),
+    batch_sizes=(8, 16, 32),
+    gemm=8192,
+    tolerances=(1e-2, 1.5e-1),
     calibrate_texts=(UPSTREAM, PACERS),
-    limits={"Commit, LLM-RG4's texts: times faster": (">=", 1.7),
-            "Commit, LLM-RG4's texts: share of the peak": ("<=", 0.75),
-            "Commit, PACER's texts: times faster": (">=", 1.7),
-            "Commit, PACER's texts: share of the peak": ("<=", 0.75),
-            "Commit, PACER's texts: share of the GEMM rate": (">=", 0.60), "Calibrate over bare passes": ("<=", 1.12)},
-)  # fmt: skip
+    limits={
+        "Commit, LLM-RG4's texts: times faster": (">=", 1.7),
+        "Commit, LLM-RG4's texts: share of the peak": ("<=", 0.75),
+        "Commit, PACER's texts: times faster": (">=", 1.7),
+        "Commit, PACER's texts: share of the peak": ("<=", 0.75),
+        "Commit, PACER's texts: share of the GEMM rate": (">=", 0.60),
+        "Calibrate over bare passes": ("<=", 1.12),
+    },
+)
 
 PRESETS = {preset.name: preset for preset in (CPU, GPU)}
 
@@ -203,9 +252,14 @@ def make_records(texts: Texts, preset: Preset) -> Records:
         return rng.integers(bounds[0], bounds[1] + 1, n)
 
     return Records(
-        context, around(texts.before_median, 0.5, texts.before), between(texts.after), between(texts.after_commit),
-        between(texts.anchor), around(texts.report_median, 0.45, texts.report),
-        rng.random((n, VISITS)) >= texts.direct, preset.queries,
+        context,
+        around(texts.before_median, 0.5, texts.before),
+        between(texts.after),
+        between(texts.after_commit),
+        between(texts.anchor),
+        around(texts.report_median, 0.45, texts.report),
+        rng.random((n, VISITS)) >= texts.direct,
+        preset.queries,
     )
 
 
@@ -214,8 +268,16 @@ def equal_records(positions: int, count: int, queries: int) -> Records:
     whole, report = np.ones(count, dtype=np.int64), max(positions // 4 - 1, 1)
     before = max(positions - queries - report - 3, 1)
     nothing = 0 * whole
-    return Records(nothing, before * whole, nothing, nothing, nothing, report * whole,
-                   np.zeros((count, VISITS), dtype=bool), queries)
+    return Records(
+        nothing,
+        before * whole,
+        nothing,
+        nothing,
+        nothing,
+        report * whole,
+        np.zeros((count, VISITS), dtype=bool),
+        queries,
+    )
 
 
 def spread_batches(records: Records, micros: Sequence[MicroBatch], count: int) -> list[MicroBatch]:
@@ -280,13 +342,20 @@ def make_model(preset: Preset, device: torch.device, d_model: int | None = None,
     torch.manual_seed(0)
     width = d_model or preset.d_model
     config = LlamaConfig(
-        vocab_size=preset.vocabulary, hidden_size=width, num_hidden_layers=layers or preset.layers,
-        intermediate_size=preset.d_ffn * width // preset.d_model, bos_token_id=BOS, eos_token_id=EOS,
+        vocab_size=preset.vocabulary,
+        hidden_size=width,
+        num_hidden_layers=layers or preset.layers,
+        intermediate_size=preset.d_ffn * width // preset.d_model,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
         num_attention_heads=max(preset.heads * width // preset.d_model, 1),
-    )  # fmt: skip
+    )
     groups = model_parameters("calibrate", PARAMS)
-    groups["interface"] |= {"num_queries": preset.queries, "num_heads": preset.vision_heads,
-                            "d_hidden": preset.d_hidden}
+    groups["interface"] |= {
+        "num_queries": preset.queries,
+        "num_heads": preset.vision_heads,
+        "d_hidden": preset.d_hidden,
+    }
     groups["lora"] |= {"rank": min(groups["lora"]["rank"], width)}
     before = torch.get_default_dtype()
     with torch.device(device):

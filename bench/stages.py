@@ -54,31 +54,58 @@ def main() -> None:
 
     encoder = ImageEncoder(resolve(BACKBONES / "vision"), params.features.depths)
     pixels = torch.stack([encoder.prepare(path) for path in images])
-    compare("features: prepare and encode", "images", len(images),
-            lambda: encoder.encode(torch.stack([encoder.prepare(path) for path in images])),
-            lambda: encoder.encode(pixels))
+    compare(
+        "features: prepare and encode",
+        "images",
+        len(images),
+        lambda: encoder.encode(torch.stack([encoder.prepare(path) for path in images])),
+        lambda: encoder.encode(pixels),
+    )
 
     model, record = load_model("models/calibrate", BACKBONES)
     if model.calibrator is not None:
         model.calibrator.requires_grad_(True)
     tokenizer, store = load_tokenizer(BACKBONES), FeatureStore("data/features")
-    examples = Examples(RecordTable.of(records, pl.read_parquet("data/anchors/anchors.parquet")), tokenizer, store,
-                        params.interface.num_queries, params.trajectory.report_tokens, record.model["prompt"])
+    examples = Examples(
+        RecordTable.of(records, pl.read_parquet("data/anchors/anchors.parquet")),
+        tokenizer,
+        store,
+        params.interface.num_queries,
+        params.trajectory.report_tokens,
+        record.model["prompt"],
+    )
     rows = examples.table.rows("train", ["sn"])["sn"][: params.calibrate.batch_size]
     batch = examples.batch(rows, [True] * len(rows), params.calibrate.lambda_q)
 
     def step(made) -> None:
-        objective(model, made, warmup=False, regularised=True, lambda_tlw=params.train.lambda_tlw,
-                  lambda_cons=params.calibrate.lambda_cons, lambda_drift=params.calibrate.lambda_drift)
+        objective(
+            model,
+            made,
+            warmup=False,
+            regularised=True,
+            lambda_tlw=params.train.lambda_tlw,
+            lambda_cons=params.calibrate.lambda_cons,
+            lambda_drift=params.calibrate.lambda_drift,
+        )
 
-    compare("calibrate: batch and losses", "records", len(rows),
-            lambda: step(examples.batch(rows, [True] * len(rows), params.calibrate.lambda_q)), lambda: step(batch))
+    compare(
+        "calibrate: batch and losses",
+        "records",
+        len(rows),
+        lambda: step(examples.batch(rows, [True] * len(rows), params.calibrate.lambda_q)),
+        lambda: step(batch),
+    )
 
     generator = Generator(model, tokenizer, store, record.model, params.decode)
     cases = records.filter(pl.col("split") == params.decode.split).head(params.decode.batch_size).to_dicts()
     greedy = Generator(model, tokenizer, store, record.model, params.decode.model_copy(update={"num_beams": 1}))
-    compare(f"decode: {params.decode.num_beams} beams against greedy", "reports", len(cases),
-            lambda: generator(cases), lambda: greedy(cases))
+    compare(
+        f"decode: {params.decode.num_beams} beams against greedy",
+        "reports",
+        len(cases),
+        lambda: generator(cases),
+        lambda: greedy(cases),
+    )
 
 
 if __name__ == "__main__":

@@ -22,8 +22,12 @@ from pacer.training.phases import Phase, phase_of
 COMMIT, CALIBRATE = phase_of("parent", PARAMS), phase_of("calibrate", PARAMS)
 NAMES = {"parent": "Commit", "calibrate": "Calibrate"}
 #: Weights of the loss's terms as in training.
-LAMBDAS = {"trajectory": 1.0, "emphasis": PARAMS.train.lambda_tlw, "consistency": PARAMS.calibrate.lambda_cons,
-           "drift": PARAMS.calibrate.lambda_drift}
+LAMBDAS = {
+    "trajectory": 1.0,
+    "emphasis": PARAMS.train.lambda_tlw,
+    "consistency": PARAMS.calibrate.lambda_cons,
+    "drift": PARAMS.calibrate.lambda_drift,
+}
 #: And in the check of equality: the regularisers count as much as the rest.
 CHECKED = {"trajectory": 1.0, "emphasis": 0.75, "consistency": 1.0, "drift": 1.0}
 
@@ -54,8 +58,9 @@ def with_merged_lora(model: Pacer) -> Pacer:
     """The same modules with LoRA folded in; only the weights beside LoRA are copies."""
     folded = {id(p) for name, p in model.language.named_parameters() if ".base_layer." in name}
     shared: dict[int, Any] = {id(p): p for p in model.language.parameters() if id(p) not in folded}
-    merged = Pacer(copy.deepcopy(model.language, shared), model.endpoint_norm, model.router, model.interface,
-                   model.calibrator)
+    merged = Pacer(
+        copy.deepcopy(model.language, shared), model.endpoint_norm, model.router, model.interface, model.calibrator
+    )
     merged.merge_lora()
     return merged
 
@@ -117,8 +122,10 @@ def our_batches(bench: Bench, records: Records, phase: Phase) -> list[Batch]:
 
 def beside_theirs(bench: Bench, batches: Sequence[Batch], texts: Texts) -> list[tuple[Batch, FixedBatch]]:
     """Each batch and the same records in the baseline's layout."""
-    return [(batch, bench.pinned(fixed_layout(batch, bench.preset.queries, texts.pad_before, texts.pad_target)))
-            for batch in batches]
+    return [
+        (batch, bench.pinned(fixed_layout(batch, bench.preset.queries, texts.pad_before, texts.pad_target)))
+        for batch in batches
+    ]
 
 
 def with_stored_sources(bench: Bench, model: Pacer, batch: Batch) -> Batch:
@@ -134,8 +141,9 @@ def with_stored_sources(bench: Bench, model: Pacer, batch: Batch) -> Batch:
 
 def optimizer_of(side: Side) -> torch.optim.Optimizer:
     """AdamW over what the phase trains."""
-    return torch.optim.AdamW(for_phase(side.model, side.phase).values(), lr=side.phase.learning_rate,
-                             weight_decay=PARAMS.train.weight_decay)
+    return torch.optim.AdamW(
+        for_phase(side.model, side.phase).values(), lr=side.phase.learning_rate, weight_decay=PARAMS.train.weight_decay
+    )
 
 
 def timed_step(bench: Bench, side: Side, optimizer: torch.optim.Optimizer) -> Callable[[Any], float]:
@@ -179,8 +187,10 @@ def bare_passes(bench: Bench, model: Pacer) -> Callable[[Batch], float]:
 
 def step_flops(model: Pacer, batches: Sequence[Batch], forwards: int = 1) -> float:
     """FLOPs of steps over all batches; see :func:`language_flops`."""
-    return sum(language_flops(model.language.config, batch.length.tolist(), int(batch.predicted.sum()),
-                              forwards=forwards) for batch in batches)
+    return sum(
+        language_flops(model.language.config, batch.length.tolist(), int(batch.predicted.sum()), forwards=forwards)
+        for batch in batches
+    )
 
 
 def most_memory(bench: Bench, timed: Callable[[Any], float], batches: Sequence[Any]) -> int:

@@ -100,11 +100,23 @@ def measure_head(bench: Bench) -> Section:
         share = peaks[0] / peaks[1]
         bench.judge(f"{name}: times faster", faster)
         bench.judge(f"{name}: share of the peak", share)
-        rows.append([name, milliseconds(ours), milliseconds(theirs), told, megabytes(peaks[0]), megabytes(peaks[1]),
-                     f"1/{1 / share:.1f}"])
-    lines = [f"Width {preset.d_model}, vocabulary {preset.vocabulary:,}, {shape.batch} samples of {shape.positions} "
-             f"positions, {shape.targets} of which carry loss. Forward and backward to the hidden states. Before the "
-             f"timing both sides agreed: {within(preset.tolerances)}, relatively.", ""]
+        rows.append(
+            [
+                name,
+                milliseconds(ours),
+                milliseconds(theirs),
+                told,
+                megabytes(peaks[0]),
+                megabytes(peaks[1]),
+                f"1/{1 / share:.1f}",
+            ]
+        )
+    lines = [
+        f"Width {preset.d_model}, vocabulary {preset.vocabulary:,}, {shape.batch} samples of {shape.positions} "
+        f"positions, {shape.targets} of which carry loss. Forward and backward to the hidden states. Before the "
+        f"timing both sides agreed: {within(preset.tolerances)}, relatively.",
+        "",
+    ]
     header = ["", "ms", "all positions, ms", "times faster", "peak, MB", "all positions, MB", "share of the peak"]
     return Section("Loss head", lines + table(header, rows))
 
@@ -135,9 +147,19 @@ def compared_steps(bench: Bench, phase: Phase, kinds: Sequence[Texts]) -> list[l
         bench.judge(f"{name}, {texts.name} texts: share of the GEMM rate", share)
         padded = sum(own.mask.numel() for _, own in pairs) / sum(batch.ids.numel() for batch in batches)
         tokens = sum(int(batch.length.sum()) for batch in batches)
-        rows.append([f"{name}, {texts.name}", milliseconds(ours, len(pairs)), milliseconds(theirs, len(pairs)), told,
-                     f"{padded:.2f}", f"{tokens / seconds:,.0f}", f"{share:.2f}", megabytes(peaks[0]),
-                     f"{megabytes(peaks[1])} ({less:.2f})"])
+        rows.append(
+            [
+                f"{name}, {texts.name}",
+                milliseconds(ours, len(pairs)),
+                milliseconds(theirs, len(pairs)),
+                told,
+                f"{padded:.2f}",
+                f"{tokens / seconds:,.0f}",
+                f"{share:.2f}",
+                megabytes(peaks[0]),
+                f"{megabytes(peaks[1])} ({less:.2f})",
+            ]
+        )
     return rows
 
 
@@ -149,13 +171,25 @@ def measure_steps(bench: Bench) -> Section:
         assert_same_in_float32(bench)
         agreed += f" (two layers in float32: {within(FLOAT32)})"
     rows = compared_steps(bench, COMMIT, preset.texts) + compared_steps(bench, CALIBRATE, preset.calibrate_texts)
-    lines = [f"{preset.layers} layers of width {preset.d_model}, batches of {preset.batch_size}, {preset.queries} "
-             f"visual tokens, {preset.patches} patches; mean of {preset.batches} micro-batches that stand for an epoch "
-             f"in windows of {WINDOW}. FLOPs (real positions, language model and head) as a share of the GEMM rate of "
-             f"the same run. Peak memory {'with' if bench.on_gpu else 'beyond'} weights and optimizer. Before the "
-             f"timing both sides agreed: {agreed}, relatively.", ""]
-    header = ["step, texts", "ms", "upstream-style, ms", "times faster", "its positions over ours", "real tokens/s",
-              "share of GEMM rate", "peak, MB", "upstream-style, MB (ratio)"]
+    lines = [
+        f"{preset.layers} layers of width {preset.d_model}, batches of {preset.batch_size}, {preset.queries} "
+        f"visual tokens, {preset.patches} patches; mean of {preset.batches} micro-batches that stand for an epoch "
+        f"in windows of {WINDOW}. FLOPs (real positions, language model and head) as a share of the GEMM rate of "
+        f"the same run. Peak memory {'with' if bench.on_gpu else 'beyond'} weights and optimizer. Before the "
+        f"timing both sides agreed: {agreed}, relatively.",
+        "",
+    ]
+    header = [
+        "step, texts",
+        "ms",
+        "upstream-style, ms",
+        "times faster",
+        "its positions over ours",
+        "real tokens/s",
+        "share of GEMM rate",
+        "peak, MB",
+        "upstream-style, MB (ratio)",
+    ]
     return Section("Steps beside an upstream-style step", lines + table(header, rows))
 
 
@@ -168,12 +202,27 @@ def measure_padding(bench: Bench) -> Section:
         published = records.epoch(preset.batch_size, 1)
         real = sum(int(records.tokens(*micro).sum()) for micro in published)
         fixed = real / sum(records.fixed_positions(micro, texts) for micro in published)
-        plain, grouped = (real_share(micros, records.lengths)
-                          for micros in (published, records.epoch(preset.batch_size, WINDOW)))
-        rows.append([texts.name, f"{real / sum(len(micro.rows) for micro in published):.0f}", f"{fixed:.3f}",
-                     f"{plain:.3f}", f"{grouped:.3f}", f"{grouped / fixed:.2f}"])
-    header = ["texts", "real positions of a sample", "fixed padding", "padded to the batch, published order (window 1)",
-              f"window {WINDOW}", "fewer positions than fixed padding"]
+        plain, grouped = (
+            real_share(micros, records.lengths) for micros in (published, records.epoch(preset.batch_size, WINDOW))
+        )
+        rows.append(
+            [
+                texts.name,
+                f"{real / sum(len(micro.rows) for micro in published):.0f}",
+                f"{fixed:.3f}",
+                f"{plain:.3f}",
+                f"{grouped:.3f}",
+                f"{grouped / fixed:.2f}",
+            ]
+        )
+    header = [
+        "texts",
+        "real positions of a sample",
+        "fixed padding",
+        "padded to the batch, published order (window 1)",
+        f"window {WINDOW}",
+        "fewer positions than fixed padding",
+    ]
     lines = [f"Real over padded positions, {preset.records:,} records, batches of {preset.batch_size}.", ""]
     return Section("Padding", lines + table(header, rows))
 
@@ -199,12 +248,18 @@ def measure_calibrate(bench: Bench) -> Section:
     bench.judge("Calibrate over bare passes", ratio(calibrates, bare)[0])
     rows = [
         [name, milliseconds(times, len(items)), ratio(times, commits)[1], ratio(times, bare)[1]]
-        for name, times in (("Commit", commits), ("Calibrate", calibrates),
-                            ("Calibrate, compressed sources computed beforehand", stored_ones),
-                            ("bare forward, and bare forward and backward", bare))
-    ]  # fmt: skip
-    lines = [f"{bench.preset.texts[-1].name} texts, the same batches for all. Bare: the layers of the language model "
-             "with LoRA folded in, from input embeddings to hidden states, without head, loss or update.", ""]
+        for name, times in (
+            ("Commit", commits),
+            ("Calibrate", calibrates),
+            ("Calibrate, compressed sources computed beforehand", stored_ones),
+            ("bare forward, and bare forward and backward", bare),
+        )
+    ]
+    lines = [
+        f"{bench.preset.texts[-1].name} texts, the same batches for all. Bare: the layers of the language model "
+        "with LoRA folded in, from input embeddings to hidden states, without head, loss or update.",
+        "",
+    ]
     return Section("Calibrate beside Commit", lines + table(["", "ms", "over Commit", "over bare"], rows))
 
 
@@ -226,10 +281,13 @@ def measure_cost(bench: Bench) -> Section:
         bench.say(f"cost, batch {size}")
         rows.append(cost_row(bench, bench.model, size, preset.lengths[0], rate))
     again = bench.gemm_rate()
-    lines = [f"A quarter of the positions carries loss. GEMM rate ({preset.gemm} x {preset.gemm}, "
-             f"{str(preset.dtype).removeprefix('torch.')}) before and after: {rate / 1e9:,.0f} and {again / 1e9:,.0f} "
-             "GFLOP/s. FLOPs by formula: 4 N a position of the frozen layers (forward, and backward to the input), "
-             "6 t^2 d of attention a layer and sample, 4 d V of the head a target; the share is of the first rate.", ""]
+    lines = [
+        f"A quarter of the positions carries loss. GEMM rate ({preset.gemm} x {preset.gemm}, "
+        f"{str(preset.dtype).removeprefix('torch.')}) before and after: {rate / 1e9:,.0f} and {again / 1e9:,.0f} "
+        "GFLOP/s. FLOPs by formula: 4 N a position of the frozen layers (forward, and backward to the input), "
+        "6 t^2 d of attention a layer and sample, 4 d V of the head a target; the share is of the first rate.",
+        "",
+    ]
     header = ["layers", "width", "length", "batch", "ms", "TFLOP", "GFLOP/s", "share of GEMM rate"]
     return Section("Cost of a Commit step", lines + table(header, rows))
 
@@ -246,8 +304,16 @@ def cost_row(bench: Bench, model: Pacer, size: int, length: int, rate: float) ->
     config = model.language.config
     flops = step_flops(model, [batch])
     speed = flops / statistics.median(times)
-    return [str(config.num_hidden_layers), str(config.hidden_size), str(batch.ids.shape[1]), str(size),
-            milliseconds(times), f"{flops / 1e12:.3g}", f"{speed / 1e9:,.0f}", f"{speed / rate:.2f}"]
+    return [
+        str(config.num_hidden_layers),
+        str(config.hidden_size),
+        str(batch.ids.shape[1]),
+        str(size),
+        milliseconds(times),
+        f"{flops / 1e12:.3g}",
+        f"{speed / 1e9:,.0f}",
+        f"{speed / rate:.2f}",
+    ]
 
 
 PARTS: dict[str, Callable[[Bench], Section]] = {
@@ -278,12 +344,20 @@ def run(preset: Preset, parts: Sequence[str]) -> list[Section]:
 
 def report(preset: Preset, sections: Sequence[Section], command: str, load: float) -> str:
     """The results as Markdown."""
-    versions = ", ".join([f"Python {platform.python_version()}",
-                          *(f"{name} {version(name)}" for name in ("torch", "transformers", "peft"))])
-    lines = ["# Training beside an upstream-style step", "",
-             f"`{command}`, {time.strftime('%Y-%m-%d')}. {hardware(device_of(preset))}; load average {load:.2f} at "
-             f"the start. {versions}. Frozen weights {str(preset.dtype).removeprefix('torch.')}. Ratios are of "
-             "medians, in brackets the range of the turns.", ""]
+    versions = ", ".join(
+        [
+            f"Python {platform.python_version()}",
+            *(f"{name} {version(name)}" for name in ("torch", "transformers", "peft")),
+        ]
+    )
+    lines = [
+        "# Training beside an upstream-style step",
+        "",
+        f"`{command}`, {time.strftime('%Y-%m-%d')}. {hardware(device_of(preset))}; load average {load:.2f} at "
+        f"the start. {versions}. Frozen weights {str(preset.dtype).removeprefix('torch.')}. Ratios are of "
+        "medians, in brackets the range of the turns.",
+        "",
+    ]
     for section in sections:
         lines += [f"## {section.title}", "", *section.lines]
     bars = [bar for section in sections for bar in section.bars]

@@ -83,8 +83,9 @@ class FixedBatch:
 
     def to(self, device: torch.device) -> FixedBatch:
         """The same batch on another device."""
-        return self._each(lambda value: value.to(device) if value is self.sources
-                          else value.to(device, non_blocking=True))
+        return self._each(
+            lambda value: value.to(device) if value is self.sources else value.to(device, non_blocking=True)
+        )
 
     def pin_memory(self) -> FixedBatch:
         """The same batch in page-locked memory."""
@@ -121,8 +122,18 @@ def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBat
         labels[row, first + after] = IGNORED  # the target's BOS
         weight[row, answer], emphasis[row, answer] = batch.weight[row, own], batch.emphasis[row, own]
         consistency[row, answer] = batch.consistency[row, own]
-    return FixedBatch(ids[:, : 1 + before], ids[:, first:], mask, labels, weight, emphasis, batch.kappa, consistency,
-                      mask[:, : first + after].bool(), batch)
+    return FixedBatch(
+        ids[:, : 1 + before],
+        ids[:, first:],
+        mask,
+        labels,
+        weight,
+        emphasis,
+        batch.kappa,
+        consistency,
+        mask[:, : first + after].bool(),
+        batch,
+    )
 
 
 def _embed(model: Any, batch: FixedBatch) -> tuple[Tensor, Tensor]:
@@ -143,8 +154,10 @@ def _logits(model: Any, inputs: Tensor, batch: FixedBatch) -> Tensor:
 def _likelihood(logits: Tensor, batch: FixedBatch) -> dict[str, Tensor]:
     # transformers' own loss, which LLM-RG4 uses (4.41), shifts the logits and copies them
     nll = all_position_nll(logits[:, :-1].contiguous(), batch.labels[:, 1:])
-    return {"trajectory": trajectory_loss(nll, batch.weight[:, 1:], batch.kappa),
-            "emphasis": emphasis_loss(nll, batch.emphasis[:, 1:])}
+    return {
+        "trajectory": trajectory_loss(nll, batch.weight[:, 1:], batch.kappa),
+        "emphasis": emphasis_loss(nll, batch.emphasis[:, 1:]),
+    }
 
 
 def commit_losses(model: Any, batch: FixedBatch) -> dict[str, Tensor]:

@@ -232,15 +232,33 @@ def score(
     from pacer.reporting.comparisons import convention_table
     from pacer.reporting.tables import original_table, report_content_table, score_table
 
-    protocol = Protocol(missing, duplicates, extract, deduplicate, clean_references, clean_hypotheses, split,
-                        context, reference_id, reference_text, hypothesis_id, hypothesis_text)  # fmt: skip
+    protocol = Protocol(
+        missing,
+        duplicates,
+        extract,
+        deduplicate,
+        clean_references,
+        clean_hypotheses,
+        split,
+        context,
+        reference_id,
+        reference_text,
+        hypothesis_id,
+        hypothesis_text,
+    )
     settings = load_params(params)
-    common = {"convention": settings.score.convention, "originals": settings.score.originals,
-              "batch_size": settings.score.batch_size, "rules": settings.anchors.rules}
+    common = {
+        "convention": settings.score.convention,
+        "originals": settings.score.originals,
+        "batch_size": settings.score.batch_size,
+        "rules": settings.anchors.rules,
+    }
     if records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=protocol.split):
-            raise ConfigError("--missing, --duplicates, --extract, --deduplicate, --context, --clean-* and the names "
-                              "of columns go with --references and --hypotheses")
+            raise ConfigError(
+                "--missing, --duplicates, --extract, --deduplicate, --context, --clean-* and the names "
+                "of columns go with --references and --hypotheses"
+            )
         scores = _score_predictions(records, predictions, chexbert, labels, truth, split, out, common)
     elif references and hypotheses and not (records or predictions or truth):
         scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, **common)
@@ -280,8 +298,13 @@ def run_one_study(
 
     chosen = load_study(STUDIES, name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` ends a study as Ctrl-C does: tidily
-    run_study(chosen, Path.cwd(), lambda line: console.print(Text(line), soft_wrap=True),
-              kinds={**KINDS, BASELINE_PARAMS: BaselineParams}, rows=frozenset(row or ()))
+    run_study(
+        chosen,
+        Path.cwd(),
+        lambda line: console.print(Text(line), soft_wrap=True),
+        kinds={**KINDS, BASELINE_PARAMS: BaselineParams},
+        rows=frozenset(row or ()),
+    )
     _write_study(chosen)
 
 
@@ -355,10 +378,13 @@ def show_anchor(
         console.print(Text("the rules alone would say: ") + (Text("the same") if same else chips(found.by_rules)))
     if found.evidence:
         console.print("\nwhat the labelling model gives as evidence")
-        _print_cells(("finding", "phrase", ""), [
-            (phrase.finding, phrase.text, "" if phrase.found else "not in the report in these words")
-            for phrase in found.evidence
-        ])  # fmt: skip
+        _print_cells(
+            ("finding", "phrase", ""),
+            [
+                (phrase.finding, phrase.text, "" if phrase.found else "not in the report in these words")
+                for phrase in found.evidence
+            ],
+        )
     report = Text()
     for run in found.runs:
         style = " ".join([COLOURS.get(run.polarity or "", ""), "bold" * run.decided, "underline" * run.cue])
@@ -370,11 +396,20 @@ def show_anchor(
     legend.append("bold", "bold").append(": decides, ").append("underlined", "underline").append(": because of it")
     console.print(legend)
     console.print("\nwhat the rules read")
-    _print_cells(("words", "finding", "polarity", "because of", "which", "decides"), [
-        (words, mention.finding, mention.polarity or "nothing said", cue, KINDS.get(mention.kind or "", ""),
-         "yes" if mention.decided else "")
-        for mention, words, cue in found.mentions
-    ])  # fmt: skip
+    _print_cells(
+        ("words", "finding", "polarity", "because of", "which", "decides"),
+        [
+            (
+                words,
+                mention.finding,
+                mention.polarity or "nothing said",
+                cue,
+                KINDS.get(mention.kind or "", ""),
+                "yes" if mention.decided else "",
+            )
+            for mention, words, cue in found.mentions
+        ],
+    )
     if html is not None:
         write_text(html, explanation_page(found))
         console.print(Text(f"\nwritten to {html}"))
@@ -405,10 +440,12 @@ def chexone(
 
     refuse_foreign(out, OUTPUTS)
     settings = Settings(max_new_tokens=max_new_tokens, max_pixels=max_pixels, batch_size=batch_size)
-    found = run_chexone(read_records(records), read_images(images), model, out, settings, split=split, context=context,
-                        limit=limit)
-    console.print(f"{found['records']} answers written to {out}, {found['not_ended']} of them cut at {max_new_tokens} "
-                  "tokens")
+    found = run_chexone(
+        read_records(records), read_images(images), model, out, settings, split=split, context=context, limit=limit
+    )
+    console.print(
+        f"{found['records']} answers written to {out}, {found['not_ended']} of them cut at {max_new_tokens} tokens"
+    )
 
 
 @app.command()
@@ -467,8 +504,16 @@ def _encode(records: pl.DataFrame, images: Path, params: Params, model: Path, ba
     build_store(recipe, paths, wanted["prior_report"].drop_nulls().to_list(), backbones, features)
 
 
-def _score_predictions(records: Path, predictions: Path, chexbert: Path, labels: Path | None, truth: Path | None,
-                       split: str | None, out: Path, settings: dict[str, Any]) -> dict[str, Any]:
+def _score_predictions(
+    records: Path,
+    predictions: Path,
+    chexbert: Path,
+    labels: Path | None,
+    truth: Path | None,
+    split: str | None,
+    out: Path,
+    settings: dict[str, Any],
+) -> dict[str, Any]:
     from pacer.metrics.chexbert.reference_labels import label_references
     from pacer.metrics.scoring import decoded_records, limit_note, score_predictions
     from pacer.records.schemas import read_about, read_records
@@ -480,9 +525,17 @@ def _score_predictions(records: Path, predictions: Path, chexbert: Path, labels:
     if labels is not None and not labels.is_file():
         label_references(wanted, chexbert, labels, settings["batch_size"])
     return score_predictions(
-        wanted, predictions, labels, None, chexbert, truth, out,
-        train_records=_train(table) if truth is not None else None, about=read_about(records), **settings,
-    )  # fmt: skip
+        wanted,
+        predictions,
+        labels,
+        None,
+        chexbert,
+        truth,
+        out,
+        train_records=_train(table) if truth is not None else None,
+        about=read_about(records),
+        **settings,
+    )
 
 
 def _train(records: pl.DataFrame) -> pl.DataFrame:

@@ -17,8 +17,14 @@ def main() -> None:
     records, images = read_records(Path("data/corpus/records.parquet")), pl.read_parquet("data/corpus/images.parquet")
 
     def instruct(view: str, sections: str, indication: str | None, history: str | None, commit: bool):
-        return instruction(view=view, sections=sections, indication=indication, history=history, commit=commit,
-                           unknown_view=params.prompt.unknown_view)
+        return instruction(
+            view=view,
+            sections=sections,
+            indication=indication,
+            history=history,
+            commit=commit,
+            unknown_view=params.prompt.unknown_view,
+        )
 
     with whole_directory(Path("models/backbones")) as out:
         locate_backbones(params.backbones, out)

@@ -27,8 +27,14 @@ def main() -> None:
         own = load_baseline_params().llm_rg4.model_dump(exclude={"weights"})
         config = type(config).model_validate(config.model_dump() | own)
     decode = {"simmlm": decode_simmlm, "ragpt": partial(decode_ragpt, MODELS / "ragpt_bank")}.get(name, decode_records)
-    decode(MODELS / name, Path("models/backbones"), read_records(Path("data/corpus/records.parquet")),
-           Path("data/features"), config, Path(f"baselines/predictions/{name}"))
+    decode(
+        MODELS / name,
+        Path("models/backbones"),
+        read_records(Path("data/corpus/records.parquet")),
+        Path("data/features"),
+        config,
+        Path(f"baselines/predictions/{name}"),
+    )
 
 
 if __name__ == "__main__":

@@ -23,11 +23,14 @@ def main() -> None:
     params, own = load_params(), load_baseline_params()
     share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     paths: dict[str, Any] = {
-        "corpus": Path("data/corpus"), "backbones": Path("models/backbones"), "features": Path("data/features"),
-        "anchors": Path("data/anchors/anchors.parquet"), "parent": Path("models/parent"),
+        "corpus": Path("data/corpus"),
+        "backbones": Path("models/backbones"),
+        "features": Path("data/features"),
+        "anchors": Path("data/anchors/anchors.parquet"),
+        "parent": Path("models/parent"),
         "out": Path(f"baselines/models/{name}"),
         "open_log": lambda scratch: dvclive_log(scratch, Path(f"baselines/metrics/{name}/training")),
-    }  # fmt: skip
+    }
     if name == "simmlm":
         train_simmlm(own.simmlm, params, **paths)
     else:

@@ -14,8 +14,9 @@ def main() -> None:
     config = load_params().decode
     share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     records = read_records(Path("data/corpus/records.parquet"))
-    decode_records(Path("models/calibrate"), Path("models/backbones"), records, Path("data/features"), config,
-                   Path("predictions"))
+    decode_records(
+        Path("models/calibrate"), Path("models/backbones"), records, Path("data/features"), config, Path("predictions")
+    )
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ from pacer.training.adopt import adopt_llm_rg4
 def main() -> None:
     weights = load_baseline_params().llm_rg4.weights
     if weights is None:
-        raise ConfigError("llm_rg4.weights in baselines/params.yaml is null; name LLM-RG4's second-stage weights "
-                          "(.pth or .ckpt)")
+        raise ConfigError(
+            "llm_rg4.weights in baselines/params.yaml is null; name LLM-RG4's second-stage weights (.pth or .ckpt)"
+        )
     adopt_llm_rg4(Path(weights).expanduser(), load_params(), Path("models/backbones"), Path("baselines/models/llm_rg4"))
 
 

@@ -36,14 +36,27 @@ DEPTHS = (1, 2, 3)
 MODEL = {
     "features": {"depths": list(DEPTHS)},
     "refine": {"variant": "patchwise", "d_routing": None, "max_scale": 0.5, "init_scale": 0.1},
-    "interface": {"num_queries": QUERIES, "num_heads": 2, "d_hidden": 24, "dropout": 0.1, "query_std": 1.0,
-                  "fusion_init": "random", "mask_prior_padding": False},
+    "interface": {
+        "num_queries": QUERIES,
+        "num_heads": 2,
+        "d_hidden": 24,
+        "dropout": 0.1,
+        "query_std": 1.0,
+        "fusion_init": "random",
+        "mask_prior_padding": False,
+    },
     "lora": {"rank": 2, "alpha": 4, "dropout": 0.1, "targets": ["q_proj", "v_proj"]},
     "prompt": {"before_tokens": 50, "unknown_view": "upstream"},
     "trajectory": {"report_tokens": 100},
     "commit": {"route": "stochastic"},
-    "calibrate": {"rank": 4, "d_availability": None, "d_gate": None, "dropout": 0.05, "gate_inputs": "hze",
-                  "gate_bias": -2.2},
+    "calibrate": {
+        "rank": 4,
+        "d_availability": None,
+        "d_gate": None,
+        "dropout": 0.05,
+        "gate_inputs": "hze",
+        "gate_bias": -2.2,
+    },
 }
 
 
@@ -76,24 +89,37 @@ def backbones(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """vision (3 blocks, 4 x 4 patches), language (2 blocks) and text (1 block), each in Hugging Face format."""
     root = tmp_path_factory.mktemp("backbones")
     torch.manual_seed(0)
-    vision = Dinov2Model(Dinov2Config(hidden_size=WIDTH, num_hidden_layers=3, num_attention_heads=2, image_size=56,
-                                      patch_size=14))
+    vision = Dinov2Model(
+        Dinov2Config(hidden_size=WIDTH, num_hidden_layers=3, num_attention_heads=2, image_size=56, patch_size=14)
+    )
     torch.nn.init.normal_(vision.layernorm.weight, 1.0, 0.3)
     vision.save_pretrained(root / "vision")
     BitImageProcessorPil(size={"shortest_edge": 56}, crop_size={"height": 56, "width": 56}).save_pretrained(
-        root / "vision")
+        root / "vision"
+    )
     tokenizer = phantom_tokenizer(600)
-    LlamaForCausalLM(LlamaConfig(
-        vocab_size=tokenizer.get_vocab_size(), hidden_size=24, intermediate_size=48, num_hidden_layers=2,
-        num_attention_heads=2, bos_token_id=1, eos_token_id=2, initializer_range=0.3,
-    )).save_pretrained(root / "language")
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
-                            ).save_pretrained(root / "language")
-    BertModel(BertConfig(hidden_size=20, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-                         vocab_size=64)).save_pretrained(root / "text")
+    LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=tokenizer.get_vocab_size(),
+            hidden_size=24,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            bos_token_id=1,
+            eos_token_id=2,
+            initializer_range=0.3,
+        )
+    ).save_pretrained(root / "language")
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    ).save_pretrained(root / "language")
+    BertModel(
+        BertConfig(hidden_size=20, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, vocab_size=64)
+    ).save_pretrained(root / "text")
     letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
     (root / "text" / "vocab.txt").write_text(
-        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *letters, *(f"##{c}" for c in letters)]))
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *letters, *(f"##{c}" for c in letters)])
+    )
     BertTokenizerFast(vocab=str(root / "text" / "vocab.txt")).save_pretrained(root / "text")
     for name in ("vision", "language", "text"):
         write_json(root / name / "provenance.json", {"provider": "standin"})
@@ -130,9 +156,13 @@ def anchors(records: pl.DataFrame) -> pl.DataFrame:
     from pacer.rules.extract import extract_anchor
 
     found = [extract_anchor(report) for report in records["report_raw"]]
-    return pl.DataFrame({"record_id": records["record_id"], **{
-        key: [list(getattr(anchor, key)) for anchor in found] for key in ("positive", "negative", "uncertain")}},
-        schema_overrides=dict.fromkeys(("positive", "negative", "uncertain"), pl.List(pl.String)))
+    return pl.DataFrame(
+        {
+            "record_id": records["record_id"],
+            **{key: [list(getattr(anchor, key)) for anchor in found] for key in ("positive", "negative", "uncertain")},
+        },
+        schema_overrides=dict.fromkeys(("positive", "negative", "uncertain"), pl.List(pl.String)),
+    )
 
 
 @pytest.fixture

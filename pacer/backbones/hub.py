@@ -78,8 +78,10 @@ def _snapshot(backbone: Backbone) -> tuple[Path, str]:
     except HFValidationError:
         raise BackboneError(f"{backbone.id} is not a hub id; expected OWNER/NAME") from None
     except LocalEntryNotFoundError:
-        raise BackboneError(f"{backbone.id} at revision {backbone.revision} is not in the local hub cache; "
-                            f"{remedy} on a machine with network access") from None
+        raise BackboneError(
+            f"{backbone.id} at revision {backbone.revision} is not in the local hub cache; "
+            f"{remedy} on a machine with network access"
+        ) from None
     return Path(folder), remedy
 
 

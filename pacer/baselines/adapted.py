@@ -56,14 +56,18 @@ def load_parent(
     return load_model(checkpoint, backbones, dtype)
 
 
-def adapted_record(
-    name: str, settings: dict[str, Any], parent: Path, out: Path
-) -> CheckpointRecord:
+def adapted_record(name: str, settings: dict[str, Any], parent: Path, out: Path) -> CheckpointRecord:
     """What the checkpoint ``out`` of baseline ``name`` will be: the parent's record with ``settings`` under its name,
     and the parent's hash."""
     record = read_record(parent)
-    return replace(record, phase=name, step=settings["updates"], model=record.model | {name: settings},
-                   parent=parent_reference(out, parent), versions=package_versions())
+    return replace(
+        record,
+        phase=name,
+        step=settings["updates"],
+        model=record.model | {name: settings},
+        parent=parent_reference(out, parent),
+        versions=package_versions(),
+    )
 
 
 def load_adapted(

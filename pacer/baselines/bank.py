@@ -57,8 +57,10 @@ def bank_entries(records: pl.DataFrame, settings: Bank) -> pl.DataFrame:
     complete = records.filter((pl.col("split") == "train") & (pl.col("context") == "mw"))
     entries = complete.filter(~pl.col("subject_id").is_in(elsewhere.to_list()))
     if entries.is_empty():
-        raise DataError("RAGPT's bank is made of train records with a lateral view and a previous report (context mw): "
-                        + ("there are none" if complete.is_empty() else "another split has all of their subjects"))
+        raise DataError(
+            "RAGPT's bank is made of train records with a lateral view and a previous report (context mw): "
+            + ("there are none" if complete.is_empty() else "another split has all of their subjects")
+        )
     if settings.entries is not None and settings.entries < len(entries):
         chosen = np.random.default_rng(settings.seed).permutation(len(entries))[: settings.entries]
         entries = entries[np.sort(chosen)]
@@ -84,8 +86,10 @@ def nearest(
     of_queries = torch.tensor([subjects[s] for s in query_subjects])
     most = torch.bincount(of_keys).max().item()
     if len(keys) - most < k:
-        raise DataError(f"RAGPT's bank has {len(keys)} entries, {most} of them of one subject; {k} neighbours of other "
-                        "subjects are needed: lower ragpt.bank.neighbours or take more entries")
+        raise DataError(
+            f"RAGPT's bank has {len(keys)} entries, {most} of them of one subject; {k} neighbours of other "
+            "subjects are needed: lower ragpt.bank.neighbours or take more entries"
+        )
     found, similarity = [], []
     for first in range(0, len(queries), _QUERIES):
         part = slice(first, first + _QUERIES)
@@ -108,17 +112,24 @@ def build_bank(
     Raises:
         DataError: see :func:`bank_entries`, :func:`nearest`; or an image belongs to two subjects.
     """
-    accelerator = Accelerator(mixed_precision=mixed_precision(precision),
-                              kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)])
+    accelerator = Accelerator(
+        mixed_precision=mixed_precision(precision), kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)]
+    )
     main = accelerator.is_main_process
     entries = bank_entries(records, settings)
     images = records.select("frontal", "subject_id").unique(maintain_order=True)
     if images["frontal"].n_unique() != len(images):
         twice = images.filter(pl.col("frontal").is_duplicated())["frontal"][0]
         raise DataError(f"frontal image {twice} belongs to two subjects; look at the corpus audit")
-    about = {"parent": checkpoint_hash(parent), "features": content_hash(features), "settings": settings.model_dump(),
-             "precision": accelerator.mixed_precision, "entries": len(entries), "images": len(images),
-             "records": hash_json([entries["record_id"].to_list(), images.to_dicts()])}
+    about = {
+        "parent": checkpoint_hash(parent),
+        "features": content_hash(features),
+        "settings": settings.model_dump(),
+        "precision": accelerator.mixed_precision,
+        "entries": len(entries),
+        "images": len(images),
+        "records": hash_json([entries["record_id"].to_list(), images.to_dicts()]),
+    }
     fingerprint = hash_json(about)
     scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
     with scratch as directory:
@@ -126,11 +137,13 @@ def build_bank(
         model = load_parent(parent, backbones, torch.bfloat16 if half else torch.float32)[0].to(accelerator.device)
         store = open_features(features, backbones, accelerator.device)
         final = directory / "out"
-        examples = Examples(RecordTable.of(entries), load_tokenizer(backbones), store,
-                            len(model.interface.queries), 8, None)
+        examples = Examples(
+            RecordTable.of(entries), load_tokenizer(backbones), store, len(model.interface.queries), 8, None
+        )
         rows = np.arange(len(entries))
-        cache = open_source_cache("on", Visits(rows, np.ones_like(rows)), model, examples, accelerator,
-                                  final / _SOURCES, 0)
+        cache = open_source_cache(
+            "on", Visits(rows, np.ones_like(rows)), model, examples, accelerator, final / _SOURCES, 0
+        )
         assert cache is not None
         _write_keys(model, store, images["frontal"].to_list(), directory / _KEYS, accelerator)
         accelerator.wait_for_everyone()
@@ -139,13 +152,15 @@ def build_bank(
             keys = torch.cat([load_file(path)[_KEYS] for path in sorted((directory / _KEYS).iterdir())])
             place = {image: number for number, image in enumerate(images["frontal"])}
             own = keys[[place[image] for image in entries["frontal"]]]
-            found, similarity = nearest(keys, own, images["subject_id"].to_list(), entries["subject_id"].to_list(),
-                                        settings.neighbours)
+            found, similarity = nearest(
+                keys, own, images["subject_id"].to_list(), entries["subject_id"].to_list(), settings.neighbours
+            )
             with atomic_path(final / _ENTRIES) as temporary:
                 entries.select("record_id", "study_id", "subject_id").write_parquet(temporary)
             with atomic_path(final / _NEIGHBOURS) as temporary:
-                pl.DataFrame({"frontal": images["frontal"], "entries": found.tolist(),
-                              "similarity": similarity.tolist()}).write_parquet(temporary)
+                pl.DataFrame(
+                    {"frontal": images["frontal"], "entries": found.tolist(), "similarity": similarity.tolist()}
+                ).write_parquet(temporary)
             write_json(final / _ABOUT, about)
             publish(final, out)
     accelerator.wait_for_everyone()
@@ -153,9 +168,7 @@ def build_bank(
 
 
 @torch.no_grad()
-def _write_keys(
-    model: Pacer, features: Features, images: list[str], directory: Path, accelerator: Accelerator
-) -> None:
+def _write_keys(model: Pacer, features: Features, images: list[str], directory: Path, accelerator: Accelerator) -> None:
     """The key of each image: its compressed frontal tokens, averaged, with unit norm. Processes take files in turn."""
     blocks = [images[first : first + _BLOCK] for first in range(0, len(images), _BLOCK)]
     directory.mkdir(exist_ok=True)
@@ -192,8 +205,13 @@ class Retrieval:
         self._entries = np.array(table["entries"].to_list(), dtype=np.int64)
         self._place = {image: number for number, image in enumerate(table["frontal"])}
         rows = np.arange(self.about["entries"])
-        self._sources = SourceCache(directory / _SOURCES, rows, np.full(len(rows), CONTEXTS.index("mw")),
-                                    tuple(self.about["shape"]), getattr(torch, self.about["dtype"]))
+        self._sources = SourceCache(
+            directory / _SOURCES,
+            rows,
+            np.full(len(rows), CONTEXTS.index("mw")),
+            tuple(self.about["shape"]),
+            getattr(torch, self.about["dtype"]),
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -208,8 +226,9 @@ class Retrieval:
         """
         unknown = [image for image in frontals if image not in self._place]
         if unknown:
-            raise DataError(f"RAGPT's bank has no neighbours of image {unknown[0]}; make it for this corpus (stage "
-                            "`ragpt_bank`)")
+            raise DataError(
+                f"RAGPT's bank has no neighbours of image {unknown[0]}; make it for this corpus (stage `ragpt_bank`)"
+            )
         return self._entries[[self._place[image] for image in frontals]]
 
     def read(self, frontals: Sequence[str]) -> Tensor:

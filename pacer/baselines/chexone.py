@@ -71,7 +71,8 @@ class CheXOne:
         self.settings, self.device = settings, device
         half = device.type == "cuda" and torch.cuda.is_bf16_supported()
         self.model: Any = AutoModelForImageTextToText.from_pretrained(
-            target, dtype=torch.bfloat16 if half else torch.float32, local_files_only=True)
+            target, dtype=torch.bfloat16 if half else torch.float32, local_files_only=True
+        )
         self.model.to(device).eval()
         generation = self.model.generation_config  # greedy: what belongs to sampling has no meaning
         generation.do_sample, generation.temperature, generation.top_p, generation.top_k = False, None, None, None
@@ -91,10 +92,12 @@ class CheXOne:
         texts = [text.replace(mark, mark * int(count)) for count in merged]
         tokens = self.tokenizer(texts, add_special_tokens=False, padding=True, return_tensors="pt")
         return {
-            "input_ids": tokens["input_ids"], "attention_mask": tokens["attention_mask"], **prepared,
+            "input_ids": tokens["input_ids"],
+            "attention_mask": tokens["attention_mask"],
+            **prepared,
             # positions in the image are two-dimensional; without this they would count on like text
             "mm_token_type_ids": (tokens["input_ids"] == self.model.config.image_token_id).int(),
-        }  # fmt: skip
+        }
 
     @torch.no_grad()
     def __call__(self, paths: Sequence[Path]) -> Iterator[tuple[str, int, bool]]:
@@ -102,8 +105,13 @@ class CheXOne:
         given = {name: tensor.to(self.device) for name, tensor in self.inputs(paths).items()}
         ends = self.model.generation_config.eos_token_id
         ends = {ends} if isinstance(ends, int) else set(ends or [self.tokenizer.eos_token_id])
-        found = self.model.generate(**given, num_beams=1, max_new_tokens=self.settings.max_new_tokens,
-                                    eos_token_id=sorted(ends), pad_token_id=self.tokenizer.pad_token_id)
+        found = self.model.generate(
+            **given,
+            num_beams=1,
+            max_new_tokens=self.settings.max_new_tokens,
+            eos_token_id=sorted(ends),
+            pad_token_id=self.tokenizer.pad_token_id,
+        )
         for row in found[:, given["input_ids"].shape[1] :].tolist():
             stop = next((place for place, token in enumerate(row) if token in ends), None)
             own = row if stop is None else row[: stop + 1]
@@ -111,8 +119,15 @@ class CheXOne:
 
 
 def run_chexone(
-    records: pl.DataFrame, images: pl.DataFrame, model: Path, out: Path, settings: Settings = Settings(), *,
-    split: str = "test", context: str = "sn", limit: int | None = None,
+    records: pl.DataFrame,
+    images: pl.DataFrame,
+    model: Path,
+    out: Path,
+    settings: Settings = Settings(),
+    *,
+    split: str = "test",
+    context: str = "sn",
+    limit: int | None = None,
 ) -> dict[str, Any]:
     """Answers to the frontal images of a split's records of one context, as ``out/generated.jsonl`` (record_id,
     generated, tokens, ended) beside ``manifest.json``, which is returned. A stopped run continues.
@@ -134,8 +149,14 @@ def run_chexone(
     if len(unknown):
         raise DataError(f"record {unknown['record_id'][0]}: its frontal image is not in the table of images")
     todo = [(record, Path(paths[image])) for record, image in cases.select("record_id", "frontal").iter_rows()]
-    manifest = {"model": fingerprint(model), "settings": asdict(settings), "beams": 1, "split": split,
-                "context": context, "records": len(todo)}
+    manifest = {
+        "model": fingerprint(model),
+        "settings": asdict(settings),
+        "beams": 1,
+        "split": split,
+        "context": context,
+        "records": len(todo),
+    }
     sizes = images.filter(pl.col("image_id").is_in(cases["frontal"].to_list())).select("image_id", "bytes").to_dicts()
     with scratch_directory(out, hash_json([manifest, cases["record_id"].to_list(), sizes])) as directory:
         final, part = directory / "out", directory / "part.jsonl"

@@ -29,8 +29,11 @@ def pair_draws(contexts: Sequence[str]) -> list[tuple[str, str]]:
     Published rule: draw two sets of dropped sources until one is a strict subset of the other and the first is not
     empty; the smaller set is "more". Over all four contexts that leaves seven draws.
     """
-    sets = {frozenset(np.flatnonzero(~np.array(availability(context)))): context for context in CONTEXTS
-            if context in contexts}
+    sets = {
+        frozenset(np.flatnonzero(~np.array(availability(context)))): context
+        for context in CONTEXTS
+        if context in contexts
+    }
     draws = []
     for first, second in product(sets, repeat=2):
         if first and (first < second or second < first):
@@ -70,8 +73,10 @@ class PairTable(RecordTable):
             parts.append(joined.select("row", "row_fewer").to_numpy())
         self.pairs = np.concatenate(parts) if parts else np.empty((0, 2), dtype=np.int32)
         if not len(self.pairs):
-            raise DataError("no frontal image has train records in two contexts of which one has more sources; "
-                            "SimMLM is trained on such pairs")
+            raise DataError(
+                "no frontal image has train records in two contexts of which one has more sources; "
+                "SimMLM is trained on such pairs"
+            )
         self.bounds = np.cumsum([len(self), *(len(part) for part in parts)])
         self.parts = PARTS[target]
         more, fewer = self.context[self.pairs.T]
@@ -96,8 +101,11 @@ class PairTable(RecordTable):
         context = CONTEXTS[self.context[number]]
         lateral, prior = availability(context)
         rich = super().row(richer)
-        return super().row(poorer) | {"context": context, "lateral": rich["lateral"] if lateral else None,
-                                      "prior_report": rich["prior_report"] if prior else None}
+        return super().row(poorer) | {
+            "context": context,
+            "lateral": rich["lateral"] if lateral else None,
+            "prior_report": rich["prior_report"] if prior else None,
+        }
 
     def record_id(self, number: int) -> str:
         """The id of a record, or both of a pair."""
@@ -110,8 +118,11 @@ class PairTable(RecordTable):
         """Of the train split the pairs of each draw, in turn; of another split its records per context."""
         if split != "train":
             return super().rows(split, contexts)
-        return {f"{more}>{fewer} {place}": np.arange(*self.bounds[place : place + 2], dtype=np.int32)
-                for place, (more, fewer) in enumerate(self.draws) if {more, fewer} <= set(contexts)}
+        return {
+            f"{more}>{fewer} {place}": np.arange(*self.bounds[place : place + 2], dtype=np.int32)
+            for place, (more, fewer) in enumerate(self.draws)
+            if {more, fewer} <= set(contexts)
+        }
 
 
 class PairedExamples(Examples):

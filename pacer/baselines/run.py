@@ -37,13 +37,34 @@ def phase_of(name: str, own: Adaptation, route: str, batch_size: int) -> Phase:
         route: the parent's ``commit.route``. batch_size: examples of a micro-batch.
     """
     rho = {"direct": 1.0, "always": 0.0}.get(route, own.rho)
-    return Phase(name, "parent", CONTEXTS, False, False, ("added.",), own.learning_rate, batch_size, own.accumulation,
-                 own.updates, own.warmup_updates, own.lambda_q, lambda update: rho)
+    return Phase(
+        name,
+        "parent",
+        CONTEXTS,
+        False,
+        False,
+        ("added.",),
+        own.learning_rate,
+        batch_size,
+        own.accumulation,
+        own.updates,
+        own.warmup_updates,
+        own.lambda_q,
+        lambda update: rho,
+    )
 
 
 def train_simmlm(
-    own: SimMLM, params: Params, *, corpus: Path, backbones: Path, features: Path, anchors: Path, parent: Path,
-    out: Path, open_log: OpenLog,
+    own: SimMLM,
+    params: Params,
+    *,
+    corpus: Path,
+    backbones: Path,
+    features: Path,
+    anchors: Path,
+    parent: Path,
+    out: Path,
+    open_log: OpenLog,
 ) -> None:
     """Train SimMLM's experts and gate on the frozen ``parent`` and publish them as ``out``; a stopped run continues.
 
@@ -56,14 +77,37 @@ def train_simmlm(
     def examples(table: Any, *rest: Any) -> Examples:
         return PairedExamples(PairTable(table.blocks, own.pair_target), *rest)
 
-    _train("simmlm", own, params, record, simmlm.adapt, pairs, corpus=corpus, backbones=backbones, features=features,
-           anchors=anchors, start=parent, out=out, open_log=open_log, make_examples=examples,
-           loss=partial(simmlm.paired_objective, alpha=own.alpha, pairs=pairs, parts=parts))
+    _train(
+        "simmlm",
+        own,
+        params,
+        record,
+        simmlm.adapt,
+        pairs,
+        corpus=corpus,
+        backbones=backbones,
+        features=features,
+        anchors=anchors,
+        start=parent,
+        out=out,
+        open_log=open_log,
+        make_examples=examples,
+        loss=partial(simmlm.paired_objective, alpha=own.alpha, pairs=pairs, parts=parts),
+    )
 
 
 def train_ragpt(
-    own: RAGPT, params: Params, *, corpus: Path, backbones: Path, features: Path, anchors: Path, parent: Path,
-    bank: Path, out: Path, open_log: OpenLog,
+    own: RAGPT,
+    params: Params,
+    *,
+    corpus: Path,
+    backbones: Path,
+    features: Path,
+    anchors: Path,
+    parent: Path,
+    bank: Path,
+    out: Path,
+    open_log: OpenLog,
 ) -> None:
     """Train RAGPT's modules on the frozen ``parent`` with its ``bank``; as :func:`train_simmlm`."""
     retrieval = Retrieval(bank, parent)
@@ -73,13 +117,35 @@ def train_ragpt(
     def examples(*rest: Any) -> Examples:
         return RetrievedExamples(*rest, retrieval=retrieval, places=3 * own.prompt_tokens)
 
-    _train("ragpt", own, params, record, ragpt.adapt, own.batch_size, corpus=corpus, backbones=backbones,
-           features=features, anchors=anchors, start=parent, out=out, open_log=open_log, make_examples=examples)
+    _train(
+        "ragpt",
+        own,
+        params,
+        record,
+        ragpt.adapt,
+        own.batch_size,
+        corpus=corpus,
+        backbones=backbones,
+        features=features,
+        anchors=anchors,
+        start=parent,
+        out=out,
+        open_log=open_log,
+        make_examples=examples,
+    )
 
 
 def _train(
-    name: str, own: Adaptation, params: Params, record: CheckpointRecord, adapt: Adapt, batch_size: int, *,
-    backbones: Path, start: Path, **more: Any,
+    name: str,
+    own: Adaptation,
+    params: Params,
+    record: CheckpointRecord,
+    adapt: Adapt,
+    batch_size: int,
+    *,
+    backbones: Path,
+    start: Path,
+    **more: Any,
 ) -> None:
     phase = phase_of(name, own, record.model["commit"]["route"], batch_size)
 
@@ -89,8 +155,9 @@ def _train(
         model, _ = load_parent(start, backbones, torch.bfloat16 if half else torch.float32)
         return adapt(model, record.model[name]).to(accelerator.device)
 
-    carry_out(phase, adaptation_params(params, own, record.model), record, build, backbones=backbones, start=start,
-              **more)
+    carry_out(
+        phase, adaptation_params(params, own, record.model), record, build, backbones=backbones, start=start, **more
+    )
 
 
 def decode_simmlm(
@@ -102,8 +169,9 @@ def decode_simmlm(
         checkpoint: Path, backbones: Path, features: Path, config: Decode, device: torch.device
     ) -> tuple[Generator, CheckpointRecord]:
         model, record = load_adapted(checkpoint, backbones, simmlm.adapt, inference_dtype(device))
-        return Generator(model, load_tokenizer(backbones), open_features(features, backbones, device), record.model,
-                         config, device), record
+        return Generator(
+            model, load_tokenizer(backbones), open_features(features, backbones, device), record.model, config, device
+        ), record
 
     return decode_records(checkpoint, backbones, records, features, config, out, generator, _about(checkpoint))
 
@@ -126,8 +194,16 @@ def decode_ragpt(
         settings = record.model["ragpt"]
         if settings["bank"] != retrieval.about:
             raise CheckpointError(f"{checkpoint} was trained with another bank than {bank}; train it again")
-        return RetrievedGenerator(retrieval, 3 * settings["prompt_tokens"], model, load_tokenizer(backbones),
-                                  open_features(features, backbones, device), record.model, config, device), record
+        return RetrievedGenerator(
+            retrieval,
+            3 * settings["prompt_tokens"],
+            model,
+            load_tokenizer(backbones),
+            open_features(features, backbones, device),
+            record.model,
+            config,
+            device,
+        ), record
 
     return decode_records(checkpoint, backbones, records, features, config, out, generator, _about(checkpoint))
 

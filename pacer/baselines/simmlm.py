@@ -51,8 +51,10 @@ class ResidualExperts(nn.Module):
 
     def forward(self, tokens: Tensor, availability: Tensor) -> tuple[Tensor, Tensor]:
         """w_s R_s(Z_s) [B, 3, Q, d], zero where a source is absent, and w [B, 3]."""
-        experts = [up(F.gelu(down(norm(tokens[:, s])))) for s, (norm, down, up) in
-                   enumerate(zip(self.norms, self.down, self.up, strict=True))]
+        experts = [
+            up(F.gelu(down(norm(tokens[:, s]))))
+            for s, (norm, down, up) in enumerate(zip(self.norms, self.down, self.up, strict=True))
+        ]
         mixture = self.mixture(tokens, availability)
         return mixture[:, :, None, None] * torch.stack(experts, dim=1), mixture
 
@@ -98,8 +100,16 @@ def adapt(parent: Pacer, settings: dict[str, Any]) -> SimMLM:
 
 
 def paired_objective(
-    model: SimMLM, batch: Batch, *, alpha: float, pairs: int, parts: int, lambda_tlw: float,
-    everybody: Tensor | None = None, warmup: bool = False, regularised: bool = False,
+    model: SimMLM,
+    batch: Batch,
+    *,
+    alpha: float,
+    pairs: int,
+    parts: int,
+    lambda_tlw: float,
+    everybody: Tensor | None = None,
+    warmup: bool = False,
+    regularised: bool = False,
 ) -> Objective:
     """The parent's objective over both halves of a batch, plus ``alpha * mean relu(n_more - n_fewer)``.
 

@@ -21,8 +21,7 @@ from pacer.metrics.conventions import CONVENTIONS, Convention
 UNITS = ("subject", "study", "record")
 #: The row of all contexts' records together.
 POOLED = "pooled"
-_MICRO: dict[str, ScoreOf] = {
-    "precision": statistics.precision, "recall": statistics.recall, "f1": statistics.f1}  # fmt: skip
+_MICRO: dict[str, ScoreOf] = {"precision": statistics.precision, "recall": statistics.recall, "f1": statistics.f1}
 
 
 @dataclass(frozen=True)
@@ -130,17 +129,25 @@ def label_intervals(
     _, codes, count = resampled_units(cases)
     rows = label_rows(cases, rule).reshape(len(cases), 3, -1)
     by_unit = [sums_by_unit(rows[:, :, column], codes, count) for column in range(rows.shape[2])]
-    flat = {f"{column}/{name}": Statistics(table, score)
-            for column, table in enumerate(by_unit) for name, score in _MICRO.items()}  # fmt: skip
+    flat = {
+        f"{column}/{name}": Statistics(table, score)
+        for column, table in enumerate(by_unit)
+        for name, score in _MICRO.items()
+    }
     found = intervals({POOLED: flat}, resamples, seed, level)[POOLED]
     mine = {context: (cases["context"] == context).to_numpy() for context in contexts_of(cases)}
     result = []
     for column, observation in enumerate(rule.observations):
-        by_context = {context: float(statistics.f1(rows[chosen, :, column].sum(axis=0)))
-                      for context, chosen in mine.items()}  # fmt: skip
-        result.append(LabelScores(
-            observation, int(rows[:, 2, column].sum()), int(rows[:, 1, column].sum()),
-            {name: found[f"{column}/{name}"] for name in _MICRO},
-            {context: None if np.isnan(value) else value for context, value in by_context.items()},
-        ))  # fmt: skip
+        by_context = {
+            context: float(statistics.f1(rows[chosen, :, column].sum(axis=0))) for context, chosen in mine.items()
+        }
+        result.append(
+            LabelScores(
+                observation,
+                int(rows[:, 2, column].sum()),
+                int(rows[:, 1, column].sum()),
+                {name: found[f"{column}/{name}"] for name in _MICRO},
+                {context: None if np.isnan(value) else value for context, value in by_context.items()},
+            )
+        )
     return sorted(result, key=lambda one: -one.present)

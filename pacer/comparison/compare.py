@@ -20,12 +20,37 @@ from pacer.metrics.pairing import check_pairs
 
 _NEEDED = ("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels", "rougeL")
 #: Parts of a signature in which two runs may differ: which reports they are, and how many; not what was done to them.
-_OWN = ("predictions", "data.predictions", "data.hypotheses", "language.hypotheses", "counts", "undefined",
-        "clinical.convention", "clinical.present_classes", "clinical.observations", "clinical.average",
-        "clinical.duplicates", *(f"protocol.{name}" for name in (
-            "references", "hypotheses", "reference_id", "reference_text", "hypothesis_id", "hypothesis_text",
-            "duplicate_references", "duplicate_hypotheses", "missing_hypotheses", "boxes", "reports_with_repeats",
-            "texts_with_line_breaks", "pairing")))  # fmt: skip
+_OWN = (
+    "predictions",
+    "data.predictions",
+    "data.hypotheses",
+    "language.hypotheses",
+    "counts",
+    "undefined",
+    "clinical.convention",
+    "clinical.present_classes",
+    "clinical.observations",
+    "clinical.average",
+    "clinical.duplicates",
+    *(
+        f"protocol.{name}"
+        for name in (
+            "references",
+            "hypotheses",
+            "reference_id",
+            "reference_text",
+            "hypothesis_id",
+            "hypothesis_text",
+            "duplicate_references",
+            "duplicate_hypotheses",
+            "missing_hypotheses",
+            "boxes",
+            "reports_with_repeats",
+            "texts_with_line_breaks",
+            "pairing",
+        )
+    ),
+)
 #: What a protocol says of what it does not do; a run of the pipeline has no protocol.
 _NOTHING_DONE = (None, False, "none", "error")
 
@@ -82,8 +107,18 @@ def compare_runs(
     if resamples < 1 or not 0 < level < 1:
         raise ConfigError(f"resamples must be at least 1 and level between 0 and 1, got {resamples} and {level}")
     found = _paired(first, second, convention, unit)
-    return Comparison(differences(found.pairs, resamples, seed, level), convention, found.unit, len(found.ids),
-                      found.records, resamples, seed, level, found.left_out, found.differing)  # fmt: skip
+    return Comparison(
+        differences(found.pairs, resamples, seed, level),
+        convention,
+        found.unit,
+        len(found.ids),
+        found.records,
+        resamples,
+        seed,
+        level,
+        found.left_out,
+        found.differing,
+    )
 
 
 def compare_repeats(
@@ -110,8 +145,9 @@ def compare_repeats(
     left_out = {name for repeat in repeats for name in repeat.left_out}
     pairs = {
         f"{context} {number}": {name: pair for name, pair in scores.items() if name not in left_out}
-        for number, repeat in enumerate(repeats) for context, scores in repeat.pairs.items()
-    }  # fmt: skip
+        for number, repeat in enumerate(repeats)
+        for context, scores in repeat.pairs.items()
+    }
     found = differences(pairs, resamples, seed)
     return found[MEAN] if MEAN in found else next(iter(found.values()))
 
@@ -136,14 +172,18 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
     two = one.select("record_id").join(two, on="record_id", how="left", maintain_order="left")
     left_out = {}
     if _labeller(signature) != _labeller(other):
-        left_out["f1"] = ("the two runs were labelled by different labellers or in different arithmetic, or it is not "
-                          "recorded by which")
+        left_out["f1"] = (
+            "the two runs were labelled by different labellers or in different arithmetic, or it is not "
+            "recorded by which"
+        )
     # another labeller may label the same references otherwise
     for column in ("context", "reference", *(["reference_labels"] if "f1" not in left_out else [])):
         unequal = one.filter(one[column].ne_missing(two[column]))
         if len(unequal):
-            raise DataError(f"record {unequal['record_id'][0]} has another {column} in {second} than in {first} "
-                            f"({len(unequal)} records differ); score both against the same references")
+            raise DataError(
+                f"record {unequal['record_id'][0]} has another {column} in {second} than in {first} "
+                f"({len(unequal)} records differ); score both against the same references"
+            )
     if not all("meteor_statistics" in table.columns for table in (one, two)):
         left_out["meteor"] = "cases.parquet does not hold METEOR's counts; score the run again"
     chosen, codes, count = resampled_units(one, unit)
@@ -166,8 +206,10 @@ def _read(folder: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     try:
         cases = pl.read_parquet(path)
     except FileNotFoundError:
-        raise DataError(f"{folder} holds no scored cases (cases.parquet); expected a folder that `pacer score` or the "
-                        "stage `score` made") from None
+        raise DataError(
+            f"{folder} holds no scored cases (cases.parquet); expected a folder that `pacer score` or the "
+            "stage `score` made"
+        ) from None
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} is damaged ({type(error).__name__}); score the run again") from None
     missing = [name for name in _NEEDED if name not in cases.columns]

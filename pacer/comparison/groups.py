@@ -51,8 +51,9 @@ def compare_groups(groups: Mapping[str, Mapping[str, float]]) -> GroupTests:
         h, p, epsilon = float(found.statistic), float(found.pvalue), float(found.statistic) / (len(every) - 1)
     tested = [(first, second, _paired(groups[first], groups[second])) for first, second in combinations(groups, 2)]
     adjusted = holm([p for _, _, (_, _, p) in tested])
-    pairs = tuple(PairTest(first, second, *found, after)
-                  for (first, second, found), after in zip(tested, adjusted, strict=True))  # fmt: skip
+    pairs = tuple(
+        PairTest(first, second, *found, after) for (first, second, found), after in zip(tested, adjusted, strict=True)
+    )
     return GroupTests(h, p, epsilon, pairs)
 
 

@@ -77,8 +77,13 @@ def differences(
         pairs: context -> score -> statistics, all over the same units; every context has the same scores.
         resamples: of either kind. seed: of both. level: of the intervals.
     """
-    sides = [{context: {name: Statistics(getattr(pair, side), pair.score) for name, pair in scores.items()}
-              for context, scores in pairs.items()} for side in ("first", "second")]
+    sides = [
+        {
+            context: {name: Statistics(getattr(pair, side), pair.score) for name, pair in scores.items()}
+            for context, scores in pairs.items()
+        }
+        for side in ("first", "second")
+    ]
     scored, second = _Scores(sides[0]), _Scores(sides[1]).rows
     first, units = scored.rows, len(scored.rows)
     ones, twos = scored(first.sum(axis=0)), scored(second.sum(axis=0))
@@ -94,8 +99,13 @@ def differences(
         _append(exchanged, scored(first.sum(axis=0) + moved), scored(second.sum(axis=0) - moved))
     result: dict[str, dict[str, Difference]] = {context: {} for context, _ in ones}
     for (context, name), value in ones.items():
-        found = _difference(float(value), float(twos[context, name]), np.concatenate(drawn[context, name]),
-                            np.concatenate(exchanged[context, name]), level)
+        found = _difference(
+            float(value),
+            float(twos[context, name]),
+            np.concatenate(drawn[context, name]),
+            np.concatenate(exchanged[context, name]),
+            level,
+        )
         result[context][name] = found
     return result
 
@@ -143,8 +153,11 @@ class _Scores:
 
     def __call__(self, sums: np.ndarray) -> dict[tuple[str, str], np.ndarray]:
         """Sums ``[..., k]`` -> (context, score) -> ``[...]``, with the mean where there are several contexts."""
-        values = {(context, name): one.score(sums[..., self.span[id(one.rows)]])
-                  for context, named in self.scores.items() for name, one in named.items()}  # fmt: skip
+        values = {
+            (context, name): one.score(sums[..., self.span[id(one.rows)]])
+            for context, named in self.scores.items()
+            for name, one in named.items()
+        }
         if len(self.scores) > 1:
             for name in next(iter(self.scores.values())):
                 values[MEAN, name] = np.mean([values[context, name] for context in self.scores], axis=0)
@@ -165,8 +178,9 @@ def _difference(first: float, second: float, drawn: np.ndarray, exchanged: np.nd
     undefined = int(np.isnan(drawn).sum())
     gap = second - first
     if np.isnan(gap):
-        return Difference(*(None if np.isnan(value) else value for value in (first, second)), None, None, None, None,
-                          undefined)  # fmt: skip
+        return Difference(
+            *(None if np.isnan(value) else value for value in (first, second)), None, None, None, None, undefined
+        )
     tails = (1 - level) / 2
     low, high = (float(edge) for edge in np.nanquantile(drawn, (tails, 1 - tails)))
     # rounding: sums that are exchanged as a whole come back in another order

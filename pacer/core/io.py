@@ -199,8 +199,9 @@ def _lock(path: Path, refusal: str) -> Generator[None]:
             except BlockingIOError:
                 raise PacerError(refusal) from None
             except OSError as error:
-                raise PacerError(f"{path} cannot be locked: {error.strerror}; put the outs on a file system with locks"
-                                 ) from None
+                raise PacerError(
+                    f"{path} cannot be locked: {error.strerror}; put the outs on a file system with locks"
+                ) from None
             with suppress(FileNotFoundError):
                 held = os.path.samestat(os.fstat(lock.fileno()), path.stat())
             if held:

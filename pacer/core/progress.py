@@ -37,8 +37,9 @@ class Ticker:
     def __enter__(self) -> Ticker:
         if self.shown and sys.stderr.isatty():
             columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate()
-            self.bar = Progress(*columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
-                                console=Console(stderr=True))
+            self.bar = Progress(
+                *columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=Console(stderr=True)
+            )
             self.bar.start()
             self.task = self.bar.add_task(self.what, total=self.total, completed=self.done, note="")
         return self

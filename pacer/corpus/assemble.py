@@ -77,14 +77,27 @@ class Assembler:
         rows = []
         for context in contexts:
             has_lateral, has_prior = availability(context)
-            rows.append({
-                "record_id": f"{context}-{exam.id}", "context": context, "split": exam.split,
-                "study_id": exam.study_id, "subject_id": exam.subject_id, "view": exam.view, "frontal": exam.frontal,
-                "lateral": exam.lateral if has_lateral else None, "report": report, "report_raw": text,
-                "findings_original": self.originals.get(bare_id(exam.study_id)), "sections": sections,
-                "prior_report": prior if has_prior else None, "indication": exam.indication, "history": exam.history,
-                "emphasis": exam.emphasis, "emphasis_text": followed,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "record_id": f"{context}-{exam.id}",
+                    "context": context,
+                    "split": exam.split,
+                    "study_id": exam.study_id,
+                    "subject_id": exam.subject_id,
+                    "view": exam.view,
+                    "frontal": exam.frontal,
+                    "lateral": exam.lateral if has_lateral else None,
+                    "report": report,
+                    "report_raw": text,
+                    "findings_original": self.originals.get(bare_id(exam.study_id)),
+                    "sections": sections,
+                    "prior_report": prior if has_prior else None,
+                    "indication": exam.indication,
+                    "history": exam.history,
+                    "emphasis": exam.emphasis,
+                    "emphasis_text": followed,
+                }
+            )
         return rows
 
     def _prior(self, exam: Examination) -> str | None:

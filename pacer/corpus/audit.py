@@ -78,8 +78,9 @@ def split_overlap(ids: Ids) -> dict[str, dict[str, dict[str, Any]]]:
         for first, second in combinations(SPLITS, 2):
             shared = np.intersect1d(parts[first], parts[second], assume_unique=True)
             overlap[name][f"{first}-{second}"] = {
-                "count": len(shared), "examples": _names(ids.path, f"{name}_id", found, shared[:_LISTED])
-            }  # fmt: skip
+                "count": len(shared),
+                "examples": _names(ids.path, f"{name}_id", found, shared[:_LISTED]),
+            }
     return overlap
 
 
@@ -102,9 +103,7 @@ def repeated_texts(ids: Ids, contexts: Sequence[str]) -> dict[str, Any]:
     for context in contexts:
         part = found[ids.rows(context)]
         _, counts = np.unique(part, return_counts=True)
-        within[context] = {
-            "records": len(part), "distinct": len(counts), "most_frequent": int(counts.max(initial=0))
-        }  # fmt: skip
+        within[context] = {"records": len(part), "distinct": len(counts), "most_frequent": int(counts.max(initial=0))}
         train = distinct(found[ids.rows(context, "train")])
         known[context] = {s: int(np.isin(found[ids.rows(context, s)], train).sum()) for s in SPLITS[1:]}
     return {"within": within, "known_from_train": known}
@@ -212,10 +211,19 @@ def prior_summary(path: Path) -> dict[str, Any]:
 def image_summary(path: Path, missing: int, unreadable: int) -> dict[str, Any]:
     """Number, bytes and pixel sizes of the images in use, and how many were missing or unreadable."""
     width, height = pl.col("width"), pl.col("height")
-    found = pl.scan_parquet(path).select(
-        pl.len().alias("count"), pl.col("bytes").sum(), width.min().alias("least_width"),
-        height.min().alias("least_height"), width.max().alias("most_width"), height.max().alias("most_height"),
-    ).collect(engine="streaming").row(0, named=True)  # fmt: skip
+    found = (
+        pl.scan_parquet(path)
+        .select(
+            pl.len().alias("count"),
+            pl.col("bytes").sum(),
+            width.min().alias("least_width"),
+            height.min().alias("least_height"),
+            width.max().alias("most_width"),
+            height.max().alias("most_height"),
+        )
+        .collect(engine="streaming")
+        .row(0, named=True)
+    )
     return {
         "count": found["count"],
         "bytes": found["bytes"],

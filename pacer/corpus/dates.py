@@ -136,4 +136,3 @@ def _each(column: pl.Series, parse: Callable[[str], _T]) -> dict[str, _T | None]
 def _spread(column: pl.Series, found: dict, dtype: pl.DataType) -> pl.Series:
     old, new = pl.Series(list(found), dtype=pl.String), pl.Series(list(found.values()), dtype=dtype)
     return as_text(column).replace_strict(old, new, default=None, return_dtype=dtype)
-

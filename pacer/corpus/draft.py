@@ -89,8 +89,15 @@ def write_draft(
                 with_prior = availability(record["context"])[1]
                 if not with_prior and compares is None:
                     compares = compares_with_prior(record["report_raw"])
-                records.add(record | {"file": row.place.file, "index": row.place.index, "rows": row.rows,
-                                      "compares": None if with_prior else compares})
+                records.add(
+                    record
+                    | {
+                        "file": row.place.file,
+                        "index": row.place.index,
+                        "rows": row.rows,
+                        "compares": None if with_prior else compares,
+                    }
+                )
             _note_prior(row, admitted, priors)
     counted = draft.used + draft.beyond_limit + ledger.bad_rows + ledger.left_out_rows
     read = sum(notes.read.values())
@@ -103,5 +110,13 @@ def _note_prior(exam: Examination, records: list[dict[str, Any]], priors: TableW
     prior = exam.prior
     if prior is None or prior.study_id is None or all(record["prior_report"] is None for record in records):
         return
-    priors.add({"study_id": exam.study_id, "prior_study_id": prior.study_id, "gap_days": prior.gap_days,
-                "rule": prior.rule, "tied": prior.tied, "passed_over": prior.passed_over})
+    priors.add(
+        {
+            "study_id": exam.study_id,
+            "prior_study_id": prior.study_id,
+            "gap_days": prior.gap_days,
+            "rule": prior.rule,
+            "tied": prior.tied,
+            "passed_over": prior.passed_over,
+        }
+    )

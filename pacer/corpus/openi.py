@@ -23,18 +23,7 @@ from pacer.core.contexts import Context
 from pacer.core.errors import DataError
 from pacer.core.io import files_below
 from pacer.corpus.deidentified import has_marks, without_marks
-from pacer.corpus.rows import (
-    Examination,
-    LeftOut,
-    Notes,
-    Place,
-    Problem,
-    Row,
-    Unusable,
-    check_roles,
-    present,
-    sound,
-)
+from pacer.corpus.rows import Examination, LeftOut, Notes, Place, Problem, Row, Unusable, check_roles, present, sound
 from pacer.corpus.source.files import R2GEN_SPLIT, Source
 from pacer.corpus.source.json_stream import stream_records
 from pacer.corpus.splits import seeded_split
@@ -127,11 +116,21 @@ def _row(
     frontal, lateral = shown["frontal"][0], next(iter(shown["lateral"]), None)
     contexts: tuple[Context, ...] = ("sn",) if lateral is None else ("sn", "mn")
     return Examination(
-        place=place, id=report.uid, contexts=contexts, split=split, study_id=report.uid, subject_id=report.uid,
-        view=views[image_key(frontal)].view, frontal=_file_of(frontal, files),
-        lateral=None if lateral is None else _file_of(lateral, files), findings=texts["findings"],
-        impression=texts["impression"], prior=None, indication=texts["indication"], history=None,
-    )  # fmt: skip
+        place=place,
+        id=report.uid,
+        contexts=contexts,
+        split=split,
+        study_id=report.uid,
+        subject_id=report.uid,
+        view=views[image_key(frontal)].view,
+        frontal=_file_of(frontal, files),
+        lateral=None if lateral is None else _file_of(lateral, files),
+        findings=texts["findings"],
+        impression=texts["impression"],
+        prior=None,
+        indication=texts["indication"],
+        history=None,
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------- splits

@@ -69,8 +69,10 @@ def read_original_findings(path: Path) -> OriginalFindings:
     if path.is_dir():
         return _collect(_of_folder(path))
     if not path.exists():
-        raise DataError(f"{path} does not exist; give R2Gen's annotation.json, the folder of MIMIC-CXR report files, "
-                        "or mimic-cxr-reports.zip")
+        raise DataError(
+            f"{path} does not exist; give R2Gen's annotation.json, the folder of MIMIC-CXR report files, "
+            "or mimic-cxr-reports.zip"
+        )
     if path.suffix.lower() == ".zip" or zipfile.is_zipfile(path):
         return _collect(_of_zip(path))
     return _collect(_of_annotations(path))
@@ -112,8 +114,10 @@ def _of_annotations(path: Path) -> Iterator[tuple[str, str]]:
                 raise DataError(f"{path}: record {index} of {split} must be an object, found a {type(record).__name__}")
             study = _study_id(record.get("study_id"))
             if study is None:
-                raise DataError(f"{path}: record {index} of {split} has no usable study_id; expected a number such as "
-                                "50414267 (is this R2Gen's MIMIC-CXR annotation file?)")
+                raise DataError(
+                    f"{path}: record {index} of {split} has no usable study_id; expected a number such as "
+                    "50414267 (is this R2Gen's MIMIC-CXR annotation file?)"
+                )
             report = record.get("report")
             if not isinstance(report, str):
                 raise DataError(f"{path}: record {index} of {split} has no report text")
@@ -155,8 +159,7 @@ def _chosen(names: Iterable[str], source: Path) -> list[tuple[str, str]]:
     """Study and name of the report files, sorted, so that what comes first does not depend on the source."""
     chosen = sorted((match[1], name) for name in names if (match := _REPORT_FILE.search(name)))
     if not chosen:
-        raise DataError(f"{source} holds no MIMIC-CXR report files; expected names such as "
-                        "p10/p10000032/s50414267.txt")
+        raise DataError(f"{source} holds no MIMIC-CXR report files; expected names such as p10/p10000032/s50414267.txt")
     return chosen
 
 

@@ -110,7 +110,6 @@ def _choice(study: Study, latest: _Latest | None, without: int, unordered: bool)
     return Choice(prior.study_id, gap / timedelta(days=1), rule, latest.tied, without, unordered)
 
 
-
 def _instant(study: Study, timed: bool) -> datetime:
     """When a dated study was made; midnight of its day unless ``timed``."""
     assert study.day is not None

@@ -79,10 +79,21 @@ def _row(raw: Any, place: Place, views: dict[str, View] | None, notes: Notes) ->
     lateral = shown["lateral"][0] if "lateral" in shown else None
     contexts: tuple[Context, ...] = ("sn",) if lateral is None else ("sn", "mn")
     return Examination(
-        place=place, id=record_id, contexts=contexts, split=place.split, study_id=study, subject_id=subject,
-        view=view, frontal=frontal, lateral=lateral, findings=findings, impression=None, prior=None, indication=None,
+        place=place,
+        id=record_id,
+        contexts=contexts,
+        split=place.split,
+        study_id=study,
+        subject_id=subject,
+        view=view,
+        frontal=frontal,
+        lateral=lateral,
+        findings=findings,
+        impression=None,
+        prior=None,
+        indication=None,
         history=None,
-    )  # fmt: skip
+    )
 
 
 def _images(raw: dict[str, Any]) -> list[str]:
@@ -111,9 +122,10 @@ def _identify(raw: dict[str, Any], record_id: str, images: list[str]) -> tuple[s
             ids.append(found[number])
         else:
             raise Unusable(
-                name, "the field is missing, the id is not Open-I's (CXR1_...), and the image path is not MIMIC's "
-                "(.../p<subject>/s<study>/...)"
-            )  # fmt: skip
+                name,
+                "the field is missing, the id is not Open-I's (CXR1_...), and the image path is not MIMIC's "
+                "(.../p<subject>/s<study>/...)",
+            )
     return ids[0], ids[1]
 
 

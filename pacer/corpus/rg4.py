@@ -40,9 +40,17 @@ IMAGE_FIELDS = ("APPA_imagepath", "lateral_imagepath")
 ABSENT_TEXT = "s"
 
 _COMMON = {
-    "id", "study_id", "subject_id", "finding", "impression", "APPA_flag", "APPA_imagepath", "history", "indication",
+    "id",
+    "study_id",
+    "subject_id",
+    "finding",
+    "impression",
+    "APPA_flag",
+    "APPA_imagepath",
+    "history",
+    "indication",
     "new_scores",
-}  # fmt: skip
+}
 _WITH_LATERAL = {"lateral_imagepath"}
 _WITH_PRIOR = {"last_finding", "last_impression", "last_APPA_imagepath"}
 
@@ -81,20 +89,28 @@ def _examination(raw: Any, context: Context, place: Place, notes: Notes) -> Exam
     lateral = _image(raw, "lateral_imagepath") if has_lateral else None
     prior = None
     if has_prior:
-        prior = Prior(
-            _section(raw, "last_finding", context, notes), _section(raw, "last_impression", context, notes)
-        )
+        prior = Prior(_section(raw, "last_finding", context, notes), _section(raw, "last_impression", context, notes))
     if lateral is not None:
         studies = [ids[1] for ids in map(mimic_ids, (frontal, lateral)) if ids]
         if len(set(studies)) > 1:
             notes.count("lateral_of_another_study", context, "records")
     return Examination(
-        place=place, id=name_of(raw, "id"), contexts=(context,), split=place.split, study_id=study, subject_id=subject,
-        view=_view(raw, context, notes), frontal=frontal, lateral=lateral,
-        findings=_section(raw, "finding", context, notes), impression=_section(raw, "impression", context, notes),
-        prior=prior, indication=_note(raw, "indication"), history=_note(raw, "history"),
+        place=place,
+        id=name_of(raw, "id"),
+        contexts=(context,),
+        split=place.split,
+        study_id=study,
+        subject_id=subject,
+        view=_view(raw, context, notes),
+        frontal=frontal,
+        lateral=lateral,
+        findings=_section(raw, "finding", context, notes),
+        impression=_section(raw, "impression", context, notes),
+        prior=prior,
+        indication=_note(raw, "indication"),
+        history=_note(raw, "history"),
         emphasis=weights_of(raw, "new_scores"),
-    )  # fmt: skip
+    )
 
 
 def _identify(raw: Any) -> tuple[str, str]:
@@ -155,4 +171,3 @@ def _note(raw: dict[str, Any], name: str) -> str | None:
     if value == 0 and not isinstance(value, bool | float):
         return None
     raise Unusable(name, f"expected text, or 0 for none, got {kind(value)}")
-

@@ -19,17 +19,7 @@ import polars as pl
 from pacer.core.contexts import CONTEXTS, Context, availability
 from pacer.corpus.dates import DATE_FORMS, TIME_FORMS, as_text, read_days, read_times
 from pacer.corpus.priors import Study, choose_priors
-from pacer.corpus.rows import (
-    Examination,
-    LeftOut,
-    Notes,
-    Place,
-    Prior,
-    Problem,
-    Row,
-    check_roles,
-    shown_view,
-)
+from pacer.corpus.rows import Examination, LeftOut, Notes, Place, Prior, Problem, Row, check_roles, shown_view
 from pacer.corpus.source.files import Source
 from pacer.corpus.splits import seeded_split
 from pacer.corpus.table_file import COLUMNS, REPORT, TEXTS, load_table
@@ -110,11 +100,19 @@ def _normal(table: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     )
     days, times = read_days(date), read_times(time)
     clock, two_clocks = _clocks(days["clock"], times["clock"])
-    normal = pl.DataFrame({
-        "subject": subject, "study": study, "image": image, "day": days["day"], "clock": clock,
-        "no_day": days["unread"], "no_clock": times["unread"], "two_clocks": two_clocks,
-        "split": split.str.to_lowercase().replace_strict(_SPLITS, default=None),
-    }).with_row_index("row")  # fmt: skip
+    normal = pl.DataFrame(
+        {
+            "subject": subject,
+            "study": study,
+            "image": image,
+            "day": days["day"],
+            "clock": clock,
+            "no_day": days["unread"],
+            "no_clock": times["unread"],
+            "two_clocks": two_clocks,
+            "split": split.str.to_lowercase().replace_strict(_SPLITS, default=None),
+        }
+    ).with_row_index("row")
     for name in TEXTS:
         there = column[name].str.contains(r"\S").fill_null(False)
         normal = normal.with_columns(
@@ -123,9 +121,10 @@ def _normal(table: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     nothing = normal.select(pl.all_horizontal(pl.col("subject", "study", "image", *TEXTS).is_null())).to_series()
     empty = nothing & view.is_null() & split.is_null() & date.is_null() & time.is_null()
     return normal.with_columns(
-        empty.alias("empty"), _ranks(view, notes, ~empty).alias("rank"),
+        empty.alias("empty"),
+        _ranks(view, notes, ~empty).alias("rank"),
         (split.is_not_null() & normal["split"].is_null()).alias("no_split"),
-    )  # fmt: skip
+    )
 
 
 def _clocks(of_dates: pl.Series, times: pl.Series) -> tuple[pl.Series, pl.Series]:
@@ -144,9 +143,10 @@ def _clocks(of_dates: pl.Series, times: pl.Series) -> tuple[pl.Series, pl.Series
 def _with_texts(studies: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
     """``studies`` with texts in place of their row numbers."""
     return studies.with_columns(
-        texts[name].gather(studies[name]).alias(name) for name in TEXTS
+        texts[name].gather(studies[name]).alias(name)
+        for name in TEXTS
         if name in studies.columns and name in texts.columns
-    )  # fmt: skip
+    )
 
 
 def _text(column: pl.Series) -> pl.Series:
@@ -171,8 +171,9 @@ def _ranks(view: pl.Series, notes: Notes, counted: pl.Series) -> pl.Series:
     for text in view.unique().drop_nulls():
         if found := parse_view(text):
             ranks[text] = _LATERAL if found.kind == "lateral" else _VIEWS.index(found.view)
-    rank = view.replace_strict(list(ranks), pl.Series(list(ranks.values()), dtype=pl.Int8), default=None,
-                               return_dtype=pl.Int8)  # fmt: skip
+    rank = view.replace_strict(
+        list(ranks), pl.Series(list(ranks.values()), dtype=pl.Int8), default=None, return_dtype=pl.Int8
+    )
     for text, number in view.filter(rank.is_null() & counted).value_counts().iter_rows():
         notes.count("unknown_views", "table", "(none)" if text is None else shown_view(text), number)
     return rank
@@ -216,25 +217,39 @@ def _studies(table: pl.DataFrame, has_times: bool) -> pl.DataFrame:
         .filter(pl.col("subject").is_not_null() & pl.col("study").is_not_null())
         .group_by("subject", "study", maintain_order=True)
         .agg(
-            pl.col("row", "rank", "image"), pl.col("no_day", "no_clock", "two_clocks", "no_split").any(),
+            pl.col("row", "rank", "image"),
+            pl.col("no_day", "no_clock", "two_clocks", "no_split").any(),
             pl.col("day", "clock", "split", *TEXTS).min(),
             *((pl.col(column).min() != pl.col(column).max()).alias(f"differ_{n}") for n, column in compared.items()),
         )
         .collect()
-    )  # fmt: skip
+    )
     if not has_times:
         studies = studies.with_columns(differ_date=pl.any_horizontal("differ_date", "differ_time"))
     faults = [
-        pl.col("study").is_duplicated(), pl.col("no_day"), pl.col("no_clock"), pl.col("two_clocks"),
-        pl.col("no_split"), pl.col("split").is_null() & has_splits,
+        pl.col("study").is_duplicated(),
+        pl.col("no_day"),
+        pl.col("no_clock"),
+        pl.col("two_clocks"),
+        pl.col("no_split"),
+        pl.col("split").is_null() & has_splits,
         *(pl.col(f"differ_{name}") for name in compared),
-    ]  # fmt: skip
+    ]
     fault = pl.coalesce(pl.when(wrong).then(pl.lit(code, pl.Int8)) for code, wrong in enumerate(faults))
     has_report = pl.any_horizontal(pl.col(name).is_not_null() for name in REPORT)
     return studies.with_columns(fault.alias("fault")).select(
-        "subject", "study", "row", "rank", "image", "split", *TEXTS, "fault", "day", "clock",
+        "subject",
+        "study",
+        "row",
+        "rank",
+        "image",
+        "split",
+        *TEXTS,
+        "fault",
+        "day",
+        "clock",
         (has_report & pl.col("fault").is_null()).alias("has_report"),
-    )  # fmt: skip
+    )
 
 
 def _priors(studies: pl.DataFrame, notes: Notes) -> pl.DataFrame:
@@ -262,15 +277,19 @@ def _priors(studies: pl.DataFrame, notes: Notes) -> pl.DataFrame:
             prior[number], passed[number] = of[choice.study_id], choice.passed_over
             gap[number], tied[number] = choice.gap_days or 0.0, choice.tied
             timed[number] = choice.rule == "date and time"
-    return pl.DataFrame({
-        "prior": pl.Series(prior, dtype=pl.Int64), "gap_days": pl.Series(gap, dtype=pl.Float64),
-        "rule": pl.Series(timed, dtype=pl.UInt8), "tied": pl.Series(tied, dtype=pl.UInt8),
-        "passed_over": pl.Series(passed, dtype=pl.Int32),
-    }).with_columns(
+    return pl.DataFrame(
+        {
+            "prior": pl.Series(prior, dtype=pl.Int64),
+            "gap_days": pl.Series(gap, dtype=pl.Float64),
+            "rule": pl.Series(timed, dtype=pl.UInt8),
+            "tied": pl.Series(tied, dtype=pl.UInt8),
+            "passed_over": pl.Series(passed, dtype=pl.Int32),
+        }
+    ).with_columns(
         pl.when(pl.col("prior") >= 0).then("prior"),
         pl.when(pl.col("rule") == 1).then(pl.lit("date and time")).otherwise(pl.lit("date")).alias("rule"),
         pl.col("tied").cast(pl.Boolean),
-    )  # fmt: skip
+    )
 
 
 def _rows_of(study: _Grouped, prior: Prior | None, file: str, config: Corpus) -> Iterator[Row]:
@@ -309,12 +328,22 @@ def _rows_of(study: _Grouped, prior: Prior | None, file: str, config: Corpus) ->
     lateral = laterals[0][2] if laterals else None
     rank, row, frontal = frontals[0]
     yield Examination(
-        place=Place(file, "", row), id=study.study, study_id=study.study, subject_id=study.subject,
+        place=Place(file, "", row),
+        id=study.study,
+        study_id=study.study,
+        subject_id=study.subject,
         contexts=_contexts(lateral is not None, prior is not None),
         split=study.split or seeded_split(study.subject, config.seed, config.split.val, config.split.test),
-        view=_VIEWS[rank], frontal=frontal, lateral=lateral, findings=study.findings, impression=study.impression,
-        prior=prior, indication=study.indication, history=study.history, rows=1 + (lateral is not None),
-    )  # fmt: skip
+        view=_VIEWS[rank],
+        frontal=frontal,
+        lateral=lateral,
+        findings=study.findings,
+        impression=study.impression,
+        prior=prior,
+        indication=study.indication,
+        history=study.history,
+        rows=1 + (lateral is not None),
+    )
 
 
 def _contexts(lateral: bool, prior: bool) -> tuple[Context, ...]:

@@ -72,9 +72,9 @@ def load_table(path: Path, columns: dict[str, str], notes: Notes) -> pl.DataFram
     for our, theirs in ours.items():
         if table[theirs].dtype.is_nested() or table[theirs].dtype in (pl.Binary, pl.Object):
             raise DataError(f"{path}: column {theirs} holds {table[theirs].dtype}; {our} must be text or a number")
-    return pl.DataFrame([
-        (as_text(table[theirs]) if our in TEXTS else table[theirs]).alias(our) for our, theirs in ours.items()
-    ])  # fmt: skip
+    return pl.DataFrame(
+        [(as_text(table[theirs]) if our in TEXTS else table[theirs]).alias(our) for our, theirs in ours.items()]
+    )
 
 
 def _resolve(path: Path, have: list[str], columns: dict[str, str]) -> dict[str, str]:
@@ -84,20 +84,23 @@ def _resolve(path: Path, have: list[str], columns: dict[str, str]) -> dict[str, 
     """
     problems = [
         f"corpus.table.columns has {name}, which is none of {', '.join(COLUMNS)}{_closest(name, COLUMNS)}"
-        for name in columns if name not in COLUMNS
-    ]  # fmt: skip
+        for name in columns
+        if name not in COLUMNS
+    ]
     problems += [
         f"there is no column {theirs} for {name}{_closest(theirs, have)}"
-        for name, theirs in columns.items() if name in COLUMNS and theirs not in have
-    ]  # fmt: skip
+        for name, theirs in columns.items()
+        if name in COLUMNS and theirs not in have
+    ]
     taken = Counter(columns.values())
     problems += [f"corpus.table.columns names column {column} more than once" for column in taken if taken[column] > 1]
     ours = {name: columns.get(name, name) for name in COLUMNS if name in columns or name not in taken}
     ours = {name: theirs for name, theirs in ours.items() if theirs in have}
     problems += [
         f"there is no column for {name}{_closest(name, have)}"
-        for name in REQUIRED if name not in ours and name not in columns
-    ]  # fmt: skip
+        for name in REQUIRED
+        if name not in ours and name not in columns
+    ]
     if not any(name in ours or name in columns for name in REPORT):
         problems.append("there is no column for findings or impression")
     counted = Counter(have)

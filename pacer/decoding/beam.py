@@ -59,8 +59,10 @@ class BeamSearch:
     def __init__(self, language: Any, decode: Decode, eos: int, *, count: bool = False, record: Record | None = None):
         family = language.config.model_type
         if family != "llama":
-            raise BackboneError(f"decode.engine beam searches with language models of the llama family, and this one "
-                                f"is of the family {family}; set decode.engine: generate")
+            raise BackboneError(
+                f"decode.engine beam searches with language models of the llama family, and this one "
+                f"is of the family {family}; set decode.engine: generate"
+            )
         self.language, self.decode, self.eos, self.count = language, decode, eos, count
         self.record = cuda_graph if record is None and language.device.type == "cuda" else record
         self.work = Work()
@@ -165,6 +167,6 @@ class _Search:
                 for source, target in zip(sources, targets, strict=True):
                     values[target] = values[source]
         for values in (self.numbers, self.lengths, self.used):
-            del values[len(kept):]
+            del values[len(kept) :]
         self.tree.used = max(self.used, default=0)
         yield from results

@@ -37,13 +37,15 @@ def another_patient(records: pl.DataFrame) -> pl.DataFrame:
 def no_lateral(records: pl.DataFrame) -> pl.DataFrame:
     """The mn records without their lateral view: decoded as sn; record ids stay."""
     return records.filter(pl.col("context") == "mn").with_columns(
-        context=pl.lit("sn"), lateral=pl.lit(None, dtype=pl.String))
+        context=pl.lit("sn"), lateral=pl.lit(None, dtype=pl.String)
+    )
 
 
 def no_prior(records: pl.DataFrame) -> pl.DataFrame:
     """The sw records without their previous report: decoded as sn; record ids stay."""
     return records.filter(pl.col("context") == "sw").with_columns(
-        context=pl.lit("sn"), prior_report=pl.lit(None, dtype=pl.String))
+        context=pl.lit("sn"), prior_report=pl.lit(None, dtype=pl.String)
+    )
 
 
 CONTROLS = {"another_patient": another_patient, "no_lateral": no_lateral, "no_prior": no_prior}

@@ -72,9 +72,15 @@ class Generator:
 
     def prompt_ids(self, record: dict[str, Any]) -> PromptIds:
         """Text of the prefix, in which alone the lengths of prefixes differ."""
-        return build_prompt(self.tokenizer, view=record["view"], sections=record["sections"],
-                            indication=record["indication"], history=record["history"], commit=self.commit,
-                            **self.prompt)
+        return build_prompt(
+            self.tokenizer,
+            view=record["view"],
+            sections=record["sections"],
+            indication=record["indication"],
+            history=record["history"],
+            commit=self.commit,
+            **self.prompt,
+        )
 
     def batch(self, records: Sequence[dict[str, Any]]) -> Batch:
         """Prefix and the target's BOS of each record."""
@@ -82,8 +88,14 @@ class Generator:
         zero = np.zeros(1, dtype=np.float32)
         target = Target(np.array([bos], dtype=np.int64), zero, zero, zero, 0.0)
         sources = [Sources(r["context"], r["frontal"], r["lateral"], r["prior_report"]) for r in records]
-        return collate([self.prompt_ids(r) for r in records], [target] * len(records), sources, self.features,
-                       bos=bos, num_queries=self.num_queries)
+        return collate(
+            [self.prompt_ids(r) for r in records],
+            [target] * len(records),
+            sources,
+            self.features,
+            bos=bos,
+            num_queries=self.num_queries,
+        )
 
     @torch.no_grad()
     def prefix(self, record: dict[str, Any]) -> Prefix:
@@ -99,12 +111,18 @@ class Generator:
         embedded = self.model.embed(batch)
         inputs, gate, _ = self.model.calibrate(embedded, batch)
         if not inputs.isfinite().all():
-            raise DataError(f"record {record['record_id']}: its prefix is not finite; the features of its images or of "
-                            "its previous report, or the checkpoint, are damaged: make them again")
+            raise DataError(
+                f"record {record['record_id']}: its prefix is not finite; the features of its images or of "
+                "its previous report, or the checkpoint, are damaged: make them again"
+            )
         assert embedded.depth_weights is not None
         lateral = embedded.lateral_depth_weights
-        return Prefix(inputs[0], None if gate is None else gate.item(), embedded.depth_weights[0].cpu(),
-                      None if lateral is None else lateral[0].cpu())
+        return Prefix(
+            inputs[0],
+            None if gate is None else gate.item(),
+            embedded.depth_weights[0].cpu(),
+            None if lateral is None else lateral[0].cpu(),
+        )
 
     def stream(self, records: Iterable[dict[str, Any]]) -> Iterator[tuple[int, Generated]]:
         """Place of a record in ``records`` and its result, as soon as it is there.

@@ -42,8 +42,9 @@ class Hypotheses:
         beams, most = decode.num_beams, decode.max_new_tokens
         self.decode, self.eos, self.most = decode, eos, most
         # the definition divides by a Python float
-        self.powers = torch.tensor([0.0, *(float(t) ** decode.length_penalty for t in range(1, most + 1))],
-                                   dtype=torch.float32, device=device)
+        self.powers = torch.tensor(
+            [0.0, *(float(t) ** decode.length_penalty for t in range(1, most + 1))], dtype=torch.float32, device=device
+        )
         self.tokens = torch.zeros(rows, beams, most, dtype=torch.long, device=device)
         self.scores = torch.zeros(rows, beams, device=device)
         self.length = torch.zeros(rows, dtype=torch.long, device=device)

@@ -46,8 +46,9 @@ def trained_generator(
 ) -> tuple[Generator, CheckpointRecord]:
     """The generator of a checkpoint of the three phases, and what the checkpoint is."""
     model, record = load_model(checkpoint, backbones, inference_dtype(device))
-    return Generator(model, load_tokenizer(backbones), open_features(features, backbones, device), record.model, config,
-                     device), record
+    return Generator(
+        model, load_tokenizer(backbones), open_features(features, backbones, device), record.model, config, device
+    ), record
 
 
 def inference_dtype(device: torch.device) -> torch.dtype:
@@ -56,7 +57,12 @@ def inference_dtype(device: torch.device) -> torch.dtype:
 
 
 def decode_records(
-    checkpoint: Path, backbones: Path, records: pl.DataFrame, features: Path, config: Decode, out: Path,
+    checkpoint: Path,
+    backbones: Path,
+    records: pl.DataFrame,
+    features: Path,
+    config: Decode,
+    out: Path,
     open_generator: Callable[..., tuple[Generator, CheckpointRecord]] = trained_generator,
     about: dict[str, Any] | None = None,
 ) -> dict:
@@ -85,8 +91,9 @@ def decode_records(
     device = torch.device(state.device or "cpu")
     generator, record = open_generator(checkpoint, backbones, features, config, device)
     weights = weights_hash(checkpoint)
-    fingerprint = hash_json([(checkpoint / RECORD).read_text(), weights, config.model_dump(), cases.to_dicts(),
-                             content_hash(features)])
+    fingerprint = hash_json(
+        [(checkpoint / RECORD).read_text(), weights, config.model_dump(), cases.to_dicts(), content_hash(features)]
+    )
     main = state.is_main_process
     scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
     with scratch as directory:
@@ -98,8 +105,12 @@ def decode_records(
         state.wait_for_everyone()
         done = _finished(parts)
         state.wait_for_everyone()  # nobody appends before everybody has read
-        todo = [(name, row) for name, part in runs.items() for row in part.iter_rows(named=True)
-                if (name, row["record_id"]) not in done]
+        todo = [
+            (name, row)
+            for name, part in runs.items()
+            for row in part.iter_rows(named=True)
+            if (name, row["record_id"]) not in done
+        ]
         # similar lengths are decoded together; the longest first, as they need the most memory
         todo.sort(key=lambda item: -sum(map(len, generator.prompt_ids(item[1]))))
         mine = todo[state.process_index :: state.num_processes]
@@ -111,18 +122,31 @@ def decode_records(
             for count, (place, result) in enumerate(generator.stream([row for _, row in mine]), 1):
                 name, row = mine[place]
                 routing = _routing(result) if name == "" and row["record_id"] in routed else None
-                file.write(json.dumps({"run": name, "routing": routing, **_line(row, result, generator.commit)},
-                                      ensure_ascii=False) + "\n")
+                file.write(
+                    json.dumps(
+                        {"run": name, "routing": routing, **_line(row, result, generator.commit)}, ensure_ascii=False
+                    )
+                    + "\n"
+                )
                 file.flush()
                 if count % config.batch_size == 0 or count == len(mine):
                     os.fsync(file.fileno())
                 ticker.advance()
         state.wait_for_everyone()
-        manifest = {"split": config.split, "checkpoint": record.phase, "step": record.step, "weights": weights,
-                    "commit": generator.commit, "stand_ins": _standins(backbones), "examples": examples,
-                    "settings": config.model_dump(), "parent": record.parent, "frozen": record.frozen,
-                    "trained_with": record.versions,
-                    "records": {name or "main": len(part) for name, part in runs.items()}} | (about or {})
+        manifest = {
+            "split": config.split,
+            "checkpoint": record.phase,
+            "step": record.step,
+            "weights": weights,
+            "commit": generator.commit,
+            "stand_ins": _standins(backbones),
+            "examples": examples,
+            "settings": config.model_dump(),
+            "parent": record.parent,
+            "frozen": record.frozen,
+            "trained_with": record.versions,
+            "records": {name or "main": len(part) for name, part in runs.items()},
+        } | (about or {})
         if main:
             _collect(_finished(parts), runs, final)
             write_json(final / "manifest.json", manifest)
@@ -136,9 +160,13 @@ def _line(row: dict[str, Any], result: Generated, commit: bool) -> dict[str, Any
     if commit:
         report, anchor, fallback = extract_report(result.text)
     return {
-        "record_id": row["record_id"], "generated": result.text,
+        "record_id": row["record_id"],
+        "generated": result.text,
         "anchor": None if anchor is None else anchor.as_dict(),
-        "report": report, "fallback": fallback, "gate": result.gate, "tokens": result.tokens,
+        "report": report,
+        "fallback": fallback,
+        "gate": result.gate,
+        "tokens": result.tokens,
     }
 
 
@@ -196,8 +224,9 @@ def _routed_records(cases: pl.DataFrame, examples: list[str], count: int) -> set
     others = sorted(set(cases["study_id"]) - set(examples), key=lambda study: hash_bytes(str(study).encode()))
     chosen = cases.filter(pl.col("study_id").is_in([*examples, *others[:count]]))
     # stable: of records with as many images, the first
-    most = chosen.sort(pl.col("lateral").is_null(), maintain_order=True).unique("study_id", keep="first",
-                                                                               maintain_order=True)
+    most = chosen.sort(pl.col("lateral").is_null(), maintain_order=True).unique(
+        "study_id", keep="first", maintain_order=True
+    )
     return set(most["record_id"])
 
 

@@ -43,10 +43,16 @@ class Generate:
         if self.decode.repetition_penalty != 1.0:
             processors.append(RepetitionPenaltyLogitsProcessor(self.decode.repetition_penalty))
         return self.language.generate(
-            inputs_embeds=embeddings.to(self.language.dtype), attention_mask=mask, logits_processor=processors,
-            do_sample=False, num_beams=self.decode.num_beams, min_new_tokens=self.decode.min_new_tokens,
-            max_new_tokens=self.decode.max_new_tokens, length_penalty=self.decode.length_penalty,
-            eos_token_id=self.eos, pad_token_id=self.eos,
+            inputs_embeds=embeddings.to(self.language.dtype),
+            attention_mask=mask,
+            logits_processor=processors,
+            do_sample=False,
+            num_beams=self.decode.num_beams,
+            min_new_tokens=self.decode.min_new_tokens,
+            max_new_tokens=self.decode.max_new_tokens,
+            length_penalty=self.decode.length_penalty,
+            eos_token_id=self.eos,
+            pad_token_id=self.eos,
         ).tolist()
 
 

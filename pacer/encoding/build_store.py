@@ -66,13 +66,19 @@ def build_store(
         scratch = Scratch(folder)
         hashes, unreadable = _hashes(paths, pool, state)
         recipe = hash_json(made_of["images"])
-        keys = {"images": {name: hash_json([recipe, content]) for name, content in hashes.items()},
-                "priors": dict.fromkeys(texts, hash_json(made_of["priors"]))}
+        keys = {
+            "images": {name: hash_json([recipe, content]) for name, content in hashes.items()},
+            "priors": dict.fromkeys(texts, hash_json(made_of["priors"])),
+        }
         notes = _kept(out, scratch, keys, pool, state)
-        kept = {kind: {entry.name for note in notes.values() if note.kind == kind for entry in note.entries}
-                for kind in keys}
-        new = {kind: divide(kind, [name for name in own if name not in kept[kind]], own, config.shard_size)
-               for kind, own in keys.items()}
+        kept = {
+            kind: {entry.name for note in notes.values() if note.kind == kind for entry in note.entries}
+            for kind in keys
+        }
+        new = {
+            kind: divide(kind, [name for name in own if name not in kept[kind]], own, config.shard_size)
+            for kind, own in keys.items()
+        }
         works = _works(config, new, paths, hashes, texts, vision, text, state)
         announce([work.measure() for work in works], out, state)
         made: dict[str, Note] = {}
@@ -81,12 +87,20 @@ def build_store(
             unreadable |= work.unreadable
         _refuse_unreadable(unreadable, paths, out, state)
         notes |= dict(gather_object(list(made.items())))
-        manifest = {"recipes": made_of, "encoding": encoding(config, vision, text), "images": len(paths),
-                    "priors": len(texts)}
+        manifest = {
+            "recipes": made_of,
+            "encoding": encoding(config, vision, text),
+            "images": len(paths),
+            "priors": len(texts),
+        }
         if main:
-            manifest |= {"indexes": {index: _write_index(scratch.store / index, column, kind, notes, keys[kind])
-                                     for kind, (index, column) in INDEXES.items()},
-                         "shards": {name: notes[name].shard._asdict() for name in sorted(notes)}}
+            manifest |= {
+                "indexes": {
+                    index: _write_index(scratch.store / index, column, kind, notes, keys[kind])
+                    for kind, (index, column) in INDEXES.items()
+                },
+                "shards": {name: notes[name].shard._asdict() for name in sorted(notes)},
+            }
             write_json(scratch.store / MANIFEST, manifest)
             publish(scratch.store, out)
         manifest = broadcast_object_list([manifest])[0]
@@ -158,8 +172,11 @@ def _kept(
         note = notes.pop(name)
         if state.is_main_process:
             kind = "images" if note.kind == "images" else "previous reports"
-            print(f"features: {places[name] / name} is damaged: {problem}; its {len(note.entries)} {kind} are encoded "
-                  "again", flush=True)
+            print(
+                f"features: {places[name] / name} is damaged: {problem}; its {len(note.entries)} {kind} are encoded "
+                "again",
+                flush=True,
+            )
     return notes
 
 
@@ -171,8 +188,14 @@ def _take(scratch: Scratch, shard: Path, note: Note) -> None:
 
 
 def _works(
-    config: Features, new: dict[str, dict], paths: dict[str, str], hashes: dict[str, str], texts: dict[str, str],
-    vision: Path, text: Path, state: PartialState,
+    config: Features,
+    new: dict[str, dict],
+    paths: dict[str, str],
+    hashes: dict[str, str],
+    texts: dict[str, str],
+    vision: Path,
+    text: Path,
+    state: PartialState,
 ) -> list[Work]:
     """This process's share of the shards of each kind that has any; shards go to the processes in turn."""
     device = torch.device(state.device or "cpu")
@@ -215,11 +238,16 @@ def _refuse_unreadable(unreadable: dict[str, str], paths: dict[str, str], out: P
 
 def _write_index(path: Path, column: str, kind: str, notes: dict[str, Note], keys: dict[str, str]) -> str:
     """Write one kind's index in the order of the corpus, whatever the order of the work; returns its SHA-256."""
-    places = {entry.name: (name, entry.row) for name, note in notes.items() if note.kind == kind
-              for entry in note.entries}
+    places = {
+        entry.name: (name, entry.row) for name, note in notes.items() if note.kind == kind for entry in note.entries
+    }
     table = pl.DataFrame(
-        {column: list(keys), "shard": [places[name][0] for name in keys], "row": [places[name][1] for name in keys],
-         "key": list(keys.values())},
+        {
+            column: list(keys),
+            "shard": [places[name][0] for name in keys],
+            "row": [places[name][1] for name in keys],
+            "key": list(keys.values()),
+        },
         schema={column: pl.String, "shard": pl.String, "row": pl.Int64, "key": pl.String},
     )
     with atomic_path(path) as temporary:

@@ -55,11 +55,15 @@ def announce(shares: list[Share], out: Path, state: PartialState) -> None:
     need = _total(every)
     others = {name: _total(every, name) for part in every for share in part for name in share.others}
     if state.is_main_process:
-        print(f"features: {' and '.join(parts)} to encode, about {_duration(need.seconds)} at the rate of the first "
-              f"batch; {_size(need.size)} of {_size(free)} free", flush=True)
+        print(
+            f"features: {' and '.join(parts)} to encode, about {_duration(need.seconds)} at the rate of the first "
+            f"batch; {_size(need.size)} of {_size(free)} free",
+            flush=True,
+        )
         for name, cost in others.items():
-            print(f"features: with {name} it would be {_size(cost.size)} and about {_duration(cost.seconds)}",
-                  flush=True)
+            print(
+                f"features: with {name} it would be {_size(cost.size)} and about {_duration(cost.seconds)}", flush=True
+            )
     if need.size > _USABLE * free:
         fitting = [name for name, cost in others.items() if cost.size <= _USABLE * free]
         remedy = f"set {' or '.join(fitting)}, or free space" if fitting else "free space: no other setting fits"

@@ -31,8 +31,12 @@ Tensors = dict[str, Tensor]
 def divide(kind: str, names: list[str], keys: dict[str, str], shard_size: int) -> dict[str, list[Entry]]:
     """Shards of entries that are new, in order. A shard's name follows from its entries and their keys."""
     parts = [names[start : start + shard_size] for start in range(0, len(names), shard_size)]
-    return {f"{kind}-{hash_json([[name, keys[name]] for name in part])[:16]}.safetensors":
-            [Entry(name, row, keys[name]) for row, name in enumerate(part)] for part in parts}
+    return {
+        f"{kind}-{hash_json([[name, keys[name]] for name in part])[:16]}.safetensors": [
+            Entry(name, row, keys[name]) for row, name in enumerate(part)
+        ]
+        for part in parts
+    }
 
 
 class _Batch(NamedTuple):
@@ -109,8 +113,10 @@ class Work:
                     except _Incomplete:
                         continue
                     except OSError as error:
-                        raise PacerError(f"{scratch.store / name} cannot be written: {error.strerror}; the shards that "
-                                         "are whole stay for the next start") from None
+                        raise PacerError(
+                            f"{scratch.store / name} cannot be written: {error.strerror}; the shards that "
+                            "are whole stay for the next start"
+                        ) from None
         return notes
 
     def _batches(self) -> Iterator[tuple[str, list[Entry]]]:

@@ -84,8 +84,11 @@ class Scratch:
         kept = {}
         for path in sorted(self.notes.iterdir()):
             shard, note = self.store / path.name.removesuffix(".json"), Note.read(path)
-            held = [] if note is None else [entry for entry in note.entries
-                                            if wanted.get(note.kind, {}).get(entry.name) == entry.key]
+            held = (
+                []
+                if note is None
+                else [entry for entry in note.entries if wanted.get(note.kind, {}).get(entry.name) == entry.key]
+            )
             if note and held and shard.exists() and shard.stat().st_size == note.shard.bytes:
                 kept[shard.name] = note._replace(entries=held)
             else:

@@ -35,8 +35,10 @@ def recipes(config: Features, vision: Path, text: Path) -> dict[str, dict[str, A
         images["processor"] = _processor(vision)
     else:
         images |= {"vision": fingerprint(vision), "depths": config.depths, **_rounding(config)}
-    return {"images": images,
-            "priors": {"text": fingerprint(text), "prior_tokens": config.prior_tokens, **_rounding(config)}}
+    return {
+        "images": images,
+        "priors": {"text": fingerprint(text), "prior_tokens": config.prior_tokens, **_rounding(config)},
+    }
 
 
 def _processor(vision: Path) -> str:
@@ -48,16 +50,26 @@ def _processor(vision: Path) -> str:
 
 def encoding(config: Features, vision: Path, text: Path) -> dict[str, Any]:
     """How the states of a store come about, for those who read them and who encode pixels when they are asked for."""
-    return {"mode": config.mode, "encoders": {"vision": fingerprint(vision), "text": fingerprint(text)},
-            "depths": config.depths, **_rounding(config)}
+    return {
+        "mode": config.mode,
+        "encoders": {"vision": fingerprint(vision), "text": fingerprint(text)},
+        "depths": config.depths,
+        **_rounding(config),
+    }
 
 
 def _rounding(config: Features) -> dict[str, Any]:
     return {"dtype": config.dtype, "precision": config.precision, "rounding": rounding.VERSION}
 
 
-def image_work(config: Features, vision: Path, shards: dict[str, list[Entry]], paths: dict[str, str],
-               contents: dict[str, str], device: torch.device) -> Work:
+def image_work(
+    config: Features,
+    vision: Path,
+    shards: dict[str, list[Entry]],
+    paths: dict[str, str],
+    contents: dict[str, str],
+    device: torch.device,
+) -> Work:
     """Images to their states, or to their prepared pixels (``features.mode``).
 
     Args:
@@ -81,8 +93,9 @@ def image_work(config: Features, vision: Path, shards: dict[str, list[Entry]], p
     return work(encode=states, others={"features.mode: pixels": _pixels}, smaller=smaller)
 
 
-def prior_work(config: Features, text: Path, shards: dict[str, list[Entry]], texts: dict[str, str],
-               device: torch.device) -> Work:
+def prior_work(
+    config: Features, text: Path, shards: dict[str, list[Entry]], texts: dict[str, str], device: torch.device
+) -> Work:
     """Previous reports to their states, and the mask of the positions that are no padding."""
     encoder = TextEncoder(resolve(text), config.prior_tokens, device, config.precision)
 

@@ -58,9 +58,14 @@ class Protocol:
 
     def __post_init__(self) -> None:
         """Raises ConfigError for a value that is not one of those allowed."""
-        allowed = {"missing": ("error", "empty"), "duplicates": ("error", "first", "all"), "extract": ("none", "boxed"),
-                   "clean_references": ("none", *CLEANERS), "clean_hypotheses": ("none", *CLEANERS),
-                   "context": (None, *CONTEXTS)}  # fmt: skip
+        allowed = {
+            "missing": ("error", "empty"),
+            "duplicates": ("error", "first", "all"),
+            "extract": ("none", "boxed"),
+            "clean_references": ("none", *CLEANERS),
+            "clean_hypotheses": ("none", *CLEANERS),
+            "context": (None, *CONTEXTS),
+        }
         for name, values in allowed.items():
             if getattr(self, name) not in values:
                 words = ", ".join(str(value) for value in values if value is not None)
@@ -96,8 +101,10 @@ def score_reports(
     given = read_reports(references, REFERENCE_COLUMNS, protocol.reference_id, protocol.reference_text)
     found = read_reports(hypotheses, HYPOTHESIS_COLUMNS, protocol.hypothesis_id, protocol.hypothesis_text)
     if given.path.samefile(found.path) and given.columns["text"] == found.columns["text"]:
-        raise DataError(f"references and hypotheses are the same column {given.columns['text']} of {given.path}; name "
-                        "another file, or another column with --reference-text or --hypothesis-text")
+        raise DataError(
+            f"references and hypotheses are the same column {given.columns['text']} of {given.path}; name "
+            "another file, or another column with --reference-text or --hypothesis-text"
+        )
     if protocol.split is None and "split" in given.extra:
         protocol = replace(protocol, split="test")
     expected = _select(given, protocol)
@@ -105,8 +112,10 @@ def score_reports(
     clean = given.path.suffix.lower() == ".parquet" and given.columns["text"] == "report"
     about = read_about(references) if clean else {}
     if about and protocol.clean_references != "none":
-        raise ConfigError(f"{references} holds reports that are clean already; cleaning twice is not cleaning once: "
-                          "leave out --clean-references")
+        raise ConfigError(
+            f"{references} holds reports that are clean already; cleaning twice is not cleaning once: "
+            "leave out --clean-references"
+        )
     if protocol.clean_references != "none":
         about = {"cleaner": protocol.clean_references}
     with Meteor() as meteor:
@@ -117,18 +126,31 @@ def score_reports(
         for context in (*CONTEXTS, UNKNOWN):
             rows = records.with_row_index("row").filter(pl.col("context") == context)
             if len(rows):
-                predictions = [Prediction(record, reports[row], None, False, None)
-                               for record, row in rows.select("record_id", "row").iter_rows()]
+                predictions = [
+                    Prediction(record, reports[row], None, False, None)
+                    for record, row in rows.select("record_id", "row").iter_rows()
+                ]
                 anchors = [as_lists(extract_anchor(text, rules)) for text in rows["report_raw"].to_list()]
                 contexts[context] = Scored(rows.drop("row"), predictions, {}, anchors)
         files = {"references": expected, "hypotheses": found}
         return score_contexts(
-            contexts, labels_path, chexbert_dir, None, out_dir, meteor, convention=convention, originals=originals,
+            contexts,
+            labels_path,
+            chexbert_dir,
+            None,
+            out_dir,
+            meteor,
+            convention=convention,
+            originals=originals,
             batch_size=batch_size,
-            about=about, rules=rules, inputs={name: file.path for name, file in files.items()},
-            protocol={name: {"file": file.path.name} | file.columns for name, file in files.items()} | asdict(protocol)
-            | counts | {"pairing": _pairing(found, counts)},
-        )  # fmt: skip
+            about=about,
+            rules=rules,
+            inputs={name: file.path for name, file in files.items()},
+            protocol={name: {"file": file.path.name} | file.columns for name, file in files.items()}
+            | asdict(protocol)
+            | counts
+            | {"pairing": _pairing(found, counts)},
+        )
 
 
 def _pairing(hypotheses: ReportFile, counts: Mapping[str, Any]) -> str:
@@ -138,8 +160,9 @@ def _pairing(hypotheses: ReportFile, counts: Mapping[str, Any]) -> str:
     return "by id, as protocol says" if loose else STRICTLY
 
 
-def pair_reports(references: ReportFile, hypotheses: ReportFile, protocol: Protocol
-                 ) -> tuple[pl.DataFrame, list[str], dict[str, Any]]:
+def pair_reports(
+    references: ReportFile, hypotheses: ReportFile, protocol: Protocol
+) -> tuple[pl.DataFrame, list[str], dict[str, Any]]:
     """Records in the order of the references, the report to score of each, and what was done, in counts.
 
     Raises:
@@ -159,16 +182,20 @@ def pair_reports(references: ReportFile, hypotheses: ReportFile, protocol: Proto
         if file is references and protocol.duplicates != "all":
             _check_contexts(references, expected, repeated)
         if repeated and protocol.duplicates == "error":
-            raise DataError(f"{file.path} holds more than once: {_named(repeated)}; --duplicates first takes the first "
-                            "row of each, --duplicates all pairs every row")
+            raise DataError(
+                f"{file.path} holds more than once: {_named(repeated)}; --duplicates first takes the first "
+                "row of each, --duplicates all pairs every row"
+            )
         counts[f"duplicate_{'references' if file is references else 'hypotheses'}"] = sum(
-            len(own) - 1 for own in rows.values())  # fmt: skip
+            len(own) - 1 for own in rows.values()
+        )
     extra = [key for key in found if key not in expected]
     if extra:
         choices = {"split": protocol.split, "context": protocol.context}
         chosen = "".join(f", {name} {value}" for name, value in choices.items() if value is not None)
-        raise DataError(f"in {hypotheses.path} but not in {references.path}{chosen}: {_named(extra)}"
-                        + _alike(expected, extra))
+        raise DataError(
+            f"in {hypotheses.path} but not in {references.path}{chosen}: {_named(extra)}" + _alike(expected, extra)
+        )
     pairs: list[tuple[str, int, int | None]] = []
     for key, own in expected.items():
         theirs = found.get(key, [])
@@ -176,21 +203,27 @@ def pair_reports(references: ReportFile, hypotheses: ReportFile, protocol: Proto
             pairs.append((key, own[0], theirs[0] if theirs else None))
             continue
         if theirs and len(own) not in (1, len(theirs)):
-            raise DataError(f"id {key} has {len(own)} references and {len(theirs)} reports; expected as many of each, "
-                            "or one reference")
+            raise DataError(
+                f"id {key} has {len(own)} references and {len(theirs)} reports; expected as many of each, "
+                "or one reference"
+            )
         for number in range(max(len(own), len(theirs))):
             name = key if number == 0 else f"{key}#{number + 1}"
             if number and name in expected:
-                raise DataError(f"row {number + 1} of id {key} would be named {name}, which is another id of "
-                                f"{references.path}; rename that one")
+                raise DataError(
+                    f"row {number + 1} of id {key} would be named {name}, which is another id of "
+                    f"{references.path}; rename that one"
+                )
             pairs.append((name, own[number if len(own) > 1 else 0], theirs[number] if theirs else None))
     raw = [None if row is None else hypotheses.texts[row] for _, _, row in pairs]
     missing = [key for (key, _, _), text in zip(pairs, raw, strict=True) if text is None]
     if missing and protocol.missing == "error":
         null = sum(row is not None and text is None for (_, _, row), text in zip(pairs, raw, strict=True))
-        there = f" ({null} of these {len(missing)} have a row, which holds null: write \"\" for an empty report)"
-        raise DataError(f"no report in {hypotheses.path} for {_named(missing)}{there * (null > 0)}; --missing empty "
-                        "scores an empty one")
+        there = f' ({null} of these {len(missing)} have a row, which holds null: write "" for an empty report)'
+        raise DataError(
+            f"no report in {hypotheses.path} for {_named(missing)}{there * (null > 0)}; --missing empty "
+            "scores an empty one"
+        )
     counts["missing_hypotheses"] = len(missing)
     reports, changes = _changed([text or "" for text in raw], protocol)
     return _records(references, pairs, protocol), reports, counts | changes
@@ -207,19 +240,26 @@ def _select(file: ReportFile, protocol: Protocol) -> ReportFile:
         kept = [row for row in kept if file.extra[column][row] == wanted]
         if not kept:
             raise DataError(f"{file.path} has no reference of {column} {wanted}")
-    return ReportFile(file.path, None if file.ids is None else [file.ids[row] for row in kept],
-                      [file.texts[row] for row in kept], file.columns,
-                      {name: [values[row] for row in kept] for name, values in file.extra.items()})  # fmt: skip
+    return ReportFile(
+        file.path,
+        None if file.ids is None else [file.ids[row] for row in kept],
+        [file.texts[row] for row in kept],
+        file.columns,
+        {name: [values[row] for row in kept] for name, values in file.extra.items()},
+    )
 
 
 def _check_ids(references: ReportFile, hypotheses: ReportFile) -> None:
     if (references.ids is None) != (hypotheses.ids is None):
         without, other = (references, hypotheses) if references.ids is None else (hypotheses, references)
-        raise DataError(f"{without.path} has no ids, {other.path} has; give ids on both sides, or two files in the "
-                        "same order")
+        raise DataError(
+            f"{without.path} has no ids, {other.path} has; give ids on both sides, or two files in the same order"
+        )
     if references.ids is None and len(references.texts) != len(hypotheses.texts):
-        raise DataError(f"{references.path} has {len(references.texts)} rows and {hypotheses.path} "
-                        f"{len(hypotheses.texts)}; files without ids are paired row by row")
+        raise DataError(
+            f"{references.path} has {len(references.texts)} rows and {hypotheses.path} "
+            f"{len(hypotheses.texts)}; files without ids are paired row by row"
+        )
 
 
 def _check_contexts(references: ReportFile, rows: Mapping[str, list[int]], repeated: list[str]) -> None:
@@ -227,8 +267,10 @@ def _check_contexts(references: ReportFile, rows: Mapping[str, list[int]], repea
     contexts = references.extra.get("context")
     several = [key for key in repeated if contexts and len({contexts[row] for row in rows[key]}) > 1]
     if several:
-        raise DataError(f"{references.path} holds in more than one context: {_named(several)}; choose one with "
-                        f"--context, {', '.join(CONTEXTS)}")
+        raise DataError(
+            f"{references.path} holds in more than one context: {_named(several)}; choose one with "
+            f"--context, {', '.join(CONTEXTS)}"
+        )
 
 
 def _rows_by_id(file: ReportFile) -> dict[str, list[int]]:
@@ -248,7 +290,8 @@ def _changed(texts: list[str], protocol: Protocol) -> tuple[list[str], dict[str,
     if protocol.deduplicate:
         shorter = [without_repeats(text) for text in texts]
         counts["reports_with_repeats"] = sum(
-            len(new.split()) < len(old.split()) for new, old in zip(shorter, texts, strict=True))  # fmt: skip
+            len(new.split()) < len(old.split()) for new, old in zip(shorter, texts, strict=True)
+        )
         texts = shorter
     if protocol.clean_hypotheses != "none":
         texts = [CLEANERS[protocol.clean_hypotheses](text) if text.strip() else text for text in texts]
@@ -279,7 +322,7 @@ def _records(references: ReportFile, pairs: list[tuple[str, int, int | None]], p
             "findings_original": values("findings_original"),
         },
         schema=_SCHEMA,
-    )  # fmt: skip
+    )
 
 
 def _cell(value: Any) -> str | None:

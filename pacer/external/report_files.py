@@ -39,8 +39,19 @@ EXTRA_COLUMNS = ("context", "split", "study_id", "subject_id", "report_raw", "fi
 #: What asks for a column of reports by its name.
 _TEXT_OPTIONS = "--reference-text or --hypothesis-text"
 #: Parts of the names that programs give to a column of reports.
-_NAME_PARTS = ("caption", "finding", "generat", "hypothes", "impression", "output", "predict", "referenc", "report",
-               "text", "truth")  # fmt: skip
+_NAME_PARTS = (
+    "caption",
+    "finding",
+    "generat",
+    "hypothes",
+    "impression",
+    "output",
+    "predict",
+    "referenc",
+    "report",
+    "text",
+    "truth",
+)
 
 
 @dataclass(frozen=True)
@@ -88,8 +99,9 @@ def read_reports(
         if isinstance(content, dict):
             return read.mapping(content)
         if not isinstance(content, list):
-            raise DataError(f"{path}: expected an object of ids and texts, or a list of objects, got "
-                            f"{type(content).__name__}")
+            raise DataError(
+                f"{path}: expected an object of ids and texts, or a list of objects, got {type(content).__name__}"
+            )
         return read.rows([(f"row {number}", row) for number, row in enumerate(content, start=1)])
     if kind == ".jsonl":
         rows = [(f"line {number}", row) for number, row in numbered_jsonl(path)]
@@ -123,8 +135,10 @@ class _Reader:
         named = self.id_column is not None or self.text_column is not None
         if len(header) == 1 and not named and not _known(header, self.text_columns):
             if _is_heading(header[0]):
-                raise DataError(f"{self.path}: its first row looks like a heading, which would be scored as a report; "
-                                f"name the column with {_TEXT_OPTIONS}, or put a line `report` above it")
+                raise DataError(
+                    f"{self.path}: its first row looks like a heading, which would be scored as a report; "
+                    f"name the column with {_TEXT_OPTIONS}, or put a line `report` above it"
+                )
             told = f"the only column ({len(rows)} rows, no header)"
             return ReportFile(self.path, None, [row[0] if row else "" for row in rows], {"text": told})
         blank = next((number for number, row in enumerate(body, start=1) if not row), None)
@@ -152,17 +166,20 @@ class _Reader:
             if not isinstance(row, dict):
                 raise DataError(f"{self.path}, {place}: expected an object, got {_kind(row)}")
         names = dict.fromkeys(name for _, row in rows for name in row)
-        return self.columns({name: [row.get(name) for _, row in rows] for name in names}, len(rows),
-                            [place for place, _ in rows])
+        return self.columns(
+            {name: [row.get(name) for _, row in rows] for name in names}, len(rows), [place for place, _ in rows]
+        )
 
     def columns(self, columns: dict[str, list[Any]], count: int, places: Sequence[str] | None = None) -> ReportFile:
         """Of columns of ``count`` rows; ``places``: where each row stands, in words."""
         text, identity = self._text_column(list(columns)), self._id_column(list(columns))
         at = [f"{self.path}, {place}" for place in places or (f"row {row + 1}" for row in range(count))]
         texts = [_text(f"{place}, {text}", "text", value) for place, value in zip(at, columns[text], strict=True)]
-        ids = None if identity is None else [
-            _id(f"{place}, {identity}", value) for place, value in zip(at, columns[identity], strict=True)
-        ]
+        ids = (
+            None
+            if identity is None
+            else [_id(f"{place}, {identity}", value) for place, value in zip(at, columns[identity], strict=True)]
+        )
         extra = {known: columns[name] for known in EXTRA_COLUMNS if (name := self._only(list(columns), known))}
         return ReportFile(self.path, ids, texts, {"id": identity or "position", "text": text}, extra)
 
@@ -171,11 +188,15 @@ class _Reader:
             return self._chosen(self.text_column, names, "text")
         found = _known(names, self.text_columns)
         if not found:
-            raise DataError(f"{self.path} has no column of reports: expected {', '.join(self.text_columns)}, or name "
-                            f"it with {_TEXT_OPTIONS}; it has {_listed(names)}")
+            raise DataError(
+                f"{self.path} has no column of reports: expected {', '.join(self.text_columns)}, or name "
+                f"it with {_TEXT_OPTIONS}; it has {_listed(names)}"
+            )
         if len(found) > 1:
-            raise DataError(f"{self.path} has several columns of reports: {', '.join(found)}; say which one is meant "
-                            f"with {_TEXT_OPTIONS}")
+            raise DataError(
+                f"{self.path} has several columns of reports: {', '.join(found)}; say which one is meant "
+                f"with {_TEXT_OPTIONS}"
+            )
         return found[0]
 
     def _id_column(self, names: list[str]) -> str | None:
@@ -183,8 +204,10 @@ class _Reader:
             return self._chosen(self.id_column, names, "ids")
         found = next((name for known in ID_COLUMNS if (name := self._only(names, known))), None)
         if found is None and len(names) > 1:
-            raise DataError(f"{self.path} has no column of ids: expected {', '.join(ID_COLUMNS)}, or name it with "
-                            f"--reference-id or --hypothesis-id; it has {_listed(names)}")
+            raise DataError(
+                f"{self.path} has no column of ids: expected {', '.join(ID_COLUMNS)}, or name it with "
+                f"--reference-id or --hypothesis-id; it has {_listed(names)}"
+            )
         return found
 
     def _chosen(self, name: str, names: list[str], what: str) -> str:
@@ -212,8 +235,10 @@ class _Reader:
         for separator, words in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
             names = [name.strip(' "') for name in header.split(separator)]
             if len(names) > 1 and _known(names, wanted) and all(len(name.split()) <= 2 for name in names):
-                raise DataError(f"{self.path}: the header is separated by {words}; expected commas in a .csv file, "
-                                "tabs in a .tsv file: rename it or save it again")
+                raise DataError(
+                    f"{self.path}: the header is separated by {words}; expected commas in a .csv file, "
+                    "tabs in a .tsv file: rename it or save it again"
+                )
 
 
 def _known(names: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -246,8 +271,10 @@ def _text(place: str, expected: str, value: Any) -> str | None:
 
 def _id(place: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise DataError(f"{place}: expected an id as text or a whole number, got "
-                        f"{'nothing' if value in (None, '') else _kind(value)}")
+        raise DataError(
+            f"{place}: expected an id as text or a whole number, got "
+            f"{'nothing' if value in (None, '') else _kind(value)}"
+        )
     if is_broken(str(value)):
         raise DataError(f"{place}: the id holds half of a surrogate pair, which is no letter; write the file again")
     return str(value)
@@ -259,4 +286,3 @@ def _kind(value: Any) -> str:
     if isinstance(value, list):
         return f"a list of {len(value)}"
     return "nothing" if value is None else words.get(type(value), type(value).__name__)
-

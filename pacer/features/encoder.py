@@ -30,8 +30,9 @@ class ImageEncoder:
         BackboneError: the image processor has a setting that is not covered, which is named.
     """
 
-    def __init__(self, directory: Path, depths: Sequence[int], device: torch.device | str = "cpu",
-                 precision: str = "float32"):
+    def __init__(
+        self, directory: Path, depths: Sequence[int], device: torch.device | str = "cpu", precision: str = "float32"
+    ):
         self.preparation = Preparation(directory)
         self.model = AutoModel.from_pretrained(directory, dtype=torch.float32).eval().requires_grad_(False).to(device)
         blocks = self.model.config.num_hidden_layers

@@ -31,12 +31,16 @@ def open_features(directory: Path, backbones: Path, device: torch.device | str) 
     store = FeatureStore(directory)
     for name, made_for in store.encoding["encoders"].items():
         if made_for != fingerprint(backbones / name):
-            raise DataError(f"{directory} was made with another encoder than {backbones / name}; run the features "
-                            "stage again, which keeps what does not depend on it")
+            raise DataError(
+                f"{directory} was made with another encoder than {backbones / name}; run the features "
+                "stage again, which keeps what does not depend on it"
+            )
     if store.encoding["mode"] == "states":
         return store
-    return OnlineStates(store, ImageEncoder(resolve(backbones / "vision"), store.encoding["depths"], device,
-                                            store.encoding["precision"]))
+    return OnlineStates(
+        store,
+        ImageEncoder(resolve(backbones / "vision"), store.encoding["depths"], device, store.encoding["precision"]),
+    )
 
 
 class OnlineStates:
@@ -58,8 +62,9 @@ class OnlineStates:
             DataError: as :meth:`pacer.features.store.FeatureStore.pixels`. ValueError: no image is asked for.
         """
         distinct = list(dict.fromkeys(image_ids))
-        parts = [self._encoded(distinct[start : start + _AT_ONCE])
-                 for start in range(0, max(len(distinct), 1), _AT_ONCE)]
+        parts = [
+            self._encoded(distinct[start : start + _AT_ONCE]) for start in range(0, max(len(distinct), 1), _AT_ONCE)
+        ]
         states = torch.cat(parts).cpu()
         if len(distinct) == len(image_ids):
             return states

@@ -39,8 +39,10 @@ class Preparation:
         try:
             self.processor: Any = AutoImageProcessor.from_pretrained(directory, backend="pil")
         except (OSError, ValueError):
-            raise BackboneError(f"{directory} has no image processor (preprocessor_config.json) that can be read; it "
-                                "comes with the encoder") from None
+            raise BackboneError(
+                f"{directory} has no image processor (preprocessor_config.json) that can be read; it "
+                "comes with the encoder"
+            ) from None
         uncovered = _uncovered(self.processor)
         if uncovered:
             raise BackboneError(f"the image processor of {directory} cannot be followed exactly: {uncovered}")

@@ -14,8 +14,12 @@ from torch import Tensor
 VERSION = 1
 
 #: Stored types by the names of ``features.dtype``.
-DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16,
-          "fp8_e4m3": torch.float8_e4m3fn}
+DTYPES = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "fp8_e4m3": torch.float8_e4m3fn,
+}
 
 _LARGEST = torch.finfo(torch.float8_e4m3fn).max
 _SMALLEST = torch.finfo(torch.bfloat16).tiny
@@ -30,8 +34,10 @@ class NotFinite(ValueError):
 
     def about(self, entry: str) -> str:
         """The error for those who know what the entry is."""
-        return (f"the states of {entry} are not finite in the stored type; choose another features.dtype (float16 ends "
-                "at 65504, bfloat16 does not), else the encoder is broken")
+        return (
+            f"the states of {entry} are not finite in the stored type; choose another features.dtype (float16 ends "
+            "at 65504, bfloat16 does not), else the encoder is broken"
+        )
 
 
 def rounded(states: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:

@@ -31,8 +31,13 @@ from pacer.records import columns
 IMAGES, PRIORS, MANIFEST = "images.parquet", "priors.parquet", "manifest.json"
 
 #: Stored types, as safetensors names them. Rows are copied as bytes, so a further type needs no more than its name.
-DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "U8": torch.uint8,
-          "F8_E4M3": torch.float8_e4m3fn}
+DTYPES = {
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "U8": torch.uint8,
+    "F8_E4M3": torch.float8_e4m3fn,
+}
 
 _REPAIR = "`dvc repro -f -s features` finds and encodes again what is damaged"
 
@@ -101,8 +106,10 @@ class FeatureStore:
                 makes. ValueError: no image is asked for; the shape of a row is not known then.
         """
         if self.encoding["mode"] != "states":
-            raise DataError(f"{self.directory} holds pixels (features.mode: pixels), not states; open it with "
-                            "pacer.features.online.open_features")
+            raise DataError(
+                f"{self.directory} holds pixels (features.mode: pixels), not states; open it with "
+                "pacer.features.online.open_features"
+            )
         return self._states(self._images, image_ids, "image")
 
     def pixels(self, image_ids: Sequence[str]) -> Tensor:
@@ -124,8 +131,10 @@ class FeatureStore:
             DataError: see the class. ValueError: no text is asked for; the shape of a row is not known then.
         """
         keys = [text_key(text) for text in texts]
-        return (self._states(self._priors, keys, "previous report"),
-                self._read(self._priors, keys, "previous report", "mask").bool())
+        return (
+            self._states(self._priors, keys, "previous report"),
+            self._read(self._priors, keys, "previous report", "mask").bool(),
+        )
 
     def _states(self, index: _Index, keys: Sequence[str], what: str) -> Tensor:
         """Rows of states, restored where they were rounded to fp8."""
@@ -256,8 +265,9 @@ def _map(path: Path, told_size: int | None) -> dict[str, _Stored]:
     return tensors
 
 
-def _stored(path: Path, name: str, data: np.ndarray, *, dtype: str, shape: list[int], data_offsets: list[int]
-            ) -> _Stored:
+def _stored(
+    path: Path, name: str, data: np.ndarray, *, dtype: str, shape: list[int], data_offsets: list[int]
+) -> _Stored:
     if dtype not in DTYPES:
         raise _refusal(path, f"{name} is of type {dtype}, not one of {', '.join(DTYPES)}")
     (begin, end), (rows, *row) = data_offsets, shape

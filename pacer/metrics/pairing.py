@@ -82,8 +82,15 @@ def _prediction(row: Any, path: Path, line: int) -> Prediction:
             if not isinstance(findings, list) or any(finding not in FINDINGS for finding in findings):
                 raise DataError(f"{where}: anchor: {polarity} must be a list of findings of the vocabulary")
     gate = row.get("gate")
-    return Prediction(row["record_id"], row["report"], anchor, row.get("fallback") or False,
-                      None if gate is None else float(gate), row.get("generated"), row.get("tokens"))
+    return Prediction(
+        row["record_id"],
+        row["report"],
+        anchor,
+        row.get("fallback") or False,
+        None if gate is None else float(gate),
+        row.get("generated"),
+        row.get("tokens"),
+    )
 
 
 def _is_count(value: Any) -> bool:

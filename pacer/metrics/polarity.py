@@ -48,8 +48,10 @@ def polarity_agreement(references: Sequence[Any], hypotheses: Sequence[Any]) -> 
         (rows: reference); ``per_finding``: agreement and confusion of each finding.
     """
     if len(references) != len(hypotheses) or not references:
-        raise DataError(f"{len(references)} reference and {len(hypotheses)} generated anchors; expected as many of "
-                        "each and at least one")
+        raise DataError(
+            f"{len(references)} reference and {len(hypotheses)} generated anchors; expected as many of "
+            "each and at least one"
+        )
     expected, found = polarity_matrix(references), polarity_matrix(hypotheses)
     confusion = _confusion(expected, found)
     stated = expected != _ABSENT

@@ -117,13 +117,22 @@ def score_predictions(
     with Meteor() as meteor:
         contexts = _read(records, predictions_dir, anchors_path, version)
         return score_contexts(
-            contexts, labels_path, chexbert_dir, truth_path, out_dir, meteor,
-            train_records=train_records if truth_path is not None else None, convention=convention,
-            originals=originals, batch_size=batch_size, about=about, rules=version,
+            contexts,
+            labels_path,
+            chexbert_dir,
+            truth_path,
+            out_dir,
+            meteor,
+            train_records=train_records if truth_path is not None else None,
+            convention=convention,
+            originals=originals,
+            batch_size=batch_size,
+            about=about,
+            rules=version,
             inputs={"anchors": None if anchors_path is None else Path(anchors_path)}
             | {f"predictions/{name}": predictions_dir / f"{name}.jsonl" for name in contexts},
             made=made,
-        )  # fmt: skip
+        )
 
 
 def score_contexts(
@@ -184,21 +193,30 @@ def score_contexts(
         case_table(contexts, truths).write_parquet(temporary)
     files = {"reference_labels": labels_path, "truth": truth_path}
     signature = build_signature(
-        pl.concat([pl.DataFrame({"record_id": scored.ids, "report": scored.references})
-                   for scored in contexts.values()]),
-        convention, chexbert_dir,
+        pl.concat(
+            [pl.DataFrame({"record_id": scored.ids, "report": scored.references}) for scored in contexts.values()]
+        ),
+        convention,
+        chexbert_dir,
         {name: None if path is None else Path(path) for name, path in files.items()} | dict(inputs),
-        _counts(contexts, limit), _undefined(scores), made, about or {},
-        arithmetic=labeller.arithmetic, protocol=protocol, rules=rules, originals=originals,
-    )  # fmt: skip
+        _counts(contexts, limit),
+        _undefined(scores),
+        made,
+        about or {},
+        arithmetic=labeller.arithmetic,
+        protocol=protocol,
+        rules=rules,
+        originals=originals,
+    )
     write_json(out_dir / "details.json", _without_nan(details))
     write_json(out_dir / "signature.json", signature)
     write_json(out_dir / "scores.json", scores)
     return scores
 
 
-def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: str | Path | None, rules: Version
-          ) -> dict[str, Scored]:
+def _read(
+    records: pl.DataFrame, predictions_dir: Path, anchors_path: str | Path | None, rules: Version
+) -> dict[str, Scored]:
     ids = records["record_id"].to_list()
     if not ids:
         raise DataError("there are no records to score")
@@ -217,9 +235,11 @@ def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: str | Path
             path.parent.name: read_predictions(path, keys)
             for path in sorted(predictions_dir.glob(f"controls/*/{name}.jsonl"))
         }
-        anchors = [given[key] for key in keys] if given is not None else [
-            as_lists(extract_anchor(text, rules)) for text in rows["report_raw"].to_list()
-        ]
+        anchors = (
+            [given[key] for key in keys]
+            if given is not None
+            else [as_lists(extract_anchor(text, rules)) for text in rows["report_raw"].to_list()]
+        )
         contexts[name] = Scored(rows, read_predictions(predictions_dir / f"{name}.jsonl", keys), controls, anchors)
     return contexts
 
@@ -232,8 +252,10 @@ def _read_anchors(path: str | Path, ids: Sequence[str]) -> dict[str, dict[str, l
     anchors = {row["record_id"]: {name: row[name] or [] for name in POLARITIES} for row in table.to_dicts()}
     missing = [key for key in ids if key not in anchors]
     if missing:
-        raise DataError(f"{path} has no anchor for record {missing[0]}"
-                        + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""))
+        raise DataError(
+            f"{path} has no anchor for record {missing[0]}"
+            + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
+        )
     return anchors
 
 
@@ -242,8 +264,9 @@ def as_lists(anchor: Any) -> dict[str, list[str]]:
     return {name: list(getattr(anchor, name)) for name in POLARITIES}
 
 
-def _label(contexts: dict[str, Scored], known: KnownLabels | None, train: pl.DataFrame | None,
-           labeller: CheXbert) -> np.ndarray | None:
+def _label(
+    contexts: dict[str, Scored], known: KnownLabels | None, train: pl.DataFrame | None, labeller: CheXbert
+) -> np.ndarray | None:
     """Label every text in one pass and hand the rows back to their contexts; returns the training labels.
 
     References whose labels are known are not labelled again; the training reports are, where the file leaves them out.
@@ -286,8 +309,11 @@ def _context_scores(
     scores: dict[str, Any] = {"n": len(hypotheses)} | {ratio: clinical[ratio] for ratio in RATIOS}
     scored.language = language_scores(scored.references, hypotheses, meteor)
     scores |= scored.language.scores
-    written = [(ORIGINALS[originals](text), hypothesis)
-               for text, hypothesis in zip(scored.originals, hypotheses, strict=True) if text]
+    written = [
+        (ORIGINALS[originals](text), hypothesis)
+        for text, hypothesis in zip(scored.originals, hypotheses, strict=True)
+        if text
+    ]
     if written:
         found = language_scores([text for text, _ in written], [text for _, text in written], meteor)
         scores |= {"original_n": len(written)} | {f"original_{key}": value for key, value in found.scores.items()}
@@ -309,13 +335,16 @@ def _conventions(contexts: dict[str, Scored], averaged: bool) -> tuple[dict[str,
     scores: dict[str, Any] = {}
     details: dict[str, Any] = {}
     for convention in CONVENTIONS:
-        found = {name: clinical_efficacy(scored.reference_labels, scored.labels, convention, scored.studies)
-                 for name, scored in contexts.items()}
+        found = {
+            name: clinical_efficacy(scored.reference_labels, scored.labels, convention, scored.studies)
+            for name, scored in contexts.items()
+        }
         scores[convention] = {name: {"n": values["n"]} | values["averages"] for name, values in found.items()}
         if averaged:
             scores[convention]["mean"] = _mean(scores[convention])
-        details[convention] = {name: {key: values[key] for key in ("n", "undefined_parts", "per_label")}
-                               for name, values in found.items()}
+        details[convention] = {
+            name: {key: values[key] for key in ("n", "undefined_parts", "per_label")} for name, values in found.items()
+        }
     return scores, details
 
 

@@ -34,7 +34,7 @@ _LANGUAGE = {
 _ANCHORS = {
     "anchor_*": "generated commitment against the reference commitment, over records with a generated commitment",
     "report_follows_anchor": "generated report, read by the rules, has the polarity that its own commitment states; "
-                             "over the stated findings",
+    "over the stated findings",
     "report_*": "generated report, read by the rules, against the reference commitment, over all records",
 }
 
@@ -43,8 +43,10 @@ _WORDING = {
     "prior_wording_rate": "share of the generated reports with such wording; unfounded: in contexts without a prior",
 }
 
-_TRUTH = ("micro-F1 over records and 13 findings; present in a report = labelled positive or uncertain, truth = the "
-          "latent findings of the study; constant_f1: the training report of the context that serves best on train")
+_TRUTH = (
+    "micro-F1 over records and 13 findings; present in a report = labelled positive or uncertain, truth = the "
+    "latent findings of the study; constant_f1: the training report of the context that serves best on train"
+)
 
 
 def labeller_signature(chexbert_dir: str | Path) -> dict[str, Any]:
@@ -133,8 +135,10 @@ def _texts(protocol: Mapping[str, Any] | None, about: Mapping[str, Any], broken:
     """Which texts are scored; of other systems' files no more is known than what was done to them."""
     lines = "line breaks and tabs are blanks"
     if protocol is None:
-        return {"references": "the complete cleaned reports",
-                "hypotheses": "the generated reports as extracted, not cleaned again" + f"; {lines}" * broken}
+        return {
+            "references": "the complete cleaned reports",
+            "hypotheses": "the generated reports as extracted, not cleaned again" + f"; {lines}" * broken,
+        }
     references = f"the texts of their file; {lines}"
     if protocol["clean_references"] != "none":
         references = f"the texts of their file, cleaned once by `cleaner`; {lines}"
@@ -159,8 +163,10 @@ def _original(counts: dict[str, Any], foreign: bool, form: str) -> str:
     if not any(context["original_references"] for context in counts.values()):
         return "not available"
     texts = "the column findings_original" if foreign else "findings as published"
-    done = {"as_is": "blanks collapsed, case and punctuation kept",
-            "lowercase": "blanks collapsed, lower-cased, punctuation kept"}.get(form, f"cleaned by {form}")
+    done = {
+        "as_is": "blanks collapsed, case and punctuation kept",
+        "lowercase": "blanks collapsed, lower-cased, punctuation kept",
+    }.get(form, f"cleaned by {form}")
     return f"{texts}, {done}, where a study has them"
 
 

@@ -33,8 +33,10 @@ class Truth:
             self.matrix = table.select(FINDINGS).to_numpy().astype(bool)
             self.rows = {study: row for row, study in enumerate(table["study_id"].to_list())}
         except (OSError, pl.exceptions.PolarsError) as error:
-            raise DataError(f"{path} is no table of latent findings: {type(error).__name__}; expected study_id and "
-                            "one Boolean column for each of the 13 findings") from None
+            raise DataError(
+                f"{path} is no table of latent findings: {type(error).__name__}; expected study_id and "
+                "one Boolean column for each of the 13 findings"
+            ) from None
         self.path = path
         self.hidden = {name: table[name].to_list() for name in ("lateral_only", "prior_only") if name in table.columns}
         if len(self.rows) != len(table):
@@ -44,8 +46,10 @@ class Truth:
         """Presence of the 13 findings, Boolean ``[n, 13]``; a :class:`DataError` names a study that is not there."""
         missing = [study for study in study_ids if study not in self.rows]
         if missing:
-            raise DataError(f"{self.path} does not hold study {missing[0]}"
-                            + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""))
+            raise DataError(
+                f"{self.path} does not hold study {missing[0]}"
+                + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
+            )
         return self.matrix[[self.rows[study] for study in study_ids]].reshape(-1, len(FINDINGS))
 
     def only(self, source: str, study_ids: Sequence[str]) -> np.ndarray | None:
@@ -90,7 +94,7 @@ def best_constant(present: np.ndarray, truth: np.ndarray) -> int:
 
 
 def truth_scores(
-    contexts: Mapping[str, Any], truth_path: str | Path, train: pl.DataFrame | None, train_labels: np.ndarray | None,
+    contexts: Mapping[str, Any], truth_path: str | Path, train: pl.DataFrame | None, train_labels: np.ndarray | None
 ) -> tuple[dict[str, float | None], dict[str, list[list[str]]]]:
     """All scores against the latent truth, and the latent findings of every record.
 
@@ -110,20 +114,23 @@ def truth_scores(
     """
     truth = Truth(truth_path)
     latent = {name: truth(scored.records["study_id"].to_list()) for name, scored in contexts.items()}
-    scores = {f"{name}_f1": truth_f1(latent[name], findings_present(scored.labels))
-              for name, scored in contexts.items()}
+    scores = {
+        f"{name}_f1": truth_f1(latent[name], findings_present(scored.labels)) for name, scored in contexts.items()
+    }
     scores["mean_f1"] = _mean(list(scores.values()))
     controls = {control for scored in contexts.values() for control in scored.control_labels}
     for control in sorted(controls):
         if all(control in scored.control_labels for scored in contexts.values()):
-            scores[f"{control}_f1"] = _mean([
-                truth_f1(latent[name], findings_present(scored.control_labels[control]))
-                for name, scored in contexts.items()
-            ])
+            scores[f"{control}_f1"] = _mean(
+                [
+                    truth_f1(latent[name], findings_present(scored.control_labels[control]))
+                    for name, scored in contexts.items()
+                ]
+            )
     if train is not None and train_labels is not None:
-        scores["constant_f1"] = _mean([
-            _constant_f1(name, latent[name], truth, train, train_labels) for name in contexts
-        ])
+        scores["constant_f1"] = _mean(
+            [_constant_f1(name, latent[name], truth, train, train_labels) for name in contexts]
+        )
     for context, source in (("mn", "lateral"), ("sw", "prior")):
         if context in contexts and f"no_{source}" in contexts[context].control_labels:
             scores |= _source_scores(context, source, contexts[context], latent[context], truth)
@@ -131,8 +138,9 @@ def truth_scores(
     return scores, {name: [names[row].tolist() for row in rows] for name, rows in latent.items()}
 
 
-def _constant_f1(context: str, latent: np.ndarray, truth: Truth, train: pl.DataFrame,
-                 train_labels: np.ndarray) -> float | None:
+def _constant_f1(
+    context: str, latent: np.ndarray, truth: Truth, train: pl.DataFrame, train_labels: np.ndarray
+) -> float | None:
     mine = (train["context"] == context).to_numpy()
     if not mine.any():
         return None
@@ -141,13 +149,13 @@ def _constant_f1(context: str, latent: np.ndarray, truth: Truth, train: pl.DataF
     return truth_f1(latent, np.broadcast_to(present[chosen], latent.shape))
 
 
-def _source_scores(
-    context: str, source: str, scored: Any, latent: np.ndarray, truth: Truth
-) -> dict[str, float | None]:
+def _source_scores(context: str, source: str, scored: Any, latent: np.ndarray, truth: Truth) -> dict[str, float | None]:
     """What a source contributes: F1 with and without it, and the recall of what it alone tells."""
     with_it, without = findings_present(scored.labels), findings_present(scored.control_labels[f"no_{source}"])
-    scores = {f"{context}_with_{source}_f1": truth_f1(latent, with_it),
-              f"{context}_without_{source}_f1": truth_f1(latent, without)}  # fmt: skip
+    scores = {
+        f"{context}_with_{source}_f1": truth_f1(latent, with_it),
+        f"{context}_without_{source}_f1": truth_f1(latent, without),
+    }
     only = truth.only(source, scored.records["study_id"].to_list())
     if only is not None:
         count = int(only.sum())

@@ -19,8 +19,9 @@ def report_wording(reports: Sequence[str]) -> list[tuple[str, ...]]:
     return [prior_wording(report) for report in reports]
 
 
-def wording_scores(context: str, references: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]
-                   ) -> dict[str, float | None]:
+def wording_scores(
+    context: str, references: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]
+) -> dict[str, float | None]:
     """Scores of the wording of comparison in one context.
 
     Args:
@@ -53,5 +54,6 @@ def wording_counts(references: Sequence[Sequence[str]], hypotheses: Sequence[Seq
     both = [set(a) & set(b) for a, b in zip(references, hypotheses, strict=True)]
     counts = [Counter(rule for rules in side for rule in set(rules)) for side in (references, hypotheses, both)]
     names = sorted(set().union(*counts))
-    return {name: dict(zip(("reference", "generated", "both"), (c[name] for c in counts), strict=True))
-            for name in names}
+    return {
+        name: dict(zip(("reference", "generated", "both"), (c[name] for c in counts), strict=True)) for name in names
+    }

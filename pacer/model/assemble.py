@@ -75,7 +75,12 @@ def build_model(
 
 
 def wire(
-    language: PreTrainedModel, endpoint_norm: nn.LayerNorm, d_text: int, model: dict[str, Any], *, lora: bool,
+    language: PreTrainedModel,
+    endpoint_norm: nn.LayerNorm,
+    d_text: int,
+    model: dict[str, Any],
+    *,
+    lora: bool,
     calibrate: bool,
 ) -> Pacer:
     """Fresh trainable parts around frozen modules; see :func:`build_model`. On the meta device nothing is allocated."""

@@ -71,9 +71,7 @@ class PrefixCalibrator(nn.Module):
         nn.init.constant_(self.gate_out.bias, gate_bias)
         nn.init.zeros_(self.up.weight)
 
-    def forward(
-        self, prefix: Tensor, prefix_mask: Tensor, source_tokens: Tensor, availability: Tensor
-    ) -> Calibrated:
+    def forward(self, prefix: Tensor, prefix_mask: Tensor, source_tokens: Tensor, availability: Tensor) -> Calibrated:
         """Correct a batch of prefixes.
 
         Args:

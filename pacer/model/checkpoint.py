@@ -140,8 +140,11 @@ def load_strictly(module: torch.nn.Module, weights: dict[str, Tensor], origin: s
     unknown = sorted(set(weights) - set(own))
     missing = sorted(name for name, p in own.items() if p.requires_grad and name not in weights)
     shapes = [n for n in weights if n in own and own[n].shape != weights[n].shape]
-    problems = [f"{title}: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}" for title, names in (
-        ("unknown weights", unknown), ("missing weights", missing), ("other shapes", shapes)) if names]
+    problems = [
+        f"{title}: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}"
+        for title, names in (("unknown weights", unknown), ("missing weights", missing), ("other shapes", shapes))
+        if names
+    ]
     if problems:
         raise CheckpointError(f"{origin} does not fit this model: {'; '.join(problems)}")
     with torch.no_grad():

@@ -101,8 +101,13 @@ def read_sources(sources: Sequence[Sources], features: Features) -> SourceStates
     laterals = [_present(source.lateral, "lateral view") for source, (lateral, _) in pairs if lateral]
     priors = [_present(source.prior, "previous report") for source, (_, prior) in pairs if prior]
     prior, prior_mask = features.prior_states(priors) if priors else (None, None)
-    return SourceStates(features.depth_states([source.frontal for source in sources]),
-                        features.depth_states(laterals) if laterals else None, prior, prior_mask, available)
+    return SourceStates(
+        features.depth_states([source.frontal for source in sources]),
+        features.depth_states(laterals) if laterals else None,
+        prior,
+        prior_mask,
+        available,
+    )
 
 
 def _availability(sources: Sequence[Sources]) -> Tensor:

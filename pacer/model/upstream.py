@@ -33,9 +33,14 @@ from pacer.core.errors import CheckpointError
 
 _SOURCES = {"APPA": "frontal", "lateral": "lateral", "text": "prior"}
 _LAYERS = {
-    "crossattention_block": "attention", "layernorm_768_1": "attention_norm", "llama_proj_1": "mix",
-    "layernorm_768_2": "mix_norm", "llama_proj_2": "up", "llama_proj_3": "project", "layernorm_4096_1": "project_norm",
-}  # fmt: skip
+    "crossattention_block": "attention",
+    "layernorm_768_1": "attention_norm",
+    "llama_proj_1": "mix",
+    "layernorm_768_2": "mix_norm",
+    "llama_proj_2": "up",
+    "llama_proj_3": "project",
+    "layernorm_4096_1": "project_norm",
+}
 _ATTENTION = ("in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "out_proj.weight", "out_proj.bias")
 _QUERIES = "APPA_visual_query_tokens"
 _LANGUAGE = "llama_model.base_model.model."

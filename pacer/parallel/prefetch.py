@@ -16,9 +16,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-def prefetch(
-    make: Callable[[Item], Made], items: Iterable[Item], workers: int, ahead: int = 2
-) -> Generator[Made]:
+def prefetch(make: Callable[[Item], Made], items: Iterable[Item], workers: int, ahead: int = 2) -> Generator[Made]:
     """``make(item)`` for every item, in order, whatever the number of ``workers`` (0: when asked).
 
     Args:

@@ -13,10 +13,31 @@ import numpy as np
 
 #: Numbers that :func:`draw_body` gives: one for each trait of a body.
 _TRAITS = (
-    "lung_width", "lung_height", "heart", "mediastinum", "diaphragm", "rib_spacing", "fat", "age", "heart_axis",
-    "heart_place", "scoliosis", "bend_phase", "knob", "clavicle", "clavicle_slope", "shoulder", "apex", "breast",
-    "breast_height", "hilum", "dome", "aspect", "heart_length", "kyphosis",
-)  # fmt: skip
+    "lung_width",
+    "lung_height",
+    "heart",
+    "mediastinum",
+    "diaphragm",
+    "rib_spacing",
+    "fat",
+    "age",
+    "heart_axis",
+    "heart_place",
+    "scoliosis",
+    "bend_phase",
+    "knob",
+    "clavicle",
+    "clavicle_slope",
+    "shoulder",
+    "apex",
+    "breast",
+    "breast_height",
+    "hilum",
+    "dome",
+    "aspect",
+    "heart_length",
+    "kyphosis",
+)
 
 Distractor = Literal["skin fold", "buttons", "underwire", "folded sleeve"]
 

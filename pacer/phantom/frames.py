@@ -162,11 +162,39 @@ NORMAL_IMPRESSIONS = {
 }
 
 #: Words that compare with an earlier examination; none of them occurs in a report without one.
-COMPARISON_WORDS = frozenset({
-    "new", "since", "prior", "previous", "compared", "comparison", "earlier", "interval", "unchanged", "change",
-    "stable", "persistent", "again", "increased", "decreased", "increase", "decrease", "worse", "worsening", "worsened",
-    "progressed", "development", "developed", "improved", "improving", "improvement", "residual", "resolved", "longer",
-})  # fmt: skip
+COMPARISON_WORDS = frozenset(
+    {
+        "new",
+        "since",
+        "prior",
+        "previous",
+        "compared",
+        "comparison",
+        "earlier",
+        "interval",
+        "unchanged",
+        "change",
+        "stable",
+        "persistent",
+        "again",
+        "increased",
+        "decreased",
+        "increase",
+        "decrease",
+        "worse",
+        "worsening",
+        "worsened",
+        "progressed",
+        "development",
+        "developed",
+        "improved",
+        "improving",
+        "improvement",
+        "residual",
+        "resolved",
+        "longer",
+    }
+)
 
 _DENIED_NAMES = {
     "atelectasis": ("atelectasis", "lung collapse"),
@@ -283,12 +311,20 @@ def remarks(study: Study, style: Style) -> list[str]:
         (abs(body.turned) > 0.035, ("Rotated.", "The patient is rotated.", "The patient is rotated on this image.")),
         (exposure.distractor == "skin fold", ("Skin fold.", "Skin fold is noted.", "A skin fold is noted.")),
         (study.view == "AP", ("Portable technique.", "Portable technique.", "The image is portable.")),
-        ("fracture" not in study.findings,
-         ("Bones intact.", "The bones are intact.", "The osseous structures are intact.")),
+        (
+            "fracture" not in study.findings,
+            ("Bones intact.", "The bones are intact.", "The osseous structures are intact."),
+        ),
         (True, ("Hila unremarkable.", "The hila are unremarkable.", "The hilar contours are unremarkable.")),
-        (True, ("Upper abdomen unremarkable.", "The upper abdomen is unremarkable.",
-                "The visualized upper abdomen is unremarkable.")),
+        (
+            True,
+            (
+                "Upper abdomen unremarkable.",
+                "The upper abdomen is unremarkable.",
+                "The visualized upper abdomen is unremarkable.",
+            ),
+        ),
         (True, ("Trachea midline.", "The trachea is midline.", "The trachea is midline.")),
-    ]  # fmt: skip
+    ]
     column = {"terse": 0, "plain": 1, "prose": 2}[_plain(style)]
     return [texts[column] for holds, texts in known if holds]

@@ -52,9 +52,7 @@ def draw_gallery(seed: int, size: int = 112, zoom: float = 1.4) -> Image.Image:
     """
     cases = [("normal", example_study(None, seed))]
     cases += [(name, example_study(name, seed + number)) for number, name in enumerate(FINDINGS)]
-    cases += [
-        (f"{name}, lateral only", example_study(name, seed, lateral_only=True)) for name in _LATERAL_EXAMPLES
-    ]
+    cases += [(f"{name}, lateral only", example_study(name, seed, lateral_only=True)) for name in _LATERAL_EXAMPLES]
     side = round(size * zoom)
     rows = -(-len(cases) // _COLUMNS)
     width, height = 2 * side + 6, side + _TITLE_HEIGHT

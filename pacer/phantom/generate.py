@@ -1,10 +1,10 @@
 """Write a phantom world as a raw corpus in MIMIC-RG4's own layout.
 
-    images/p1x/p1xxxxxxx/s5xxxxxxx/<name>.jpg     radiographs
-    sn.json sw.json mn.json mw.json               annotation files, {train, val, test: [record]}
-    truth.parquet                                 the latent state of every study
-    answers.jsonl                                 recorded labelling answers of the train records
-    source.json, manifest.json                    where everything is, and how it was made
+images/p1x/p1xxxxxxx/s5xxxxxxx/<name>.jpg     radiographs
+sn.json sw.json mn.json mw.json               annotation files, {train, val, test: [record]}
+truth.parquet                                 the latent state of every study
+answers.jsonl                                 recorded labelling answers of the train records
+source.json, manifest.json                    where everything is, and how it was made
 """
 
 from __future__ import annotations

@@ -24,11 +24,7 @@ class Phrase:
 
 
 _DEVICE_NAMES = {
-    "picc": (
-        "{side} picc",
-        "{side} picc with tip in the svc",
-        "{side} picc line",
-    ),
+    "picc": ("{side} picc", "{side} picc with tip in the svc", "{side} picc line"),
     "central line": (
         "{side} central venous catheter",
         "{side} internal jugular central line",
@@ -46,15 +42,8 @@ _DEVICE_NAMES = {
         "enteric tube",
         "feeding tube below the diaphragm",
     ),
-    "pacemaker": (
-        "{side} chest pacemaker",
-        "{side} pacemaker with lead in the heart",
-        "{side} pacemaker",
-    ),
-    "chest tube": (
-        "{side} chest tube",
-        "{side} thoracostomy tube",
-    ),
+    "pacemaker": ("{side} chest pacemaker", "{side} pacemaker with lead in the heart", "{side} pacemaker"),
+    "chest tube": ("{side} chest tube", "{side} thoracostomy tube"),
 }
 
 
@@ -113,10 +102,7 @@ def clause(state: FindingState, choice: float) -> str | None:
             f"Heart size is {adverb} enlarged.",
             f"The cardiac silhouette is {adverb} enlarged.",
         ),
-        "enlarged mediastinum": (
-            f"The mediastinum is {adverb} widened.",
-            f"The mediastinum is {adverb} enlarged.",
-        ),
+        "enlarged mediastinum": (f"The mediastinum is {adverb} widened.", f"The mediastinum is {adverb} enlarged."),
     }.get(state.finding)
     return pick(sentences, choice) if sentences else None
 

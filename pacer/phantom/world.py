@@ -61,9 +61,20 @@ _COUPLINGS = (
     ("pneumothorax", "support devices", 0.6),
 )
 _ORDER = (
-    "cardiomegaly", "edema", "consolidation", "lung opacity", "pneumonia", "pleural effusion", "atelectasis",
-    "enlarged mediastinum", "lung lesion", "pleural abnormality", "fracture", "pneumothorax", "support devices",
-)  # fmt: skip
+    "cardiomegaly",
+    "edema",
+    "consolidation",
+    "lung opacity",
+    "pneumonia",
+    "pleural effusion",
+    "atelectasis",
+    "enlarged mediastinum",
+    "lung lesion",
+    "pleural abnormality",
+    "fracture",
+    "pneumothorax",
+    "support devices",
+)
 #: Shift of all log-odds that makes up for the traits and couplings, so that a study has about 2.6 findings.
 _LEVEL = -0.30
 

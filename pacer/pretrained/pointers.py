@@ -32,8 +32,9 @@ def resolve(directory: str | Path) -> Path:
         return directory
     target, files, sizes = _read(directory / POINTER)
     if not target.is_dir():
-        raise BackboneError(f"{directory / POINTER} points to {target}, which is not there; put it back or repeat "
-                            "the stage `backbones`")
+        raise BackboneError(
+            f"{directory / POINTER} points to {target}, which is not there; put it back or repeat the stage `backbones`"
+        )
     for name, expected in files.items():
         _check(directory / POINTER, target / name, expected, sizes.get(name))
     return target
@@ -92,8 +93,10 @@ def _check(pointer: Path, file: Path, expected: str, size: int | None) -> None:
         raise BackboneError(f"{file}, listed in {pointer}, is missing; put it back or repeat the stage `backbones`")
     changed = size is not None and file.stat().st_size != size
     if changed or _file_hash(file) != expected:
-        raise BackboneError(f"{file} is not the file that {pointer} was made for (its content has changed); put the "
-                            "old file back, or repeat the stage `backbones` to accept the new one")
+        raise BackboneError(
+            f"{file} is not the file that {pointer} was made for (its content has changed); put the "
+            "old file back, or repeat the stage `backbones` to accept the new one"
+        )
 
 
 def _file_hash(file: Path) -> str:

@@ -31,9 +31,15 @@ _GREY = ("1", "L", "LA", "La")
 #: value is white.
 _TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
 #: How an image lies when its EXIF orientation, 2 to 8, is undone.
-_TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
-          5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
-          8: Image.Transpose.ROTATE_90}  # fmt: skip
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 #: What a header needs to hold for a DICOM file to be judged without its pixels.
 _HEADER = ["PhotometricInterpretation", "SamplesPerPixel", "NumberOfFrames", "Rows", "Columns", "BitsAllocated"]
 

@@ -57,8 +57,11 @@ def anchor_summary(audit: Mapping[str, Any]) -> AnchorSummary:
             finding: {name: sum(counts[finding][name] for counts in by_origin) for name in POLARITIES}
             for finding in findings
         }
-        by_context = {str(context): audit["polarities_by_context"][context] for context in CONTEXTS
-                      if context in audit["polarities_by_context"]}
+        by_context = {
+            str(context): audit["polarities_by_context"][context]
+            for context in CONTEXTS
+            if context in audit["polarities_by_context"]
+        }
         records = {context: sum(audit["origins"][context].values()) for context in by_context}
         checks = _anchor_checks(audit)
         strata = _strata(audit["sample"]) if "sample" in audit else None
@@ -67,8 +70,10 @@ def anchor_summary(audit: Mapping[str, Any]) -> AnchorSummary:
             found = audit["agreement"]["findings"].items()
             agreement = Table(
                 ("Finding", "Same polarity", "Cohen's kappa", "One affirms, one denies"),
-                tuple((name, number(row["agreement"]), number(row["kappa"]), number(row["clashes"]))
-                      for name, row in found),
+                tuple(
+                    (name, number(row["agreement"]), number(row["kappa"]), number(row["clashes"]))
+                    for name, row in found
+                ),
             )
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"the audit of the anchors lacks {error}; make the anchors again") from None
@@ -192,10 +197,14 @@ def reading_notes(signature: Mapping[str, Any]) -> list[str]:
     """How the files of other systems were read, one a line, and a warning where most of their reports are empty;
     nothing for the pipeline's own predictions."""
     protocol = signature.get("protocol") or {}
-    notes = [f"{side}: {read['file']}, text: {read['text']}, paired by {read.get('id', 'position')}"
-             for side in ("references", "hypotheses") if (read := protocol.get(side))]
-    empty, pairs = (sum(context.get(name, 0) for context in signature["counts"].values())
-                    for name in ("empty_hypotheses", "n"))
+    notes = [
+        f"{side}: {read['file']}, text: {read['text']}, paired by {read.get('id', 'position')}"
+        for side in ("references", "hypotheses")
+        if (read := protocol.get(side))
+    ]
+    empty, pairs = (
+        sum(context.get(name, 0) for context in signature["counts"].values()) for name in ("empty_hypotheses", "n")
+    )
     if protocol and 2 * empty > pairs:
         missing = protocol.get("missing_hypotheses", 0)
         notes.append(f"warning: {empty} of {pairs} reports are empty, {missing} of them because they are missing")

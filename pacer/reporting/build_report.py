@@ -108,8 +108,9 @@ def build_report(
     if views:
         charts["routing-findings"] = finding_maps(views, depths)
     paths = dict(read_images(images).select("image_id", "path").iter_rows())
-    shown = example_cases(table, predicted, routing, paths, scored, decoding.get("examples", []), examples,
-                          _rules(signature), depths)  # fmt: skip
+    shown = example_cases(
+        table, predicted, routing, paths, scored, decoding.get("examples", []), examples, _rules(signature), depths
+    )
 
     line = audits.signature_line(signature)
     written["conventions"] = convention_table(
@@ -149,8 +150,13 @@ def build_report(
 
 
 def _results(
-    scores: Mapping, signature: Mapping, scored: pl.DataFrame, corpus: Mapping[str, Any], note: str | None,
-    charts: dict[str, str], written: dict[str, Table | None],
+    scores: Mapping,
+    signature: Mapping,
+    scored: pl.DataFrame,
+    corpus: Mapping[str, Any],
+    note: str | None,
+    charts: dict[str, str],
+    written: dict[str, Table | None],
 ) -> dict[str, Any]:
     """Scores with their intervals and what may stand beside them; adds tables and charts."""
     convention = signature["clinical"]["convention"]
@@ -163,14 +169,17 @@ def _results(
     )
     language = signature.get("language") or {}
     written["originals"] = tables.original_table(
-        scores, language.get("target"),
+        scores,
+        language.get("target"),
         f"Scores against the original findings of the source: {language.get('original_references', 'not recorded')}.",
     )
     written["observations"] = result_tables.label_table(
-        labels, found.level,
-        _caption(f"Clinical efficacy by observation over the records of all contexts together, and F1 in each. {how}",
-                 note),
-    )  # fmt: skip
+        labels,
+        found.level,
+        _caption(
+            f"Clinical efficacy by observation over the records of all contexts together, and F1 in each. {how}", note
+        ),
+    )
     charts["scores"] = result_figures.efficacy_chart(scores, found.scores)
     charts["observations"] = result_figures.label_chart(labels)
     charts["findings"] = figures.finding_chart(finding_rates(scored))
@@ -178,8 +187,10 @@ def _results(
 
 
 def _resampling(found: Intervals) -> str:
-    return (f"Intervals: {100 * found.level:g} %, percentiles of {tables.number(found.resamples)} bootstrap samples of "
-            f"the {tables.number(found.units)} {_UNITS[found.unit]}.")
+    return (
+        f"Intervals: {100 * found.level:g} %, percentiles of {tables.number(found.resamples)} bootstrap samples of "
+        f"the {tables.number(found.units)} {_UNITS[found.unit]}."
+    )
 
 
 def _gates(
@@ -203,9 +214,7 @@ def _gates(
     return {"line": result_tables.gate_line(tests), "records": tables.number(sum(map(len, values.values())))}
 
 
-def _phases(
-    logs: Mapping[str, Mapping[str, Curve]], depths: list[int], charts: dict[str, str]
-) -> list[dict[str, Any]]:
+def _phases(logs: Mapping[str, Mapping[str, Curve]], depths: list[int], charts: dict[str, str]) -> list[dict[str, Any]]:
     """Panels of each phase's curves; adds their charts, and that of what runs through all phases."""
     phases = []
     for phase, curves in logs.items():
@@ -235,8 +244,9 @@ def _rules(signature: Mapping[str, Any]) -> Version:
     for version in VERSIONS:
         if version == named:
             return version
-    raise DataError(f"the signature of the scores names the rules {named!r}; known are {', '.join(VERSIONS)}: "
-                    "score again")
+    raise DataError(
+        f"the signature of the scores names the rules {named!r}; known are {', '.join(VERSIONS)}: score again"
+    )
 
 
 def _caption(text: str, note: str | None) -> str:

@@ -145,18 +145,30 @@ def example_cases(
 def _readings(
     rows: Sequence[dict], predictions: Mapping[str, dict], scores: Mapping[str, dict], version: Version
 ) -> tuple[Reading, ...]:
-    said = [(statements(row["report"], version), statements(predictions[row["record_id"]]["report"], version))
-            for row in rows]  # fmt: skip
+    said = [
+        (statements(row["report"], version), statements(predictions[row["record_id"]]["report"], version))
+        for row in rows
+    ]
     return tuple(
-        _reading(row, predictions[row["record_id"]], scores.get(row["record_id"], {}), own, said[0] if place else None,
-                 version)
+        _reading(
+            row,
+            predictions[row["record_id"]],
+            scores.get(row["record_id"], {}),
+            own,
+            said[0] if place else None,
+            version,
+        )
         for place, (row, own) in enumerate(zip(rows, said, strict=True))
-    )  # fmt: skip
+    )
 
 
 def _reading(
-    record: dict, prediction: dict, score: dict, said: tuple[frozenset[Statement], frozenset[Statement]],
-    first: tuple[frozenset[Statement], frozenset[Statement]] | None, version: Version,
+    record: dict,
+    prediction: dict,
+    score: dict,
+    said: tuple[frozenset[Statement], frozenset[Statement]],
+    first: tuple[frozenset[Statement], frozenset[Statement]] | None,
+    version: Version,
 ) -> Reading:
     """One record. ``said``: statements of its reference and of its generated report; ``first``: those of the first
     context."""
@@ -190,11 +202,7 @@ def _present(labels: list[int] | None) -> tuple[str, ...]:
 
 
 def _view(
-    name: str,
-    image_id: str,
-    image_paths: Mapping[str, str],
-    weights: np.ndarray | None,
-    depths: Sequence[int] | None,
+    name: str, image_id: str, image_paths: Mapping[str, str], weights: np.ndarray | None, depths: Sequence[int] | None
 ) -> View:
     if image_id not in image_paths:
         raise DataError(f"image {image_id} is not in the table of images")
@@ -204,9 +212,10 @@ def _view(
         return View(name, address)
     maps = [
         (label, float(mean), images.data_uri(overlay))
-        for label, mean, overlay in zip(depth_names(weights.shape[1], depths), weights.mean(axis=0),
-                                        images.overlays(grey, weights), strict=True)
-    ]  # fmt: skip
+        for label, mean, overlay in zip(
+            depth_names(weights.shape[1], depths), weights.mean(axis=0), images.overlays(grey, weights), strict=True
+        )
+    ]
     svg, png = over_radiograph(grey, weights, depths, name)
     return View(name, address, tuple(maps), images.weight_range(weights), {"svg": svg, "png": png})
 

@@ -36,20 +36,28 @@ def differences_to_published(
         found.append("stand-in models, or models of unknown origin")
     language, clinical = signature.get("language") or {}, signature.get("clinical") or {}
     for what, value, wanted in (
-        ("label convention", clinical.get("convention"), CONVENTION), ("target", language.get("target"), table.target),
-        ("cleaning", language.get("cleaner"), CLEANER), ("strict targets", language.get("strict"), False),
-    ):  # fmt: skip
+        ("label convention", clinical.get("convention"), CONVENTION),
+        ("target", language.get("target"), table.target),
+        ("cleaning", language.get("cleaner"), CLEANER),
+        ("strict targets", language.get("strict"), False),
+    ):
         if value != wanted:
             found.append(f"{what} {value}, published {wanted}")
     if record is not None and record.get("target") not in RELEASED:
         used = (signature.get("predictions") or {}).get("settings") or {}
-        found += [f"decode.{name} {used.get(name, 'not recorded')}, published {wanted}"
-                  for name, wanted in table.decoding.items() if used.get(name) != wanted]  # fmt: skip
+        found += [
+            f"decode.{name} {used.get(name, 'not recorded')}, published {wanted}"
+            for name, wanted in table.decoding.items()
+            if used.get(name) != wanted
+        ]
     if not table.records:
         return found + ["it is not recorded of which corpus the reports are"] * (record is None)
     contexts = contexts_in(scores)
-    sizes = [f"{context.upper()} {scores[context].get('n')} ({table.records.get(context, 'none')})"
-             for context in contexts if scores[context].get("n") != table.records.get(context)]  # fmt: skip
+    sizes = [
+        f"{context.upper()} {scores[context].get('n')} ({table.records.get(context, 'none')})"
+        for context in contexts
+        if scores[context].get("n") != table.records.get(context)
+    ]
     if sizes:
         found.append(f"records (published): {', '.join(sizes)}")
     missing = [context.upper() for context in table.records if context not in contexts]

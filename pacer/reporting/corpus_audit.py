@@ -68,11 +68,7 @@ def corpus_table(audit: Mapping[str, Any]) -> Table:
             counts = [number(splits[split][name]) for split in SPLITS for name in shown]
             whole = [number(sum(splits[split][name] for split in SPLITS)) for name in ("studies", "subjects")]
             rows.append((context.upper(), *counts, *whole))
-        totals = [
-            number(sum(splits[split][name] for splits in found.values()))
-            for split in SPLITS
-            for name in shown
-        ]
+        totals = [number(sum(splits[split][name] for splits in found.values())) for split in SPLITS for name in shown]
     headings = [heading for split in SPLITS for heading in (split, "paper")[: len(shown)]]
     return Table(
         columns=("Context", *headings, "studies", "patients"),
@@ -141,8 +137,9 @@ def _rows(audit: Mapping[str, Any]) -> Iterator[Check]:
     inputs = ", ".join(f"{name} {number(count)}" for name, count in rows["read"].items())
     of = f" ({inputs})" if len(rows["read"]) > 1 else ""
     lost = read - sum(fates.values())
-    yield Check("Rows read", f"{number(read)}{of}: {parts}" + (f", {number(lost)} not accounted for" if lost else ""),
-                not lost)  # fmt: skip
+    yield Check(
+        "Rows read", f"{number(read)}{of}: {parts}" + (f", {number(lost)} not accounted for" if lost else ""), not lost
+    )
     yield Check("Records made", number(audit["records"]), audit["records"] > 0)
     for kind, name in (("excluded", "Bad rows or records"), ("left_out", "Rows or records left out")):
         count = audit[kind]["count"]
@@ -177,8 +174,11 @@ def _clinical(audit: Mapping[str, Any], name: str) -> str:
 
 
 def _images(images: Mapping[str, Any], shared: Mapping[str, int]) -> Iterator[Check]:
-    several = ", ".join(f"{number(shared[kind])} in two {word}" for kind, word in (
-        ("subject", "patients"), ("split", "splits"), ("study", "studies")) if shared[kind])  # fmt: skip
+    several = ", ".join(
+        f"{number(shared[kind])} in two {word}"
+        for kind, word in (("subject", "patients"), ("split", "splits"), ("study", "studies"))
+        if shared[kind]
+    )
     yield Check("Images that stand for more than one", several or "none", not several)
     lost = {name: images[name] for name in ("missing", "unreadable") if images[name]}
     words = ", ".join(f"{number(count)} {name}" for name, count in lost.items())
@@ -240,8 +240,9 @@ def _priors(priors: Mapping[str, Any], contexts: Mapping[str, Any]) -> Iterator[
         rules = ", ".join(f"{number(count)} by {rule}" for rule, count in priors["rules"].items())
         yield Check(name, f"{days}; {number(priors['known'])} studies: {rules}", True)
         tied, passed = priors["tied"], priors["passed_over"]
-        yield Check("Previous studies equally near", f"{number(tied)}: the larger id was taken" if tied else "none",
-                    not tied)  # fmt: skip
+        yield Check(
+            "Previous studies equally near", f"{number(tied)}: the larger id was taken" if tied else "none", not tied
+        )
         yield Check("Nearer studies without a report", f"passed over for {number(passed)}" if passed else "none", True)
     if priors["empty"]:
         yield Check("Previous reports empty after cleaning", number(priors["empty"]), False)

@@ -106,14 +106,21 @@ def _sizes_chart(sizes: Sequence[tuple[str, int, int]]) -> str:
                 axes.hlines(row, found, expected, color=LIGHT["--rule"], linewidth=3)
         here = [(found, row) for row, found in enumerate(records) if found]
         if any(paper):
-            axes.scatter(paper, list(rows), s=28, facecolors="none", edgecolors=LIGHT["--ink"], label="paper",
-                         zorder=3)  # fmt: skip
-        axes.scatter([x for x, _ in here], [y for _, y in here], s=26, color=LIGHT["--series-1"], label="this corpus",
-                     zorder=3)  # fmt: skip
+            axes.scatter(paper, list(rows), s=28, facecolors="none", edgecolors=LIGHT["--ink"], label="paper", zorder=3)
+        axes.scatter(
+            [x for x, _ in here], [y for _, y in here], s=26, color=LIGHT["--series-1"], label="this corpus", zorder=3
+        )
         empty = [row for row, found in enumerate(records) if not found]
         if empty:
-            axes.scatter([start * 1.25] * len(empty), empty, s=22, marker="x", color=LIGHT["--series-2"],
-                         label="no record", zorder=3)  # fmt: skip
+            axes.scatter(
+                [start * 1.25] * len(empty),
+                empty,
+                s=22,
+                marker="x",
+                color=LIGHT["--series-2"],
+                label="no record",
+                zorder=3,
+            )
         axes.set_xscale("log")
         axes.set_xlim(start, max(*records, *paper, 1) * 2)
         axes.xaxis.set_major_locator(FixedLocator([10.0**power for power in range(9)]))
@@ -266,5 +273,12 @@ def _category_axis(axes: Axes, rows: int) -> None:
 
 
 def _legend(axes: Axes, columns: int) -> None:
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=columns, handletextpad=0.3, columnspacing=1.0,
-                handlelength=1.0, borderaxespad=0.2)  # fmt: skip
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 1.0),
+        ncols=columns,
+        handletextpad=0.3,
+        columnspacing=1.0,
+        handlelength=1.0,
+        borderaxespad=0.2,
+    )

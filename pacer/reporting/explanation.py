@@ -22,8 +22,15 @@ from pacer.rules.extract import Mention, extract_anchor, find_mentions
 from pacer.rules.version import Version, rules_of
 
 #: What each kind of cue is called.
-KINDS = {"uncertain": "hedges", "hint": "hedges unless denied", "negative": "denies", "instead": "names something else",
-         "silent": "says nothing", "normality": "normal size or contour", "sign": "a sign, not the name"}
+KINDS = {
+    "uncertain": "hedges",
+    "hint": "hedges unless denied",
+    "negative": "denies",
+    "instead": "names something else",
+    "silent": "says nothing",
+    "normality": "normal size or contour",
+    "sign": "a sign, not the name",
+}
 
 
 class Run(NamedTuple):
@@ -95,11 +102,22 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
     anchor, origin = read_anchor(anchors, record_id)
     report = row["report_raw"]
     mentions = find_mentions(report, version)
-    told = [(mention, report[mention.start : mention.end], report[slice(*mention.cue)] if mention.cue else "")
-            for mention in mentions]
-    return Explanation(record_id, row["context"], row["split"], origin, version, anchor,
-                       extract_anchor(report, version), mark(report, mentions), told,
-                       _evidence(record_id, anchor, report, answers) if origin == "llm" and answers else [])
+    told = [
+        (mention, report[mention.start : mention.end], report[slice(*mention.cue)] if mention.cue else "")
+        for mention in mentions
+    ]
+    return Explanation(
+        record_id,
+        row["context"],
+        row["split"],
+        origin,
+        version,
+        anchor,
+        extract_anchor(report, version),
+        mark(report, mentions),
+        told,
+        _evidence(record_id, anchor, report, answers) if origin == "llm" and answers else [],
+    )
 
 
 def mark(report: str, mentions: list[Mention]) -> list[Run]:
@@ -135,8 +153,11 @@ def _evidence(record_id: str, anchor: Anchor, report: str, answers: Path) -> lis
             continue
         answer = read_answer(str(line.get("raw")), record_id)
         if answer.anchor == anchor:
-            return [Phrase(finding, text, not count_missing([text], report))
-                    for finding, texts in answer.rationale.items() for text in texts]
+            return [
+                Phrase(finding, text, not count_missing([text], report))
+                for finding, texts in answer.rationale.items()
+                for text in texts
+            ]
     return []
 
 

@@ -166,15 +166,19 @@ def context_chart(counts: Mapping[str, Mapping[str, Mapping[str, int]]], records
             left = [1.15 * place] * len(findings)
             for polarity, variable in _POLARITY_COLOURS:
                 widths = [counts[context][finding][polarity] / max(records[context], 1) for finding in findings]
-                axes.barh(rows, widths, left=left, height=0.66, color=LIGHT[variable],
-                          label=polarity if place == 0 else None)
+                axes.barh(
+                    rows, widths, left=left, height=0.66, color=LIGHT[variable], label=polarity if place == 0 else None
+                )
                 left = [start + width for start, width in zip(left, widths, strict=True)]
         axes.set_yticks(rows, findings)
         axes.set_ylim(len(findings) - 0.4, -0.6)
         axes.tick_params(axis="y", labelcolor=LIGHT["--ink"])
         axes.grid(axis="y", visible=False)
-        marks = [(1.15 * place + share, "0" if share == 0 else f"50 %\n{context.upper()}" if share == 0.5 else "")
-                 for place, context in enumerate(contexts) for share in (0, 0.5, 1)]
+        marks = [
+            (1.15 * place + share, "0" if share == 0 else f"50 %\n{context.upper()}" if share == 0.5 else "")
+            for place, context in enumerate(contexts)
+            for share in (0, 0.5, 1)
+        ]
         axes.set_xticks([mark for mark, _ in marks], [label for _, label in marks])
         axes.set_xlim(0, 1.15 * len(contexts) - 0.1)
         axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, handlelength=1.0, columnspacing=1.2)

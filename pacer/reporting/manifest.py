@@ -24,9 +24,12 @@ def manifest(
     """
     versions = {**predictions.get("trained_with", {}), **signature["versions"]}
     parent = predictions.get("parent") or {}
-    hashes = {"trained weights, decoded": predictions.get("weights"), "parent of these": parent.get("sha256"),
-              **{f"frozen {name} model": value for name, value in (predictions.get("frozen") or {}).items()},
-              **{f"labeller, {name}": value for name, value in _labeller(signature).items()}}  # fmt: skip
+    hashes = {
+        "trained weights, decoded": predictions.get("weights"),
+        "parent of these": parent.get("sha256"),
+        **{f"frozen {name} model": value for name, value in (predictions.get("frozen") or {}).items()},
+        **{f"labeller, {name}": value for name, value in _labeller(signature).items()},
+    }
     parts = {
         "Data, SHA-256": [(name, value) for name, value in signature["data"].items() if value],
         "Weights, SHA-256": [(name, value) for name, value in hashes.items() if value],

@@ -69,12 +69,26 @@ def load_published() -> Mapping[str, PublishedTable]:
 def _table(raw: dict) -> PublishedTable:
     metrics = tuple(raw["metrics"])
     blocks = tuple(
-        PublishedBlock(block["name"], block["context"], block["marked"], block.get("protocol", ""),
-                       {system: _row(system, values, metrics) for system, values in block["rows"].items()})
+        PublishedBlock(
+            block["name"],
+            block["context"],
+            block["marked"],
+            block.get("protocol", ""),
+            {system: _row(system, values, metrics) for system, values in block["rows"].items()},
+        )
         for block in raw["blocks"]
-    )  # fmt: skip
-    return PublishedTable(raw["where"], raw["title"], raw["target"], raw["records"], raw["decoding"],
-                          raw["protocol"], metrics, raw["provenance"], blocks)  # fmt: skip
+    )
+    return PublishedTable(
+        raw["where"],
+        raw["title"],
+        raw["target"],
+        raw["records"],
+        raw["decoding"],
+        raw["protocol"],
+        metrics,
+        raw["provenance"],
+        blocks,
+    )
 
 
 def _row(system: str, values: str, metrics: tuple[str, ...]) -> dict[str, PrintedValue]:

@@ -26,9 +26,10 @@ def efficacy_chart(scores: Mapping, intervals: Mapping[str, Mapping[str, Interva
 
     def draw(axes: Axes) -> None:
         # an undefined precision or recall has no point
-        found = {key: [(scores[name][key], row) for row, name in enumerate(names)
-                       if scores[name].get(key) is not None]
-                 for key in ("precision", "recall", "f1")}  # fmt: skip
+        found = {
+            key: [(scores[name][key], row) for row, name in enumerate(names) if scores[name].get(key) is not None]
+            for key in ("precision", "recall", "f1")
+        }
         values = [value for points in found.values() for value, _ in points] or [0.0]
         for row, name in enumerate(names):
             if scores[name].get("precision") is not None and scores[name].get("recall") is not None:

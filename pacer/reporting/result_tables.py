@@ -40,9 +40,7 @@ def published_beside(
     return table, f"Published rows as printed in {table.where} of the paper. {table.protocol}"
 
 
-def results_table(
-    scores: Mapping, found: Intervals, published: PublishedTable | None, caption: str = ""
-) -> Table:
+def results_table(scores: Mapping, found: Intervals, published: PublishedTable | None, caption: str = "") -> Table:
     """The contexts' scores and their plain mean, intervals below, the published rows of a context after them; columns
     that no context has are left out."""
     contexts = contexts_in(scores)
@@ -53,8 +51,9 @@ def results_table(
         rules.add(len(rows))
         if name == "mean":
             summary = len(rows)
-        cells = [score_cell(scores[name][key]) if key in scores[name] else "" if name == "mean" else "–"
-                 for key, _ in shown]  # fmt: skip
+        cells = [
+            score_cell(scores[name][key]) if key in scores[name] else "" if name == "mean" else "–" for key, _ in shown
+        ]
         rows.append((name.upper() if name != "mean" else "Mean", *cells))
         own = found.scores.get(name, {})
         if any(span(own.get(key)) for key, _ in shown):
@@ -65,32 +64,56 @@ def results_table(
                 quiet.add(len(rows))
                 texts = (values[key].text if key in values else None for key, _ in shown)
                 rows.append((f"{system.removesuffix(' (Ours)')}, paper", *(text or "–" for text in texts)))
-    return Table(("Context", *(label for _, label in shown)), tuple(rows), caption, summary=summary,
-                 rules=frozenset(rules - {0}), quiet=frozenset(quiet))  # fmt: skip
+    return Table(
+        ("Context", *(label for _, label in shown)),
+        tuple(rows),
+        caption,
+        summary=summary,
+        rules=frozenset(rules - {0}),
+        quiet=frozenset(quiet),
+    )
 
 
 def label_table(labels: Sequence[LabelScores], level: float, caption: str = "") -> Table:
     """One observation a row: over all contexts' records together, and F1 in each context."""
     contexts = list(labels[0].f1) if labels else []
     rows = tuple(
-        (one.name, number(one.present), number(one.predicted),
-         *(score_cell(one.scores[key].value) for key in ("precision", "recall", "f1")), span(one.scores["f1"]),
-         *(number(one.f1[context]) for context in contexts))
+        (
+            one.name,
+            number(one.present),
+            number(one.predicted),
+            *(score_cell(one.scores[key].value) for key in ("precision", "recall", "f1")),
+            span(one.scores["f1"]),
+            *(number(one.f1[context]) for context in contexts),
+        )
         for one in labels
-    )  # fmt: skip
-    heads = ("Observation", "In references", "In reports", "P", "R", "F1", f"{100 * level:g} %",
-             *(context.upper() for context in contexts))  # fmt: skip
+    )
+    heads = (
+        "Observation",
+        "In references",
+        "In reports",
+        "P",
+        "R",
+        "F1",
+        f"{100 * level:g} %",
+        *(context.upper() for context in contexts),
+    )
     return Table(heads, rows, caption)
 
 
 def gate_table(tests: GroupTests, caption: str = "") -> Table | None:
     """Every two contexts over the studies that have both; None where no study has."""
     rows = tuple(
-        (f"{pair.second.upper()}\u00a0−\u00a0{pair.first.upper()}", number(pair.n),
-         "–" if pair.median is None else f"{pair.median:+.4f}".replace("-", "−"), p_value(pair.p),
-         p_value(pair.adjusted))
-        for pair in tests.pairs if pair.n
-    )  # fmt: skip
+        (
+            f"{pair.second.upper()}\u00a0−\u00a0{pair.first.upper()}",
+            number(pair.n),
+            "–" if pair.median is None else f"{pair.median:+.4f}".replace("-", "−"),
+            p_value(pair.p),
+            p_value(pair.adjusted),
+        )
+        for pair in tests.pairs
+        if pair.n
+    )
     return Table(("Contexts", "Studies in both", "Median difference", "p", "p, Holm"), rows, caption) if rows else None
 
 
@@ -98,8 +121,10 @@ def gate_line(tests: GroupTests) -> str:
     """The test of all contexts at once, in a sentence."""
     if tests.h is None or tests.epsilon_squared is None:
         return "With one context, or with the same gate everywhere, there is nothing to test."
-    return (f"Kruskal-Wallis over all records: H = {tests.h:.1f}, p {_compared(tests.p)}, "
-            f"ε² = {tests.epsilon_squared:.2f} (share of the rank variance between contexts).")
+    return (
+        f"Kruskal-Wallis over all records: H = {tests.h:.1f}, p {_compared(tests.p)}, "
+        f"ε² = {tests.epsilon_squared:.2f} (share of the rank variance between contexts)."
+    )
 
 
 def p_value(p: float | None) -> str:

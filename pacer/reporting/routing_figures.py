@@ -88,8 +88,9 @@ def finding_maps(views: Sequence[ViewRouting], depths: Sequence[int] | None) -> 
                 tile(axes, left, 0, view.mean[:, depth], cmap="cividis", vmin=0, vmax=1)
                 axes.text(left + 0.5, -0.1, f"{name}\n{view.mean[:, depth].mean():.3f}", ha="center", fontsize=8)
                 for one in view.findings:
-                    tile(axes, left, rows[one.finding], one.difference[:, depth], cmap=DIVERGING, vmin=-limit,
-                         vmax=limit)  # fmt: skip
+                    tile(
+                        axes, left, rows[one.finding], one.difference[:, depth], cmap=DIVERGING, vmin=-limit, vmax=limit
+                    )
             right = start + view.mean.shape[1] * _TILE - 0.08
             axes.text(start, -0.85, view.view.capitalize(), fontsize=9)
             for row, count in [(0, view.images), *((rows[one.finding], one.with_it) for one in view.findings)]:
@@ -100,12 +101,15 @@ def finding_maps(views: Sequence[ViewRouting], depths: Sequence[int] | None) -> 
         axes.set(xlim=(0, edge), ylim=((len(findings) + 1) * _TILE, -1.1), aspect="equal", xticks=[])
         axes.spines[:].set_visible(False)
         axes.grid(visible=False)
-        for cmap, low, high, label in (("cividis", 0, 1, "mean weight (first row)"),
-                                       (DIVERGING, -limit, limit, "with minus without (other rows)")):
+        for cmap, low, high, label in (
+            ("cividis", 0, 1, "mean weight (first row)"),
+            (DIVERGING, -limit, limit, "with minus without (other rows)"),
+        ):
             if cmap == DIVERGING and not findings:
                 continue
-            bar = axes.figure.colorbar(ScalarMappable(Normalize(low, high), cmap), ax=axes, location="bottom",
-                                       shrink=0.5, aspect=40, pad=0.01)  # fmt: skip
+            bar = axes.figure.colorbar(
+                ScalarMappable(Normalize(low, high), cmap), ax=axes, location="bottom", shrink=0.5, aspect=40, pad=0.01
+            )
             bar.set_label(label, fontsize=8)
             bar.ax.tick_params(labelsize=7.5)
 

@@ -23,8 +23,11 @@ Side = Literal["reference", "generated"]
 Statement = tuple[str, str]
 
 _ALONE: dict[Side, Support] = {"reference": "reference-only", "generated": "unverified"}
-_WORDS = {"matching": "in both reports", "reference-only": "in the reference only",
-          "unverified": "not in the reference"}  # fmt: skip
+_WORDS = {
+    "matching": "in both reports",
+    "reference-only": "in the reference only",
+    "unverified": "not in the reference",
+}
 
 
 class Piece(NamedTuple):
@@ -43,8 +46,7 @@ def statements(report: str, version: Version) -> frozenset[Statement]:
 
 
 def pieces(
-    report: str, side: Side, other: Collection[Statement], version: Version,
-    first: Collection[Statement] | None = None,
+    report: str, side: Side, other: Collection[Statement], version: Version, first: Collection[Statement] | None = None
 ) -> list[Piece]:
     """Cut a report into pieces; their texts joined are the report.
 

@@ -11,33 +11,52 @@ from pacer.metrics.cases import UNKNOWN
 
 #: Key in ``scores.json``, column heading.
 SCORE_COLUMNS = (
-    ("precision", "P"), ("recall", "R"), ("f1", "F1"),
-    ("bleu1", "BLEU-1"), ("bleu2", "BLEU-2"), ("bleu3", "BLEU-3"), ("bleu4", "BLEU-4"),
-    ("rougeL", "ROUGE-L"), ("meteor", "METEOR"), ("cider", "CIDEr"), ("n", "n"),
-)  # fmt: skip
+    ("precision", "P"),
+    ("recall", "R"),
+    ("f1", "F1"),
+    ("bleu1", "BLEU-1"),
+    ("bleu2", "BLEU-2"),
+    ("bleu3", "BLEU-3"),
+    ("bleu4", "BLEU-4"),
+    ("rougeL", "ROUGE-L"),
+    ("meteor", "METEOR"),
+    ("cider", "CIDEr"),
+    ("n", "n"),
+)
 
 #: The same for the original findings of the source as references.
 ORIGINAL_COLUMNS = (
     *((f"original_{key}", label) for key, label in SCORE_COLUMNS if key.startswith(("bleu", "rouge", "meteor"))),
     ("original_n", "n"),
-)  # fmt: skip
+)
 
 #: The same for what the scores say about commitments, gate and extraction.
 COMMITMENT_COLUMNS = (
-    ("anchor_agreement", "Agreement"), ("anchor_stated_agreement", "Stated"), ("anchor_positive_f1", "Positive F1"),
-    ("anchor_negative_f1", "Negative F1"), ("anchor_uncertain_f1", "Uncertain F1"),
-    ("report_follows_anchor", "Report follows"), ("report_covered_by_anchor", "Report covered"), ("gate", "Gate"),
-    ("fallback_rate", "Fallback"), ("unclosed_rate", "Unclosed"), ("truncated_rate", "Truncated"),
-    ("empty_anchor_rate", "Commits nothing"), ("empty_rate", "Empty"),
-)  # fmt: skip
+    ("anchor_agreement", "Agreement"),
+    ("anchor_stated_agreement", "Stated"),
+    ("anchor_positive_f1", "Positive F1"),
+    ("anchor_negative_f1", "Negative F1"),
+    ("anchor_uncertain_f1", "Uncertain F1"),
+    ("report_follows_anchor", "Report follows"),
+    ("report_covered_by_anchor", "Report covered"),
+    ("gate", "Gate"),
+    ("fallback_rate", "Fallback"),
+    ("unclosed_rate", "Unclosed"),
+    ("truncated_rate", "Truncated"),
+    ("empty_anchor_rate", "Commits nothing"),
+    ("empty_rate", "Empty"),
+)
 
 #: The same for what any system's reports tell: polarity of the findings, and wording of comparison.
 REPORT_COLUMNS = (
-    ("report_positive_f1", "Positive F1"), ("report_negative_f1", "Negative F1"),
-    ("report_uncertain_f1", "Uncertain F1"), ("temporal_f1", "Temporal F1"),
-    ("prior_wording_rate", "Compares"), ("reference_prior_wording_rate", "References compare"),
+    ("report_positive_f1", "Positive F1"),
+    ("report_negative_f1", "Negative F1"),
+    ("report_uncertain_f1", "Uncertain F1"),
+    ("temporal_f1", "Temporal F1"),
+    ("prior_wording_rate", "Compares"),
+    ("reference_prior_wording_rate", "References compare"),
     ("unfounded_prior_wording_rate", "Compares without a prior"),
-)  # fmt: skip
+)
 
 #: What each context gives the model.
 CONTEXT_SOURCES = {
@@ -85,11 +104,25 @@ class Table:
             lines.append(" & ".join(latex_text(cell) for cell in row) + " \\\\")
         caption = [f"\\caption{{{latex_text(self.caption)}}}"] if self.caption else []
         head = " & ".join(latex_text(column) for column in self.columns) + " \\\\"
-        return "\n".join([
-            "% needs \\usepackage{booktabs}", "\\begin{table}", "\\centering", *caption,
-            f"\\begin{{tabular}}{{@{{}}{align}@{{}}}}", "\\toprule", head, "\\midrule", *lines, "\\bottomrule",
-            "\\end{tabular}", "\\end{table}",
-        ]) + "\n"  # fmt: skip
+        return (
+            "\n".join(
+                [
+                    "% needs \\usepackage{booktabs}",
+                    "\\begin{table}",
+                    "\\centering",
+                    *caption,
+                    f"\\begin{{tabular}}{{@{{}}{align}@{{}}}}",
+                    "\\toprule",
+                    head,
+                    "\\midrule",
+                    *lines,
+                    "\\bottomrule",
+                    "\\end{tabular}",
+                    "\\end{table}",
+                ]
+            )
+            + "\n"
+        )
 
 
 def latex_text(text: str) -> str:
@@ -149,15 +182,16 @@ def original_table(scores: Mapping, target: str | None, caption: str = "") -> Ta
     rows = []
     for name in names:
         cells = [
-            score_cell(scores[name][key]) if key in scores[name] else "" if (name, key) == ("mean", "original_n")
+            score_cell(scores[name][key])
+            if key in scores[name]
+            else ""
+            if (name, key) == ("mean", "original_n")
             else "not available"
             for key, _ in ORIGINAL_COLUMNS
-        ]  # fmt: skip
+        ]
         rows.append((name.upper() if name != "mean" else "Mean", *cells))
     headings = tuple(label for _, label in ORIGINAL_COLUMNS)
-    return Table(
-        ("Context", *headings), tuple(rows), caption, summary=len(contexts) if "mean" in scores else None
-    )
+    return Table(("Context", *headings), tuple(rows), caption, summary=len(contexts) if "mean" in scores else None)
 
 
 def commitment_table(scores: Mapping) -> Table:
@@ -192,8 +226,11 @@ def control_table(scores: Mapping, caption: str = "") -> Table | None:
     controls = scores.get("controls") or {}
     if not controls:
         return None
-    titles = {"another_patient": "Another patient's sources", "no_lateral": "Without the lateral view",
-              "no_prior": "Without the previous report"}  # fmt: skip
+    titles = {
+        "another_patient": "Another patient's sources",
+        "no_lateral": "Without the lateral view",
+        "no_prior": "Without the previous report",
+    }
     rows = []
     for context in contexts_in(scores):
         found = [controls[control].get(context, {}).get("f1") for control in controls]
@@ -211,29 +248,44 @@ def truth_groups(truth: Mapping[str, float]) -> list[tuple[str, list[tuple[str, 
     Groups whose numbers are missing are left out; the first entry of a group is what the others are compared with.
     """
     questions = (
-        ("Does the model use its sources?", (
-            ("PACER with the case's own sources", "mean_f1"),
-            ("PACER with another patient's sources", "another_patient_f1"),
-            ("One constant report for every case", "constant_f1"),
-        )),
-        ("Does it use the lateral view? (MN cases)", (
-            ("PACER with the lateral view", "mn_with_lateral_f1"),
-            ("PACER without the lateral view", "mn_without_lateral_f1"),
-        )),
-        ("Recall of what only the lateral view shows (MN cases)", (
-            ("Recall with the lateral view", "lateral_only_recall"),
-            ("Recall without the lateral view", "lateral_only_recall_without_lateral"),
-        )),
-        ("Does it use the previous report? (SW cases)", (
-            ("PACER with the previous report", "sw_with_prior_f1"),
-            ("PACER without the previous report", "sw_without_prior_f1"),
-        )),
-        ("Recall of what only the previous report tells (SW cases)", (
-            ("Recall with the previous report", "prior_only_recall"),
-            ("Recall without the previous report", "prior_only_recall_without_prior"),
-        )),
+        (
+            "Does the model use its sources?",
+            (
+                ("PACER with the case's own sources", "mean_f1"),
+                ("PACER with another patient's sources", "another_patient_f1"),
+                ("One constant report for every case", "constant_f1"),
+            ),
+        ),
+        (
+            "Does it use the lateral view? (MN cases)",
+            (
+                ("PACER with the lateral view", "mn_with_lateral_f1"),
+                ("PACER without the lateral view", "mn_without_lateral_f1"),
+            ),
+        ),
+        (
+            "Recall of what only the lateral view shows (MN cases)",
+            (
+                ("Recall with the lateral view", "lateral_only_recall"),
+                ("Recall without the lateral view", "lateral_only_recall_without_lateral"),
+            ),
+        ),
+        (
+            "Does it use the previous report? (SW cases)",
+            (
+                ("PACER with the previous report", "sw_with_prior_f1"),
+                ("PACER without the previous report", "sw_without_prior_f1"),
+            ),
+        ),
+        (
+            "Recall of what only the previous report tells (SW cases)",
+            (
+                ("Recall with the previous report", "prior_only_recall"),
+                ("Recall without the previous report", "prior_only_recall_without_prior"),
+            ),
+        ),
         ("By context", tuple((f"{name.upper()}: {CONTEXT_SOURCES[name]}", f"{name}_f1") for name in CONTEXTS)),
-    )  # fmt: skip
+    )
     groups = []
     for question, entries in questions:
         found = [(who, float(truth[key])) for who, key in entries if truth.get(key) is not None]

@@ -50,8 +50,9 @@ def schedule_chart(phases: Mapping[str, Mapping[str, Curve]]) -> str | None:
     shown = [(name, label) for name, label in FOLLOWED if any(name in curves for curves in phases.values())]
     if not shown:
         return None
-    lengths = [max((step for curve in curves.values() for step in curve.steps), default=0)
-               for curves in phases.values()]  # fmt: skip
+    lengths = [
+        max((step for curve in curves.values() for step in curve.steps), default=0) for curves in phases.values()
+    ]
     starts = [sum(lengths[:place]) for place in range(len(lengths))]
 
     def draw(grid: Any) -> None:
@@ -65,8 +66,14 @@ def schedule_chart(phases: Mapping[str, Mapping[str, Curve]]) -> str | None:
                 if start:
                     axes.axvline(start, color=LIGHT["--muted"], linewidth=0.8, linestyle=(0, (3, 3)))
                 if axes is rows[0]:
-                    axes.annotate(phase, (start, 1.03), xycoords=("data", "axes fraction"), fontsize=8.5,
-                                  xytext=(3, 0), textcoords="offset points")  # fmt: skip
+                    axes.annotate(
+                        phase,
+                        (start, 1.03),
+                        xycoords=("data", "axes fraction"),
+                        fontsize=8.5,
+                        xytext=(3, 0),
+                        textcoords="offset points",
+                    )
             axes.set_ylabel(label, fontsize=8)
             axes.yaxis.set_major_locator(MaxNLocator(4))
             axes.margins(x=0, y=0.12)

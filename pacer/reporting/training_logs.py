@@ -81,7 +81,7 @@ COUNTED = {
     "targets/commitment_tokens_most": "tokens of a commitment, most",
     "batches/real_share": "Real over padded tokens of an epoch",
     "batches/published_real_share": "the same in the published order",
-}  # fmt: skip
+}
 
 
 def counted(curves: Mapping[str, Curve]) -> list[tuple[str, str]]:

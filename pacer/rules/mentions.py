@@ -181,45 +181,62 @@ def _mention(name: str, stems: str, expression: str, glued: bool = False) -> Pat
 
 #: In the order of precedence at one place.
 MENTIONS: tuple[Pattern, ...] = (
-    _mention("elsewhere",
-             "pericardial joint knee ankle hip elbow tissue subcutaneous peripheral limb leg pedal laryngeal cerebral "
-             "wall effect osseous bone bony lytic blastic sclerotic skeletal rib skin vertebral thyroid breast renal "
-             "adrenal hepatic liver splenic cutaneous humeral clavicular =line =lines body infect", _ELSEWHERE),
-    _mention("hydropneumothorax", "opneumothora o-pneumothora", r"h(?:ydro|a?emo)-?pneumothora(?:x|ces)(?:es)?",
-             glued=True),
+    _mention(
+        "elsewhere",
+        "pericardial joint knee ankle hip elbow tissue subcutaneous peripheral limb leg pedal laryngeal cerebral "
+        "wall effect osseous bone bony lytic blastic sclerotic skeletal rib skin vertebral thyroid breast renal "
+        "adrenal hepatic liver splenic cutaneous humeral clavicular =line =lines body infect",
+        _ELSEWHERE,
+    ),
+    _mention(
+        "hydropneumothorax", "opneumothora o-pneumothora", r"h(?:ydro|a?emo)-?pneumothora(?:x|ces)(?:es)?", glued=True
+    ),
     _mention("pneumothorax", "neumothora neumo-thora ptx", r"pneumo-?thora(?:x|ces)(?:es)?|\bptx\b", glued=True),
     _mention("pleural_abnormality", "pleur cap thick fibrothorax", _PLEURAL_ABNORMALITY),
-    _mention("pleural_effusion", "effusion fluid collection hydrothora emothora empyema", _PLEURAL_EFFUSION,
-             glued=True),
-    _mention("costophrenic_blunting", "blunt",
-             rf"blunt(?:ing|ed){_GAP6}(?:costophrenic|cp) (?:angles?|sulc(?:us|i)|recess(?:es)?)"
-             rf"|(?:costophrenic|cp)(?: (?:angles?|sulc(?:us|i)|recess(?:es)?|xxxx))?{_GAP4}blunt(?:ing|ed)"),
-    _mention("edema", "edema congest vascular engorge cephali venous overload failure chf decompensation kerley",
-             _EDEMA),
+    _mention(
+        "pleural_effusion", "effusion fluid collection hydrothora emothora empyema", _PLEURAL_EFFUSION, glued=True
+    ),
+    _mention(
+        "costophrenic_blunting",
+        "blunt",
+        rf"blunt(?:ing|ed){_GAP6}(?:costophrenic|cp) (?:angles?|sulc(?:us|i)|recess(?:es)?)"
+        rf"|(?:costophrenic|cp)(?: (?:angles?|sulc(?:us|i)|recess(?:es)?|xxxx))?{_GAP4}blunt(?:ing|ed)",
+    ),
+    _mention(
+        "edema", "edema congest vascular engorge cephali venous overload failure chf decompensation kerley", _EDEMA
+    ),
     _mention("cardiomegaly", "cardi heart", _CARDIOMEGALY),
     _mention("normal_heart_and_mediastinum", "mediastin", _NORMAL_BOTH),
     _mention("normal_heart", "heart cardiac", _NORMAL_HEART),
     _mention("mediastinum", "mediastin", _MEDIASTINUM_LARGE),
-    _mention("normal_mediastinum", "mediastin",
-             rf"{_states_normality(_MEDIASTINUM)}"
-             rf"|(?:normal|unremarkable) (?:{_PROPERTY}|{_SAME % 3}){_MEDIASTINUM}{_NO_VERB}"),
+    _mention(
+        "normal_mediastinum",
+        "mediastin",
+        rf"{_states_normality(_MEDIASTINUM)}"
+        rf"|(?:normal|unremarkable) (?:{_PROPERTY}|{_SAME % 3}){_MEDIASTINUM}{_NO_VERB}",
+    ),
     _mention("nodular_opacity", "nodular", r"nodular (?:opacit\w+|densit\w+|opacification\w*|lesions?)"),
     _mention("lung_lesion", "nodul mass lesion metasta neoplas tumo carcinoma malignan", _LESION),
     _mention("lung_opacity", "opaci infiltrat space densit interstitial reticul glass haziness", _OPACITY, glued=True),
     _mention("consolidation", "consolidat", r"consolidat\w+", glued=True),
-    _mention("pneumonia", "pneumoni infect", r"(?:broncho)?pneumoni(?:as?|c)|infect(?:ion|ions|ious)|pneumonitis",
-             glued=True),
+    _mention(
+        "pneumonia", "pneumoni infect", r"(?:broncho)?pneumoni(?:as?|c)|infect(?:ion|ions|ious)|pneumonitis", glued=True
+    ),
     _mention("atelectasis", "atelecta collapse", _ATELECTASIS, glued=True),
     _mention("fracture", "fractur broken fx", r"fractur\w+|broken ribs?|\bfxs?\b", glued=True),
-    _mention("devices_as_before", "device apparatus hardware equipment =line =lines =tube =tubes cathet",
-             _UNNAMED_AS_BEFORE),
-    _mention("device",
-             "device apparatus hardware equipment pacem pacer pacing =icd aicd defib generator =lead =leads =tube "
-             "=tubes cath picc cannula mediport =port =ports "
-             "infus porta =ett =ngt =ogt =cvl =cvc iabp pump lvad impella ecmo dob swan pigtail "
-             "=drain =drains tracheostom hickman broviac groshong quinton cordis introducer stimulator recorder valve "
-             "=line =lines sheath", _DEVICE),
-)  # fmt: skip
+    _mention(
+        "devices_as_before", "device apparatus hardware equipment =line =lines =tube =tubes cathet", _UNNAMED_AS_BEFORE
+    ),
+    _mention(
+        "device",
+        "device apparatus hardware equipment pacem pacer pacing =icd aicd defib generator =lead =leads =tube "
+        "=tubes cath picc cannula mediport =port =ports "
+        "infus porta =ett =ngt =ogt =cvl =cvc iabp pump lvad impella ecmo dob swan pigtail "
+        "=drain =drains tracheostom hickman broviac groshong quinton cordis introducer stimulator recorder valve "
+        "=line =lines sheath",
+        _DEVICE,
+    ),
+)
 
 #: The findings that a mention names; none for look-alikes.
 FINDINGS_OF: dict[str, tuple[str, ...]] = {

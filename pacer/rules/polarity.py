@@ -42,10 +42,12 @@ def by_windows(segment: str, mentions: list[Match], cues: list[Match]) -> list[R
     """Cues in a window of characters around each mention, whatever stands between."""
     speaking = [cue for cue in cues if cue[2] in _SPEAKS]
     return [
-        _decide(mention, [cue for cue in speaking if _beside(cue, mention, mention[0] - WINDOW_BEFORE,
-                                                             mention[1] + WINDOW_AFTER)])
+        _decide(
+            mention,
+            [cue for cue in speaking if _beside(cue, mention, mention[0] - WINDOW_BEFORE, mention[1] + WINDOW_AFTER)],
+        )
         for mention in mentions
-    ]  # fmt: skip
+    ]
 
 
 def by_scope(segment: str, mentions: list[Match], cues: list[Match]) -> list[Reading]:

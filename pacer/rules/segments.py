@@ -12,7 +12,7 @@ _QUESTION = re.compile(r"(?<=\w\?)\s")
 #: A blank line, and a line that begins an item of a list.
 _PARAGRAPH = re.compile(r"\n(?=\s*(?:\n|[-*•] |\d{1,2}[.)] ))")
 #: Punctuation within a sentence becomes blank, and all numbers look alike: no rule asks for their value.
-_PLAIN = str.maketrans(dict.fromkeys(",:/\\()[]{}\"_*&+", " ") | dict.fromkeys("123456789", "0"))
+_PLAIN = str.maketrans(dict.fromkeys(',:/\\()[]{}"_*&+', " ") | dict.fromkeys("123456789", "0"))
 _WORD = re.compile(r"\S+")
 
 

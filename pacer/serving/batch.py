@@ -49,8 +49,13 @@ class _Todo:
 
 
 def report_cases(
-    reporter: Reporter, cases: Sequence[Case | BadCase], out: Path, *, all_contexts: bool = False,
-    batch_size: int | None = None, skip_bad: bool = False,
+    reporter: Reporter,
+    cases: Sequence[Case | BadCase],
+    out: Path,
+    *,
+    all_contexts: bool = False,
+    batch_size: int | None = None,
+    skip_bad: bool = False,
 ) -> Summary:
     """Write a line for every case, in their order, into ``out``, and what was done into ``<out>.about.json``.
 
@@ -73,18 +78,28 @@ def report_cases(
         if bad and not skip_bad:
             shown = "; ".join(case.problem for case in bad[:_SHOWN])
             more = f"; and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
-            raise DataError(f"{len(bad):,} of {len(cases):,} cases cannot be used: {shown}{more}. Mend them, or leave "
-                            "them out with --skip-bad")
+            raise DataError(
+                f"{len(bad):,} of {len(cases):,} cases cannot be used: {shown}{more}. Mend them, or leave "
+                "them out with --skip-bad"
+            )
         keys = {task.case.name: task.key for task in todo}
         kept = {place: line for place, line in earlier.items() if keys.get(place[0]) == line["key"]}
         made = _report(reporter, todo, kept, out, batch_size)
         lines = kept | made
         write_jsonl(out, [lines[name, context] for name in keys for context in CONTEXTS if (name, context) in lines])
-        write_json(f"{out}.about.json", {
-            "model": reporter.fingerprint, "directory": str(reporter.directory), "device": str(reporter.device),
-            "dtype": str(reporter.dtype), "search": reporter.settings.search.model_dump(), "cases": len(cases),
-            "reports": len(lines), "skipped": [case._asdict() for case in bad],
-        })  # fmt: skip
+        write_json(
+            f"{out}.about.json",
+            {
+                "model": reporter.fingerprint,
+                "directory": str(reporter.directory),
+                "device": str(reporter.device),
+                "dtype": str(reporter.dtype),
+                "search": reporter.settings.search.model_dump(),
+                "cases": len(cases),
+                "reports": len(lines),
+                "skipped": [case._asdict() for case in bad],
+            },
+        )
     return Summary(len(made), len(kept), len(earlier.keys() & made.keys()), tuple(bad))
 
 
@@ -133,8 +148,12 @@ def _lines(out: Path, names: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
     return found
 
 
-def _checked(reporter: Reporter, cases: Sequence[Case | BadCase], earlier: dict[tuple[str, str], dict[str, Any]],
-             all_contexts: bool) -> tuple[list[_Todo], list[BadCase]]:
+def _checked(
+    reporter: Reporter,
+    cases: Sequence[Case | BadCase],
+    earlier: dict[tuple[str, str], dict[str, Any]],
+    all_contexts: bool,
+) -> tuple[list[_Todo], list[BadCase]]:
     """What is to be reported, and the cases that cannot be; a case whose results are there is not opened again."""
 
     def look(case: Case | BadCase) -> _Todo | BadCase:
@@ -157,10 +176,18 @@ def _checked(reporter: Reporter, cases: Sequence[Case | BadCase], earlier: dict[
 
 
 def _task(reporter: Reporter, case: Case, all_contexts: bool) -> _Todo:
-    texts = [load_text(source, f"{what} of {case.name}") for what, source in (
-        ("previous report", case.prior), ("indication", case.indication), ("history", case.history))]
-    images = [_image_hash(source, f"{what} of {case.name}") for what, source in (
-        ("frontal", case.frontal), ("lateral", case.lateral))]
+    texts = [
+        load_text(source, f"{what} of {case.name}")
+        for what, source in (
+            ("previous report", case.prior),
+            ("indication", case.indication),
+            ("history", case.history),
+        )
+    ]
+    images = [
+        _image_hash(source, f"{what} of {case.name}")
+        for what, source in (("frontal", case.frontal), ("lateral", case.lateral))
+    ]
     own = context_of(case.lateral is not None, texts[0] is not None)
     contexts = (own,)
     if all_contexts:
@@ -181,8 +208,13 @@ def _image_hash(source: Any, name: str) -> str | None:
     raise DataError(f"image {name}: expected a path or the bytes of a file, got {type(source).__name__}")
 
 
-def _report(reporter: Reporter, todo: Sequence[_Todo], kept: dict[tuple[str, str], dict[str, Any]], out: Path,
-            batch_size: int | None) -> dict[tuple[str, str], dict[str, Any]]:
+def _report(
+    reporter: Reporter,
+    todo: Sequence[_Todo],
+    kept: dict[tuple[str, str], dict[str, Any]],
+    out: Path,
+    batch_size: int | None,
+) -> dict[tuple[str, str], dict[str, Any]]:
     """Generate what is missing and append it; returns the new lines."""
     wanted = [(task.case.name, context) for task in todo for context in task.contexts]
     missing = set(wanted) - kept.keys()

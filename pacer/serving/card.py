@@ -12,8 +12,12 @@ from pacer.reporting.audits import signature_line, standin_note
 from pacer.reporting.tables import score_table
 from pacer.serving.package import Settings
 
-_SOURCES = {"sn": "frontal view", "sw": "frontal view and previous report", "mn": "frontal and lateral view",
-            "mw": "frontal view, lateral view and previous report"}
+_SOURCES = {
+    "sn": "frontal view",
+    "sw": "frontal view and previous report",
+    "mn": "frontal and lateral view",
+    "mw": "frontal view, lateral view and previous report",
+}
 
 _HEAD = """\
 # A PACER model
@@ -44,8 +48,13 @@ _LIMITS = """\
 
 
 def model_card(
-    record: CheckpointRecord, settings: Settings, counts: Mapping[tuple[str, str], int], about: Mapping[str, Any],
-    origins: Mapping[str, Mapping[str, Any]], with_backbones: bool, scores: Mapping[str, Any],
+    record: CheckpointRecord,
+    settings: Settings,
+    counts: Mapping[tuple[str, str], int],
+    about: Mapping[str, Any],
+    origins: Mapping[str, Mapping[str, Any]],
+    with_backbones: bool,
+    scores: Mapping[str, Any],
 ) -> str:
     """The card in Markdown.
 
@@ -53,12 +62,20 @@ def model_card(
         counts: records by split and context. about: how the corpus was made. origins: provenance of each frozen model.
         scores: ``scores`` and ``signature`` of the run, or empty.
     """
-    return "\n".join([_HEAD, _model(record, settings, origins, with_backbones), _data(settings, counts, about),
-                      _scored(scores), _LIMITS])
+    return "\n".join(
+        [
+            _HEAD,
+            _model(record, settings, origins, with_backbones),
+            _data(settings, counts, about),
+            _scored(scores),
+            _LIMITS,
+        ]
+    )
 
 
-def _model(record: CheckpointRecord, settings: Settings, origins: Mapping[str, Mapping[str, Any]],
-           with_backbones: bool) -> str:
+def _model(
+    record: CheckpointRecord, settings: Settings, origins: Mapping[str, Mapping[str, Any]], with_backbones: bool
+) -> str:
     model, search = record.model, settings.search
     calibrated = record.phase == "calibrate" and model["calibrate"]["gate_inputs"] != "none"
     lines = [
@@ -88,20 +105,31 @@ def _origin(origin: Mapping[str, Any]) -> str:
 
 def _data(settings: Settings, counts: Mapping[tuple[str, str], int], about: Mapping[str, Any]) -> str:
     used = [context for context in CONTEXTS if any(context == known for _, known in counts)]
-    rows = [f"| {split} | " + " | ".join(f"{counts.get((split, context), 0):,}" for context in used) + " |"
-            for split in ("train", "val", "test")]
-    return "\n".join([
-        "## Data\n",
-        f"Layout `{about.get('format', 'unknown')}`, target `{settings.texts.target}`, cleaning "
-        f"`{settings.texts.cleaner}`. Records:\n",
-        "| split | " + " | ".join(used) + " |", "|---|" + "---:|" * len(used), *rows,
-    ]) + "\n"  # fmt: skip
+    rows = [
+        f"| {split} | " + " | ".join(f"{counts.get((split, context), 0):,}" for context in used) + " |"
+        for split in ("train", "val", "test")
+    ]
+    return (
+        "\n".join(
+            [
+                "## Data\n",
+                f"Layout `{about.get('format', 'unknown')}`, target `{settings.texts.target}`, cleaning "
+                f"`{settings.texts.cleaner}`. Records:\n",
+                "| split | " + " | ".join(used) + " |",
+                "|---|" + "---:|" * len(used),
+                *rows,
+            ]
+        )
+        + "\n"
+    )
 
 
 def _scored(scores: Mapping[str, Any]) -> str:
     if not scores:
-        return ("## Scores\n\nNone: the run that this model comes from was not scored, or its scores belong to other "
-                "weights or to another search.\n")
+        return (
+            "## Scores\n\nNone: the run that this model comes from was not scored, or its scores belong to other "
+            "weights or to another search.\n"
+        )
     note = standin_note(scores["signature"])
     parts = ["## Scores\n", score_table(scores["scores"]).markdown(), f"`{signature_line(scores['signature'])}`\n"]
     return "\n".join(parts + ([f"{note}\n"] if note else []))

@@ -68,7 +68,9 @@ class Prepared:
         """Sentences about what a person may not expect."""
         return self.notes + tuple(
             f"{count:,} tokens of the {what} were cut off, as in training"
-            for count, what in zip(self.cuts, ("previous report", "indication and history")) if count)
+            for count, what in zip(self.cuts, ("previous report", "indication and history"))
+            if count
+        )
 
     @property
     def context(self) -> Context:
@@ -77,8 +79,11 @@ class Prepared:
     def contexts(self) -> tuple[Context, ...]:
         """The contexts that the sources allow, each of them or all left out, in the order of ``CONTEXTS``."""
         own = availability(self.context)
-        return tuple(context for context in CONTEXTS
-                     if all(has or not asked for has, asked in zip(own, availability(context), strict=True)))
+        return tuple(
+            context
+            for context in CONTEXTS
+            if all(has or not asked for has, asked in zip(own, availability(context), strict=True))
+        )
 
     def in_context(self, context: Context) -> Prepared:
         """The same case without the sources that a context does not have.
@@ -162,14 +167,26 @@ class Result:
 
     def as_dict(self, weights: bool = False) -> dict[str, Any]:
         """For JSON; ``weights``: with the depth weights of every patch, not their means alone."""
-        routing = {view: {"means": {str(depth): round(mean, 6) for depth, mean in found.means().items()}}
-                   | ({"depths": list(found.depths), "weights": found.weights.tolist()} if weights else {})
-                   for view, found in (("frontal", self.frontal), ("lateral", self.lateral)) if found is not None}
+        routing = {
+            view: {"means": {str(depth): round(mean, 6) for depth, mean in found.means().items()}}
+            | ({"depths": list(found.depths), "weights": found.weights.tolist()} if weights else {})
+            for view, found in (("frontal", self.frontal), ("lateral", self.lateral))
+            if found is not None
+        }
         return {
-            "case": self.name, "context": self.context, "report": self.report,
+            "case": self.name,
+            "context": self.context,
+            "report": self.report,
             "commitment": None if self.commitment is None else self.commitment.as_dict(),
-            "generated": self.generated, "fallback": self.fallback, "truncated": self.truncated,
-            "tokens": self.tokens, "cut": self.cuts._asdict(), "notes": list(self.notes), "gate": self.gate,
-            "view": self.view, "sections": self.sections, "depth_weights": routing,
+            "generated": self.generated,
+            "fallback": self.fallback,
+            "truncated": self.truncated,
+            "tokens": self.tokens,
+            "cut": self.cuts._asdict(),
+            "notes": list(self.notes),
+            "gate": self.gate,
+            "view": self.view,
+            "sections": self.sections,
+            "depth_weights": routing,
             "seconds": {name: round(value, 4) for name, value in self.timings._asdict().items()},
         }

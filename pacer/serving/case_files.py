@@ -60,8 +60,10 @@ def _table(path: Path) -> Iterator[Case | BadCase]:
     unknown = [column for column in header if column not in COLUMNS]
     if unknown:
         close = difflib.get_close_matches(unknown[0], COLUMNS, n=1, cutoff=0.0)
-        raise DataError(f"{path} has an unknown column {unknown[0]!r:.40}; the closest known one is {close[0]}, all "
-                        f"are {', '.join(COLUMNS)}")
+        raise DataError(
+            f"{path} has an unknown column {unknown[0]!r:.40}; the closest known one is {close[0]}, all "
+            f"are {', '.join(COLUMNS)}"
+        )
     if len(set(header)) != len(header):
         raise DataError(f"{path} has a column twice")
     if "frontal" not in header:
@@ -75,11 +77,16 @@ def _table(path: Path) -> Iterator[Case | BadCase]:
             yield BadCase(name, f"{name} (row {number}) names no frontal image")
             continue
         try:
-            yield Case(frontal=path.parent / row["frontal"],
-                       lateral=path.parent / row["lateral"] if row.get("lateral") else None,
-                       prior=text_or_file(row.get("prior"), f"previous report of {name}", path.parent),
-                       indication=row.get("indication") or None, history=row.get("history") or None,
-                       view=row.get("view") or None, sections=row.get("sections") or None, name=name)  # fmt: skip
+            yield Case(
+                frontal=path.parent / row["frontal"],
+                lateral=path.parent / row["lateral"] if row.get("lateral") else None,
+                prior=text_or_file(row.get("prior"), f"previous report of {name}", path.parent),
+                indication=row.get("indication") or None,
+                history=row.get("history") or None,
+                view=row.get("view") or None,
+                sections=row.get("sections") or None,
+                name=name,
+            )
         except DataError as error:
             yield BadCase(name, str(error))
 
@@ -93,8 +100,9 @@ def _folder(path: Path) -> Iterator[Case | BadCase]:
         elif entry.suffix.lower() in IMAGE_ENDINGS:
             yield Case(frontal=entry, name=entry.name)
         else:
-            yield BadCase(entry.name, f"{entry.name} is neither an image ({', '.join(IMAGE_ENDINGS)}) nor the folder "
-                                      "of a case")
+            yield BadCase(
+                entry.name, f"{entry.name} is neither an image ({', '.join(IMAGE_ENDINGS)}) nor the folder of a case"
+            )
 
 
 def _case_folder(folder: Path) -> Case | BadCase:
@@ -106,8 +114,11 @@ def _case_folder(folder: Path) -> Case | BadCase:
         what, ending = file.stem.lower(), file.suffix.lower()
         image = what in ("frontal", "lateral") and ending in IMAGE_ENDINGS
         if not (image or (what in TEXTS and ending == ".txt")):
-            return BadCase(name, f"{name} holds {file.name}; expected frontal and lateral as images, and "
-                                 f"{', '.join(f'{text}.txt' for text in TEXTS)}")
+            return BadCase(
+                name,
+                f"{name} holds {file.name}; expected frontal and lateral as images, and "
+                f"{', '.join(f'{text}.txt' for text in TEXTS)}",
+            )
         if what in found:
             return BadCase(name, f"{name} holds {what} twice")
         found[what] = file
@@ -117,5 +128,12 @@ def _case_folder(folder: Path) -> Case | BadCase:
         view = load_text(found.get("view"), f"view of {name}")
     except DataError as error:
         return BadCase(name, str(error))
-    return Case(found["frontal"], found.get("lateral"), found.get("prior"), found.get("indication"),
-                found.get("history"), None if view is None else view.strip(), name=name)
+    return Case(
+        found["frontal"],
+        found.get("lateral"),
+        found.get("prior"),
+        found.get("indication"),
+        found.get("history"),
+        None if view is None else view.strip(),
+        name=name,
+    )

@@ -33,14 +33,27 @@ def export(
     """Put a trained model into one folder that needs nothing of the pipeline: for `pacer generate` and for Python."""
     from pacer.serving.export import export_model
 
-    done = export_model(out, load_params(params).decode, model=model, backbones=backbones, features=features,
-                        records=records, metrics=metrics, with_backbones=with_backbones)
-    frozen = "the frozen models are in it" if with_backbones else (
-        f"the frozen models stay in {backbones} or where that points; --with-backbones copies them")
+    done = export_model(
+        out,
+        load_params(params).decode,
+        model=model,
+        backbones=backbones,
+        features=features,
+        records=records,
+        metrics=metrics,
+        with_backbones=with_backbones,
+    )
+    frozen = (
+        "the frozen models are in it"
+        if with_backbones
+        else (f"the frozen models stay in {backbones} or where that points; --with-backbones copies them")
+    )
     console.print(Text(f"{done['parameters']:,} trained parameters written to {out}; {frozen}"), soft_wrap=True)
     if not done["scored"]:
-        console.print(Text(f"note: {metrics} holds no scores of this model and search, and the model card has none",
-                           "yellow"), soft_wrap=True)
+        console.print(
+            Text(f"note: {metrics} holds no scores of this model and search, and the model card has none", "yellow"),
+            soft_wrap=True,
+        )
 
 
 def generate(
@@ -51,8 +64,9 @@ def generate(
     indication: Annotated[str | None, typer.Option(help="Indication.")] = None,
     history: Annotated[str | None, typer.Option(help="Clinical history.")] = None,
     view: Annotated[str | None, typer.Option(help="PA or AP; default: as the DICOM file says, else unknown.")] = None,
-    sections: Annotated[str | None, typer.Option(
-        help="findings+impression, findings or impression; default: as the model was trained.")] = None,
+    sections: Annotated[
+        str | None, typer.Option(help="findings+impression, findings or impression; default: as the model was trained.")
+    ] = None,
     all_contexts: Annotated[bool, typer.Option("--all-contexts", help="In every context the sources allow.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, depth weights of all patches included.")] = False,
     cases: Annotated[Path | None, typer.Option(help="Many cases: a table .csv or .tsv, or a folder.")] = None,
@@ -64,8 +78,16 @@ def generate(
     backbones: Annotated[Path | None, typer.Option(help="Frozen models, where the export's are elsewhere.")] = None,
 ) -> None:
     """Write the report of one's own X-ray, or of many. For research only; not for clinical decisions."""
-    single = {"--frontal": frontal, "--lateral": lateral, "--prior": prior, "--indication": indication,
-              "--history": history, "--view": view, "--sections": sections, "--json": json or None}
+    single = {
+        "--frontal": frontal,
+        "--lateral": lateral,
+        "--prior": prior,
+        "--indication": indication,
+        "--history": history,
+        "--view": view,
+        "--sections": sections,
+        "--json": json or None,
+    }
     many = {"--out": out, "--skip-bad": skip_bad or None, "--batch-size": batch_size}
     _refuse_mixture(single, many, cases)
 
@@ -83,10 +105,12 @@ def generate(
     from pacer.serving.case import Case
     from pacer.serving.terminal import show_contexts, show_result
 
-    prepared = reporter.prepare(Case(
-        frontal, lateral, previous, indication, history, view, sections, name=frontal.name))
-    results = reporter.in_all_contexts(prepared) if all_contexts else {
-        prepared.context: reporter.generate([prepared])[0]}
+    prepared = reporter.prepare(
+        Case(frontal, lateral, previous, indication, history, view, sections, name=frontal.name)
+    )
+    results = (
+        reporter.in_all_contexts(prepared) if all_contexts else {prepared.context: reporter.generate([prepared])[0]}
+    )
     if json:
         from json import dumps
 
@@ -101,7 +125,8 @@ def generate(
 def serve(
     model: Annotated[Path, typer.Option(help="Exported model (`pacer export`).")],
     host: Annotated[str, typer.Option(help="Address to listen on; others than this machine can reach 0.0.0.0.")] = (
-        "127.0.0.1"),
+        "127.0.0.1"
+    ),
     port: Annotated[int, typer.Option(min=1, max=65535)] = 7860,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N; default: a GPU where there is one.")] = None,
     dtype: Annotated[str | None, typer.Option(help="Of the language model: float32 or bfloat16.")] = None,
@@ -155,8 +180,9 @@ def _refuse_mixture(single: dict[str, Any], many: dict[str, Any], cases: Path | 
         raise ConfigError("--cases needs --out, the file for the results, such as reports.jsonl")
 
 
-def _many(load: Callable[[], Reporter], cases: Path, out: Path, all_contexts: bool, batch_size: int | None,
-          skip_bad: bool) -> None:
+def _many(
+    load: Callable[[], Reporter], cases: Path, out: Path, all_contexts: bool, batch_size: int | None, skip_bad: bool
+) -> None:
     from pacer.serving.case_files import read_cases
 
     found = read_cases(cases)

@@ -48,5 +48,12 @@ def _example(title: str, study: Study) -> Example:
     assert study.prior is not None
     previous = fullest_report_of(study.prior)
     prior = " ".join(section for section in (previous.findings, previous.impression) if section)
-    return Example(title, render_frontal(study, SIZE), render_lateral(study, SIZE), prior, study.indication or "",
-                   study.history or "", study.view)
+    return Example(
+        title,
+        render_frontal(study, SIZE),
+        render_lateral(study, SIZE),
+        prior,
+        study.indication or "",
+        study.history or "",
+        study.view,
+    )

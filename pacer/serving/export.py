@@ -35,15 +35,28 @@ from pacer.serving.card import model_card
 from pacer.serving.package import BACKBONES, CARD, SETTINGS, TOKENIZER, Search, Settings, States, Texts, write_manifest
 
 #: Files of a language model's directory that its tokenizer may read.
-_TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt",
-                    "config.json")
+_TOKENIZER_FILES = (
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+    "config.json",
+)
 #: Settings of the group ``decode`` that decide about the text of a report; the engine and the batch size do not.
 _DECIDING = {"num_beams", "min_new_tokens", "max_new_tokens", "repetition_penalty", "length_penalty"}
 
 
 def export_model(
-    out: Path, decode: Decode, *, model: Path, backbones: Path, features: Path, records: Path,
-    metrics: Path | None = None, with_backbones: bool = False,
+    out: Path,
+    decode: Decode,
+    *,
+    model: Path,
+    backbones: Path,
+    features: Path,
+    records: Path,
+    metrics: Path | None = None,
+    with_backbones: bool = False,
 ) -> dict[str, Any]:
     """Write a self-contained model directory, whole or not at all; returns its settings and what it holds.
 
@@ -60,13 +73,19 @@ def export_model(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out} exists and is not an empty folder; name another one")
     if read_record(model).phase == "warmup":
-        raise CheckpointError(f"{model} is of the warm-up, which knows one context; export models/parent or "
-                              "models/calibrate")
+        raise CheckpointError(
+            f"{model} is of the warm-up, which knows one context; export models/parent or models/calibrate"
+        )
     record, weights = load_weights(model)
     check_frozen(record, frozen_fingerprints(backbones), model)
     load_tokenizer(backbones)  # it has BOS and EOS
-    settings = Settings(version=1, contexts=_contexts(records), states=_states(features, record),
-                        texts=_texts(records), search=_search(decode))
+    settings = Settings(
+        version=1,
+        contexts=_contexts(records),
+        states=_states(features, record),
+        texts=_texts(records),
+        search=_search(decode),
+    )
     scores = _scores(metrics, model, decode)
     origins = {name: provenance(backbones / name) for name in FROZEN}
     with _writable(out), whole_directory(out) as directory:
@@ -77,13 +96,23 @@ def export_model(
             _bring(backbones / name, directory / BACKBONES / name, copy=with_backbones)
         for name, content in scores.items():
             write_json(directory / f"{name}.json", content)
-        write_text(directory / CARD, model_card(record, settings, _counts(records), read_about(records), origins,
-                                                with_backbones, scores))
-        about = {"software": {"pacer": version("pacer"), **package_versions()}, "phase": record.phase,
-                 "step": record.step, "backbones": "copied" if with_backbones else "referred to"}
+        write_text(
+            directory / CARD,
+            model_card(record, settings, _counts(records), read_about(records), origins, with_backbones, scores),
+        )
+        about = {
+            "software": {"pacer": version("pacer"), **package_versions()},
+            "phase": record.phase,
+            "step": record.step,
+            "backbones": "copied" if with_backbones else "referred to",
+        }
         write_manifest(directory, about)
-    return {"settings": settings.model_dump(), "record": asdict(record), "scored": bool(scores),
-            "parameters": sum(tensor.numel() for tensor in weights.values())}
+    return {
+        "settings": settings.model_dump(),
+        "record": asdict(record),
+        "scored": bool(scores),
+        "parameters": sum(tensor.numel() for tensor in weights.values()),
+    }
 
 
 @contextmanager
@@ -92,8 +121,9 @@ def _writable(out: Path) -> Generator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        raise DataError(f"the model cannot be put into {out}: {error}; name a folder that can be written and has the "
-                        "space") from error
+        raise DataError(
+            f"the model cannot be put into {out}: {error}; name a folder that can be written and has the space"
+        ) from error
 
 
 def _contexts(records: Path) -> list[Any]:
@@ -113,18 +143,27 @@ def _states(features: Path, record: CheckpointRecord) -> States:
     manifest = read_json(features / STORE)
     try:
         encoding, recipes = manifest["encoding"], manifest["recipes"]
-        states = States(depths=encoding["depths"], dtype=encoding["dtype"], precision=encoding["precision"],
-                        prior_tokens=recipes["priors"]["prior_tokens"], preparation=recipes["images"]["preparation"],
-                        rounding=encoding["rounding"])
+        states = States(
+            depths=encoding["depths"],
+            dtype=encoding["dtype"],
+            precision=encoding["precision"],
+            prior_tokens=recipes["priors"]["prior_tokens"],
+            preparation=recipes["images"]["preparation"],
+            rounding=encoding["rounding"],
+        )
     except (KeyError, TypeError):
         raise DataError(f"{features / STORE} does not tell how the states were made; run the features stage") from None
     for name, found in encoding["encoders"].items():
         if record.frozen[name] != found:
-            raise DataError(f"{features} was made with another {name} model than the one that was trained on; name the "
-                            "store that belongs to the model")
+            raise DataError(
+                f"{features} was made with another {name} model than the one that was trained on; name the "
+                "store that belongs to the model"
+            )
     if states.depths != record.model["features"]["depths"]:
-        raise DataError(f"{features} has depths {states.depths}, and the model was trained on "
-                        f"{record.model['features']['depths']}; name the store that belongs to the model")
+        raise DataError(
+            f"{features} has depths {states.depths}, and the model was trained on "
+            f"{record.model['features']['depths']}; name the store that belongs to the model"
+        )
     if (states.preparation, states.rounding) != (prepare.VERSION, rounding.VERSION):
         raise DataError(f"{features} was made by another version of this software; run the features stage again")
     return states

@@ -36,8 +36,9 @@ class CaseFeatures:
     def show(self, *levels: Tensor | None) -> list[str | None]:
         """Make prepared images [1 or 3, H, W] uint8, and no others, known by the ids that are returned."""
         ids = [None if image is None else hash_bytes(image.numpy().tobytes()) for image in levels]
-        self._levels = {name: image for name, image in zip(ids, levels, strict=True)
-                        if name is not None and image is not None}
+        self._levels = {
+            name: image for name, image in zip(ids, levels, strict=True) if name is not None and image is not None
+        }
         return ids
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:

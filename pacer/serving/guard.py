@@ -13,23 +13,27 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 #: No file of the server (``/file=``), no proxy, no interface description, no saved runs, no links to states.
 _ALLOWED = {
-    "GET": re.compile(r"/|/config/?|/(gradio_api/)?theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json"
-                      r"|/(assets|static)/[\w./-]+|/gradio_api/(queue/data|startup-events|upload_progress|app_id"
-                      r"|heartbeat/\w+)"),
+    "GET": re.compile(
+        r"/|/config/?|/(gradio_api/)?theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json"
+        r"|/(assets|static)/[\w./-]+|/gradio_api/(queue/data|startup-events|upload_progress|app_id"
+        r"|heartbeat/\w+)"
+    ),
     "HEAD": re.compile(r"/"),
     "POST": re.compile(r"/gradio_api/(queue/join|run/predict|upload|cancel)/?"),
-}  # fmt: skip
+}
 #: Bytes of a request other than an upload: texts that are too long get their sentence, and floods end here.
 _MAX_BODY = 2_000_000
 _HEADERS = (
-    (b"content-security-policy",
-     b"default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
-     b"img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; base-uri 'self'; "
-     b"form-action 'self'; frame-ancestors 'none'"),
+    (
+        b"content-security-policy",
+        b"default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+        b"img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; base-uri 'self'; "
+        b"form-action 'self'; frame-ancestors 'none'",
+    ),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
-)  # fmt: skip
+)
 
 
 class Guard:
@@ -47,8 +51,13 @@ class Guard:
         if status is not None:
             while (await receive()).get("more_body"):
                 pass  # who still sends would not hear the answer
-            await send({"type": "http.response.start", "status": status,
-                        "headers": [(b"content-type", b"text/plain"), *_HEADERS]})  # fmt: skip
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": status,
+                    "headers": [(b"content-type", b"text/plain"), *_HEADERS],
+                }
+            )
             await send({"type": "http.response.body", "body": b"not available\n"})
             return
 

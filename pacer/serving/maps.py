@@ -49,10 +49,18 @@ def film(name: str, routing: Routing) -> Film:
     depths = len(routing.depths)
     limit = weight_range(routing.weights.reshape(-1, depths))
     relative = (routing.weights - 1 / depths) / limit
-    maps = tuple(DepthMap(depth, mean, _address(relative[:, :, place]))
-                 for place, (depth, mean) in enumerate(routing.means().items()))
-    return Film(name, data_uri(Image.fromarray(routing.image)), maps, 1 / depths, limit,
-                bool(np.ptp(routing.weights, axis=(0, 1)).max() < _UNIFORM))
+    maps = tuple(
+        DepthMap(depth, mean, _address(relative[:, :, place]))
+        for place, (depth, mean) in enumerate(routing.means().items())
+    )
+    return Film(
+        name,
+        data_uri(Image.fromarray(routing.image)),
+        maps,
+        1 / depths,
+        limit,
+        bool(np.ptp(routing.weights, axis=(0, 1)).max() < _UNIFORM),
+    )
 
 
 def _address(relative: np.ndarray) -> str:

@@ -90,13 +90,17 @@ def read_settings(directory: Path) -> Settings:
         ConfigError: the settings are not what they should be.
     """
     if not (directory / MANIFEST).is_file() or not (directory / SETTINGS).is_file():
-        raise CheckpointError(f"{directory} is not an exported model: it has no {MANIFEST} and {SETTINGS}; "
-                              "`pacer export` makes one from a trained model")
+        raise CheckpointError(
+            f"{directory} is not an exported model: it has no {MANIFEST} and {SETTINGS}; "
+            "`pacer export` makes one from a trained model"
+        )
     manifest = read_json(directory / MANIFEST)
     version = manifest.get("version") if isinstance(manifest, dict) else None
     if version != VERSION:
-        raise CheckpointError(f"{directory} has version {version!r} of the layout, and this software reads version "
-                              f"{VERSION}; export the model again, or use the software that it was exported with")
+        raise CheckpointError(
+            f"{directory} has version {version!r} of the layout, and this software reads version "
+            f"{VERSION}; export the model again, or use the software that it was exported with"
+        )
     for name, expected in manifest["files"].items():
         path = directory / PurePosixPath(name)
         if not path.is_file():
@@ -104,18 +108,25 @@ def read_settings(directory: Path) -> Settings:
         if hash_file(path) != expected:
             raise CheckpointError(f"{path} has changed since it was exported; copy the folder again")
     settings = read_params(directory / SETTINGS, Settings)
-    for what, own, here in (("prepares images", settings.states.preparation, prepare.VERSION),
-                            ("rounds states", settings.states.rounding, rounding.VERSION)):
+    for what, own, here in (
+        ("prepares images", settings.states.preparation, prepare.VERSION),
+        ("rounds states", settings.states.rounding, rounding.VERSION),
+    ):
         if own != here:
-            raise CheckpointError(f"{directory} belongs to software that {what} in another way (version {own}, here "
-                                  f"{here}); use the software that it was exported with")
+            raise CheckpointError(
+                f"{directory} belongs to software that {what} in another way (version {own}, here "
+                f"{here}); use the software that it was exported with"
+            )
     return settings
 
 
 def write_manifest(directory: Path, about: dict[str, Any]) -> None:
     """Hashes of all files below an exported model's directory, and what else is known about it."""
-    files = {str(PurePosixPath(path.relative_to(directory))): hash_file(path)
-             for path in sorted(directory.rglob("*")) if path.is_file()}
+    files = {
+        str(PurePosixPath(path.relative_to(directory))): hash_file(path)
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
     write_json(directory / MANIFEST, {"version": VERSION, **about, "files": files})
 
 
@@ -150,11 +161,15 @@ def _elsewhere(own: Path, name: str) -> Path:
     """The same revision of a published model in the hub cache."""
     origin, path = provenance(own), read_json(own / POINTER)["path"]
     if origin.get("provider") != "hub":
-        raise BackboneError(f"the frozen {name} model is not at {path}, where it was when {own} was exported; name a "
-                            "folder that holds it as backbones, or export with --with-backbones")
+        raise BackboneError(
+            f"the frozen {name} model is not at {path}, where it was when {own} was exported; name a "
+            "folder that holds it as backbones, or export with --with-backbones"
+        )
     revision = origin.get("commit") or origin["revision"]
     try:
         return Path(snapshot_download(origin["id"], revision=revision, local_files_only=True))
     except (HFValidationError, LocalEntryNotFoundError):
-        raise BackboneError(f"the frozen {name} model, {origin['id']}, is neither at {path} nor in this machine's hub "
-                            f"cache; fetch it with `hf download {origin['id']} --revision {revision}`") from None
+        raise BackboneError(
+            f"the frozen {name} model, {origin['id']}, is neither at {path} nor in this machine's hub "
+            f"cache; fetch it with `hf download {origin['id']} --revision {revision}`"
+        ) from None

@@ -29,11 +29,17 @@ MAX_WAITING = 256
 _KEPT = 3600
 _NAME = "this case"
 #: Events that wait in one line for the model, and those that need no model.
-_MODEL: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1, "show_progress": "minimal",
-                          "api_visibility": "private"}
+_MODEL: dict[str, Any] = {
+    "concurrency_id": "model",
+    "concurrency_limit": 1,
+    "show_progress": "minimal",
+    "api_visibility": "private",
+}
 _QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-_EMPTY = "<p class='empty'>The report will stand here: its findings, its sentences, and where on the radiograph the " \
-         "evidence was taken from.</p>"
+_EMPTY = (
+    "<p class='empty'>The report will stand here: its findings, its sentences, and where on the radiograph the "
+    "evidence was taken from.</p>"
+)
 _EMPTY_CONTEXTS = "<p class='empty'>The same case with every source, and with each of them left out.</p>"
 
 #: In a narrow window the results stand below the case, out of sight.
@@ -69,22 +75,51 @@ def build_page(reporter: Reporter, examples: list[Example], log: Log) -> gr.Bloc
                     frontal = _slot("Frontal", True)
                     lateral = _slot("Lateral", laterals)
                 with gr.Group(elem_classes="source", visible=priors):
-                    prior = gr.Textbox(label="Previous report", lines=4, max_lines=10, elem_id="prior",
-                                       placeholder="Paste its findings and impression, or leave it empty")
+                    prior = gr.Textbox(
+                        label="Previous report",
+                        lines=4,
+                        max_lines=10,
+                        elem_id="prior",
+                        placeholder="Paste its findings and impression, or leave it empty",
+                    )
                     remove_prior = gr.Button("Remove", size="sm", elem_id="remove-prior")
                 with gr.Row(elem_classes="toggles", visible=laterals or priors):
-                    with_lateral = gr.Checkbox(True, label="Use lateral view", visible=laterals, container=False,
-                                               elem_id="with-lateral", min_width=140)
-                    with_prior = gr.Checkbox(True, label="Use previous report", visible=priors, container=False,
-                                             elem_id="with-prior", min_width=140)
+                    with_lateral = gr.Checkbox(
+                        True,
+                        label="Use lateral view",
+                        visible=laterals,
+                        container=False,
+                        elem_id="with-lateral",
+                        min_width=140,
+                    )
+                    with_prior = gr.Checkbox(
+                        True,
+                        label="Use previous report",
+                        visible=priors,
+                        container=False,
+                        elem_id="with-prior",
+                        min_width=140,
+                    )
                 with gr.Accordion("Indication, history, view and sections", open=False, elem_id="clinical"):
                     indication = gr.Textbox(label="Indication", elem_id="indication", max_lines=3)
                     history = gr.Textbox(label="History", elem_id="history", max_lines=3)
-                    projection = gr.Radio([("as the file says", ""), ("PA", "PA"), ("AP", "AP")], value="",
-                                          label="View of the frontal image", elem_id="view")
-                    sections = gr.Radio([("as the model was trained", ""), ("both", "findings+impression"),
-                                         ("findings", "findings"), ("impression", "impression")], value="",
-                                        label="Sections of the report", elem_id="sections")
+                    projection = gr.Radio(
+                        [("as the file says", ""), ("PA", "PA"), ("AP", "AP")],
+                        value="",
+                        label="View of the frontal image",
+                        elem_id="view",
+                    )
+                    sections = gr.Radio(
+                        [
+                            ("as the model was trained", ""),
+                            ("both", "findings+impression"),
+                            ("findings", "findings"),
+                            ("impression", "impression"),
+                        ],
+                        value="",
+                        label="Sections of the report",
+                        elem_id="sections",
+                    )
                 context = gr.HTML(view.context_line(None), elem_id="context")
                 with gr.Row(elem_classes="actions"):
                     write = gr.Button("Write the report", variant="primary", elem_id="write", min_width=140)
@@ -107,24 +142,39 @@ def build_page(reporter: Reporter, examples: list[Example], log: Log) -> gr.Bloc
 
         for slot, name in ((frontal, "frontal"), (lateral, "lateral")):
             changes = [*slot, *results]
-            slot.drop.upload(partial(_take, name), slot.drop, changes, **_QUICK
-                             ).then(_context_line, use, context, **_QUICK)
-            slot.remove.click(_removed, None, changes, **_QUICK
-                              ).then(_context_line, use, context, **_QUICK)
-        remove_prior.click(lambda: ["", _EMPTY, _EMPTY_CONTEXTS], None, [prior, *results], **_QUICK
-                           ).then(_context_line, use, context, **_QUICK)
+            slot.drop.upload(partial(_take, name), slot.drop, changes, **_QUICK).then(
+                _context_line, use, context, **_QUICK
+            )
+            slot.remove.click(_removed, None, changes, **_QUICK).then(_context_line, use, context, **_QUICK)
+        remove_prior.click(lambda: ["", _EMPTY, _EMPTY_CONTEXTS], None, [prior, *results], **_QUICK).then(
+            _context_line, use, context, **_QUICK
+        )
         for switch in (with_lateral, with_prior):
             switch.input(_context_line, use, context, **_QUICK)
         prior.change(_context_line, use, context, trigger_mode="always_last", **_QUICK)
         for button, example in zip(chosen, examples, strict=True):
-            button.click(partial(_example, example, laterals, priors), None,
-                         [*frontal, *lateral, prior, with_lateral, with_prior, indication, history, projection,
-                          sections, *results], **_QUICK
-                         ).then(_context_line, use, context, **_QUICK)
+            button.click(
+                partial(_example, example, laterals, priors),
+                None,
+                [
+                    *frontal,
+                    *lateral,
+                    prior,
+                    with_lateral,
+                    with_prior,
+                    indication,
+                    history,
+                    projection,
+                    sections,
+                    *results,
+                ],
+                **_QUICK,
+            ).then(_context_line, use, context, **_QUICK)
         asked = ((write, "report", report, _write), (compare, "contexts", contexts, _compare))
         for button, tab, shown, answer in asked:
             button.click(partial(gr.Tabs, selected=tab), None, tabs, **_QUICK).then(
-                partial(_answer, reporter, answer, numbers, log), case, shown, **_MODEL).then(None, js=_INTO_VIEW)
+                partial(_answer, reporter, answer, numbers, log), case, shown, **_MODEL
+            ).then(None, js=_INTO_VIEW)
 
         def forget(request: gr.Request) -> None:
             """A page that was closed: its images, texts and results leave the memory."""
@@ -147,8 +197,13 @@ def example_style(examples: list[Example]) -> str:
 def _slot(name: str, visible: bool) -> Slot:
     with gr.Column(min_width=130, elem_classes="slot", visible=visible, elem_id=f"slot-{name.lower()}"):
         gr.HTML(f"<h2>{name}</h2>")
-        drop = gr.File(label=f"{name} radiograph: JPEG, PNG or DICOM", type="binary", height=170, show_label=False,
-                       elem_id=f"drop-{name.lower()}")
+        drop = gr.File(
+            label=f"{name} radiograph: JPEG, PNG or DICOM",
+            type="binary",
+            height=170,
+            show_label=False,
+            elem_id=f"drop-{name.lower()}",
+        )
         shown = gr.HTML("", elem_id=f"shown-{name.lower()}")
         remove = gr.Button("Remove", size="sm", visible=False, elem_id=f"remove-{name.lower()}")
         return Slot(gr.State(None, time_to_live=_KEPT), shown, drop, remove)
@@ -180,14 +235,24 @@ def _take(name: str, content: bytes | None) -> list[Any]:
 def _example(example: Example, laterals: bool, priors: bool) -> list[Any]:
     """All fields of an example, without the sources that the model does not know."""
     frontal, lateral = (Image.fromarray(pixels) for pixels in (example.frontal, example.lateral))
-    return [*_filled(example.frontal, frontal, "frontal", "generated"),
-            *(_filled(example.lateral, lateral, "lateral", "generated") if laterals else _emptied()),
-            example.prior if priors else "", True, True, example.indication, example.history, example.view,
-            "", _EMPTY, _EMPTY_CONTEXTS]
+    return [
+        *_filled(example.frontal, frontal, "frontal", "generated"),
+        *(_filled(example.lateral, lateral, "lateral", "generated") if laterals else _emptied()),
+        example.prior if priors else "",
+        True,
+        True,
+        example.indication,
+        example.history,
+        example.view,
+        "",
+        _EMPTY,
+        _EMPTY_CONTEXTS,
+    ]
 
 
-def _context_line(frontal: ImageSource | None, lateral: ImageSource | None, with_lateral: bool, prior: str,
-                  with_prior: bool) -> str:
+def _context_line(
+    frontal: ImageSource | None, lateral: ImageSource | None, with_lateral: bool, prior: str, with_prior: bool
+) -> str:
     """Without a look at the images, which were checked when they came."""
     if frontal is None:
         return view.context_line(None)
@@ -199,13 +264,32 @@ def _context_line(frontal: ImageSource | None, lateral: ImageSource | None, with
     return view.context_line(context)
 
 
-def _prepared(reporter: Reporter, frontal: ImageSource | None, lateral: ImageSource | None, with_lateral: bool,
-              prior: str, with_prior: bool, indication: str, history: str, projection: str, sections: str) -> Prepared:
+def _prepared(
+    reporter: Reporter,
+    frontal: ImageSource | None,
+    lateral: ImageSource | None,
+    with_lateral: bool,
+    prior: str,
+    with_prior: bool,
+    indication: str,
+    history: str,
+    projection: str,
+    sections: str,
+) -> Prepared:
     if frontal is None:
         raise DataError("There is no frontal radiograph yet; drop one on the left, or choose an example")
-    return reporter.prepare(Case(
-        frontal, lateral if with_lateral else None, prior if with_prior else None, indication, history,
-        projection or None, sections or None, name=_NAME))  # fmt: skip
+    return reporter.prepare(
+        Case(
+            frontal,
+            lateral if with_lateral else None,
+            prior if with_prior else None,
+            indication,
+            history,
+            projection or None,
+            sections or None,
+            name=_NAME,
+        )
+    )
 
 
 def _write(reporter: Reporter, prepared: Prepared) -> tuple[str, float, str]:
@@ -218,8 +302,13 @@ def _compare(reporter: Reporter, prepared: Prepared) -> tuple[str, float, str]:
     return view.contexts_page(results), max(r.timings.total for r in results.values()), " ".join(results)
 
 
-def _answer(reporter: Reporter, write: Callable[[Reporter, Prepared], tuple[str, float, str]], numbers: count,
-            log: Log, *values: Any) -> str:
+def _answer(
+    reporter: Reporter,
+    write: Callable[[Reporter, Prepared], tuple[str, float, str]],
+    numbers: count,
+    log: Log,
+    *values: Any,
+) -> str:
     """HTML: the results, or one sentence why there are none."""
     number = next(numbers)
     try:

@@ -61,8 +61,18 @@ class Reporter:
         directory, device, dtype: where it was loaded from, where it runs, and the language model's type.
     """
 
-    def __init__(self, directory: Path, settings: Settings, model: Pacer, phase: str, own: dict[str, Any],
-                 features: CaseFeatures, tokenizer: Any, device: torch.device, dtype: torch.dtype):
+    def __init__(
+        self,
+        directory: Path,
+        settings: Settings,
+        model: Pacer,
+        phase: str,
+        own: dict[str, Any],
+        features: CaseFeatures,
+        tokenizer: Any,
+        device: torch.device,
+        dtype: torch.dtype,
+    ):
         self.directory, self.settings, self.device, self.dtype, self.phase = directory, settings, device, dtype, phase
         self.contexts = tuple(context for context in CONTEXTS if context in settings.contexts)
         self.depths = tuple(settings.states.depths)
@@ -74,8 +84,13 @@ class Reporter:
         self._counting, self._words, self._pieces = Lock(), deepcopy(features.texts.tokenizer), deepcopy(tokenizer)
 
     @classmethod
-    def from_pretrained(cls, directory: str | PathLike, device: str | torch.device | None = None,
-                        dtype: str | torch.dtype | None = None, backbones: str | PathLike | None = None) -> Reporter:
+    def from_pretrained(
+        cls,
+        directory: str | PathLike,
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype | None = None,
+        backbones: str | PathLike | None = None,
+    ) -> Reporter:
         """Load an exported model.
 
         Args:
@@ -98,19 +113,28 @@ class Reporter:
         with frozen_models(directory, given) as root:
             model, record = load_model(directory, root, kind)
             states = settings.states
-            features = CaseFeatures(ImageEncoder(resolve(root / "vision"), states.depths, place, states.precision),
-                                    TextEncoder(resolve(root / "text"), states.prior_tokens, place, states.precision),
-                                    states.dtype)
+            features = CaseFeatures(
+                ImageEncoder(resolve(root / "vision"), states.depths, place, states.precision),
+                TextEncoder(resolve(root / "text"), states.prior_tokens, place, states.precision),
+                states.dtype,
+            )
         own = record.model["features"]["depths"]
         if own != states.depths:
-            raise CheckpointError(f"{directory}: the weights belong to depths {own}, the settings to {states.depths}; "
-                                  "export the model again")
+            raise CheckpointError(
+                f"{directory}: the weights belong to depths {own}, the settings to {states.depths}; "
+                "export the model again"
+            )
         tokenizer = AutoTokenizer.from_pretrained(directory / TOKENIZER)
         return cls(directory, settings, model, record.phase, record.model, features, tokenizer, place, kind)
 
     def __call__(
-        self, frontal: ImageSource, lateral: ImageSource | None = None, prior: str | PathLike | None = None,
-        indication: str | PathLike | None = None, history: str | PathLike | None = None, view: str | None = None,
+        self,
+        frontal: ImageSource,
+        lateral: ImageSource | None = None,
+        prior: str | PathLike | None = None,
+        indication: str | PathLike | None = None,
+        history: str | PathLike | None = None,
+        view: str | None = None,
         sections: str | None = None,
     ) -> Result:
         """The report of one case; for the arguments see :class:`pacer.serving.case.Case`.
@@ -141,14 +165,24 @@ class Reporter:
         target = self.settings.texts.target
         sections = _one_of(case.sections, (None, *SECTIONS), f"sections of {name}")
         prepared = Prepared(
-            name=name, frontal=frontal, lateral=lateral, prior=prior, indication=indication, history=history,
+            name=name,
+            frontal=frontal,
+            lateral=lateral,
+            prior=prior,
+            indication=indication,
+            history=history,
             view=view or (seen.view if seen else "other"),
             sections=sections or ("findings" if target == "findings" else "findings+impression"),
-            cuts=Cuts(0, 0), notes=_kinds(seen, named), seconds=0.0)  # fmt: skip
+            cuts=Cuts(0, 0),
+            notes=_kinds(seen, named),
+            seconds=0.0,
+        )
         if prepared.context not in self.contexts:
             known = ", ".join(self.contexts)
-            raise DataError(f"{name} has the sources of context {prepared.context}, and the model was trained on "
-                            f"{known} alone; leave out the source that it does not know")
+            raise DataError(
+                f"{name} has the sources of context {prepared.context}, and the model was trained on "
+                f"{known} alone; leave out the source that it does not know"
+            )
         cuts = Cuts(self._cut_of_prior(prior), self._cut_of_context(prepared))
         return replace(prepared, cuts=cuts, seconds=time.perf_counter() - started)
 
@@ -186,8 +220,9 @@ class Reporter:
         """Cases generated at a time where nothing else is said."""
         return self.settings.search.batch_size
 
-    def stream(self, cases: Iterable[Case | Prepared], batch_size: int | None = None, workers: int = 0
-               ) -> Iterator[tuple[int, Result]]:
+    def stream(
+        self, cases: Iterable[Case | Prepared], batch_size: int | None = None, workers: int = 0
+    ) -> Iterator[tuple[int, Result]]:
         """Number of a case in the order of ``cases``, and its result as soon as it is there.
 
         Cases are asked for when there is room for them, so there may be any number.
@@ -209,9 +244,17 @@ class Reporter:
             for number, case in enumerate(prefetch(self._prepared, cases, workers)):
                 waiting[number] = case, time.perf_counter()
                 frontal, lateral = self._features.show(case.frontal, case.lateral)
-                yield {"number": number, "context": case.context, "frontal": frontal, "lateral": lateral,
-                       "prior_report": case.prior, "view": case.view, "sections": case.sections,
-                       "indication": case.indication, "history": case.history}
+                yield {
+                    "number": number,
+                    "context": case.context,
+                    "frontal": frontal,
+                    "lateral": lateral,
+                    "prior_report": case.prior,
+                    "view": case.view,
+                    "sections": case.sections,
+                    "indication": case.indication,
+                    "history": case.history,
+                }
 
         found = generator.stream(records())
         while True:
@@ -220,8 +263,9 @@ class Reporter:
                     item = next(found, None)
                 except torch.OutOfMemoryError:
                     count = generator.decode.batch_size
-                    raise PacerError(f"{self.device} has too little memory for {count} cases at a time; choose a "
-                                     "smaller batch size") from None
+                    raise PacerError(
+                        f"{self.device} has too little memory for {count} cases at a time; choose a smaller batch size"
+                    ) from None
             if item is None:
                 return
             number, generated = item
@@ -240,8 +284,9 @@ class Reporter:
             return None
         cleaned = CLEANERS[self.settings.texts.cleaner](text)
         if not any(character.isalnum() for character in cleaned):
-            raise DataError(f"previous report of {name}: no words are left after cleaning; give the report, or "
-                            "leave it out")
+            raise DataError(
+                f"previous report of {name}: no words are left after cleaning; give the report, or leave it out"
+            )
         return cleaned
 
     def _cut_of_prior(self, prior: str | None) -> int:
@@ -252,8 +297,9 @@ class Reporter:
         return max(0, count - self._features.texts.tokens)
 
     def _cut_of_context(self, case: Prepared) -> int:
-        before, _ = instruction(view=case.view, sections=case.sections, indication=case.indication,
-                                history=case.history, commit=self.commit)
+        before, _ = instruction(
+            view=case.view, sections=case.sections, indication=case.indication, history=case.history, commit=self.commit
+        )
         with self._counting:
             count = len(self._pieces(before, add_special_tokens=False, verbose=False)["input_ids"])
         return max(0, count - self._own["prompt"]["before_tokens"])
@@ -265,28 +311,45 @@ class Reporter:
         ended = time.perf_counter()
         timings = Timings(case.seconds, encoded - started, ended - encoded, case.seconds + ended - started)
         return Result(
-            name=case.name, context=case.context, report=report, generated=found.text, commitment=anchor,
-            fallback=fallback, truncated=found.tokens >= self.settings.search.max_new_tokens, tokens=found.tokens,
-            cuts=case.cuts, notes=case.told(), gate=found.gate, view=case.view, sections=case.sections, timings=timings,
+            name=case.name,
+            context=case.context,
+            report=report,
+            generated=found.text,
+            commitment=anchor,
+            fallback=fallback,
+            truncated=found.tokens >= self.settings.search.max_new_tokens,
+            tokens=found.tokens,
+            cuts=case.cuts,
+            notes=case.told(),
+            gate=found.gate,
+            view=case.view,
+            sections=case.sections,
+            timings=timings,
             frontal=self._routing(case.frontal, found.frontal_weights),
-            lateral=None if case.lateral is None or found.lateral_weights is None
+            lateral=None
+            if case.lateral is None or found.lateral_weights is None
             else self._routing(case.lateral, found.lateral_weights),
-        )  # fmt: skip
+        )
 
     def _routing(self, levels: Tensor, weights: Tensor) -> Routing:
         """Patches lie in rows; the grid has the image's proportions."""
         patch = self._features.images.model.config.patch_size
         rows, columns = levels.shape[1] // patch, levels.shape[2] // patch
         planes = levels.permute(1, 2, 0).numpy()
-        return Routing(planes[:, :, 0] if levels.shape[0] == 1 else planes,
-                       weights.float().view(rows, columns, -1).numpy(), self.depths)
+        return Routing(
+            planes[:, :, 0] if levels.shape[0] == 1 else planes,
+            weights.float().view(rows, columns, -1).numpy(),
+            self.depths,
+        )
 
 
 def _kinds(frontal: View | None, lateral: View | None) -> tuple[str, ...]:
     """What DICOM files say against the places that they were given."""
-    return tuple(f"the DICOM file given as {place} names a {view.kind} view"
-                 for place, view in (("frontal", frontal), ("lateral", lateral))
-                 if view is not None and view.kind != place)
+    return tuple(
+        f"the DICOM file given as {place} names a {view.kind} view"
+        for place, view in (("frontal", frontal), ("lateral", lateral))
+        if view is not None and view.kind != place
+    )
 
 
 def _as_stored(view: Any) -> Any:
@@ -308,8 +371,9 @@ def _device(device: str | torch.device | None) -> torch.device:
         found = torch.device(device)
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError):
-        raise ConfigError(f"device = {str(device)!r:.40} is not on this machine; expected cpu, cuda or cuda:N"
-                          ) from None
+        raise ConfigError(
+            f"device = {str(device)!r:.40} is not on this machine; expected cpu, cuda or cuda:N"
+        ) from None
     return found
 
 

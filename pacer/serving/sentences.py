@@ -40,8 +40,13 @@ def marked_sentences(report: str, commitment: Anchor | None) -> list[Sentence]:
     for start, end in zip([0, *starts], [*starts, len(report)], strict=True):
         text = report[start:end]
         claims = () if commitment is None else _claims(extract_anchor(text, "scoped"), commitment)
-        standing: Standing = "plain" if not claims else "backed" if all(
-            claim.polarity == claim.other for claim in claims) else "unbacked"
+        standing: Standing = (
+            "plain"
+            if not claims
+            else "backed"
+            if all(claim.polarity == claim.other for claim in claims)
+            else "unbacked"
+        )
         found.append(Sentence(text, standing, claims))
     return found
 
@@ -52,5 +57,8 @@ def unsaid(report: str, commitment: Anchor) -> list[Claim]:
 
 
 def _claims(own: Anchor, other: Anchor) -> tuple[Claim, ...]:
-    return tuple(Claim(finding, polarity, other.polarity(finding)) for finding in FINDINGS
-                 if (polarity := own.polarity(finding)) is not None)
+    return tuple(
+        Claim(finding, polarity, other.polarity(finding))
+        for finding in FINDINGS
+        if (polarity := own.polarity(finding)) is not None
+    )

@@ -40,13 +40,27 @@ def served(reporter: Reporter, host: str, port: int, log: Log) -> Generator[str]
         middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=_LOCAL))
     try:
         _, address, _ = page.launch(
-            server_name=host, server_port=port, prevent_thread_lock=True, quiet=True, share=False, show_error=False,
-            footer_links=[], run_history=False, pwa=False, mcp_server=False, ssr_mode=False, enable_monitoring=False,
-            max_file_size=MAX_BYTES, state_session_capacity=_SESSIONS, num_workers=0,
-            app_kwargs={"middleware": middleware}, css=f"{CSS.read_text('utf-8')}\n{example_style(examples)}",
-            theme=gr.themes.Base(primary_hue="blue", neutral_hue="zinc", radius_size="sm", font=_FONTS,
-                                 font_mono=_MONO),
-        )  # fmt: skip
+            server_name=host,
+            server_port=port,
+            prevent_thread_lock=True,
+            quiet=True,
+            share=False,
+            show_error=False,
+            footer_links=[],
+            run_history=False,
+            pwa=False,
+            mcp_server=False,
+            ssr_mode=False,
+            enable_monitoring=False,
+            max_file_size=MAX_BYTES,
+            state_session_capacity=_SESSIONS,
+            num_workers=0,
+            app_kwargs={"middleware": middleware},
+            css=f"{CSS.read_text('utf-8')}\n{example_style(examples)}",
+            theme=gr.themes.Base(
+                primary_hue="blue", neutral_hue="zinc", radius_size="sm", font=_FONTS, font_mono=_MONO
+            ),
+        )
     except OSError as error:
         raise ConfigError(f"port {port} of {host} cannot be had; name another with --port") from error
     try:

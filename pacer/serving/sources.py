@@ -54,12 +54,16 @@ def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None
     elif isinstance(source, bytes | bytearray | memoryview):
         content = bytes(source)
     else:
-        raise DataError(f"image {name}: expected a path, the bytes of a file, a Pillow image or an array, got "
-                        f"{type(source).__name__}")
+        raise DataError(
+            f"image {name}: expected a path, the bytes of a file, a Pillow image or an array, got "
+            f"{type(source).__name__}"
+        )
     _check_size(len(content), name)
     if _DEFLATED in content:
-        raise DataError(f"image {name}: the DICOM file is packed as a whole (Deflated Explicit VR Little Endian); "
-                        "unpack it first, for example with dcmconv")
+        raise DataError(
+            f"image {name}: the DICOM file is packed as a whole (Deflated Explicit VR Little Endian); "
+            "unpack it first, for example with dcmconv"
+        )
     return read_image(io.BytesIO(content), name, FORMATS), _dicom_view(content)
 
 
@@ -93,8 +97,9 @@ def _pillow(array: np.ndarray, name: str) -> Image.Image:
     if array.dtype == np.uint8:
         return Image.fromarray(np.ascontiguousarray(array))
     if array.ndim == 3 or array.dtype.kind not in "uif":
-        raise DataError(f"image {name}: expected values of uint8, or numbers in [height, width], got {array.dtype} in "
-                        f"{shape}")
+        raise DataError(
+            f"image {name}: expected values of uint8, or numbers in [height, width], got {array.dtype} in {shape}"
+        )
     with np.errstate(over="ignore"):  # what float32 has no number for is refused as not finite
         return Image.fromarray(np.ascontiguousarray(array, dtype="u2" if array.dtype == np.uint16 else "f4"))
 
@@ -127,8 +132,9 @@ def load_text(source: str | PathLike | None, name: str) -> str | None:
         raise DataError(f"{name}: {len(source):,} characters, more than {MAX_CHARACTERS:,}; give the report alone")
     for place, character in enumerate(source):
         if character not in "\t\n\r" and unicodedata.category(character) in ("Cc", "Cs"):
-            raise DataError(f"{name}: character {place + 1:,} is the control character U+{ord(character):04X}; give "
-                            "plain text")
+            raise DataError(
+                f"{name}: character {place + 1:,} is the control character U+{ord(character):04X}; give plain text"
+            )
     return source if source.strip() else None
 
 
@@ -150,8 +156,10 @@ def text_or_file(value: str | None, name: str, folder: Path | None = None) -> st
     except (OSError, ValueError):
         return value  # no file can have such a name
     if len(value.split()) == 1 and ("/" in value or path.suffix not in ("", ".")):
-        raise DataError(f"{name}: a word with a slash or an ending is taken for a file, and there is no such file; "
-                        "name one that exists, or give the text")
+        raise DataError(
+            f"{name}: a word with a slash or an ending is taken for a file, and there is no such file; "
+            "name one that exists, or give the text"
+        )
     return value
 
 
@@ -160,8 +168,9 @@ def _text_file(path: Path, name: str) -> str:
         raise DataError(f"{name}: no file can have the name that was given, as it holds a NUL")
     try:
         if path.stat().st_size > 4 * MAX_CHARACTERS + 3:
-            raise DataError(f"{name}: the file {path} has more than {MAX_CHARACTERS:,} characters; give the report "
-                            "alone")
+            raise DataError(
+                f"{name}: the file {path} has more than {MAX_CHARACTERS:,} characters; give the report alone"
+            )
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(f"{name}: the file {path} is not text in UTF-8") from None

@@ -22,15 +22,22 @@ SIGNS = {"positive": "+", "uncertain": "?", "negative": "-"}
 #: Words that the first context lacks, and words of the first that another lacks.
 _NEW, _NOT_ALL = "green", "yellow"
 
-NAMES = {"sn": "frontal view", "sw": "frontal view, previous report", "mn": "frontal and lateral view",
-         "mw": "frontal and lateral view, previous report"}
+NAMES = {
+    "sn": "frontal view",
+    "sw": "frontal view, previous report",
+    "mn": "frontal and lateral view",
+    "mw": "frontal and lateral view, previous report",
+}
 NOTICE = "For research only. Not for clinical decisions."
 
 
 def chips(anchor: Anchor) -> Text:
     """A commitment in one line: + present, ? uncertain, - absent."""
-    parts = [Text(f"{SIGNS[polarity]} {finding}", colour) for polarity, colour in COLOURS.items()
-             for finding in getattr(anchor, polarity)]
+    parts = [
+        Text(f"{SIGNS[polarity]} {finding}", colour)
+        for polarity, colour in COLOURS.items()
+        for finding in getattr(anchor, polarity)
+    ]
     return Text("   ").join(parts) if parts else Text("none")
 
 
@@ -59,8 +66,11 @@ def show_contexts(console: Console, results: Mapping[Context, Result]) -> None:
     table.add_row("sources", *(NAMES[context] for context in results))
     table.add_row("gate", *("" if r.gate is None else f"{r.gate:.3f}" for r in results.values()))
     table.add_row("commitment", *(_findings(r, results) for r in results.values()))
-    table.add_row("report", _marked(compared_with_all(first.report, [r.report for r in others]), _NOT_ALL),
-                  *(_marked(compared(r.report, first.report), _NEW) for r in others))
+    table.add_row(
+        "report",
+        _marked(compared_with_all(first.report, [r.report for r in others]), _NOT_ALL),
+        *(_marked(compared(r.report, first.report), _NEW) for r in others),
+    )
     table.add_row("tokens", *(str(r.tokens) for r in results.values()))
     console.print(table)
     legend = Text("Findings in bold", "bold").append(": not in every context. Words ", "not bold")
@@ -74,9 +84,12 @@ def show_contexts(console: Console, results: Mapping[Context, Result]) -> None:
 
 def _findings(result: Result, results: Mapping[Context, Result]) -> Text:
     shared = set.intersection(*(set(other.findings().items()) for other in results.values()))
-    lines = [Text(f"{SIGNS[polarity]} {finding}", COLOURS[polarity] + (
-        "" if (finding, polarity) in shared else " bold")) for polarity in COLOURS
-        for finding, own in result.findings().items() if own == polarity]
+    lines = [
+        Text(f"{SIGNS[polarity]} {finding}", COLOURS[polarity] + ("" if (finding, polarity) in shared else " bold"))
+        for polarity in COLOURS
+        for finding, own in result.findings().items()
+        if own == polarity
+    ]
     return Text("\n").join(lines) if lines else Text("none")
 
 
@@ -89,9 +102,11 @@ def _marked(words: list[Word], colour: str) -> Text:
 
 def _show_notes(console: Console, results: list[Result]) -> None:
     notes = [note for result in results for note in result.notes]
-    notes += [f"{r.context.upper()}: no report could be found in the text, which stands for it" for r in results
-              if r.fallback]
-    notes += [f"{r.context.upper()}: as many tokens as are allowed; the end may be missing" for r in results
-              if r.truncated]
+    notes += [
+        f"{r.context.upper()}: no report could be found in the text, which stands for it" for r in results if r.fallback
+    ]
+    notes += [
+        f"{r.context.upper()}: as many tokens as are allowed; the end may be missing" for r in results if r.truncated
+    ]
     for note in dict.fromkeys(notes):
         console.print(Text(f"note: {note}", "yellow"), soft_wrap=True)

@@ -44,9 +44,14 @@ def upload_folder(parent: Path | None = None, lifetime: float = LIFETIME) -> Gen
 def environment(uploads: Path) -> dict[str, str]:
     """Variables to set before Gradio is imported: no telemetry, no table of all events after each of them, and where
     uploads go."""
-    return {"GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_ANALYTICS_CACHE_FREQUENCY": str(2**60),
-            "GRADIO_ANALYTICS_MAX_EVENTS": "100", "GRADIO_TEMP_DIR": str(uploads), "HF_HUB_OFFLINE": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1"}
+    return {
+        "GRADIO_ANALYTICS_ENABLED": "False",
+        "GRADIO_ANALYTICS_CACHE_FREQUENCY": str(2**60),
+        "GRADIO_ANALYTICS_MAX_EVENTS": "100",
+        "GRADIO_TEMP_DIR": str(uploads),
+        "HF_HUB_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }
 
 
 def _sweep(folder: Path, lifetime: float, ended: threading.Event) -> None:

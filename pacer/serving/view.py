@@ -22,8 +22,13 @@ from pacer.serving.terminal import NAMES
 
 OWN = Path(__file__).parent / "templates"
 #: Values are escaped; the report page's templates are at hand.
-_ENVIRONMENT = Environment(loader=FileSystemLoader([OWN, TEMPLATES]), autoescape=True, undefined=StrictUndefined,
-                           trim_blocks=True, lstrip_blocks=True)
+_ENVIRONMENT = Environment(
+    loader=FileSystemLoader([OWN, TEMPLATES]),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 #: Upper end of a gate, and what it means; Calibrate starts at 0.1.
 _GATES = ((0.05, "hardly at all"), (0.25, "a little"), (0.6, "moderately"), (1.0, "strongly"))
 
@@ -56,15 +61,23 @@ def context_line(context: Context | None) -> str:
 
 def result_page(result: Result) -> str:
     """One report: commitment, marked sentences, gate, routing maps, notes and timings."""
-    films = [film(name, found) for name, found in (("Frontal", result.frontal), ("Lateral", result.lateral))
-             if found is not None]
+    films = [
+        film(name, found)
+        for name, found in (("Frontal", result.frontal), ("Lateral", result.lateral))
+        if found is not None
+    ]
     commitment = result.commitment
     sentences = marked_sentences(result.report, None if result.fallback else commitment)
     return render(
-        "result.html", result=result, films=films, sentences=sentences, sources=NAMES[result.context],
+        "result.html",
+        result=result,
+        films=films,
+        sentences=sentences,
+        sources=NAMES[result.context],
         unsaid=[] if commitment is None or result.fallback else unsaid(result.report, commitment),
-        gate=None if result.gate is None else gate_words(result.gate), notes=_notes(result),
-    )  # fmt: skip
+        gate=None if result.gate is None else gate_words(result.gate),
+        notes=_notes(result),
+    )
 
 
 def contexts_page(results: Mapping[Context, Result]) -> str:
@@ -74,13 +87,17 @@ def contexts_page(results: Mapping[Context, Result]) -> str:
     words |= {other.context: compared(other.report, first.report) for other in others}
     rows = [(finding, [result.findings().get(finding) for result in results.values()]) for finding in FINDINGS]
     return render(
-        "contexts.html", results=results, first=first.context, sources=NAMES,
+        "contexts.html",
+        results=results,
+        first=first.context,
+        sources=NAMES,
         runs={context: _runs(found) for context, found in words.items()},
         differing=[(finding, states) for finding, states in rows if len(set(states)) > 1],
-        gates={context: None if result.gate is None else gate_words(result.gate)
-               for context, result in results.items()},
+        gates={
+            context: None if result.gate is None else gate_words(result.gate) for context, result in results.items()
+        },
         notes=list(dict.fromkeys(note for result in results.values() for note in _notes(result, result.context))),
-    )  # fmt: skip
+    )
 
 
 def _runs(words: Sequence[Word]) -> list[tuple[bool, str]]:

@@ -56,10 +56,16 @@ class Dvc:
         with log.open("a", encoding="utf-8") as kept, (self._state / "child.lock").open("a+") as held:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # free: only_study has made sure
             process = subprocess.Popen(
-                [self._command, *arguments], cwd=self._root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, encoding="utf-8", errors="replace", process_group=0,
+                [self._command, *arguments],
+                cwd=self._root,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
+                process_group=0,
                 pass_fds=(held.fileno(),),
-            )  # fmt: skip
+            )
             try:
                 held.truncate(0)
                 held.write(str(process.pid))
@@ -83,8 +89,10 @@ class Dvc:
                 if process.stdout is not None:
                     process.stdout.close()
         if process.returncode:
-            raise PacerError(f"dvc {' '.join(arguments)} failed (exit code {process.returncode}); all it printed is in "
-                             f"{log}, and ends with:\n{''.join(lines).rstrip()}")
+            raise PacerError(
+                f"dvc {' '.join(arguments)} failed (exit code {process.returncode}); all it printed is in "
+                f"{log}, and ends with:\n{''.join(lines).rstrip()}"
+            )
         return stages
 
 
@@ -160,7 +168,10 @@ def _release(root: Path, process: int) -> None:
         if (folder / ".dvc").is_dir() and held.is_file():
             locks = read_json(held)
             write = {path: one for path, one in locks.get("write", {}).items() if one["pid"] != process}
-            read = {path: left for path, many in locks.get("read", {}).items()
-                    if (left := [one for one in many if one["pid"] != process])}  # fmt: skip
+            read = {
+                path: left
+                for path, many in locks.get("read", {}).items()
+                if (left := [one for one in many if one["pid"] != process])
+            }
             write_json(held, {"write": write, "read": read})
             return

@@ -66,8 +66,13 @@ def compare_rows(
     lines: list[Tested] = []
     before = None
     for (index, base, metric, difference), p in zip(found, adjusted, strict=True):
-        lines.append(Tested(f"{study.rows[index].name} − {study.rows[base].name}",
-                            (HEADINGS[metric], *_cells(difference), _p(p)), index != before))  # fmt: skip
+        lines.append(
+            Tested(
+                f"{study.rows[index].name} − {study.rows[base].name}",
+                (HEADINGS[metric], *_cells(difference), _p(p)),
+                index != before,
+            )
+        )
         before = index
     return lines, notes
 

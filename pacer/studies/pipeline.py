@@ -73,15 +73,24 @@ class Pipeline:
             made_by = {maker(dependency) for dependency in stages[name]["deps"]}
             todo += [other for other in made_by if other is not None and other not in needed]
         code = {d for name in needed for d in stages[name]["deps"] if maker(d) is None}
-        plain = [path for name in needed for path, options in stages[name]["outs"].items()
-                 if options.get("cache") is False]  # fmt: skip
+        plain = [
+            path for name in needed for path, options in stages[name]["outs"].items() if options.get("cache") is False
+        ]
         roots = [name for name in needed if all(maker(d) is None for d in stages[name]["deps"])]
         scores = _scores(stages[last])
         if scores is None:
             raise ConfigError(f"the stage {last} makes no {SCORES}; a row needs a stage that scores")
         more = {} if target is None else {"files": (PARAMS, BASELINE_PARAMS), "locks": (LOCK, BASELINE_LOCK)}
-        return cls(root, last, {name: stages[name]["cmd"] for name in sorted(needed)}, tuple(sorted(code)),
-                   tuple(sorted(plain)), tuple(sorted(roots)), scores, **more)  # fmt: skip
+        return cls(
+            root,
+            last,
+            {name: stages[name]["cmd"] for name in sorted(needed)},
+            tuple(sorted(code)),
+            tuple(sorted(plain)),
+            tuple(sorted(roots)),
+            scores,
+            **more,
+        )
 
     def code_hash(self) -> str:
         """Content of all code that the stages use, and their commands."""
@@ -102,10 +111,13 @@ class Pipeline:
         """
         stages = _read_yaml(lock).get("stages", {}) if lock.exists() else {}
         return {
-            name: {"from": hash_json({key: stages[name].get(key) for key in ("cmd", "deps", "params")}),
-                   "made": {out["path"]: out.get("md5") for out in stages[name].get("outs", [])}}
-            for name in self.roots if name in stages
-        }  # fmt: skip
+            name: {
+                "from": hash_json({key: stages[name].get(key) for key in ("cmd", "deps", "params")}),
+                "made": {out["path"]: out.get("md5") for out in stages[name].get("outs", [])},
+            }
+            for name in self.roots
+            if name in stages
+        }
 
 
 def _in_root(stage: dict, folder: str) -> dict[str, Any]:
@@ -118,8 +130,11 @@ def _in_root(stage: dict, folder: str) -> dict[str, Any]:
     outs: dict[str, dict] = {}
     for entry in [*stage.get("outs", []), *stage.get("metrics", []), *stage.get("plots", [])]:
         outs |= {entry: {}} if isinstance(entry, str) else entry
-    return {"cmd": stage["cmd"], "deps": [path(name) for name in stage.get("deps", [])],
-            "outs": {path(name): options for name, options in outs.items()}}  # fmt: skip
+    return {
+        "cmd": stage["cmd"],
+        "deps": [path(name) for name in stage.get("deps", [])],
+        "outs": {path(name): options for name, options in outs.items()},
+    }
 
 
 def _scores(stage: dict) -> str | None:

@@ -39,10 +39,13 @@ def markdown(table: StudyTable) -> str:
             lines.append("| " + " | ".join((line.label.replace("|", "\\|"), *cells)) + " |")
         parts.append("\n".join(lines))
     if table.comparison:
-        lines = ["| " + " | ".join((COMPARED, *table.comparison_columns)) + " |",
-                 "| :--- | :--- |" + " ---: |" * (len(table.comparison_columns) - 1)]
-        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in line.shown) + " |"
-                  for line in table.comparison]  # fmt: skip
+        lines = [
+            "| " + " | ".join((COMPARED, *table.comparison_columns)) + " |",
+            "| :--- | :--- |" + " ---: |" * (len(table.comparison_columns) - 1),
+        ]
+        lines += [
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in line.shown) + " |" for line in table.comparison
+        ]
         parts.append("\n".join(lines))
     parts.append("\n".join(f"- {note}" for note in table.notes))
     return "\n\n".join(parts) + "\n"
@@ -75,11 +78,25 @@ def latex(table: StudyTable) -> str:
 
 def _latex_table(caption: str, align: str, lines: list[str], notes: str = "") -> str:
     below = ["\\par\\smallskip", f"\\begin{{minipage}}{{\\linewidth}}\\footnotesize {notes}\\end{{minipage}}"]
-    return "\n".join([
-        "\\begin{table}", "\\centering", "\\footnotesize", "\\setlength{\\tabcolsep}{3pt}",
-        f"\\caption{{{_latex_text(caption)}}}", f"\\begin{{tabular}}{{@{{}}{align}@{{}}}}", "\\toprule", *lines,
-        "\\bottomrule", "\\end{tabular}", *(below if notes else []), "\\end{table}",
-    ]) + "\n"  # fmt: skip
+    return (
+        "\n".join(
+            [
+                "\\begin{table}",
+                "\\centering",
+                "\\footnotesize",
+                "\\setlength{\\tabcolsep}{3pt}",
+                f"\\caption{{{_latex_text(caption)}}}",
+                f"\\begin{{tabular}}{{@{{}}{align}@{{}}}}",
+                "\\toprule",
+                *lines,
+                "\\bottomrule",
+                "\\end{tabular}",
+                *(below if notes else []),
+                "\\end{table}",
+            ]
+        )
+        + "\n"
+    )
 
 
 def page(table: StudyTable) -> str:

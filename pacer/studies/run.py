@@ -39,7 +39,12 @@ def results_folder(root: Path) -> Path:
 
 
 def run_study(
-    study: Study, root: Path, tell: Tell, command: str = "dvc", *, kinds: Kinds = KINDS,
+    study: Study,
+    root: Path,
+    tell: Tell,
+    command: str = "dvc",
+    *,
+    kinds: Kinds = KINDS,
     rows: frozenset[str] = frozenset(),
 ) -> None:
     """Make every run of ``study`` that is not there yet.
@@ -56,8 +61,9 @@ def run_study(
     """
     unknown = sorted(rows - {row.name for row in study.rows})
     if unknown:
-        raise ConfigError(f"study {study.name} has no row {unknown[0]!r}; its rows are "
-                          f"{', '.join(row.name for row in study.rows)}")
+        raise ConfigError(
+            f"study {study.name} has no row {unknown[0]!r}; its rows are {', '.join(row.name for row in study.rows)}"
+        )
     state = results_folder(root)
     pipelines = {target: Pipeline.read(root, target) for target in (None, *(row.target for row in study.rows))}
     workspace = Workspace(root, state, pipelines.values())
@@ -88,8 +94,9 @@ def run_study(
             for number, key in enumerate(missing, 1):
                 run = distinct[key]
                 tell(f"[{number}/{len(missing)}] {run.name}, seed {run.seed}")
-                workspace.use({name: overridden(text, run.overrides.get(name, {}), name)
-                               for name, text in texts.items()})  # fmt: skip
+                workspace.use(
+                    {name: overridden(text, run.overrides.get(name, {}), name) for name, text in texts.items()}
+                )
                 _make(study, run, pipelines[run.target], codes[run.target], workspace, dvc, state, tell)
         finally:
             _restore(workspace, dvc, state)
@@ -157,13 +164,22 @@ def _make(
     _refuse_changed(run, root, code, workspace)
     revision, dirty = workspace.revision()
     record = {
-        "study": study.name, "row": run.name, "seed": run.seed, "experiment": experiment, "revision": revision,
-        "edited": dirty, "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - started, 1), "stages": stages,
-        "target": run.target, "overrides": run.overrides, "sources": pipeline.source_states(root / LOCK),
-        "split": params["decode"]["split"], "limit": params["decode"]["limit"],
+        "study": study.name,
+        "row": run.name,
+        "seed": run.seed,
+        "experiment": experiment,
+        "revision": revision,
+        "edited": dirty,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(time.monotonic() - started, 1),
+        "stages": stages,
+        "target": run.target,
+        "overrides": run.overrides,
+        "sources": pipeline.source_states(root / LOCK),
+        "split": params["decode"]["split"],
+        "limit": params["decode"]["limit"],
         "corpus": {name: params["corpus"][name] for name in DESCRIBED},
-    }  # fmt: skip
+    }
     with whole_directory(state / "runs" / run.key) as folder:
         for name in KEPT:
             if not (root / pipeline.scores / name).is_file():
@@ -207,8 +223,10 @@ def _restore(workspace: Workspace, dvc: Dvc, state: Path) -> None:
 
 def _write_index(study: Study, runs: list[Run], state: Path) -> None:
     rows = study.rows
-    write_json(state / study.name / "runs.json", [
-        {"group": rows[run.row].group, "row": run.name, "seed": run.seed, "key": run.key} for run in runs])  # fmt: skip
+    write_json(
+        state / study.name / "runs.json",
+        [{"group": rows[run.row].group, "row": run.name, "seed": run.seed, "key": run.key} for run in runs],
+    )
 
 
 def _slug(text: str) -> str:

@@ -15,17 +15,38 @@ from pacer.reporting.published import load_published
 
 #: Columns a study may have: key in ``scores.json`` -> heading of the paper's tables.
 HEADINGS = {
-    "precision": "P", "recall": "R", "f1": "F1", "bleu1": "B@1", "bleu2": "B@2", "bleu3": "B@3", "bleu4": "B@4",
-    "rougeL": "R-L", "meteor": "MTR", "original_bleu1": "Orig. B@1", "original_bleu4": "Orig. B@4",
+    "precision": "P",
+    "recall": "R",
+    "f1": "F1",
+    "bleu1": "B@1",
+    "bleu2": "B@2",
+    "bleu3": "B@3",
+    "bleu4": "B@4",
+    "rougeL": "R-L",
+    "meteor": "MTR",
+    "original_bleu1": "Orig. B@1",
+    "original_bleu4": "Orig. B@4",
     "original_rougeL": "Orig. R-L",
-}  # fmt: skip
+}
 #: Set by the seeds of a study, never by a row.
 SEED = "train.seed"
 #: In front of a key of ``set`` or ``needs`` that is one of the baselines' own parameters, as with `dvc exp run -S`.
 BASELINE_KEY = "baselines/params.yaml:"
 
-Metric = Literal["precision", "recall", "f1", "bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor",
-                 "original_bleu1", "original_bleu4", "original_rougeL"]  # fmt: skip
+Metric = Literal[
+    "precision",
+    "recall",
+    "f1",
+    "bleu1",
+    "bleu2",
+    "bleu3",
+    "bleu4",
+    "rougeL",
+    "meteor",
+    "original_bleu1",
+    "original_bleu4",
+    "original_rougeL",
+]
 Name = Annotated[str, Field(min_length=1)]
 
 _BASELINE_SEED = re.compile(re.escape(BASELINE_KEY) + r"\w+\.seed")
@@ -106,8 +127,14 @@ class Study(Strict):
         """Place of the row that a row is tested against."""
         grouped = isinstance(self.against, dict)
         name = self.against.get(row.group or "") if isinstance(self.against, dict) else self.against
-        return next((place for place, other in enumerate(self.rows)
-                     if other.name == name and (not grouped or other.group == row.group)), None)  # fmt: skip
+        return next(
+            (
+                place
+                for place, other in enumerate(self.rows)
+                if other.name == name and (not grouped or other.group == row.group)
+            ),
+            None,
+        )
 
     def overrides(self, row: Row, seed: int) -> dict[str, Any]:
         """``group.key`` -> value for one run of a row; a row's own value wins over the study's."""

@@ -78,15 +78,24 @@ def collect(study: Study, root: Path, state: Path) -> list[Scored]:
         DataError: rows were scored in different contexts.
     """
     found = [
-        Scored(row, seed, folder, read_json(folder / "scores.json"), read_json(folder / "signature.json"),
-               read_json(folder / RECORD))
+        Scored(
+            row,
+            seed,
+            folder,
+            read_json(folder / "scores.json"),
+            read_json(folder / "signature.json"),
+            read_json(folder / RECORD),
+        )
         for row, seed, folder in folders(study, state)
-    ]  # fmt: skip
+    ]
     for index, row in enumerate(study.rows):
         if row.files is not None and (root / row.files / "scores.json").is_file():
             folder = root / row.files
-            found.append(Scored(index, None, folder, read_json(folder / "scores.json"),
-                                read_json(folder / "signature.json"), None))  # fmt: skip
+            found.append(
+                Scored(
+                    index, None, folder, read_json(folder / "scores.json"), read_json(folder / "signature.json"), None
+                )
+            )
     for run in found[1:]:
         if contexts_in(run.scores) != contexts_in(found[0].scores):
             raise DataError(
@@ -108,8 +117,9 @@ def build_table(study: Study, runs: Sequence[Scored], compare: Compare | None = 
     blocks: list[Block] = []
     beside = list(published.blocks) if published is not None else []
     for title, context, rows in _own_blocks(study, runs):
-        lines = [(study.rows[row].name, [_value(runs, row, metric, context) for metric in study.metrics])
-                 for row in rows]  # fmt: skip
+        lines = [
+            (study.rows[row].name, [_value(runs, row, metric, context) for metric in study.metrics]) for row in rows
+        ]
         blocks.append(Block(title, ranked(lines)))
         near = [b for b in beside if (b.context if study.layout == "contexts" else b.name) in (context, title)]
         blocks += [_published_block(block, study.metrics, comparable) for block in near]
@@ -137,10 +147,15 @@ def ranked(lines: Iterable[tuple[str, Sequence[tuple[str, str] | None]]]) -> tup
         order = sorted(set(values), key=float, reverse=True)
         marks.append(dict(zip(order, ("best", "second"), strict=False)) if len(values) > 1 else {})
     return tuple(
-        Line(label, tuple(Cell(ABSENT) if cell is None else Cell(cell[1], found.get(cell[0]))
-                          for cell, found in zip(cells, marks, strict=True)))
+        Line(
+            label,
+            tuple(
+                Cell(ABSENT) if cell is None else Cell(cell[1], found.get(cell[0]))
+                for cell, found in zip(cells, marks, strict=True)
+            ),
+        )
         for label, cells in lines
-    )  # fmt: skip
+    )
 
 
 def printed(values: Sequence[float]) -> tuple[str, str] | None:
@@ -175,10 +190,15 @@ def _own_blocks(study: Study, runs: Sequence[Scored]) -> list[tuple[str, str, li
 
 def _published_block(block: PublishedBlock, metrics: Sequence[str], comparable: bool) -> Block:
     lines = tuple(
-        Line(system, tuple(Cell(row[metric].text or ABSENT, row[metric].mark) if metric in row else Cell(ABSENT)
-                           for metric in metrics))
+        Line(
+            system,
+            tuple(
+                Cell(row[metric].text or ABSENT, row[metric].mark) if metric in row else Cell(ABSENT)
+                for metric in metrics
+            ),
+        )
         for system, row in block.rows.items()
-    )  # fmt: skip
+    )
     where = "published" if comparable else "published, not comparable"
     return Block(f"{block.name} ({where})", lines, True, block.protocol)
 
@@ -200,41 +220,45 @@ def _told(study: Study, runs: Sequence[Scored], about: Callable[[Scored], Iterab
     return [text if len(rows) == len(names) else f"{text} ({', '.join(rows)})" for text, rows in said.items()]
 
 
-def _notes(
-    study: Study, runs: Sequence[Scored], published: PublishedTable | None, apart: Sequence[str]
-) -> list[str]:
+def _notes(study: Study, runs: Sequence[Scored], published: PublishedTable | None, apart: Sequence[str]) -> list[str]:
     notes = []
     if runs and study.layout == "mean":
         contexts = ", ".join(context.upper() for context in contexts_in(runs[0].scores))
         notes.append(f"Plain mean over the contexts {contexts}, before rounding.")
     notes.append("Bold: best of its block; underlined: second best; ties by the printed value share their mark.")
     if len(study.seeds) > 1:
-        notes.append("Mean ± sample standard deviation over seeds "
-                     f"{', '.join(map(str, study.seeds))} of the training.")  # fmt: skip
+        notes.append(f"Mean ± sample standard deviation over seeds {', '.join(map(str, study.seeds))} of the training.")
     splits = sorted({run.record["split"] for run in runs if run.record is not None})
     if splits:
         notes.append(f"Scored on split {', '.join(splits)}.")
     if runs and any(metric.startswith("original_") for metric in study.metrics):
-        forms = _told(study, runs, lambda run: [(run.signature.get("language") or {}).get("original_references",
-                                                                                          "not recorded")])
+        forms = _told(
+            study, runs, lambda run: [(run.signature.get("language") or {}).get("original_references", "not recorded")]
+        )
         notes.append(f"Original references: {'; '.join(forms)}.")
     corpora = {run.record["corpus"]["source"] for run in runs if run.record is not None}
     if "phantom" in corpora:
         notes.append("Rows of this repository come from a generated corpus, not from patients.")
     notes += sorted({note for run in runs if (note := standin_note(run.signature)) is not None})
     if len({_protocol(run.signature) for run in runs}) > 1:
-        notes.append("The rows were not scored alike (labeller, convention, target, cleaning or number of records "
-                     "differ).")  # fmt: skip
+        notes.append(
+            "The rows were not scored alike (labeller, convention, target, cleaning or number of records differ)."
+        )
     if len({(run.signature.get("data") or {}).get("records") for run in runs if run.record is not None}) > 1:
         notes.append("The rows of this repository were not scored on the same records.")
     if published is not None:
-        origin = (f"The published rows are as printed in {published.where} of the paper ({published.title}). "
-                  f"{published.protocol}")
+        origin = (
+            f"The published rows are as printed in {published.where} of the paper ({published.title}). "
+            f"{published.protocol}"
+        )
         notes.append(origin)
         if apart:
             notes.append("No row of this repository can be compared with a published row: " + "; ".join(apart) + ".")
-        notes.append("Where the published rows are from: " + "; ".join(
-            f"{system}, {text}" for system, text in published.provenance.items()) + ".")  # fmt: skip
+        notes.append(
+            "Where the published rows are from: "
+            + "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
+            + "."
+        )
     done = {(run.row, run.seed) for run in runs}
     for index, row in enumerate(study.rows):
         if row.files is not None and (index, None) not in done:

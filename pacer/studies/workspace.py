@@ -31,9 +31,11 @@ class Workspace:
         self._root, self._backup = root, state / "backup"
         pipelines = list(pipelines)
         self._parameters = list(dict.fromkeys(name for pipeline in pipelines for name in pipeline.files))
-        self._written = tuple(dict.fromkeys(
-            name for pipeline in pipelines for name in (*pipeline.files, *pipeline.locks, *pipeline.plain)
-        ))  # fmt: skip
+        self._written = tuple(
+            dict.fromkeys(
+                name for pipeline in pipelines for name in (*pipeline.files, *pipeline.locks, *pipeline.plain)
+            )
+        )
 
     @property
     def saved(self) -> bool:
@@ -47,8 +49,15 @@ class Workspace:
         with whole_directory(self._backup) as folder:
             for name in (*self._written, *mine):
                 _copy(self._root / name, folder / _FILES / name)
-            write_json(folder / _NOTE, {"branch": self._branch(), "written": list(self._written),
-                                         "parameters": self._parameters, "changed": mine})  # fmt: skip
+            write_json(
+                folder / _NOTE,
+                {
+                    "branch": self._branch(),
+                    "written": list(self._written),
+                    "parameters": self._parameters,
+                    "changed": mine,
+                },
+            )
 
     def use(self, files: Mapping[str, str]) -> None:
         """Put the parameter files of a run in use."""
@@ -59,8 +68,9 @@ class Workspace:
     def edited(self) -> str | None:
         """A parameter file that is not as :meth:`use` left it."""
         rows = self._backup / _ROW
-        return next((name for name in self._parameters
-                     if (self._root / name).read_bytes() != (rows / name).read_bytes()), None)  # fmt: skip
+        return next(
+            (name for name in self._parameters if (self._root / name).read_bytes() != (rows / name).read_bytes()), None
+        )
 
     def refuse_edited(self) -> None:
         """Make sure that nobody has edited a parameter file since the study was killed.
@@ -72,8 +82,11 @@ class Workspace:
             if not (self._root / name).exists():
                 continue
             current = (self._root / name).read_bytes()
-            known = [path.read_bytes() for path in (self._backup / _FILES / name, self._backup / _ROW / name)
-                     if path.exists()]
+            known = [
+                path.read_bytes()
+                for path in (self._backup / _FILES / name, self._backup / _ROW / name)
+                if path.exists()
+            ]
             if current not in known and current != self._committed(name):
                 raise ConfigError(
                     f"{name} was edited after a study was killed. `pacer study restore` brings back the workspace from "
@@ -125,8 +138,9 @@ class Workspace:
     def _git(self, *arguments: str, check: bool = True) -> str:
         done = subprocess.run(["git", *arguments], cwd=self._root, capture_output=True, text=True, check=False)
         if check and done.returncode:
-            raise PacerError(f"git {' '.join(arguments)} failed: {done.stderr.strip()}; studies need a git repository "
-                             "with a commit")
+            raise PacerError(
+                f"git {' '.join(arguments)} failed: {done.stderr.strip()}; studies need a git repository with a commit"
+            )
         return done.stdout.strip()
 
 

@@ -40,9 +40,13 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
         parameter.requires_grad_(name.startswith("interface.") or "lora_" in name)
     load_strictly(model, state, source)
     record = CheckpointRecord(
-        "parent", weights.settings.get("step", 0), model_params, frozen_fingerprints(backbones), None,
+        "parent",
+        weights.settings.get("step", 0),
+        model_params,
+        frozen_fingerprints(backbones),
+        None,
         package_versions(),
-    )  # fmt: skip
+    )
     with whole_directory(out) as directory:
         save_checkpoint(directory, state, record)
     return weights

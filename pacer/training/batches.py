@@ -76,8 +76,10 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
         for stream in streams:
             np.add.at(visits, stream, 1)
         if start < first + per_epoch:
-            cut = [_windows(order, stream, own, lengths, range(first + place, first + per_epoch, len(streams)), rng)
-                   for place, (stream, own) in enumerate(zip(streams, met, strict=True))]
+            cut = [
+                _windows(order, stream, own, lengths, range(first + place, first + per_epoch, len(streams)), rng)
+                for place, (stream, own) in enumerate(zip(streams, met, strict=True))
+            ]
             position = first
             for group in zip(*cut, strict=True):
                 for batch in group:

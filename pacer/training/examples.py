@@ -125,8 +125,9 @@ class Examples:
 
     def uniform(self, rows: np.ndarray, visits: np.ndarray, draws: Draw) -> np.ndarray:
         """The number in [0, 1) that each visit draws."""
-        return np.array([draw(*draws, int(visit), self.table.record_id(int(row)))
-                         for row, visit in zip(rows, visits, strict=True)])
+        return np.array(
+            [draw(*draws, int(visit), self.table.record_id(int(row))) for row, visit in zip(rows, visits, strict=True)]
+        )
 
     def routes(self, rows: np.ndarray, visits: np.ndarray, rho: float, draws: Draw) -> list[bool]:
         """True where the commitment-first route is drawn (probability 1 - rho)."""
@@ -143,19 +144,40 @@ class Examples:
         for record, commit in zip(records, commits, strict=True):
             anchor = render_anchor(_anchor(record)) if commit else None
             trajectory = self.builder.build(record["report"], anchor, record["emphasis"], record["emphasis_text"])
-            targets.append(Target(trajectory.ids, trajectory.weights(lambda_q), trajectory.emphasis,
-                                  trajectory.consistency(), trajectory.kappa(lambda_q)))
+            targets.append(
+                Target(
+                    trajectory.ids,
+                    trajectory.weights(lambda_q),
+                    trajectory.emphasis,
+                    trajectory.consistency(),
+                    trajectory.kappa(lambda_q),
+                )
+            )
             prompts.append(self.prompt_ids(record, commit))
         compressed = None if self.compressed is None else self.compressed.read(rows)
-        return collate(prompts, targets, [sources_of(record) for record in records], self.features,
-                       bos=self.builder.tokenizer.bos_token_id, num_queries=self.num_queries, compressed=compressed)
+        return collate(
+            prompts,
+            targets,
+            [sources_of(record) for record in records],
+            self.features,
+            bos=self.builder.tokenizer.bos_token_id,
+            num_queries=self.num_queries,
+            compressed=compressed,
+        )
 
     def prompt_ids(self, record: dict, commit: bool) -> PromptIds:
         """Text of the prefix of one record."""
         if self.prompt is None:
             return PromptIds([], [])
-        return build_prompt(self.tokenizer, view=record["view"], sections=record["sections"],
-                            indication=record["indication"], history=record["history"], commit=commit, **self.prompt)
+        return build_prompt(
+            self.tokenizer,
+            view=record["view"],
+            sections=record["sections"],
+            indication=record["indication"],
+            history=record["history"],
+            commit=commit,
+            **self.prompt,
+        )
 
 
 def sources_of(record: dict) -> Sources:

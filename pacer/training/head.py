@@ -48,8 +48,7 @@ def head_losses(
         raise ValueError("a teacher needs divergence_weight")
     limit = logits_at_once or LOGITS_AT_ONCE.get(hidden.device.type, LOGITS_AT_ONCE["cuda"])
     total, nll, divergence = _ChunkedHead.apply(  # type: ignore[misc]
-        hidden, head_weight.detach(), targets, weight, teacher, divergence_weight,
-        max(1, limit // len(head_weight)),
+        hidden, head_weight.detach(), targets, weight, teacher, divergence_weight, max(1, limit // len(head_weight))
     )
     return HeadLosses(total, nll, None if teacher is None else divergence)
 
@@ -57,8 +56,14 @@ def head_losses(
 class _ChunkedHead(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, head: Tensor, targets: Tensor, weight: Tensor, teacher: Tensor | None,
-        divergence_weight: Tensor | None, rows: int,
+        ctx: Any,
+        hidden: Tensor,
+        head: Tensor,
+        targets: Tensor,
+        weight: Tensor,
+        teacher: Tensor | None,
+        divergence_weight: Tensor | None,
+        rows: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
         wide = torch.promote_types(head.dtype, torch.float32)
         nll = torch.empty(len(hidden), dtype=wide, device=hidden.device)

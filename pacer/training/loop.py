@@ -109,8 +109,10 @@ def train(
                 losses = validate(model, examples, phase, params, accelerator)
                 mean = losses.get("validation/mean", math.inf)
                 if losses and not math.isfinite(mean):
-                    raise PacerError(f"{phase.name}: validation after update {done} gave {losses}; look for states "
-                                     "that are not numbers in the feature store, or lower the learning rate")
+                    raise PacerError(
+                        f"{phase.name}: validation after update {done} gave {losses}; look for states "
+                        "that are not numbers in the feature store, or lower the learning rate"
+                    )
                 if params.train.checkpoint == "best" and (best is None or mean < best["loss"]):
                     best = {"loss": mean, "weights": _copy(trainable)}
             if validated or done % params.train.log_interval == 0 or done == 1:
@@ -121,8 +123,17 @@ def train(
                 log(*history[-1])
             ticker.advance(note=f"loss {values['loss']:.3f}")
             if main and (done % params.train.state_interval == 0 or done == phase.updates):
-                save_state(scratch, {"weights": _copy(trainable), "optimizer": optimizer.state_dict(),
-                                     "update": done, "history": history, "means": means.sums, "best": best})
+                save_state(
+                    scratch,
+                    {
+                        "weights": _copy(trainable),
+                        "optimizer": optimizer.state_dict(),
+                        "update": done,
+                        "history": history,
+                        "means": means.sums,
+                        "best": best,
+                    },
+                )
     return best["weights"] if best is not None else _copy(trainable)
 
 
@@ -147,15 +158,27 @@ class _Micro(NamedTuple):
 class _Run:
     """What stays the same from update to update."""
 
-    def __init__(self, model: Pacer, examples: Examples, phase: Phase, params: Params, accelerator: Accelerator,
-                 loss: Loss):
+    def __init__(
+        self, model: Pacer, examples: Examples, phase: Phase, params: Params, accelerator: Accelerator, loss: Loss
+    ):
         self.model, self.examples, self.phase, self.params, self.accelerator, self.loss = (
-            model, examples, phase, params, accelerator, loss)
-        self.loss_weights: dict[str, Any] = {"warmup": phase.bare, "regularised": phase.regularised,
-                                             "lambda_tlw": params.train.lambda_tlw}
+            model,
+            examples,
+            phase,
+            params,
+            accelerator,
+            loss,
+        )
+        self.loss_weights: dict[str, Any] = {
+            "warmup": phase.bare,
+            "regularised": phase.regularised,
+            "lambda_tlw": params.train.lambda_tlw,
+        }
         if phase.regularised:
-            self.loss_weights |= {"lambda_cons": params.calibrate.lambda_cons,
-                                  "lambda_drift": params.calibrate.lambda_drift}
+            self.loss_weights |= {
+                "lambda_cons": params.calibrate.lambda_cons,
+                "lambda_drift": params.calibrate.lambda_drift,
+            }
 
     def stream(self, first: int) -> Iterator[_Micro]:
         """This process's parts of the micro-batches from update ``first`` to the last."""
@@ -168,8 +191,10 @@ class _Run:
             return _Micro(micro.rows, batch.pin_memory() if self.accelerator.device.type == "cuda" else batch)
 
         left = (self.phase.updates - first) * self.phase.accumulation
-        parts = ((MicroBatch(micro.rows[rank::ranks], micro.visits[rank::ranks]), rho)
-                 for micro, rho in islice(plan.from_update(first), left))
+        parts = (
+            (MicroBatch(micro.rows[rank::ranks], micro.visits[rank::ranks]), rho)
+            for micro, rho in islice(plan.from_update(first), left)
+        )
         return prefetch(make, parts, self.params.train.workers)
 
     def gradient(self, update: int, micros: list[_Micro], gradients: Gradients) -> dict[str, float]:
@@ -202,8 +227,11 @@ class _Run:
         bad = [micro for micro, total in zip(micros, totals, strict=True) if not torch.isfinite(total)]
         bad = bad or (micros if math.isfinite(loss) else [])
         ids = gather_object([self.examples.table.record_id(int(row)) for micro in bad for row in micro.rows])
-        what = f"loss of update {update} is {loss}" if not math.isfinite(loss) else \
-            f"gradient norm of update {update} is {norm}"
+        what = (
+            f"loss of update {update} is {loss}"
+            if not math.isfinite(loss)
+            else f"gradient norm of update {update} is {norm}"
+        )
         raise PacerError(
             f"{self.phase.name}: the {what} on records {', '.join(ids)}; the last state stays, so lower "
             f"{self.phase.name}.learning_rate or inspect these"

@@ -46,8 +46,9 @@ def denominators(batch: Batch) -> Tensor:
     """What the means of a micro-batch are taken over: ``sum(omega) + sum(kappa)``, ``sum(s)``, ``|Omega_cons|`` and
     ``sum(m)``, float64 [4]. Shares of several processes add up."""
     _, weight, emphasis, consistency, kappa = _targets(batch)
-    return torch.stack([t.sum(dtype=torch.float64) for t in (
-        torch.cat([weight, kappa]), emphasis, consistency, batch.prefix_length)])
+    return torch.stack(
+        [t.sum(dtype=torch.float64) for t in (torch.cat([weight, kappa]), emphasis, consistency, batch.prefix_length)]
+    )
 
 
 def objective(
@@ -73,8 +74,10 @@ def objective(
     embedded = model.embed(batch, warmup=warmup)
     inputs, gate, residual = model.calibrate(embedded, batch)
     targets = _targets(batch)
-    scaled = {"trajectory": targets.weight / (supervised + EPSILON),
-              "emphasis": targets.emphasis / (emphasised + EPSILON)}
+    scaled = {
+        "trajectory": targets.weight / (supervised + EPSILON),
+        "emphasis": targets.emphasis / (emphasised + EPSILON),
+    }
     coefficient = scaled["trajectory"] + lambda_tlw * scaled["emphasis"]
     teacher = share = None
     if regularised and lambda_cons > 0 and residual is not None:
@@ -82,8 +85,12 @@ def objective(
             teacher = model.target_hidden(model.hidden(embedded.inputs, batch.predicting), batch)
         share = targets.consistency.to(targets.weight.dtype) / constrained.clamp(min=1)
     total, nll, divergence = head_losses(
-        model.target_hidden(model.hidden(inputs, batch.predicting), batch), model.language.lm_head.weight, targets.ids,
-        coefficient, teacher, None if share is None else share.mul(lambda_cons),
+        model.target_hidden(model.hidden(inputs, batch.predicting), batch),
+        model.language.lm_head.weight,
+        targets.ids,
+        coefficient,
+        teacher,
+        None if share is None else share.mul(lambda_cons),
     )
     parts = {name: (own_weight * nll).sum() for name, own_weight in scaled.items()}
     if share is not None and divergence is not None:
@@ -100,6 +107,10 @@ def target_nll(model: Pacer, batch: Batch, *, warmup: bool) -> tuple[Tensor, Ten
     """What a validation loss is made of: ``sum(omega l)`` and ``sum(s l)`` as float64 [2], and :func:`denominators`."""
     inputs, _, _ = model.calibrate(model.embed(batch, warmup=warmup), batch)
     targets = _targets(batch)
-    nll = head_losses(model.target_hidden(model.hidden(inputs, batch.predicting), batch), model.language.lm_head.weight,
-                      targets.ids, targets.weight).nll.double()
+    nll = head_losses(
+        model.target_hidden(model.hidden(inputs, batch.predicting), batch),
+        model.language.lm_head.weight,
+        targets.ids,
+        targets.weight,
+    ).nll.double()
     return torch.stack([(targets.weight * nll).sum(), (targets.emphasis * nll).sum()]), denominators(batch)

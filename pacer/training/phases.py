@@ -45,22 +45,57 @@ class Phase:
 def phase_of(name: str, params: Params) -> Phase:
     """The phase ``warmup``, ``parent`` or ``calibrate`` with the values of ``params``."""
     if name == "warmup":
-        return _phase("warmup", None, params.warmup, ("sn",), True, False,
-                      ("router.", "interface.queries", "interface.frontal."), 1.0, lambda update: 1.0)
+        return _phase(
+            "warmup",
+            None,
+            params.warmup,
+            ("sn",),
+            True,
+            False,
+            ("router.", "interface.queries", "interface.frontal."),
+            1.0,
+            lambda update: 1.0,
+        )
     fixed = {"direct": 1.0, "always": 0.0}.get(params.commit.route)
     if name == "parent":
         own = params.parent
-        rho = (lambda u: direct_probability(u, own.rho_start, own.rho_end, own.rho_updates)) if fixed is None \
+        rho = (
+            (lambda u: direct_probability(u, own.rho_start, own.rho_end, own.rho_updates))
+            if fixed is None
             else (lambda u: fixed)
-        return _phase("parent", "warmup", own, CONTEXTS, False, False,
-                      ("router.", "interface.", "language."), own.lambda_q, rho)
+        )
+        return _phase(
+            "parent", "warmup", own, CONTEXTS, False, False, ("router.", "interface.", "language."), own.lambda_q, rho
+        )
     if name == "calibrate":
         own_rho = params.calibrate.rho if fixed is None else fixed
-        return _phase("calibrate", "parent", params.calibrate, CONTEXTS, False, True,
-                      ("calibrator.",), params.calibrate.lambda_q, lambda u: own_rho)
+        return _phase(
+            "calibrate",
+            "parent",
+            params.calibrate,
+            CONTEXTS,
+            False,
+            True,
+            ("calibrator.",),
+            params.calibrate.lambda_q,
+            lambda u: own_rho,
+        )
     raise ValueError(f"phase {name!r} is not warmup, parent or calibrate")
 
 
 def _phase(name, start, own, contexts, bare, regularised, trains, lambda_q, rho) -> Phase:
-    return Phase(name, start, tuple(contexts), bare, regularised, trains, own.learning_rate, own.batch_size,
-                 own.accumulation, own.updates, own.warmup_updates, lambda_q, rho)
+    return Phase(
+        name,
+        start,
+        tuple(contexts),
+        bare,
+        regularised,
+        trains,
+        own.learning_rate,
+        own.batch_size,
+        own.accumulation,
+        own.updates,
+        own.warmup_updates,
+        lambda_q,
+        rho,
+    )

@@ -72,6 +72,12 @@ class Plan:
 
 def plan_of(phase: Phase, params: Params, examples: Examples) -> Plan:
     """The plan of a phase on the train split."""
-    order = Order(examples.table.rows("train", phase.contexts), phase.batch_size, params.batches.window,
-                  params.batches.mix, params.train.seed, phase.name)
+    order = Order(
+        examples.table.rows("train", phase.contexts),
+        phase.batch_size,
+        params.batches.window,
+        params.batches.mix,
+        params.train.seed,
+        phase.name,
+    )
     return Plan(examples, phase, order, Draw(params.train.seed, phase.name))

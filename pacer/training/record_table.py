@@ -21,8 +21,21 @@ from pacer.core.io import atomic_path
 from pacer.records.columns import batches
 from pacer.records.schemas import SPLITS
 
-COLUMNS = ("record_id", "context", "split", "view", "frontal", "lateral", "report", "sections", "prior_report",
-           "indication", "history", "emphasis", "emphasis_text")
+COLUMNS = (
+    "record_id",
+    "context",
+    "split",
+    "view",
+    "frontal",
+    "lateral",
+    "report",
+    "sections",
+    "prior_report",
+    "indication",
+    "history",
+    "emphasis",
+    "emphasis_text",
+)
 ANCHOR_COLUMNS = ("positive", "negative", "uncertain")
 
 #: Rows of one block of the mapped file.

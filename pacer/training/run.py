@@ -56,11 +56,15 @@ def model_parameters(phase: str, params: Params) -> dict[str, Any]:
         "trajectory": params.trajectory.model_dump(),
     }
     if phase != "warmup":
-        groups |= {"lora": params.lora.model_dump(), "prompt": params.prompt.model_dump(),
-                   "commit": params.commit.model_dump()}
+        groups |= {
+            "lora": params.lora.model_dump(),
+            "prompt": params.prompt.model_dump(),
+            "commit": params.commit.model_dump(),
+        }
     if phase == "calibrate":
         groups["calibrate"] = params.calibrate.model_dump(
-            include={"rank", "d_availability", "d_gate", "dropout", "gate_inputs", "gate_bias"})
+            include={"rank", "d_availability", "d_gate", "dropout", "gate_inputs", "gate_bias"}
+        )
     return groups
 
 
@@ -87,8 +91,9 @@ def run_phase(
     record = CheckpointRecord(name, phase.updates, model_params, frozen, None, package_versions())
     if name == "calibrate":
         assert start is not None
-        record = CheckpointRecord(name, phase.updates, model_params, frozen, parent_reference(out, start),
-                                  package_versions())
+        record = CheckpointRecord(
+            name, phase.updates, model_params, frozen, parent_reference(out, start), package_versions()
+        )
         if params.calibrate.gate_inputs == "none":
             state = process_state()
             if state.is_main_process:
@@ -103,11 +108,29 @@ def run_phase(
 
     def cache_sources(model: Pacer, examples: Examples, directory: Path, accelerator: Accelerator) -> None:
         examples.compressed = open_source_cache(
-            params.calibrate.source_cache, plan_of(phase, params, examples).visits(params.train), model, examples,
-            accelerator, directory / "sources", params.train.workers)
+            params.calibrate.source_cache,
+            plan_of(phase, params, examples).visits(params.train),
+            model,
+            examples,
+            accelerator,
+            directory / "sources",
+            params.train.workers,
+        )
 
-    carry_out(phase, params, record, build, corpus=corpus, backbones=backbones, features=features, anchors=anchors,
-              start=start, out=out, open_log=open_log, prepare=cache_sources if name == "calibrate" else None)
+    carry_out(
+        phase,
+        params,
+        record,
+        build,
+        corpus=corpus,
+        backbones=backbones,
+        features=features,
+        anchors=anchors,
+        start=start,
+        out=out,
+        open_log=open_log,
+        prepare=cache_sources if name == "calibrate" else None,
+    )
 
 
 def carry_out(
@@ -133,22 +156,29 @@ def carry_out(
         make_examples: called as :class:`~pacer.training.examples.Examples`. prepare: called before the first update
             with model, examples and the run's scratch directory. loss: what is minimised.
     """
-    accelerator = Accelerator(mixed_precision=mixed_precision(params.train.precision),
-                              kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)])
+    accelerator = Accelerator(
+        mixed_precision=mixed_precision(params.train.precision),
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
+    )
     main = accelerator.is_main_process
     groups = {phase.name, "train", "batches", "commit"}
-    inputs = {"params": params.model_dump(include=groups, exclude={"train": _NO_MATTER}), "model": record.model,
-              "precision": accelerator.mixed_precision, "frozen": record.frozen,
-              "records": hash_file(corpus / "records.parquet"),
-              "anchors": hash_file(anchors) if anchors else None,
-              "features": content_hash(features),
-              "start": checkpoint_hash(start) if start else None}
+    inputs = {
+        "params": params.model_dump(include=groups, exclude={"train": _NO_MATTER}),
+        "model": record.model,
+        "precision": accelerator.mixed_precision,
+        "frozen": record.frozen,
+        "records": hash_file(corpus / "records.parquet"),
+        "anchors": hash_file(anchors) if anchors else None,
+        "features": content_hash(features),
+        "start": checkpoint_hash(start) if start else None,
+    }
     fingerprint = hash_json(inputs)
     scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
     with scratch as directory:
         model = build(accelerator)
-        examples = _examples(corpus, anchors, backbones, features, phase, params, record.model, directory, accelerator,
-                             make_examples)
+        examples = _examples(
+            corpus, anchors, backbones, features, phase, params, record.model, directory, accelerator, make_examples
+        )
         facts = read_json(directory / _SURVEY)
         if prepare is not None:
             prepare(model, examples, directory, accelerator)
@@ -167,8 +197,13 @@ def carry_out(
 
 
 def _build(
-    name: str, params: Params, model_params: dict[str, Any], backbones: Path, start: Path | None,
-    frozen: dict[str, str], accelerator: Accelerator,
+    name: str,
+    params: Params,
+    model_params: dict[str, Any],
+    backbones: Path,
+    start: Path | None,
+    frozen: dict[str, str],
+    accelerator: Accelerator,
 ) -> Pacer:
     """The phase's model with its starting weights; with bfloat16 training the frozen language model is bfloat16."""
     torch.manual_seed(params.train.seed)
@@ -192,23 +227,39 @@ def _build(
 
 
 def _examples(
-    corpus: Path, anchors: Path | None, backbones: Path, features: Path, phase: Phase, params: Params,
-    model_params: dict[str, Any], directory: Path, accelerator: Accelerator, make: Callable[..., Examples],
+    corpus: Path,
+    anchors: Path | None,
+    backbones: Path,
+    features: Path,
+    phase: Phase,
+    params: Params,
+    model_params: dict[str, Any],
+    directory: Path,
+    accelerator: Accelerator,
+    make: Callable[..., Examples],
 ) -> Examples:
     """The phase's records, measured; the first process writes what the others map."""
 
     opened = open_features(features, backbones, accelerator.device)
 
     def examples() -> Examples:
-        return make(RecordTable.map(directory / _RECORDS), load_tokenizer(backbones), opened,
-                    params.interface.num_queries, params.trajectory.report_tokens, model_params.get("prompt"))
+        return make(
+            RecordTable.map(directory / _RECORDS),
+            load_tokenizer(backbones),
+            opened,
+            params.interface.num_queries,
+            params.trajectory.report_tokens,
+            model_params.get("prompt"),
+        )
 
     if accelerator.is_main_process and not (directory / _SURVEY).exists():
         write_record_table(corpus / "records.parquet", anchors, phase.contexts, directory / _RECORDS)
         own = examples()
         if not any(len(rows) for rows in own.table.rows("train", phase.contexts).values()):
-            raise DataError(f"{corpus} has no record of split train in {', '.join(phase.contexts)}, which {phase.name} "
-                            "trains on; look at the corpus audit")
+            raise DataError(
+                f"{corpus} has no record of split train in {', '.join(phase.contexts)}, which {phase.name} "
+                "trains on; look at the corpus audit"
+            )
         counts, own.lengths = own.survey()
         with atomic_path(directory / _LENGTHS) as temporary, open(temporary, "wb") as file:
             np.save(file, own.lengths)
@@ -225,9 +276,11 @@ def _examples(
 
 
 def _padding(phase: Phase, params: Params, facts: dict[str, float]) -> str:
-    return (f"{phase.name}: {facts['targets/reports']:.0f} records; real tokens over padded tokens in an epoch "
-            f"{facts['batches/real_share']:.3f} (batches.window {params.batches.window}), in the published order "
-            f"{facts['batches/published_real_share']:.3f}")
+    return (
+        f"{phase.name}: {facts['targets/reports']:.0f} records; real tokens over padded tokens in an epoch "
+        f"{facts['batches/real_share']:.3f} (batches.window {params.batches.window}), in the published order "
+        f"{facts['batches/published_real_share']:.3f}"
+    )
 
 
 def _start_from(model: torch.nn.Module, start: Path, frozen: dict[str, str]) -> None:
@@ -246,4 +299,3 @@ def mixed_precision(precision: str) -> str:
     if precision == "auto":
         return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported(False) else "no"
     return {"float32": "no", "bfloat16": "bf16"}[precision]
-

@@ -44,8 +44,9 @@ class SourceCache:
         context: place in CONTEXTS of every row of the record table. shape: (Q, d_v). dtype: as stored.
     """
 
-    def __init__(self, directory: Path, rows: np.ndarray, context: np.ndarray, shape: tuple[int, int],
-                 dtype: torch.dtype):
+    def __init__(
+        self, directory: Path, rows: np.ndarray, context: np.ndarray, shape: tuple[int, int], dtype: torch.dtype
+    ):
         self.directory, self.rows, self.shape, self.dtype = directory, rows, shape, dtype
         self.slots = _SLOTS[context[rows]]
         self.first = np.concatenate([[0], np.cumsum(self.slots.sum(1))])
@@ -68,8 +69,9 @@ class SourceCache:
         try:
             return safe_open(self.path(block), "pt").get_slice(_NAME)
         except (OSError, SafetensorError) as error:
-            raise DataError(f"{self.path(block)} cannot be read ({error}); remove {self.directory} and start again"
-                            ) from None
+            raise DataError(
+                f"{self.path(block)} cannot be read ({error}); remove {self.directory} and start again"
+            ) from None
 
     def read(self, rows: Sequence[int] | np.ndarray) -> Tensor:
         """[B, 3, Q, d_v] of these rows, zeros where a source is absent.
@@ -91,7 +93,12 @@ class SourceCache:
 
 
 def open_source_cache(
-    switch: str, visits: Visits, model: Pacer, examples: Examples, accelerator: Accelerator, directory: Path,
+    switch: str,
+    visits: Visits,
+    model: Pacer,
+    examples: Examples,
+    accelerator: Accelerator,
+    directory: Path,
     workers: int,
 ) -> SourceCache | None:
     """The filled cache of the records that a phase visits, or None where it is off or would not pay.
@@ -116,8 +123,10 @@ def open_source_cache(
     kept = cache.slots.sum(1) * (cache.nbytes // max(int(cache.first[-1]), 1))
     without, once = int((direct * visits.counts).sum()), int(direct.sum())
     with_cache = once + cache.nbytes + int((kept * visits.counts).sum())
-    plan = (f"source cache: {len(visits.rows)} records, {cache.nbytes / 1e9:.2f} GB on disk; "
-            f"{with_cache / 1e9:.2f} GB moved with it, {without / 1e9:.2f} GB without")
+    plan = (
+        f"source cache: {len(visits.rows)} records, {cache.nbytes / 1e9:.2f} GB on disk; "
+        f"{with_cache / 1e9:.2f} GB moved with it, {without / 1e9:.2f} GB without"
+    )
     if accelerator.is_main_process and not (directory / _DECISION).exists():
         directory.mkdir(parents=True, exist_ok=True)
         room = 0.95 * shutil.disk_usage(directory).free > cache.nbytes

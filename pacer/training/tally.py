@@ -32,14 +32,18 @@ class Tally:
             places = torch.from_numpy(contexts.astype(np.int64)).to(result.gate.device)
             for place, context in enumerate(CONTEXTS):
                 inside = places == place
-                own |= {f"gate/{context}": torch.where(inside, result.gate.detach(), 0).sum(),
-                        f"count/{context}": inside.sum()}
+                own |= {
+                    f"gate/{context}": torch.where(inside, result.gate.detach(), 0).sum(),
+                    f"count/{context}": inside.sum(),
+                }
         if result.shares is not None:
             places = batch.availability.long() @ batch.availability.new_tensor([2, 1], dtype=torch.long)
             for place, context in enumerate(CONTEXTS):
                 inside = places == place
-                own |= {f"share/{context}_{source}": torch.where(inside, share.detach(), 0).sum()
-                        for source, share in zip(_SOURCES, result.shares.T, strict=True)}
+                own |= {
+                    f"share/{context}_{source}": torch.where(inside, share.detach(), 0).sum()
+                    for source, share in zip(_SOURCES, result.shares.T, strict=True)
+                }
                 own[f"shared/{context}"] = inside.sum()
         for name, value in own.items():
             self._sums[name] = self._sums.get(name, 0) + value.float()

@@ -51,9 +51,9 @@ class Trajectory(NamedTuple):
 
     def weights(self, lambda_q: float) -> np.ndarray:
         """omega: lambda_q on Omega_Q, 1 on Omega_Y, 0 on BOS (ignored by cross-entropy)."""
-        return np.select(
-            [self.spans == Span.BOS, self.spans <= Span.OPENING], [0.0, lambda_q], default=1.0
-        ).astype(np.float32)
+        return np.select([self.spans == Span.BOS, self.spans <= Span.OPENING], [0.0, lambda_q], default=1.0).astype(
+            np.float32
+        )
 
     def kappa(self, lambda_q: float) -> float:
         """The weight that the ignored BOS keeps in the denominator."""

@@ -28,8 +28,11 @@ def validate(
     """
     model.eval()
     commit = phase.rho(phase.updates) < 1.0
-    contexts = {context: rows[: params.train.validation_records]
-                for context, rows in examples.table.rows("val", phase.contexts).items() if len(rows)}
+    contexts = {
+        context: rows[: params.train.validation_records]
+        for context, rows in examples.table.rows("val", phase.contexts).items()
+        if len(rows)
+    }
     batches = list(_batches(list(contexts.values()), examples.lengths[:, int(commit)], phase.batch_size))
     mine = batches[accelerator.process_index :: accelerator.num_processes]
 

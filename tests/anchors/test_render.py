@@ -103,8 +103,15 @@ def test_unknown_finding_in_of() -> None:
 
 @pytest.mark.parametrize(
     ("name", "finding"),
-    [("Pleural_Effusions", "pleural effusion"), (" LUNG-OPACITIES. ", "lung opacity"), ("none", None), ("", None),
-     ("support device", "support devices"), ("atelectases", "atelectasis"), ("mass", None)],
-)  # fmt: skip
+    [
+        ("Pleural_Effusions", "pleural effusion"),
+        (" LUNG-OPACITIES. ", "lung opacity"),
+        ("none", None),
+        ("", None),
+        ("support device", "support devices"),
+        ("atelectases", "atelectasis"),
+        ("mass", None),
+    ],
+)
 def test_normalize_finding(name: str, finding: str | None) -> None:
     assert normalize_finding(name) == finding

@@ -38,8 +38,11 @@ def test_smollm_becomes_an_ordinary_directory(tmp_path):
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
     assert model.config.model_type == "llama" and model.config.hidden_size == 576
     assert not hasattr(model.config, "quantization_config")
-    assert (tokenizer.bos_token_id, tokenizer.eos_token_id) == (1, 2) == (
-        model.config.bos_token_id, model.config.eos_token_id)
+    assert (
+        (tokenizer.bos_token_id, tokenizer.eos_token_id)
+        == (1, 2)
+        == (model.config.bos_token_id, model.config.eos_token_id)
+    )
     text = "The capital of France is Paris, and it is one of the most visited cities in the world."
     ids = tokenizer(text, return_tensors="pt")
     assert tokenizer.decode(ids["input_ids"][0]) == text

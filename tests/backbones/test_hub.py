@@ -55,9 +55,17 @@ def test_a_cached_snapshot_is_pointed_to(cache, tmp_path):
     target = point_to_hub(HUB, tmp_path / "out", "language")
     assert resolve(tmp_path / "out") == target and target.name == COMMIT
     assert provenance(tmp_path / "out") == {
-        "provider": "hub", "id": "owner/model", "revision": "main", "commit": COMMIT, "path": str(target),
-        "files": {"config.json": hash_bytes(b"{}"), "model.safetensors": hash_bytes(b"weights"),
-                  "tokenizer.json": hash_bytes(b"{}")}}
+        "provider": "hub",
+        "id": "owner/model",
+        "revision": "main",
+        "commit": COMMIT,
+        "path": str(target),
+        "files": {
+            "config.json": hash_bytes(b"{}"),
+            "model.safetensors": hash_bytes(b"weights"),
+            "tokenizer.json": hash_bytes(b"{}"),
+        },
+    }
 
 
 def test_a_model_that_is_not_cached_names_the_command(cache, tmp_path):
@@ -109,11 +117,14 @@ def test_a_stand_in_stays_one_when_it_is_pointed_to(local, tmp_path):
     assert not is_standin({"provider": "hub"}) and provenance(tmp_path) == {}
 
 
-@pytest.mark.parametrize("change", [
-    lambda folder: (folder / "model.safetensors").write_text("weighty"),
-    lambda folder: (folder / "model.safetensors").write_text("longer weights"),
-    lambda folder: (folder / "model.safetensors").unlink(),
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "model.safetensors").write_text("weighty"),
+        lambda folder: (folder / "model.safetensors").write_text("longer weights"),
+        lambda folder: (folder / "model.safetensors").unlink(),
+    ],
+)
 def test_resolve_notices_a_changed_file(local, tmp_path, change):
     point_to_hub(backbone(local), tmp_path / "out")
     assert resolve(tmp_path / "out") == local

@@ -69,9 +69,16 @@ def test_heads_stand_in_the_published_order():
     assert [OBSERVATION_OF[finding] for finding in HEADS] == list(OBSERVATIONS[:-1])
 
 
-@pytest.mark.parametrize("stated, no_finding", [
-    ({}, 1), ({"support devices": 1}, 1), ({"edema": 2}, 1), ({"edema": 1}, 0), ({"edema": 3, "support devices": 1}, 0),
-])
+@pytest.mark.parametrize(
+    "stated, no_finding",
+    [
+        ({}, 1),
+        ({"support devices": 1}, 1),
+        ({"edema": 2}, 1),
+        ({"edema": 1}, 0),
+        ({"edema": 3, "support devices": 1}, 0),
+    ],
+)
 def test_no_finding_follows_the_convention(stated, no_finding):
     statuses = np.array([[stated.get(finding, 0) for finding in FINDINGS]])
     classes = head_targets(statuses)
@@ -105,11 +112,16 @@ def test_the_seed_decides_everything(world, tmp_path):
         assert file == "tokenizer.json" or hashes[0] != hashes[2]
 
 
-@pytest.mark.parametrize("reports, statuses, problem", [
-    (["a"] * 4, np.zeros((4, 12)), "13 statuses"), (["a"] * 4, np.zeros((3, 13)), "expected 4 rows"),
-    (["a"] * 4, np.full((4, 13), 4), "0 to 3"), (["a"], np.zeros((1, 13)), "at least 2"),
-    (["", " ", ".", "_"], np.zeros((4, 13)), "without text"),
-])
+@pytest.mark.parametrize(
+    "reports, statuses, problem",
+    [
+        (["a"] * 4, np.zeros((4, 12)), "13 statuses"),
+        (["a"] * 4, np.zeros((3, 13)), "expected 4 rows"),
+        (["a"] * 4, np.full((4, 13), 4), "0 to 3"),
+        (["a"], np.zeros((1, 13)), "at least 2"),
+        (["", " ", ".", "_"], np.zeros((4, 13)), "without text"),
+    ],
+)
 def test_unusable_training_data_is_refused(tmp_path, reports, statuses, problem):
     with pytest.raises(DataError, match=problem):
         make_chexbert_standin(SMALL, reports, statuses, 0, tmp_path)

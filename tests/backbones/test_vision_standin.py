@@ -14,8 +14,9 @@ from pacer.backbones.standins.vision import MEAN, STD, TrainingImages, make_visi
 from pacer.params import VisionStandin
 from pacer.phantom.training import training_images
 
-CONFIG = VisionStandin(width=16, image_size=56, patch_size=14, heads=2, images=24, steps=24, batch_size=8,
-                       learning_rate=3e-3)  # fmt: skip
+CONFIG = VisionStandin(
+    width=16, image_size=56, patch_size=14, heads=2, images=24, steps=24, batch_size=8, learning_rate=3e-3
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,8 @@ def unlike(patches: torch.Tensor) -> float:
 
 
 def test_the_second_training_evens_out_the_endpoint_and_leaves_the_earlier_depths(
-        images: TrainingImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images: TrainingImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = {}
     for share in (0.0, 1.0):
         monkeypatch.setattr(vision, "SECOND", share)

@@ -70,8 +70,12 @@ def inputs(
     write_json(store / MANIFEST, {})
     for room in (training, decoding, baselines):
         monkeypatch.setattr(room, "open_features", lambda directory, backbones, device: features)
-    return {"corpus": tmp_path / "corpus", "anchors": tmp_path / "anchors.parquet", "features": store,
-            "backbones": backbones}
+    return {
+        "corpus": tmp_path / "corpus",
+        "anchors": tmp_path / "anchors.parquet",
+        "features": store,
+        "backbones": backbones,
+    }
 
 
 @pytest.fixture

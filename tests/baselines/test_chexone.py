@@ -10,11 +10,7 @@ import polars as pl
 import pytest
 import torch
 from PIL import Image
-from transformers import (
-    PreTrainedTokenizerFast,
-    Qwen2_5_VLConfig,
-    Qwen2_5_VLForConditionalGeneration,
-)
+from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from typer.testing import CliRunner
 
 from pacer.baselines.chexone import PROMPT, CheXOne, Settings, run_chexone
@@ -35,28 +31,62 @@ TEMPLATE = (
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("chexone")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=phantom_tokenizer(600), eos_token="<|im_end|>",
-                                        pad_token="<pad>", unk_token="<unk>", additional_special_tokens=MARKS)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=phantom_tokenizer(600),
+        eos_token="<|im_end|>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        additional_special_tokens=MARKS,
+    )
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
     _, end, left, image, right = tokenizer.convert_tokens_to_ids(MARKS)
     torch.manual_seed(0)
     config = Qwen2_5_VLConfig(
-        text_config={"vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
-                     "num_attention_heads": 2, "num_key_value_heads": 1, "bos_token_id": 1, "eos_token_id": end,
-                     "initializer_range": 0.3,
-                     "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}},
-        vision_config={"depth": 2, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2, "out_hidden_size": 32,
-                       "fullatt_block_indexes": [1], "window_size": 56, "initializer_range": 0.3},
-        image_token_id=image, vision_start_token_id=left, vision_end_token_id=right)
+        text_config={
+            "vocab_size": len(tokenizer),
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "bos_token_id": 1,
+            "eos_token_id": end,
+            "initializer_range": 0.3,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]},
+        },
+        vision_config={
+            "depth": 2,
+            "hidden_size": 16,
+            "intermediate_size": 24,
+            "num_heads": 2,
+            "out_hidden_size": 32,
+            "fullatt_block_indexes": [1],
+            "window_size": 56,
+            "initializer_range": 0.3,
+        },
+        image_token_id=image,
+        vision_start_token_id=left,
+        vision_end_token_id=right,
+    )
     model = Qwen2_5_VLForConditionalGeneration(config)
     model.generation_config.eos_token_id = end
     model.generation_config.do_sample, model.generation_config.temperature = True, 0.3  # as released models have it
     model.save_pretrained(folder)
     mean_std = {"image_mean": [0.48, 0.46, 0.41], "image_std": [0.27, 0.26, 0.28]}
-    write_json(folder / "preprocessor_config.json", {  # in the form of the released models
-        "min_pixels": 3136, "max_pixels": 12845056, "patch_size": 14, "temporal_patch_size": 2, "merge_size": 2,
-        "image_processor_type": "Qwen2VLImageProcessor", "processor_class": "Qwen2_5_VLProcessor", **mean_std})
+    write_json(
+        folder / "preprocessor_config.json",
+        {  # in the form of the released models
+            "min_pixels": 3136,
+            "max_pixels": 12845056,
+            "patch_size": 14,
+            "temporal_patch_size": 2,
+            "merge_size": 2,
+            "image_processor_type": "Qwen2VLImageProcessor",
+            "processor_class": "Qwen2_5_VLProcessor",
+            **mean_std,
+        },
+    )
     return folder
 
 
@@ -68,8 +98,9 @@ def corpus(tmp_path: Path, records: pl.DataFrame) -> tuple[pl.DataFrame, pl.Data
     for number, image in enumerate(cases["frontal"]):
         path, size = tmp_path / Path(image).with_suffix(".png"), (60 + 30 * number, 90)
         Image.fromarray(rng.integers(0, 256, size[::-1], dtype=np.uint8)).save(path)
-        rows.append({"image_id": image, "path": str(path), "bytes": path.stat().st_size, "width": size[0],
-                     "height": size[1]})
+        rows.append(
+            {"image_id": image, "path": str(path), "bytes": path.stat().st_size, "width": size[0], "height": size[1]}
+        )
     return cases, pl.DataFrame(rows, schema=IMAGE_SCHEMA)
 
 
@@ -99,8 +130,13 @@ def test_answers_are_those_of_a_plain_greedy_loop(released: Path, corpus) -> Non
             extended = torch.cat([ids, torch.tensor([out], dtype=torch.long)], dim=1)
             kinds = (extended == model.config.image_token_id).int()
             with torch.no_grad():
-                logits = model(input_ids=extended, attention_mask=torch.ones_like(extended), mm_token_type_ids=kinds,
-                               pixel_values=given["pixel_values"], image_grid_thw=given["image_grid_thw"]).logits
+                logits = model(
+                    input_ids=extended,
+                    attention_mask=torch.ones_like(extended),
+                    mm_token_type_ids=kinds,
+                    pixel_values=given["pixel_values"],
+                    image_grid_thw=given["image_grid_thw"],
+                ).logits
             out.append(int(logits[0, -1].argmax()))
         assert (text, count) == (chexone.tokenizer.decode(out, skip_special_tokens=True), len(out))
         assert ended == (out[-1] == chexone.tokenizer.eos_token_id)
@@ -135,10 +171,25 @@ def test_a_stopped_run_continues_and_its_file_is_the_same(released: Path, corpus
 def test_the_command_writes_what_scoring_reads(released: Path, corpus, tmp_path: Path) -> None:
     write_table(tmp_path / "records.parquet", corpus[0], RECORD_SCHEMA)
     write_table(tmp_path / "images.parquet", corpus[1], IMAGE_SCHEMA)
-    result = CliRunner().invoke(app, [
-        "baseline", "chexone", "--records", str(tmp_path / "records.parquet"), "--images",
-        str(tmp_path / "images.parquet"), "--model", str(released), "--out", str(tmp_path / "out"), "--limit", "2",
-        "--max-new-tokens", "4"])
+    result = CliRunner().invoke(
+        app,
+        [
+            "baseline",
+            "chexone",
+            "--records",
+            str(tmp_path / "records.parquet"),
+            "--images",
+            str(tmp_path / "images.parquet"),
+            "--model",
+            str(released),
+            "--out",
+            str(tmp_path / "out"),
+            "--limit",
+            "2",
+            "--max-new-tokens",
+            "4",
+        ],
+    )
     assert result.exit_code == 0, result.output
     assert "2 answers written" in result.output
     lines = [json.loads(line) for line in (tmp_path / "out" / "generated.jsonl").read_text().splitlines()]

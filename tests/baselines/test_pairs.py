@@ -17,8 +17,13 @@ from pacer.training.batches import Order, micro_batches
 from pacer.training.record_table import RecordTable
 
 ALL = ("sn", "sw", "mn", "mw")
-PUBLISHED = {("mw", "mn"): Fraction(1, 7), ("mw", "sw"): Fraction(1, 7), ("mw", "sn"): Fraction(1, 7),
-             ("mn", "sn"): Fraction(2, 7), ("sw", "sn"): Fraction(2, 7)}
+PUBLISHED = {
+    ("mw", "mn"): Fraction(1, 7),
+    ("mw", "sw"): Fraction(1, 7),
+    ("mw", "sn"): Fraction(1, 7),
+    ("mn", "sn"): Fraction(2, 7),
+    ("sw", "sn"): Fraction(2, 7),
+}
 
 
 @pytest.fixture
@@ -47,8 +52,9 @@ def test_draws_are_those_of_rejection_sampling() -> None:
 
 def test_two_contexts_leave_one_pair_and_none_is_an_error(records: pl.DataFrame, anchors: pl.DataFrame) -> None:
     assert set(pair_draws(("sn", "mn"))) == {("mn", "sn")}
-    alone = RecordTable.of(records.filter(pl.col("context") == "sn"), anchors.filter(
-        pl.col("record_id").str.starts_with("sn")))
+    alone = RecordTable.of(
+        records.filter(pl.col("context") == "sn"), anchors.filter(pl.col("record_id").str.starts_with("sn"))
+    )
     with pytest.raises(DataError, match="more sources"):
         PairTable(alone.blocks, "poorer")
 

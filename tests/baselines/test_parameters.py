@@ -42,9 +42,14 @@ def test_all_files_have_the_same_keys_and_say_what_the_paper_leaves_open() -> No
             assert line.split(":")[0].strip() in ("seed", "updates", "bank"), line
 
 
-@pytest.mark.parametrize(("line", "problem"), [
-    ("  alpha: 0.1", "simmlm.alpha is missing"), ("  rank: 64", "simmlm.rank is missing"),
-    ("  mixing: per_slot", "simmlm.mixing is missing")])
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("  alpha: 0.1", "simmlm.alpha is missing"),
+        ("  rank: 64", "simmlm.rank is missing"),
+        ("  mixing: per_slot", "simmlm.mixing is missing"),
+    ],
+)
 def test_a_key_that_is_missing_or_unknown_is_named(tmp_path: Path, line: str, problem: str) -> None:
     text = (ROOT / "baselines" / "params.yaml").read_text()
     assert text.count(line + " ") == 1
@@ -62,8 +67,15 @@ def test_the_base_has_neither_refine_nor_commitments(params, inputs, tmp_path: P
     logged: list = []
     anchors = inputs.pop("anchors")
     run_phase("warmup", own, anchors=None, start=None, out=tmp_path / "base_warmup", open_log=log([]), **inputs)
-    run_phase("parent", own, anchors=anchors, start=tmp_path / "base_warmup", out=tmp_path / "base",
-              open_log=log(logged), **inputs)
+    run_phase(
+        "parent",
+        own,
+        anchors=anchors,
+        start=tmp_path / "base_warmup",
+        out=tmp_path / "base",
+        open_log=log(logged),
+        **inputs,
+    )
     assert logged[-1][1]["rho"] == 1.0 and "alpha" not in logged[-1][1]
     weights = load_file(tmp_path / "base" / "model.safetensors")
     assert not any(name.startswith("router.") for name in weights) and any("lora_" in name for name in weights)

@@ -93,7 +93,12 @@ def test_neighbours_are_those_of_brute_force(
 
 
 def test_the_bank_holds_the_compressed_sources(
-    retrieval: Retrieval, parent: Path, backbones: Path, features, records: pl.DataFrame, anchors: pl.DataFrame,
+    retrieval: Retrieval,
+    parent: Path,
+    backbones: Path,
+    features,
+    records: pl.DataFrame,
+    anchors: pl.DataFrame,
     tmp_path: Path,
 ) -> None:
     model, _ = load_parent(parent, backbones)
@@ -182,10 +187,16 @@ def test_prompts_follow_their_formula() -> None:
     found = prompts(own, neighbours)
     for row in range(2):
         context = torch.cat(list(neighbours[row]))  # [k Q, d]
-        scores = F.linear(own[row], prompts.query.weight, prompts.query.bias) @ F.linear(
-            context, prompts.key.weight, prompts.key.bias).T / 6**0.5
-        answers = scores.exp() / scores.exp().sum(1, keepdim=True) @ F.linear(
-            context, prompts.value.weight, prompts.value.bias)
+        scores = (
+            F.linear(own[row], prompts.query.weight, prompts.query.bias)
+            @ F.linear(context, prompts.key.weight, prompts.key.bias).T
+            / 6**0.5
+        )
+        answers = (
+            scores.exp()
+            / scores.exp().sum(1, keepdim=True)
+            @ F.linear(context, prompts.value.weight, prompts.value.bias)
+        )
         expected = torch.stack([answers[:2].mean(0), answers[2:].mean(0)])
         torch.testing.assert_close(found[row], expected, atol=1e-5, rtol=1e-4)
 
@@ -194,8 +205,16 @@ def test_prompts_follow_their_formula() -> None:
 def examples(
     records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features, retrieval: Retrieval
 ) -> RetrievedExamples:
-    return RetrievedExamples(RecordTable.of(records, anchors), load_tokenizer(backbones), features, QUERIES, 100,
-                             MODEL["prompt"], retrieval=retrieval, places=PLACES)
+    return RetrievedExamples(
+        RecordTable.of(records, anchors),
+        load_tokenizer(backbones),
+        features,
+        QUERIES,
+        100,
+        MODEL["prompt"],
+        retrieval=retrieval,
+        places=PLACES,
+    )
 
 
 def batch_of(examples: RetrievedExamples) -> Batch:
@@ -237,8 +256,9 @@ def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
     with torch.no_grad():
         found, theirs = model.embed(batch), frozen.embed(base).inputs
         filled = model.added.fill(model.compress(batch).tokens, batch.neighbours, batch.availability)
-        prompts = model.added.project(torch.cat(
-            [model.added.prompts(filled[:, s], batch.neighbours[:, :, s]) for s in range(3)], dim=1))
+        prompts = model.added.project(
+            torch.cat([model.added.prompts(filled[:, s], batch.neighbours[:, :, s]) for s in range(3)], dim=1)
+        )
     assert torch.equal(found.inputs[:, 0], theirs[:, 0])
     torch.testing.assert_close(found.inputs[:, 1 : 1 + PLACES], prompts, atol=1e-6, rtol=1e-5)
     whole = batch.availability.all(1)
@@ -261,8 +281,16 @@ def test_gradients_reach_the_added_modules_alone(model: RAGPT, examples: Retriev
 
 
 def test_it_is_trained_and_decoded_with_its_bank(
-    own, params, inputs, retrieval: Retrieval, parent: Path, backbones: Path, records: pl.DataFrame, tmp_path: Path,
-    log, several: pl.DataFrame,
+    own,
+    params,
+    inputs,
+    retrieval: Retrieval,
+    parent: Path,
+    backbones: Path,
+    records: pl.DataFrame,
+    tmp_path: Path,
+    log,
+    several: pl.DataFrame,
 ) -> None:
     out, bank, logged = tmp_path / "ragpt", tmp_path / "bank", []
     run.train_ragpt(own.ragpt, params, parent=parent, bank=bank, out=out, open_log=log(logged), **inputs)
@@ -287,8 +315,10 @@ def test_it_is_trained_and_decoded_with_its_bank(
     make(several, inputs, parent, tmp_path / "other", entries=5)
     with pytest.raises(CheckpointError, match="another bank"):
         decode("refused", tmp_path / "other")
-    save_file({name: tensor + 1 for name, tensor in weights.items()} | {"added.more": torch.ones(1)},
-              out / "model.safetensors")
+    save_file(
+        {name: tensor + 1 for name, tensor in weights.items()} | {"added.more": torch.ones(1)},
+        out / "model.safetensors",
+    )
     with pytest.raises(CheckpointError, match=r"added\.more"):
         load_adapted(out, backbones, adapt)
 
@@ -302,8 +332,9 @@ def test_it_retrieves_and_trains_in_half_precision(
     build_bank(own.ragpt.bank, "bfloat16", several, inputs["backbones"], inputs["features"], parent, tmp_path / "bank")
     assert Retrieval(tmp_path / "bank", parent).read(["f0.jpg"]).dtype == torch.bfloat16
     logged: list = []
-    run.train_ragpt(own.ragpt, half, parent=parent, bank=tmp_path / "bank", out=tmp_path / "ragpt",
-                    open_log=log(logged), **inputs)
+    run.train_ragpt(
+        own.ragpt, half, parent=parent, bank=tmp_path / "bank", out=tmp_path / "ragpt", open_log=log(logged), **inputs
+    )
     AcceleratorState._reset_state(reset_partial_state=True)
     assert logged[-1][0] == 4
     assert all(t.dtype == torch.float32 for t in load_file(tmp_path / "ragpt" / "model.safetensors").values())

@@ -62,7 +62,8 @@ def test_experts_and_gate_follow_their_formulas() -> None:
         there = [True, lateral, prior]
         u = torch.cat([tokens[row, s].sum(0) / Q if there[s] else torch.zeros(D) for s in range(3)])
         u = (u - u.mean()) / (u.var(unbiased=False) + 1e-5).sqrt() * weights["gate_norm.weight"] + weights[
-            "gate_norm.bias"]
+            "gate_norm.bias"
+        ]
         inner = weights["gate_in.weight"] @ u + weights["gate_in.bias"]
         logits = weights["gate_out.weight"] @ F.gelu(inner) + weights["gate_out.bias"]
         odds = [logits[s].exp() if there[s] else torch.zeros(()) for s in range(3)]
@@ -91,8 +92,9 @@ def examples(
 ) -> PairedExamples:
     # targets differ from context to context
     table = RecordTable.of(records.with_columns(report=pl.col("report") + " effusion in " + pl.col("context")), anchors)
-    return PairedExamples(PairTable(table.blocks, request.param), load_tokenizer(backbones), features, QUERIES, 100,
-                          MODEL["prompt"])
+    return PairedExamples(
+        PairTable(table.blocks, request.param), load_tokenizer(backbones), features, QUERIES, 100, MODEL["prompt"]
+    )
 
 
 def two_of_each_draw(examples: PairedExamples) -> np.ndarray:
@@ -115,9 +117,16 @@ def objective_of(model: SimMLM, examples: PairedExamples, batch: Batch, **given:
 def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(examples: PairedExamples) -> None:
     batch, parts = batch_of(examples), examples.pair_table.parts
     assert len(batch.ids) == 14 * parts
-    assert denominators(batch).tolist()[:3] == denominators(examples.batch(
-        examples.pair_table.parts_of(two_of_each_draw(examples))[:28],
-        examples.routes(two_of_each_draw(examples), np.zeros(14), 0.5, DRAWS) * 2, 0.35)).tolist()[:3]
+    assert (
+        denominators(batch).tolist()[:3]
+        == denominators(
+            examples.batch(
+                examples.pair_table.parts_of(two_of_each_draw(examples))[:28],
+                examples.routes(two_of_each_draw(examples), np.zeros(14), 0.5, DRAWS) * 2,
+                0.35,
+            )
+        ).tolist()[:3]
+    )
     for name in ("weight", "emphasis", "kappa", "consistency"):
         halves = getattr(batch, name)[:28]
         assert halves[:14].any() and halves[14:].any() and not getattr(batch, name)[28:].any()
@@ -147,8 +156,9 @@ def test_it_starts_as_the_parent_and_differs_once_the_experts_do(
         added, mixture = model.added(tokens, batch.availability)
         assert torch.equal(model.embed(batch).sources.mixture, mixture)
         if mixing == "per_slot":
-            expected = frozen.interface.fusion_norm(frozen.interface.fusion(
-                torch.cat([(tokens + added)[:, s] for s in range(3)], dim=-1)))
+            expected = frozen.interface.fusion_norm(
+                frozen.interface.fusion(torch.cat([(tokens + added)[:, s] for s in range(3)], dim=-1))
+            )
         else:
             expected = frozen.embed(batch).sources.fused + added[:, 0] + added[:, 1] + added[:, 2]
     torch.testing.assert_close(model.embed(batch).sources.fused, expected, atol=1e-5, rtol=1e-5)
@@ -171,8 +181,11 @@ def plain_objective(model: Pacer, batch: Batch, parts: int, alpha: float, lambda
     with_more, with_fewer = means[:pairs] if parts == 2 else means[2 * pairs :], means[pairs : 2 * pairs]
     ranking = sum(F.relu(more - fewer) for more, fewer in zip(with_more, with_fewer, strict=True)) / pairs
     own = slice(0, 2 * pairs)
-    return (trajectory_loss(nll[own], batch.weight[own], batch.kappa[own])
-            + lambda_tlw * emphasis_loss(nll[own], batch.emphasis[own]) + alpha * ranking)
+    return (
+        trajectory_loss(nll[own], batch.weight[own], batch.kappa[own])
+        + lambda_tlw * emphasis_loss(nll[own], batch.emphasis[own])
+        + alpha * ranking
+    )
 
 
 def test_the_objective_and_its_gradient_are_those_of_the_formula(
@@ -195,16 +208,15 @@ def test_the_objective_and_its_gradient_are_those_of_the_formula(
     assert all(p.grad is None for name, p in model.named_parameters() if not name.startswith("added."))
 
 
-def test_shares_of_two_processes_add_up_to_the_whole(
-    parent: Path, backbones: Path, examples: PairedExamples
-) -> None:
+def test_shares_of_two_processes_add_up_to_the_whole(parent: Path, backbones: Path, examples: PairedExamples) -> None:
     model = SimMLM(load_parent(parent, backbones)[0], rank=4, d_gate=8, mixing="per_slot").eval()
     stirred(model.added)
     rows = two_of_each_draw(examples)
     whole = objective_of(model, examples, batch_of(examples))
     everybody = denominators(batch_of(examples))
-    shares = [objective_of(model, examples, batch_of(examples, own), everybody=everybody)
-              for own in (rows[::2], rows[1::2])]
+    shares = [
+        objective_of(model, examples, batch_of(examples, own), everybody=everybody) for own in (rows[::2], rows[1::2])
+    ]
     torch.testing.assert_close(shares[0].total + shares[1].total, whole.total)
     for name, value in whole.parts.items():
         torch.testing.assert_close(shares[0].parts[name] + shares[1].parts[name], value)
@@ -222,10 +234,17 @@ def test_shares_of_the_sources_are_logged_by_context(
         tally.add(result, batch, np.zeros(14, np.uint8))
         found += list(zip(batch.availability.tolist(), result.shares.tolist(), strict=True))
     values = tally.values(tally.sums)
-    expected = {f"share/{context}_{source}": [shares[place] for there, shares in found if there == own_there]
-                for context, own_there in (("sn", [False, False]), ("sw", [False, True]), ("mn", [True, False]),
-                                           ("mw", [True, True]))
-                for place, source in enumerate(("frontal", "lateral", "prior")) if [True, *own_there][place]}
+    expected = {
+        f"share/{context}_{source}": [shares[place] for there, shares in found if there == own_there]
+        for context, own_there in (
+            ("sn", [False, False]),
+            ("sw", [False, True]),
+            ("mn", [True, False]),
+            ("mw", [True, True]),
+        )
+        for place, source in enumerate(("frontal", "lateral", "prior"))
+        if [True, *own_there][place]
+    }
     shares = {name: value for name, value in values.items() if name.startswith("share")}
     assert shares == pytest.approx({name: np.mean(own) for name, own in expected.items()}, rel=1e-5)
     assert values["share/sn_frontal"] == 1.0 and 0 < values["share/mw_prior"] < 1
@@ -236,8 +255,9 @@ def test_shares_of_the_sources_are_logged_by_context(
 
 
 def train(own, params, inputs, parent: Path, out: Path, log, logged: list | None = None) -> None:
-    run.train_simmlm(own.simmlm, params, parent=parent, out=out, open_log=log([] if logged is None else logged),
-                     **inputs)
+    run.train_simmlm(
+        own.simmlm, params, parent=parent, out=out, open_log=log([] if logged is None else logged), **inputs
+    )
 
 
 def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(

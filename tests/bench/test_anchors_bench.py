@@ -35,14 +35,31 @@ def test_a_loop_that_reads_otherwise_is_refused(anchors: ModuleType, monkeypatch
 
 
 def test_agreement(anchors: ModuleType) -> None:
-    empty = dict.fromkeys(("Atelectasis", "Cardiomegaly", "Effusion", "Pneumonia", "Pneumothorax", "Consolidation",
-                           "Edema", "Pleural_Thickening", "Nodule", "Mass"), 0)
+    empty = dict.fromkeys(
+        (
+            "Atelectasis",
+            "Cardiomegaly",
+            "Effusion",
+            "Pneumonia",
+            "Pneumothorax",
+            "Consolidation",
+            "Edema",
+            "Pleural_Thickening",
+            "Nodule",
+            "Mass",
+        ),
+        0,
+    )
     chexpert = dict.fromkeys(importlib.import_module("openi_labels").CHEXPERT.values())
     rows = [
-        {"findings": "Small effusion. No edema.", "impression": None, "gold14_mesh": empty | {"Effusion": 1},
-         "chexpert14_auto": chexpert | {"Pleural Effusion": 1, "Edema": 0}},
+        {
+            "findings": "Small effusion. No edema.",
+            "impression": None,
+            "gold14_mesh": empty | {"Effusion": 1},
+            "chexpert14_auto": chexpert | {"Pleural Effusion": 1, "Edema": 0},
+        },
         {"findings": None, "impression": "Nodule.", "gold14_mesh": empty, "chexpert14_auto": chexpert},
-    ]  # fmt: skip
+    ]
     lines, found = anchors.agreement(rows)
     assert found == {"positives": pytest.approx(2 / 3), "denials": 1.0}
     assert any(line.startswith("| micro (95 %) | 1 | **0.667**") for line in lines)

@@ -22,8 +22,23 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
 @pytest.mark.parametrize("limit", [0.0, 99.0])
 def test_speed_runs_and_its_bars_can_be_missed(bench: ModuleType, name: str, limit: float) -> None:
-    preset = replace(bench.PRESETS[name], device="cpu", edge=28, hidden=16, layers=3, heads=2, film=(40, 30), files=2,
-                     images=8, bare=4, batch_size=2, shard_size=4, workers=2, turns=1, limits=(limit, limit))
+    preset = replace(
+        bench.PRESETS[name],
+        device="cpu",
+        edge=28,
+        hidden=16,
+        layers=3,
+        heads=2,
+        film=(40, 30),
+        files=2,
+        images=8,
+        bare=4,
+        batch_size=2,
+        shard_size=4,
+        workers=2,
+        turns=1,
+        limits=(limit, limit),
+    )
     missed: list[str] = []
     text = "\n".join(bench.measure_speed(preset, missed))
     assert "bare forward of the encoder" in text and bool(missed) == bool(limit)

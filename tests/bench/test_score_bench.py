@@ -25,8 +25,9 @@ def score(monkeypatch) -> ModuleType:
 def labeller(score, tmp_path: Path) -> Path:
     folder = tmp_path / "chexbert"
     folder.mkdir()
-    config = BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-                        initializer_range=0.5)  # fmt: skip
+    config = BertConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, initializer_range=0.5
+    )
     return score.make_chexbert(folder, score.reports(150, 0), config)
 
 

@@ -43,11 +43,30 @@ def train(shapes) -> ModuleType:
 def tiny(shapes: ModuleType, name: str):
     """The preset in miniature."""
     return replace(
-        shapes.PRESETS[name], device="cpu", d_model=16, d_ffn=40, layers=3, heads=2, vocabulary=97, d_vision=8,
-        patches=4, vision_heads=2, d_hidden=8, queries=3, prior_tokens=4, batch_size=2, records=60, batches=1,
-        head=shapes.HeadShape(2, 12, 3), repeats=1, widths=(8, 16, 32), width_layers=1, lengths=(16, 20, 24),
-        batch_sizes=(1, 2, 3), gemm=16,
-    )  # fmt: skip
+        shapes.PRESETS[name],
+        device="cpu",
+        d_model=16,
+        d_ffn=40,
+        layers=3,
+        heads=2,
+        vocabulary=97,
+        d_vision=8,
+        patches=4,
+        vision_heads=2,
+        d_hidden=8,
+        queries=3,
+        prior_tokens=4,
+        batch_size=2,
+        records=60,
+        batches=1,
+        head=shapes.HeadShape(2, 12, 3),
+        repeats=1,
+        widths=(8, 16, 32),
+        width_layers=1,
+        lengths=(16, 20, 24),
+        batch_sizes=(1, 2, 3),
+        gemm=16,
+    )
 
 
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
@@ -82,10 +101,13 @@ def test_heads_that_differ_are_not_timed(shapes, measuring, heads, train, monkey
         train.measure_head(measuring.Bench(tiny(shapes, "cpu"), torch.device("cpu")))
 
 
-@pytest.mark.parametrize(("phase", "term"), [
-    *(("commit", term) for term in ("trajectory", "emphasis")),
-    *(("calibrate", term) for term in ("trajectory", "emphasis", "consistency", "drift")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("phase", "term"),
+    [
+        *(("commit", term) for term in ("trajectory", "emphasis")),
+        *(("calibrate", term) for term in ("trajectory", "emphasis", "consistency", "drift")),
+    ],
+)
 @pytest.mark.parametrize("changed", ["loss", "gradient"])
 def test_steps_that_differ_are_not_timed(shapes, measuring, steps, train, monkeypatch, phase, term, changed) -> None:
     losses = getattr(steps, f"{phase}_losses")
@@ -125,7 +147,8 @@ def test_the_baseline_sees_the_same_tokens_and_weights(shapes, measuring, steps)
     bench = measuring.Bench(tiny(shapes, "cpu"), torch.device("cpu"))
     for texts in (shapes.UPSTREAM, shapes.PACERS):
         ((batch, fixed),) = steps.beside_theirs(
-            bench, steps.our_batches(bench, shapes.make_records(texts, bench.preset), steps.COMMIT), texts)
+            bench, steps.our_batches(bench, shapes.make_records(texts, bench.preset), steps.COMMIT), texts
+        )
         assert torch.equal(fixed.mask.sum(1), batch.length)
         assert fixed.labels.shape == fixed.mask.shape and (fixed.labels != -100).sum() == batch.predicted.sum()
         assert torch.equal(fixed.labels[fixed.labels != -100], batch.ids[batch.predicted])

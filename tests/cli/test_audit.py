@@ -20,18 +20,29 @@ def corpus(repository: Path) -> dict[str, list[dict]]:
     Image.new("L", (8, 8)).save(folder / "f.png")
     rows = {
         split: [
-            {"id": f"{split}{n}", "study_id": f"{split}{n}", "subject_id": f"{split}{n}",
-             "finding": f"{SECRET} {n}{split}", "impression": "s", "APPA_flag": "PA",
-             "APPA_imagepath": "f.png", "history": 0, "indication": 0}
+            {
+                "id": f"{split}{n}",
+                "study_id": f"{split}{n}",
+                "subject_id": f"{split}{n}",
+                "finding": f"{SECRET} {n}{split}",
+                "impression": "s",
+                "APPA_flag": "PA",
+                "APPA_imagepath": "f.png",
+                "history": 0,
+                "indication": 0,
+            }
             for n in range(2)
         ]
         for split in ("train", "val", "test")
-    }  # fmt: skip
+    }
     write(folder, rows)
     profile = (repository / "configs" / "phantom.yaml").read_text()
-    for old, new in (("source: phantom ", "source: files "), ("root: null ", "root: mine "),
-                     ("{sn: null, sw: null, mn: null, mw: null}", "{sn: sn.json, sw: null, mn: null, mw: null}"),
-                     ("contexts: [sn, sw, mn, mw]", "contexts: [sn]")):  # fmt: skip
+    for old, new in (
+        ("source: phantom ", "source: files "),
+        ("root: null ", "root: mine "),
+        ("{sn: null, sw: null, mn: null, mw: null}", "{sn: sn.json, sw: null, mn: null, mw: null}"),
+        ("contexts: [sn, sw, mn, mw]", "contexts: [sn]"),
+    ):
         assert old in profile, old
         profile = profile.replace(old, new, 1)
     (repository / "mine.yaml").write_text(profile)
@@ -51,8 +62,12 @@ def test_a_sound_corpus(pacer, corpus):
     assert "ok Rows read 6: 6 used" in words and "ok Bad rows or records none" in words
     assert words.endswith("written to read; read/problems.csv lists what is bad or left out (0)")
     assert {path.name for path in Path("read").iterdir()} == {
-        "records.parquet", "images.parquet", "priors.parquet", "problems.csv", "audit.json",
-    }  # fmt: skip
+        "records.parquet",
+        "images.parquet",
+        "priors.parquet",
+        "problems.csv",
+        "audit.json",
+    }
     assert "zephyrine" not in outcome.out + outcome.error
 
 
@@ -66,9 +81,10 @@ def test_nothing_but_an_earlier_audit_is_replaced(pacer, corpus, repository: Pat
     assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
     assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
     (repository / "read" / "notes.txt").write_text("mine")
-    assert "it holds notes.txt, which this command did not make" in pacer(
-        "audit", "--params", "mine.yaml", "--out", "read"
-    ).error
+    assert (
+        "it holds notes.txt, which this command did not make"
+        in pacer("audit", "--params", "mine.yaml", "--out", "read").error
+    )
 
 
 def test_a_refused_corpus_leaves_the_earlier_one_and_says_so(pacer, corpus, repository: Path):
@@ -101,8 +117,9 @@ def test_a_refused_corpus_leaves_the_table_of_problems_here(pacer, corpus):
     with open("problems.csv", newline="") as file:
         problems = list(csv.DictReader(file))
     assert [(row["kind"], row["split"], row["index"]) for row in problems] == [
-        ("bad", "train", "0"), ("bad", "train", "1"),
-    ]  # fmt: skip
+        ("bad", "train", "0"),
+        ("bad", "train", "1"),
+    ]
     assert "zephyrine" not in outcome.error + Path("problems.csv").read_text()
     for row in corpus["train"]:
         row["APPA_imagepath"] = "f.png"

@@ -85,10 +85,13 @@ def test_a_split_that_is_never_decoded_is_refused(pacer, repository: Path):
 
 
 def test_scored_records_are_those_that_were_decoded(tmp_path: Path):
-    records = pl.DataFrame({
-        "record_id": ["sn-1", "sn-2", "mn-1", "mn-2", "sn-3"], "context": ["sn", "sn", "mn", "mn", "sn"],
-        "split": ["val", "val", "val", "val", "test"],
-    })  # fmt: skip
+    records = pl.DataFrame(
+        {
+            "record_id": ["sn-1", "sn-2", "mn-1", "mn-2", "sn-3"],
+            "context": ["sn", "sn", "mn", "mn", "sn"],
+            "split": ["val", "val", "val", "val", "test"],
+        }
+    )
     assert decoded_records(records, tmp_path, None)["record_id"].to_list() == ["sn-3"]
     assert decoded_records(records, tmp_path, "val").height == 4
     (tmp_path / "manifest.json").write_text(json.dumps({"settings": {"split": "val", "limit": 1}}))
@@ -99,6 +102,15 @@ def test_scored_records_are_those_that_were_decoded(tmp_path: Path):
 
 def test_another_corpus_never_replaces_the_pipelines_features(pacer, corpus: Path):
     assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
-    outcome = pacer("decode", "--records", "read/records.parquet", "--images", "read/images.parquet", "--features",
-                    "data/features", "--out", "predictions")
+    outcome = pacer(
+        "decode",
+        "--records",
+        "read/records.parquet",
+        "--images",
+        "read/images.parquet",
+        "--features",
+        "data/features",
+        "--out",
+        "predictions",
+    )
     assert outcome.code == 1 and "is the pipeline's own store" in outcome.error

@@ -54,15 +54,20 @@ def test_a_local_model_is_checked_for_what_its_role_needs(tmp_path: Path):
 def test_annotation_files_are_looked_for(tmp_path: Path):
     (tmp_path / "NLMCXR_reports.tgz").write_text("")
     found = {f.what: f.state for f in diagnose(changed("openi", corpus={"root": str(tmp_path), "images": "."})).data}
-    assert found == {
-        "corpus.root": "ok", "openi.reports": "ok", "openi.projections": "missing", "images": "ok"
-    }  # fmt: skip
+    assert found == {"corpus.root": "ok", "openi.reports": "ok", "openi.projections": "missing", "images": "ok"}
 
 
 def test_files_that_changed_since_they_were_described_are_named(tmp_path: Path):
     (tmp_path / "studies.csv").write_text("a")
-    params = changed("openi", corpus={"root": str(tmp_path), "format": "table", "images": ".",
-                                      "table": {"file": "studies.csv", "columns": {}}})  # fmt: skip
+    params = changed(
+        "openi",
+        corpus={
+            "root": str(tmp_path),
+            "format": "table",
+            "images": ".",
+            "table": {"file": "studies.csv", "columns": {}},
+        },
+    )
     point_to_files(params.corpus, tmp_path / "data" / "source")
     assert "source" not in {finding.what for finding in diagnose(params, tmp_path).data}
     (tmp_path / "studies.csv").write_text("b")
@@ -84,8 +89,10 @@ def test_files_are_counted_from_the_audit_of_the_same_corpus_only(tmp_path: Path
     assert count_records(params, tmp_path) is None
     (tmp_path / "source").mkdir()
     (tmp_path / "corpus").mkdir()
-    audit = {"contexts": {c: {"train": {"records": 7}, "test": {"records": 2}} for c in ("sn", "mn")},
-             "images": {"count": 11}}  # fmt: skip
+    audit = {
+        "contexts": {c: {"train": {"records": 7}, "test": {"records": 2}} for c in ("sn", "mn")},
+        "images": {"count": 11},
+    }
     (tmp_path / "corpus" / "audit.json").write_text(json.dumps(audit))
     for root, expected in ((str(tmp_path), 18), ("/another/corpus", None)):
         (tmp_path / "source" / "source.json").write_text(json.dumps({"root": root}))
@@ -106,8 +113,10 @@ def test_pixels_are_small_and_cost_an_encoder_pass_at_each_visit():
 
     def costs(**changes):
         features = params.features.model_copy(update=changes)
-        return {cost.stage: cost for cost in estimate(params.model_copy(update={"features": features}), counts,
-                                                      Machine(16, 132))}
+        return {
+            cost.stage: cost
+            for cost in estimate(params.model_copy(update={"features": features}), counts, Machine(16, 132))
+        }
 
     states, pixels, small = costs(), costs(mode="pixels"), costs(dtype="fp8_e4m3")
     assert pixels["features"].bytes == pytest.approx(72e9, rel=0.01)

@@ -82,12 +82,16 @@ def test_the_published_profiles_clean_as_upstream_and_alter_no_target():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": "openi", "contexts": ["sn"], "openi": {"reports": None, "projections": "p.csv"}},
-         "format: openi needs corpus.openi.reports"),
+        (
+            {"format": "openi", "contexts": ["sn"], "openi": {"reports": None, "projections": "p.csv"}},
+            "format: openi needs corpus.openi.reports",
+        ),
         ({"format": "openi", "openi": {"reports": "r.tgz"}}, "format: openi needs corpus.openi.projections"),
         ({"format": "r2gen", "contexts": ["sn"]}, "format: r2gen needs corpus.r2gen.annotation"),
-        ({"format": "r2gen", "r2gen": {"annotation": "a.json"}},
-         "format: r2gen knows no previous reports; contexts may hold sn and mn"),
+        (
+            {"format": "r2gen", "r2gen": {"annotation": "a.json"}},
+            "format: r2gen knows no previous reports; contexts may hold sn and mn",
+        ),
         ({"format": "table"}, "format: table needs corpus.table.file"),
         ({"format": "rg4", "annotations": {"mn": None}}, "annotations names no file for mn"),
         ({"format": "csv"}, "corpus.format"),

@@ -22,10 +22,15 @@ ROOT = Path(__file__).resolve().parents[2]
 def record(context: str, subject: int, study: int) -> dict[str, Any]:
     folder = f"p{subject // 1_000_000}/p{subject}/s{study}"
     content: dict[str, Any] = {
-        "id": str(study), "finding": "No effusion. 2. Heart: normal.", "impression": "No acute process.",
-        "APPA_flag": "PA", "APPA_imagepath": f"{folder}/frontal.jpg", "history": 0, "indication": "Cough.",
+        "id": str(study),
+        "finding": "No effusion. 2. Heart: normal.",
+        "impression": "No acute process.",
+        "APPA_flag": "PA",
+        "APPA_imagepath": f"{folder}/frontal.jpg",
+        "history": 0,
+        "indication": "Cough.",
         "new_scores": [0, "1", 0.0],
-    }  # fmt: skip
+    }
     if context[0] == "m":
         content["lateral_imagepath"] = f"{folder}/lateral.jpg"
     if context[1] == "w":
@@ -44,8 +49,13 @@ class TinyCorpus:
 
     def config(self) -> Corpus:
         base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
-        base |= {"source": "files", "root": str(self.root), "images": "files", "contexts": list(self.files),
-                 "annotations": {c: f"{c}.json" for c in self.files}}  # fmt: skip
+        base |= {
+            "source": "files",
+            "root": str(self.root),
+            "images": "files",
+            "contexts": list(self.files),
+            "annotations": {c: f"{c}.json" for c in self.files},
+        }
         return Corpus.model_validate(base | self.settings)
 
     def write(self) -> None:

@@ -35,13 +35,24 @@ def test_rows_of_the_four_contexts(tiny) -> None:
     assert audit["records"] == records.height == 16
     row = records.row(by_predicate=pl.col("record_id") == "mw-50000001", named=True)
     assert row == {
-        "record_id": "mw-50000001", "context": "mw", "split": "train", "study_id": "50000001",
-        "subject_id": "10000001", "view": "PA", "frontal": "p10/p10000001/s50000001/frontal.jpg",
-        "lateral": "p10/p10000001/s50000001/lateral.jpg", "report": "no effusion . heart : normal . no acute process .",
-        "report_raw": "No effusion. 2. Heart: normal. No acute process.", "findings_original": None,
-        "sections": "findings+impression", "prior_report": "small effusion .", "indication": "Cough.", "history": None,
-        "emphasis": [0.0, 1.0, 0.0], "emphasis_text": None,
-    }  # fmt: skip
+        "record_id": "mw-50000001",
+        "context": "mw",
+        "split": "train",
+        "study_id": "50000001",
+        "subject_id": "10000001",
+        "view": "PA",
+        "frontal": "p10/p10000001/s50000001/frontal.jpg",
+        "lateral": "p10/p10000001/s50000001/lateral.jpg",
+        "report": "no effusion . heart : normal . no acute process .",
+        "report_raw": "No effusion. 2. Heart: normal. No acute process.",
+        "findings_original": None,
+        "sections": "findings+impression",
+        "prior_report": "small effusion .",
+        "indication": "Cough.",
+        "history": None,
+        "emphasis": [0.0, 1.0, 0.0],
+        "emphasis_text": None,
+    }
     plain = records.row(by_predicate=pl.col("record_id") == "sn-50000001", named=True)
     assert plain["lateral"] is None
     assert plain["prior_report"] is None
@@ -245,9 +256,10 @@ def test_wording_that_presupposes_a_previous_report(tiny) -> None:
     tiny.files["mw"]["train"][0]["finding"] = "The effusion is unchanged since the prior study."
     audit = tiny.build()
     assert audit["prior_wording"]["sn"] == {
-        "test": {"records": 1, "comparing": 0}, "train": {"records": 2, "comparing": 1},
+        "test": {"records": 1, "comparing": 0},
+        "train": {"records": 2, "comparing": 1},
         "val": {"records": 1, "comparing": 0},
-    }  # fmt: skip
+    }
     assert set(audit["prior_wording"]) == {"sn", "mn"}
     tiny.settings["strict"] = True
     audit = tiny.build()
@@ -277,9 +289,13 @@ def test_truth_travels_with_the_studies_in_use(tiny) -> None:
     (tiny.root / "source.json").write_text(json.dumps(described))
     studies = [f"5000000{n}" for n in range(1, 6)]
     truth = pl.DataFrame(
-        [{"study_id": s, "subject_id": "1", "split": "train", "lateral_only": ["edema"], "prior_only": []}
-         | dict.fromkeys(FINDINGS, True) for s in studies], schema=TRUTH_SCHEMA,
-    )  # fmt: skip
+        [
+            {"study_id": s, "subject_id": "1", "split": "train", "lateral_only": ["edema"], "prior_only": []}
+            | dict.fromkeys(FINDINGS, True)
+            for s in studies
+        ],
+        schema=TRUTH_SCHEMA,
+    )
     truth.write_parquet(tiny.root / "truth.parquet")
     build_corpus(tiny.config(), tiny.root, tiny.out / "corpus")
     kept = read_truth(tiny.out / "corpus" / "truth.parquet")

@@ -15,11 +15,17 @@ from pacer.records.schemas import read_records
 from tests.corpus.conftest import TinyCorpus, record
 
 ODD = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=12), st.just("s"), st.just("\ud800"),
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=12),
+    st.just("s"),
+    st.just("\ud800"),
     st.lists(st.floats() | st.integers() | st.text(max_size=3), max_size=4),
     st.dictionaries(st.text(), st.none(), max_size=1),
     st.integers(10**300, 10**310),
-)  # fmt: skip
+)
 FIELDS = [*record("mw", 1, 2), "study_id", "subject_id", "surplus"]
 CHANGES = st.dictionaries(st.sampled_from(FIELDS), ODD, max_size=4)
 RECORDS = st.lists(st.tuples(st.integers(1, 4), CHANGES, st.booleans()) | ODD, max_size=6)
@@ -28,9 +34,11 @@ RECORDS = st.lists(st.tuples(st.integers(1, 4), CHANGES, st.booleans()) | ODD, m
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     files=st.fixed_dictionaries({c: st.fixed_dictionaries({"train": RECORDS, "test": RECORDS}) for c in ("sn", "mw")}),
-    strict=st.booleans(), target=st.sampled_from(["findings", "findings_and_impression"]),
-    cleaner=st.sampled_from(["upstream", "careful"]), limit=st.none() | st.integers(1, 3),
-)  # fmt: skip
+    strict=st.booleans(),
+    target=st.sampled_from(["findings", "findings_and_impression"]),
+    cleaner=st.sampled_from(["upstream", "careful"]),
+    limit=st.none() | st.integers(1, 3),
+)
 def test_rows_are_conserved(tmp_path_factory, files, strict, target, cleaner, limit) -> None:
     root = tmp_path_factory.mktemp("corpus")
     tiny = TinyCorpus(root / "raw", root / "out")

@@ -89,10 +89,11 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 TABLES = st.integers(2, 4).flatmap(
     lambda width: st.lists(
-        st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=width, max_size=width), min_size=1,
+        st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=width, max_size=width),
+        min_size=1,
         max_size=6,
     )
-)  # fmt: skip
+)
 
 
 @given(TABLES, st.integers(0, 200))

@@ -15,8 +15,9 @@ from pacer.corpus.source.json_stream import stream_records
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=12,
-)  # fmt: skip
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
 CONTENT = st.dictionaries(st.sampled_from(["train", "val", "test"]), st.lists(VALUES, max_size=6), min_size=1)
 
 

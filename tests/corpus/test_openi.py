@@ -33,8 +33,12 @@ PHANTOM = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
 
 FRONTAL, LATERAL = "CXR1_1_IM-0001-4001", "CXR1_1_IM-0001-3001"
 VIEWS = "image,view\n1_IM-0001-4001,PA\n1_IM-0001-3001,Lateral\n1_IM-0001-5001,AP\n1_IM-0001-6001,LL\n"
-TEXTS = {"FINDINGS": "Heart < normal & clear.", "IMPRESSION": "No disease.", "INDICATION": "Cough",
-         "COMPARISON": "Prior film."}  # fmt: skip
+TEXTS = {
+    "FINDINGS": "Heart < normal & clear.",
+    "IMPRESSION": "No disease.",
+    "INDICATION": "Cough",
+    "COMPARISON": "Prior film.",
+}
 
 
 def report(uid: str = "CXR1", images: tuple[str, ...] = (LATERAL, FRONTAL), **texts: str) -> bytes:
@@ -86,9 +90,9 @@ class OpenI:
     def rows(self) -> list[Row]:
         values = {"reports": "-", "projections": "-"} | self.config
         config = Corpus.model_validate(
-            PHANTOM | {"source": "files", "format": "openi", "root": str(self.root), "openi": values,
-                       "contexts": ["sn", "mn"]}
-        )  # fmt: skip
+            PHANTOM
+            | {"source": "files", "format": "openi", "root": str(self.root), "openi": values, "contexts": ["sn", "mn"]}
+        )
         self.notes = Notes()
         rows = list(read(Source(self.root / "images", self.files, None), config, self.notes))
         assert sum(row.rows for row in rows) == sum(self.notes.read.values())
@@ -117,10 +121,21 @@ def distribution(tmp_path: Path) -> OpenI:
 def test_a_report(distribution: OpenI) -> None:
     row = distribution.folder(report()).examination()
     assert row == Examination(
-        place=row.place, id="CXR1", contexts=("sn", "mn"), split=seeded_split("CXR1", 7, 0.1, 0.2), study_id="CXR1",
-        subject_id="CXR1", view="PA", frontal=f"{FRONTAL}.png", lateral=f"{LATERAL}.png",
-        findings="Heart < normal & clear.", impression="No disease.", prior=None, indication="Cough", history=None,
-    )  # fmt: skip
+        place=row.place,
+        id="CXR1",
+        contexts=("sn", "mn"),
+        split=seeded_split("CXR1", 7, 0.1, 0.2),
+        study_id="CXR1",
+        subject_id="CXR1",
+        view="PA",
+        frontal=f"{FRONTAL}.png",
+        lateral=f"{LATERAL}.png",
+        findings="Heart < normal & clear.",
+        impression="No disease.",
+        prior=None,
+        indication="Cough",
+        history=None,
+    )
     assert row.place.file.endswith("ecgen-radiology/1.xml")
     assert distribution.notes.topics == {}
 
@@ -160,10 +175,13 @@ def test_texts(distribution: OpenI) -> None:
         (b"<!DOCTYPE a []><a/>", "-", "document type"),
         (b'<!DOCTYPE a SYSTEM "file:///etc/hostname"><a/>', "-", "document type"),
         (b'<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/hostname">]><a>&b;</a>', "-", "document type"),
-        ('<?xml version="1.0" encoding="utf-16"?><!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'.encode("utf-16"), "-",
-         "document type"),
+        (
+            '<?xml version="1.0" encoding="utf-16"?><!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'.encode("utf-16"),
+            "-",
+            "document type",
+        ),
     ],
-)  # fmt: skip
+)
 def test_problems(content: bytes, field: str, reason: str, distribution: OpenI) -> None:
     row = distribution.folder(content).row()
     assert isinstance(row, Problem)
@@ -246,9 +264,14 @@ def test_damaged_header_is_no_end(distribution: OpenI) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["1_IM-0001-4001.jpg", "CXR1_1_IM-0001-4001.png", "CXR1_IM-0001-4001.dcm", "1_IM-0001-4001.dcm.png",
-     "deep/er/1_IM-0001-4001.JPEG"],
-)  # fmt: skip
+    [
+        "1_IM-0001-4001.jpg",
+        "CXR1_1_IM-0001-4001.png",
+        "CXR1_IM-0001-4001.dcm",
+        "1_IM-0001-4001.dcm.png",
+        "deep/er/1_IM-0001-4001.JPEG",
+    ],
+)
 def test_image_files_of_every_distribution(name: str, distribution: OpenI) -> None:
     distribution.write("image", f"images/{name}", b"")
     row = distribution.folder(report()).examination()
@@ -318,10 +341,9 @@ def test_names_that_are_no_text(distribution: OpenI) -> None:
         ((FRONTAL,), (FRONTAL, None, "PA", ("sn",))),
         ((FRONTAL, "CXR1_1_IM-0001-9999"), (FRONTAL, None, "PA", ("sn",))),
         (("CXR1_1_IM-0001-5001", FRONTAL), ("CXR1_1_IM-0001-5001", None, "AP", ("sn",))),
-        (("CXR1_1_IM-0001-6001", LATERAL, FRONTAL, FRONTAL),
-         (FRONTAL, "CXR1_1_IM-0001-6001", "PA", ("sn", "mn"))),
+        (("CXR1_1_IM-0001-6001", LATERAL, FRONTAL, FRONTAL), (FRONTAL, "CXR1_1_IM-0001-6001", "PA", ("sn", "mn"))),
     ],
-)  # fmt: skip
+)
 def test_choice_of_images(images: tuple[str, ...], expected: Any, distribution: OpenI) -> None:
     row = distribution.folder(report(images=images)).row()
     unknown = sum(image.endswith("9999") for image in images)
@@ -353,8 +375,10 @@ def test_r2gen_split(distribution: OpenI) -> None:
     distribution.config["split"] = "r2gen"
     rows = distribution.folder(report(), report("CXR2"), report("CXR3999999")).rows()
     assert [row.split if isinstance(row, Examination) else row.reason for row in rows] == [
-        "train", "test", "not in the split",
-    ]  # fmt: skip
+        "train",
+        "test",
+        "not in the split",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -427,8 +451,10 @@ def test_kaggle(distribution: OpenI) -> None:
     assert (first.frontal, first.lateral, first.view) == ("1_IM-0001-4001.dcm.png", "1_IM-0001-3001.dcm.png", "other")
     assert (second.impression, second.indication, second.contexts) == ("No\nXXXX.", None, ("sn",))
     assert [row.reason for row in others if isinstance(row, LeftOut)] == [
-        "no image", "neither findings nor impression", "no frontal image",
-    ]  # fmt: skip
+        "no image",
+        "neither findings nor impression",
+        "no frontal image",
+    ]
     assert [row.place.index for row in rows] == list(range(5))
     assert distribution.notes.found("deidentified") == {"reports": {"impression": 1}}
 
@@ -488,10 +514,23 @@ QUIET = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], ma
 
 #: Bytes that look like XML more often than chance.
 XML = st.lists(
-    st.sampled_from(["<a>", "</a>", "<uId id='1'/>", "<parentImage id='b'>", "<!DOCTYPE a>", "<![CDATA[", "]]>", "&lt;",
-                     "<AbstractText Label='FINDINGS'>", "</AbstractText>", "<?xml version='1.0' encoding='utf-16'?>"])
+    st.sampled_from(
+        [
+            "<a>",
+            "</a>",
+            "<uId id='1'/>",
+            "<parentImage id='b'>",
+            "<!DOCTYPE a>",
+            "<![CDATA[",
+            "]]>",
+            "&lt;",
+            "<AbstractText Label='FINDINGS'>",
+            "</AbstractText>",
+            "<?xml version='1.0' encoding='utf-16'?>",
+        ]
+    )
     | st.text(max_size=3)
-).map(lambda parts: "".join(parts).encode("utf-8", "surrogatepass"))  # fmt: skip
+).map(lambda parts: "".join(parts).encode("utf-8", "surrogatepass"))
 
 
 @QUIET
@@ -508,14 +547,18 @@ XML_TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12) 
 
 @QUIET
 @given(
-    st.lists(st.tuples(
-        st.sampled_from(["CXR1", "2", "x"]) | XML_TEXT,
-        st.lists(st.sampled_from([FRONTAL, LATERAL]) | XML_TEXT, max_size=3).map(tuple),
-        st.dictionaries(st.sampled_from(list(TEXTS)), XML_TEXT, min_size=1),
-    ), min_size=1, max_size=4),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["CXR1", "2", "x"]) | XML_TEXT,
+            st.lists(st.sampled_from([FRONTAL, LATERAL]) | XML_TEXT, max_size=3).map(tuple),
+            st.dictionaries(st.sampled_from(list(TEXTS)), XML_TEXT, min_size=1),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
     st.sampled_from(["keep", "remove", "drop_sentence"]),
     st.sampled_from([None, "r2gen"]),
-)  # fmt: skip
+)
 def test_any_reports(distribution: OpenI, reports: list[Any], how: str, split: str | None) -> None:
     distribution.config = {"split": split, "deidentified": how}
     contents = {f"{n}.xml": report(uid, images, **texts) for n, (uid, images, texts) in enumerate(reports)}

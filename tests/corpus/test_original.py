@@ -104,7 +104,7 @@ def record(study: object, report: object, image: str = "a") -> dict:
         (" FINDINGS: Text.\n RECOMMENDATION(S):  A CT.\n", "Text."),
         (" FINDINGS: Text.\n NOTIFICATION:  By phone.\n", "Text."),
     ],
-)  # fmt: skip
+)
 def test_extract_findings(text: str, findings: str | None) -> None:
     assert extract_findings(text) == findings
 
@@ -112,10 +112,22 @@ def test_extract_findings(text: str, findings: str | None) -> None:
 _LINES = st.lists(
     st.one_of(
         st.text(st.characters(exclude_categories=())),
-        st.sampled_from(["FINDINGS:", " FINDINGS: Clear.", "FINDINGS", "IMPRESSION: No.", "LUNGS: Clear",
-                         "FINAL REPORT", "WET READ: x", "FINDINGS AND IMPRESSION:", "A" * 90 + ":", "a  b"]),
+        st.sampled_from(
+            [
+                "FINDINGS:",
+                " FINDINGS: Clear.",
+                "FINDINGS",
+                "IMPRESSION: No.",
+                "LUNGS: Clear",
+                "FINAL REPORT",
+                "WET READ: x",
+                "FINDINGS AND IMPRESSION:",
+                "A" * 90 + ":",
+                "a  b",
+            ]
+        ),
     )
-).map("\n".join)  # fmt: skip
+).map("\n".join)
 
 
 @settings(max_examples=300, deadline=None)
@@ -191,11 +203,14 @@ def test_folder_of_a_part_of_the_tree(tmp_path: Path) -> None:
 
 
 def test_annotations(tmp_path: Path) -> None:
-    path = annotations(tmp_path, {
-        "train": [record(50000001, " The  heart\nis normal. "), record(50000001, "The heart is normal.", "b")],
-        "val": [record("s50000002", "Clear."), record("50000003", " ")],
-        "test": [record(50000002, "Not clear.")],
-    })  # fmt: skip
+    path = annotations(
+        tmp_path,
+        {
+            "train": [record(50000001, " The  heart\nis normal. "), record(50000001, "The heart is normal.", "b")],
+            "val": [record("s50000002", "Clear."), record("50000003", " ")],
+            "test": [record(50000002, "Not clear.")],
+        },
+    )
     read = read_original_findings(path)
     assert read.findings == {"50000001": "The heart is normal.", "50000002": "Clear."}
     assert (read.without_findings, read.conflicting) == (1, 1)

@@ -53,20 +53,26 @@ def prior_of(name: str, *studies: Study) -> Choice:
         # a candidate without a time may be before or after the timed ones of its day
         ([study("s", 5, 8), study("b", 4, 8), study("a", 4)], Choice("b", 1.0, "date and time", tied=True)),
         ([study("s", 5, 8), study("a", 4, 8), study("b", 4)], Choice("b", 1.0, "date", tied=True)),
-        ([study("s", 5, 8), study("c", 4, 7), study("b", 4, 8), study("a", 4)],
-         Choice("b", 1.0, "date and time", tied=True)),
+        (
+            [study("s", 5, 8), study("c", 4, 7), study("b", 4, 8), study("a", 4)],
+            Choice("b", 1.0, "date and time", tied=True),
+        ),
         # studies without a report are passed over
-        ([study("s", 5), study("a", 1), study("b", 3, report=False), study("c", 4, report=False)],
-         Choice("a", 4.0, "date", passed_over=2)),
-        ([study("s", 5, 9), study("a", 5, 7), study("b", 5, 8, report=False)],
-         Choice("a", 2 / 24, "date and time", passed_over=1)),
+        (
+            [study("s", 5), study("a", 1), study("b", 3, report=False), study("c", 4, report=False)],
+            Choice("a", 4.0, "date", passed_over=2),
+        ),
+        (
+            [study("s", 5, 9), study("a", 5, 7), study("b", 5, 8, report=False)],
+            Choice("a", 2 / 24, "date and time", passed_over=1),
+        ),
         ([study("s", 5), study("a", 3, 7), study("b", 3, 8, report=False)], Choice("a", 2.0, "date", passed_over=1)),
         ([study("s", 5), study("b", 3, report=False)], Choice(passed_over=1)),
         # no date: neither has nor is a prior
         ([study("s", None, 8), study("a", 3)], Choice()),
         ([study("s", 5), study("a", None, 8)], Choice()),
     ],
-)  # fmt: skip
+)
 def test_rules(studies: list[Study], expected: Choice) -> None:
     assert prior_of("s", *studies) == pytest.approx(expected)
     assert prior_of("s", *reversed(studies)) == pytest.approx(expected)
@@ -97,16 +103,26 @@ def searched(study: Study, studies: list[Study]) -> Choice:
     moments = [datetime.combine(s.day, (s.clock if both else None) or time()) for s in (study, prior) if s.day]
     beaten = any(other.day == prior.day and other not in latest for other in candidates)
     return Choice(
-        prior.study_id, (moments[0] - moments[1]) / timedelta(days=1), "date and time" if both or beaten else "date",
-        len(latest) > 1, sum(earlier(prior, other) for other in before if not other.has_report), bool(same_day),
-    )  # fmt: skip
+        prior.study_id,
+        (moments[0] - moments[1]) / timedelta(days=1),
+        "date and time" if both or beaten else "date",
+        len(latest) > 1,
+        sum(earlier(prior, other) for other in before if not other.has_report),
+        bool(same_day),
+    )
 
 
 STUDIES = st.lists(
-    st.builds(study, st.text("abc19", min_size=1, max_size=3), st.none() | st.integers(0, 4),
-              st.none() | st.integers(0, 3), st.booleans()),
-    max_size=9, unique_by=lambda entry: entry.study_id,
-)  # fmt: skip
+    st.builds(
+        study,
+        st.text("abc19", min_size=1, max_size=3),
+        st.none() | st.integers(0, 4),
+        st.none() | st.integers(0, 3),
+        st.booleans(),
+    ),
+    max_size=9,
+    unique_by=lambda entry: entry.study_id,
+)
 
 
 @given(STUDIES, st.randoms())

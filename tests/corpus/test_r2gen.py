@@ -19,11 +19,21 @@ from pacer.params import Corpus, load_params
 ROOT = Path(__file__).resolve().parents[2]
 PHANTOM = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
 
-IU = {"id": "CXR2384_IM-0942", "report": "Lungs are clear.", "split": "train",
-      "image_path": ["CXR2384_IM-0942/0.png", "CXR2384_IM-0942/1.png"]}  # fmt: skip
+IU = {
+    "id": "CXR2384_IM-0942",
+    "report": "Lungs are clear.",
+    "split": "train",
+    "image_path": ["CXR2384_IM-0942/0.png", "CXR2384_IM-0942/1.png"],
+}
 FOLDER = "p10/p10000032/s50414267"
-MIMIC = {"id": "02aa804e", "report": "No effusion.", "image_path": [f"{FOLDER}/02aa804e.jpg"], "split": "train",
-         "subject_id": 10000032, "study_id": 50414267}  # fmt: skip
+MIMIC = {
+    "id": "02aa804e",
+    "report": "No effusion.",
+    "image_path": [f"{FOLDER}/02aa804e.jpg"],
+    "split": "train",
+    "subject_id": 10000032,
+    "study_id": 50414267,
+}
 
 
 def rows_of(folder: Path, splits: Any, views: str | None = None) -> tuple[list[Row], Notes]:
@@ -32,10 +42,16 @@ def rows_of(folder: Path, splits: Any, views: str | None = None) -> tuple[list[R
     if views is not None:
         files["views"] = folder / "views.csv"
         files["views"].write_text(views)
-    config = Corpus.model_validate(PHANTOM | {
-        "source": "files", "format": "r2gen", "root": str(folder), "contexts": ["sn", "mn"],
-        "r2gen": {"annotation": "annotation.json", "views": None},
-    })  # fmt: skip
+    config = Corpus.model_validate(
+        PHANTOM
+        | {
+            "source": "files",
+            "format": "r2gen",
+            "root": str(folder),
+            "contexts": ["sn", "mn"],
+            "r2gen": {"annotation": "annotation.json", "views": None},
+        }
+    )
     notes = Notes()
     return list(read(Source(folder / "images", files, None), config, notes)), notes
 
@@ -49,11 +65,21 @@ def row_of(folder: Path, record: Any, views: str | None = None) -> tuple[Row, No
 def test_iu_xray(tmp_path: Path) -> None:
     row, notes = row_of(tmp_path, IU)
     assert row == Examination(
-        place=Place(str(tmp_path / "annotation.json"), "train", 0), id="CXR2384_IM-0942", contexts=("sn", "mn"),
-        split="train", study_id="CXR2384", subject_id="CXR2384", view="other", frontal="CXR2384_IM-0942/0.png",
-        lateral="CXR2384_IM-0942/1.png", findings="Lungs are clear.", impression=None, prior=None, indication=None,
+        place=Place(str(tmp_path / "annotation.json"), "train", 0),
+        id="CXR2384_IM-0942",
+        contexts=("sn", "mn"),
+        split="train",
+        study_id="CXR2384",
+        subject_id="CXR2384",
+        view="other",
+        frontal="CXR2384_IM-0942/0.png",
+        lateral="CXR2384_IM-0942/1.png",
+        findings="Lungs are clear.",
+        impression=None,
+        prior=None,
+        indication=None,
         history=None,
-    )  # fmt: skip
+    )
     assert notes.found("assumed_views") == {"annotation": {"frontal": 1, "lateral": 1}}
     row, _ = row_of(tmp_path, IU | {"id": "CXR1_1_IM-0001", "image_path": ["CXR1_1_IM-0001/0.png"]})
     assert isinstance(row, Examination)
@@ -206,9 +232,11 @@ def test_notes(tmp_path: Path) -> None:
 def test_reasons_do_not_differ_from_row_to_row(tmp_path: Path) -> None:
     """They are counted, so nothing of the row's content is in them."""
     changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        ({"report": 1}, {"report": 234}), ({"image_path": "a"}, {"image_path": "abc"}),
-        ({"image_path": [1]}, {"image_path": [23]}), ({"image_path": ["a", " "]}, {"image_path": ["  "]}),
-    ]  # fmt: skip
+        ({"report": 1}, {"report": 234}),
+        ({"image_path": "a"}, {"image_path": "abc"}),
+        ({"image_path": [1]}, {"image_path": [23]}),
+        ({"image_path": ["a", " "]}, {"image_path": ["  "]}),
+    ]
     for pair in changes:
         rows, _ = rows_of(tmp_path, {"train": [IU | change for change in pair]})
         first, second = rows
@@ -233,11 +261,15 @@ JSON = st.recursive(
 RECORD = JSON | st.fixed_dictionaries(
     {},
     optional={
-        "id": JSON | st.sampled_from(["CXR1_IM-1", "x"]), "report": JSON, "subject_id": JSON, "study_id": JSON,
+        "id": JSON | st.sampled_from(["CXR1_IM-1", "x"]),
+        "report": JSON,
+        "subject_id": JSON,
+        "study_id": JSON,
         "image_path": JSON | st.lists(st.text(max_size=4) | st.sampled_from(["a.png", f"{FOLDER}/b.jpg"]), max_size=4),
-        "split": JSON, "more": JSON,
+        "split": JSON,
+        "more": JSON,
     },
-)  # fmt: skip
+)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)

@@ -92,35 +92,82 @@ def others(rows: list[Row]) -> list[tuple]:
     """What is no examination: index, reason (field and reason of a problem), rows."""
     return [
         (entry.place.index, *((entry.field,) if isinstance(entry, Problem) else ()), entry.reason, entry.rows)
-        for entry in rows if not isinstance(entry, Examination)
-    ]  # fmt: skip
+        for entry in rows
+        if not isinstance(entry, Examination)
+    ]
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
 
 FULL = [
     row("007", "050", date="2180-05-06", time="08:50", impression="I.", indication="Cough.", history="H.", split="dev"),
-    row("007", "050", "LATERAL", date="2180-05-06", time="08:50", impression="I.", indication="Cough.", history="H.",
-        split="dev"),
-    row("007", "049", "AP", date="2180-05-07", time="09:50", findings='One\n"two", three.', impression=None,
-        indication=None, history=" ", split="dev"),
-]  # fmt: skip
+    row(
+        "007",
+        "050",
+        "LATERAL",
+        date="2180-05-06",
+        time="08:50",
+        impression="I.",
+        indication="Cough.",
+        history="H.",
+        split="dev",
+    ),
+    row(
+        "007",
+        "049",
+        "AP",
+        date="2180-05-07",
+        time="09:50",
+        findings='One\n"two", three.',
+        impression=None,
+        indication=None,
+        history=" ",
+        split="dev",
+    ),
+]
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "T.CSV", "t.tsv", "t.tsv.gz", "t.parquet", "t.jsonl",
-                                  "t.jsonl.gz", "T.JSONL.GZ"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", ["t.csv", "t.csv.gz", "T.CSV", "t.tsv", "t.tsv.gz", "t.parquet", "t.jsonl", "t.jsonl.gz", "T.JSONL.GZ"]
+)
 def test_all_kinds_of_file_give_the_same(reading, name: str) -> None:
     first, second = reading(FULL, name)[0]
     assert isinstance(first, Examination) and isinstance(second, Examination)
     assert first.place[1:] == ("", 0) and first.place.file.endswith(name)
     assert first[1:] == (
-        "050", ("sn", "mn"), "val", "050", "007", "PA", "050_PA.jpg", "050_LATERAL.jpg", f"{SECRET} 050.", "I.",
-        None, "Cough.", "H.", None, 2,
-    )  # fmt: skip
+        "050",
+        ("sn", "mn"),
+        "val",
+        "050",
+        "007",
+        "PA",
+        "050_PA.jpg",
+        "050_LATERAL.jpg",
+        f"{SECRET} 050.",
+        "I.",
+        None,
+        "Cough.",
+        "H.",
+        None,
+        2,
+    )
     assert second[1:] == (
-        "049", ("sn", "sw"), "val", "049", "007", "AP", "049_AP.jpg", None, 'One\n"two", three.', None,
-        Prior(f"{SECRET} 050.", "I.", "050", 25 / 24, "date and time", False, 0), None, None, None, 1,
-    )  # fmt: skip
+        "049",
+        ("sn", "sw"),
+        "val",
+        "049",
+        "007",
+        "AP",
+        "049_AP.jpg",
+        None,
+        'One\n"two", three.',
+        None,
+        Prior(f"{SECRET} 050.", "I.", "050", 25 / 24, "date and time", False, 0),
+        None,
+        None,
+        None,
+        1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,8 +183,15 @@ def test_all_kinds_of_file_give_the_same(reading, name: str) -> None:
     ],
 )
 def test_typed_dates_and_times(tmp_path: Path, dates: list, times: list | None) -> None:
-    columns = {"subject": [7.0, 7.0], "study": [2, 1], "view": ["PA", "PA"], "image": ["a", "b"],
-               "impression": ["A", "B"], "date": dates, "findings": [float("nan")] * 2}  # fmt: skip
+    columns = {
+        "subject": [7.0, 7.0],
+        "study": [2, 1],
+        "view": ["PA", "PA"],
+        "image": ["a", "b"],
+        "impression": ["A", "B"],
+        "date": dates,
+        "findings": [float("nan")] * 2,
+    }
     pl.DataFrame(columns | ({"time": times} if times else {})).write_parquet(tmp_path / "t.parquet")
     found = exams(read_file(tmp_path / "t.parquet")[0])
     assert found["1"].prior == Prior(None, "A", "2", 1.5, "date and time", False, 0)
@@ -192,7 +246,7 @@ GOOD = b"subject,study,view,image,findings\n"
         ("t.jsonl.gz", gzip.compress(b'{"subject": true}\n'), "line 1, subject: expected text or a number"),
         ("t.xlsx", b"", ".csv, .tsv, .jsonl (also .gz) or .parquet"),
     ],
-)  # fmt: skip
+)
 def test_broken_files(tmp_path: Path, name: str, content: bytes, expected: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as caught:
@@ -238,14 +292,17 @@ def test_columns_are_mapped(reading) -> None:
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
-        ({"subjct": "subject"}, "has subjct, which is none of subject, study, view, image, findings, impression, date, "
-                                "time, indication, history, split (did you mean subject?)"),
+        (
+            {"subjct": "subject"},
+            "has subjct, which is none of subject, study, view, image, findings, impression, date, "
+            "time, indication, history, split (did you mean subject?)",
+        ),
         ({"study": "studie"}, "there is no column studie for study (did you mean study?)"),
         ({"findings": "image", "image": "image"}, "names column image more than once"),
         ({"findings": "view"}, "there is no column for view"),
         ({"subject": "a", "date": "b"}, "no column a for subject; there is no column b for date"),
     ],
-)  # fmt: skip
+)
 def test_columns_that_do_not_fit(reading, columns: dict[str, str], expected: str) -> None:
     with pytest.raises(DataError) as caught:
         reading([row()], columns=columns)
@@ -277,13 +334,17 @@ def test_unknown_fields_of_jsonl_are_counted_where_they_stand(reading) -> None:
         (["AP", "PA"], 1, None, [(0, "a further frontal image of the study", 1)]),
         (["Frontal", "AP"], 1, None, [(0, "a further frontal image of the study", 1)]),
         (["LL", "Frontal"], 1, 0, []),
-        (["AP", "AP", "LATERAL", "LL"], 0, 2,
-         [(1, "a further frontal image of the study", 1), (3, "a further lateral image of the study", 1)]),
+        (
+            ["AP", "AP", "LATERAL", "LL"],
+            0,
+            2,
+            [(1, "a further frontal image of the study", 1), (3, "a further lateral image of the study", 1)],
+        ),
         (["PA", "oblique", None, "?"], 0, None, [(number, "unknown view", 1) for number in (1, 2, 3)]),
         (["LL", "LL"], None, None, [(0, "no frontal image", 2)]),
         (["?", "LL"], None, None, [(0, "unknown view", 1), (1, "no frontal image", 1)]),
     ],
-)  # fmt: skip
+)
 def test_choice_of_images(reading, views: list, frontal: int | None, lateral: int | None, rest: list[tuple]) -> None:
     rows = [row(view=view, image=f"{number}.jpg") for number, view in enumerate(views)]
     found, notes = reading(rows)
@@ -305,9 +366,12 @@ def test_rows_that_are_no_image(reading) -> None:
     rows = [row(), row(image=" "), row(None), row(study=" "), row(None, None)]
     found, _ = reading([*rows, row(study="s2", findings=" \n", image="x")])
     assert others(found) == [
-        (2, "subject", "there is no id", 1), (3, "study", "there is no id", 1), (4, "subject", "there is no id", 1),
-        (1, "image", "there is no path of an image", 1), (5, "neither findings nor impression", 1),
-    ]  # fmt: skip
+        (2, "subject", "there is no id", 1),
+        (3, "study", "there is no id", 1),
+        (4, "subject", "there is no id", 1),
+        (1, "image", "there is no path of an image", 1),
+        (5, "neither findings nor impression", 1),
+    ]
 
 
 # Studies -------------------------------------------------------------------------------------------------------------
@@ -316,11 +380,16 @@ def test_rows_that_are_no_image(reading) -> None:
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("date", ("2180-05-06", "2180-05-07")), ("time", ("08:00", "09:00")), ("findings", ("A.", "B.")),
-        ("impression", ("A.", "B.")), ("indication", ("A.", "B.")), ("history", ("A.", "B.")),
-        ("split", ("train", "val")), ("date", ("2180-05-06T08:00", "2180-05-06T09:00")),
+        ("date", ("2180-05-06", "2180-05-07")),
+        ("time", ("08:00", "09:00")),
+        ("findings", ("A.", "B.")),
+        ("impression", ("A.", "B.")),
+        ("indication", ("A.", "B.")),
+        ("history", ("A.", "B.")),
+        ("split", ("train", "val")),
+        ("date", ("2180-05-06T08:00", "2180-05-06T09:00")),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_rows_of_a_study_must_agree(reading, name: str, values: tuple[str, str], order: tuple[int, int]) -> None:
     rows = [row(image=f"{n}", **{name: values[k]}) for n, k in enumerate(order)]
@@ -331,8 +400,12 @@ def test_rows_of_a_study_must_agree(reading, name: str, values: tuple[str, str],
 
 
 def test_the_same_value_in_two_forms_is_no_conflict(reading) -> None:
-    found, _ = reading([row(date="2180-05-06", time="08:50:27", split="dev"),
-                        row(view="LL", date="21800506", time="85027.0", split=" Validation ")])  # fmt: skip
+    found, _ = reading(
+        [
+            row(date="2180-05-06", time="08:50:27", split="dev"),
+            row(view="LL", date="21800506", time="85027.0", split=" Validation "),
+        ]
+    )
     assert exams(found)["s1"].split == "val"
 
 
@@ -384,39 +457,59 @@ def test_split_by_subject_where_the_table_has_none(reading, given: dict) -> None
 
 
 def test_contexts_follow_the_sources(reading) -> None:
-    rows = [row(study="a", date="2180-01-01"), row(study="b", date="2180-01-02"), row(study="b", view="LL"),
-            row("p2", "c", "LL"), row("p2", "c")]  # fmt: skip
+    rows = [
+        row(study="a", date="2180-01-01"),
+        row(study="b", date="2180-01-02"),
+        row(study="b", view="LL"),
+        row("p2", "c", "LL"),
+        row("p2", "c"),
+    ]
     found = exams(reading(rows)[0])
     assert {name: exam.contexts for name, exam in found.items()} == {
-        "a": ("sn",), "b": ("sn", "sw", "mn", "mw"), "c": ("sn", "mn")}  # fmt: skip
+        "a": ("sn",),
+        "b": ("sn", "sw", "mn", "mw"),
+        "c": ("sn", "mn"),
+    }
     found = exams(reading([row(study="a", date="2180-01-01"), row(study="b", date="2180-01-02")])[0])
     assert found["b"].contexts == ("sn", "sw")
 
 
 def test_a_prior_needs_a_report_not_images(reading) -> None:
     rows = [
-        row(study="a", date="2180-01-01"), row(study="b", date="2180-01-02", view="LL"),
-        row(study="c", date="2180-01-03", view="?"), row(study="d", date="2180-01-04", findings=None),
+        row(study="a", date="2180-01-01"),
+        row(study="b", date="2180-01-02", view="LL"),
+        row(study="c", date="2180-01-03", view="?"),
+        row(study="d", date="2180-01-04", findings=None),
         row(study="e", date="2180-01-05"),
-    ]  # fmt: skip
+    ]
     found, _ = reading(rows)
     prior = exams(found)["e"].prior
     assert prior == Prior(f"{SECRET} c.", None, "c", 2.0, "date", False, 1)
 
 
 def test_a_study_that_is_a_problem_is_passed_over(reading) -> None:
-    rows = [row(study="a", date="2180-01-01"), row(study="b", date="2180-01-02", findings="A."),
-            row(study="b", view="AP", findings="B."), row(study="c", date="2180-01-03")]  # fmt: skip
+    rows = [
+        row(study="a", date="2180-01-01"),
+        row(study="b", date="2180-01-02", findings="A."),
+        row(study="b", view="AP", findings="B."),
+        row(study="c", date="2180-01-03"),
+    ]
     prior = exams(reading(rows)[0])["c"].prior
     assert prior is not None and (prior.study_id, prior.passed_over) == ("a", 1)
 
 
 def test_what_is_counted_about_priors(reading) -> None:
-    rows = [row(study="a"), row(study="b", date="2180-01-02", time="08:00"), row(study="c", date="2180-01-02"),
-            row("p2", "d", date="2180-01-01", findings=None), row("p2", "e", date="2180-01-02")]  # fmt: skip
+    rows = [
+        row(study="a"),
+        row(study="b", date="2180-01-02", time="08:00"),
+        row(study="c", date="2180-01-02"),
+        row("p2", "d", date="2180-01-01", findings=None),
+        row("p2", "e", date="2180-01-02"),
+    ]
     _, notes = reading(rows)
     assert notes.found("priors") == {
-        "table": {"same day, order unknown": 2, "earlier studies, none with a report": 1, "undated": 1}}  # fmt: skip
+        "table": {"same day, order unknown": 2, "earlier studies, none with a report": 1, "undated": 1}
+    }
 
 
 def test_shuffled_dates(tmp_path: Path) -> None:
@@ -441,25 +534,34 @@ def test_shuffled_dates(tmp_path: Path) -> None:
 # Any table -----------------------------------------------------------------------------------------------------------
 
 ROWS = st.lists(
-    st.fixed_dictionaries({
-        "subject": st.sampled_from(["p1", "p1", "p2", "", None]), "study": st.sampled_from(["a", "b", "c", "d", None]),
-        "view": st.sampled_from(["PA", "AP", "LL", "Frontal", "?", None]),
-        "image": st.sampled_from(["i", "j", "k", " "]),
-        "date": st.sampled_from(["2180-01-01", "2180-01-01", "21800102", "2180/01/03", None, "1/2/2180"]),
-        "time": st.sampled_from(["08:00", "80000.0", "09:00", None, None, "x"]),
-        "findings": st.sampled_from(["F", "F", None, " "]), "impression": st.sampled_from(["I", None, None, "J"]),
-        "split": st.sampled_from([None, None, None, "test"]),
-    }),
-    min_size=1, max_size=14,
-)  # fmt: skip
+    st.fixed_dictionaries(
+        {
+            "subject": st.sampled_from(["p1", "p1", "p2", "", None]),
+            "study": st.sampled_from(["a", "b", "c", "d", None]),
+            "view": st.sampled_from(["PA", "AP", "LL", "Frontal", "?", None]),
+            "image": st.sampled_from(["i", "j", "k", " "]),
+            "date": st.sampled_from(["2180-01-01", "2180-01-01", "21800102", "2180/01/03", None, "1/2/2180"]),
+            "time": st.sampled_from(["08:00", "80000.0", "09:00", None, None, "x"]),
+            "findings": st.sampled_from(["F", "F", None, " "]),
+            "impression": st.sampled_from(["I", None, None, "J"]),
+            "split": st.sampled_from([None, None, None, "test"]),
+        }
+    ),
+    min_size=1,
+    max_size=14,
+)
 #: Tables whose rows of a study agree.
 SOUND = st.lists(
     st.tuples(
-        st.sampled_from(["p1", "p2"]), st.none() | st.integers(1, 4), st.none() | st.integers(6, 9), st.booleans(),
+        st.sampled_from(["p1", "p2"]),
+        st.none() | st.integers(1, 4),
+        st.none() | st.integers(6, 9),
+        st.booleans(),
         st.lists(st.sampled_from(["PA", "AP", "LL", "?"]), min_size=1, max_size=3),
     ),
-    min_size=1, max_size=8,
-)  # fmt: skip
+    min_size=1,
+    max_size=8,
+)
 
 
 @given(ROWS, st.randoms())
@@ -483,8 +585,10 @@ def test_no_row_is_lost_in_any_table(tmp_path_factory: pytest.TempPathFactory, r
 
 def summary(rows: list[Row]) -> tuple:
     """What does not depend on the order of rows: all but the places, and which of two equal views is taken."""
-    found = {name: exam._replace(place=exam.place._replace(file="", index=0), frontal="", lateral=exam.lateral and "")
-             for name, exam in exams(rows).items()}  # fmt: skip
+    found = {
+        name: exam._replace(place=exam.place._replace(file="", index=0), frontal="", lateral=exam.lateral and "")
+        for name, exam in exams(rows).items()
+    }
     rest = Counter()
     for entry in rows:
         if not isinstance(entry, Examination):
@@ -542,7 +646,8 @@ def test_real_studies(tmp_path: Path) -> None:
             rows.append(covid_row(study, entry["lateral_imagepath"], "L", findings))
         if entry.get("last_study_id", study) not in listed:
             prior_only[entry["last_study_id"]] = covid_row(
-                entry["last_study_id"], entry["last_APPA_imagepath"], "AP", entry["last_finding"])  # fmt: skip
+                entry["last_study_id"], entry["last_APPA_imagepath"], "AP", entry["last_finding"]
+            )
     rows += prior_only.values()
     random.Random(0).shuffle(rows)
     found, notes = read_file(write(tmp_path / "t.csv", rows), config_of({"subject": "patient", "image": "path"}))
@@ -554,7 +659,10 @@ def test_real_studies(tmp_path: Path) -> None:
         for entry in content:
             exam = by_id[entry["study_id"]]
             assert (exam.frontal, exam.lateral, exam.view) == (
-                entry["APPA_imagepath"], entry.get("lateral_imagepath"), entry["APPA_flag"])  # fmt: skip
+                entry["APPA_imagepath"],
+                entry.get("lateral_imagepath"),
+                entry["APPA_flag"],
+            )
             if context[1] == "n" and exam.prior:
                 assert exam.prior.findings == exam.findings
                 repeated.add(exam.id)
@@ -562,8 +670,9 @@ def test_real_studies(tmp_path: Path) -> None:
             assert exam.contexts[-1] == context
             assert exam.prior == (
                 Prior(entry["last_finding"], None, entry["last_study_id"], entry["days_since_last"], "date", False, 0)
-                if context[1] == "w" else None
-            )  # fmt: skip
+                if context[1] == "w"
+                else None
+            )
             checked[context] += 1
     assert checked == {"sn": 95, "sw": 55, "mn": 27, "mw": 7} and len(repeated) == 7
     assert notes.found("priors") == {"table": {"undated": len({entry["study"] for entry in rows if not entry["date"]})}}

@@ -29,16 +29,33 @@ class Studies:
         image = f"{study}-{view}.png" if image == "" else image
         if image:
             Image.new("L", (4, 4)).save(self.folder / "images" / image)
-        self.rows.append({"subject": subject, "study": study, "date": date, "view": view, "image": image,
-                          "findings": f"Report of {study}.", "split": "train"} | more)  # fmt: skip
+        self.rows.append(
+            {
+                "subject": subject,
+                "study": study,
+                "date": date,
+                "view": view,
+                "image": image,
+                "findings": f"Report of {study}.",
+                "split": "train",
+            }
+            | more
+        )
 
     def build(self) -> dict[str, Any]:
         pl.DataFrame(self.rows, infer_schema_length=None).write_csv(self.folder / "studies.csv")
         base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
         config = Corpus.model_validate(
-            base | {"source": "files", "format": "table", "root": str(self.folder), "images": "images",
-                    "table": {"file": "studies.csv", "columns": {}}} | self.settings
-        )  # fmt: skip
+            base
+            | {
+                "source": "files",
+                "format": "table",
+                "root": str(self.folder),
+                "images": "images",
+                "table": {"file": "studies.csv", "columns": {}},
+            }
+            | self.settings
+        )
         point_to_files(config, self.folder / "source")
         audit = build_corpus(config, self.folder / "source", self.folder / "corpus")
         account = audit["rows"]
@@ -112,8 +129,10 @@ def test_the_time_of_day_may_stand_in_the_date(studies: Studies) -> None:
     studies.add("a", "2180-01-01 09:00", time=None)
     studies.add("c", "2180-01-01", time="11:00")
     studies.build()
-    assert studies.priors == [("b", "a", pytest.approx(1 / 24), "date and time"),
-                              ("c", "b", pytest.approx(1 / 24), "date and time")]  # fmt: skip
+    assert studies.priors == [
+        ("b", "a", pytest.approx(1 / 24), "date and time"),
+        ("c", "b", pytest.approx(1 / 24), "date and time"),
+    ]
 
 
 def test_two_times_of_day_are_a_problem_of_the_study(studies: Studies) -> None:
@@ -134,8 +153,12 @@ def test_untouched_findings_are_joined_on_the_study(studies: Studies) -> None:
     found = dict(studies.records.select("record_id", "findings_original").rows())
     assert found == {"sn-s50000001": "The 1.2 cm nodule.", "sn-s50000002": None}
     assert audit["original_references"] == {
-        "supplied": True, "records": 1, "without": 1, "conflicting": 0, "without_findings": 0
-    }  # fmt: skip
+        "supplied": True,
+        "records": 1,
+        "without": 1,
+        "conflicting": 0,
+        "without_findings": 0,
+    }
 
 
 def test_one_image_of_two_patients_is_noticed(studies: Studies) -> None:

@@ -19,25 +19,71 @@ from pacer.core.errors import DataError
 from pacer.corpus.views import View, image_key, parse_view, read_views, view_of
 
 AP, PA, OTHER, LATERAL = (
-    View("frontal", "AP"), View("frontal", "PA"), View("frontal", "other"), View("lateral", "other"),
-)  # fmt: skip
+    View("frontal", "AP"),
+    View("frontal", "PA"),
+    View("frontal", "other"),
+    View("lateral", "other"),
+)
 
 
 @pytest.mark.parametrize(
     ("texts", "view"),
     [
-        (("AP", "ap", " AP ", "AP SUPINE", "AP Supine", "AP erect", "AP AXIAL", "AP_horizontal", "antero-posterior",
-          "AP LLD", "AP left lateral decubitus", "APSupine", "APSUPINE", "apsupine", "APerect", "AP_PortableSupine",
-          "APSemiErect", "APHorizontal"), AP),
-        (("PA", "PA LLD", "PA RLD", "postero-anterior", "PosteroAnterior", "Frontal PA", "PAerect", "PAUpright"),
-         PA),
+        (
+            (
+                "AP",
+                "ap",
+                " AP ",
+                "AP SUPINE",
+                "AP Supine",
+                "AP erect",
+                "AP AXIAL",
+                "AP_horizontal",
+                "antero-posterior",
+                "AP LLD",
+                "AP left lateral decubitus",
+                "APSupine",
+                "APSUPINE",
+                "apsupine",
+                "APerect",
+                "AP_PortableSupine",
+                "APSemiErect",
+                "APHorizontal",
+            ),
+            AP,
+        ),
+        (("PA", "PA LLD", "PA RLD", "postero-anterior", "PosteroAnterior", "Frontal PA", "PAerect", "PAUpright"), PA),
         (("FRONTAL", "Frontal", "AP/PA"), OTHER),
         (("LATERAL", "Lateral", "LL", "RL", "L", "LARGE LATERAL", "XTABLE LATERAL", "left lateral"), LATERAL),
-        (("", "  ", "unknown", "LAO", "LATERAL OBLIQUE", "PA and lateral", "Frontal/Lateral", "SWIMMERS", "LLD",
-          "lateral decubitus", "APEX", "PAN", "APICAL", "PASSIVE", "PARTERECT", "APERTURE", "LAPSUPINE", "MARKER L",
-          None, 1, 0.5, ["PA"]), None),
+        (
+            (
+                "",
+                "  ",
+                "unknown",
+                "LAO",
+                "LATERAL OBLIQUE",
+                "PA and lateral",
+                "Frontal/Lateral",
+                "SWIMMERS",
+                "LLD",
+                "lateral decubitus",
+                "APEX",
+                "PAN",
+                "APICAL",
+                "PASSIVE",
+                "PARTERECT",
+                "APERTURE",
+                "LAPSUPINE",
+                "MARKER L",
+                None,
+                1,
+                0.5,
+                ["PA"],
+            ),
+            None,
+        ),
     ],
-)  # fmt: skip
+)
 def test_parse_view(texts: tuple[Any, ...], view: View | None) -> None:
     for text in texts:
         assert parse_view(text) == view, text
@@ -51,9 +97,16 @@ def test_parse_view_takes_anything(value: Any) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["CXR1_1_IM-0001-4001", "1_IM-0001-4001.dcm.png", "1_IM-0001-4001.jpg", "CXR1_IM-0001-4001.dcm", "1_IM-0001-4001",
-     "CXR1_1_IM-0001-4001.PNG", " 1_IM-0001-4001.jpeg "],
-)  # fmt: skip
+    [
+        "CXR1_1_IM-0001-4001",
+        "1_IM-0001-4001.dcm.png",
+        "1_IM-0001-4001.jpg",
+        "CXR1_IM-0001-4001.dcm",
+        "1_IM-0001-4001",
+        "CXR1_1_IM-0001-4001.PNG",
+        " 1_IM-0001-4001.jpeg ",
+    ],
+)
 def test_one_key_for_all_distributions(name: str) -> None:
     assert image_key(name) == "1_IM-0001-4001"
 
@@ -110,8 +163,10 @@ def test_the_first_view_column_decides_and_others_add(tmp_path: Path) -> None:
 
 
 def test_images_in_folders(tmp_path: Path) -> None:
-    rows = [{"image": name, "view": view} for name, view in
-            (("A/0.png", "PA"), ("A/1.png", "LL"), ("B/0.png", ""), ("B/only.png", "AP"), ("x", "PA"))]  # fmt: skip
+    rows = [
+        {"image": name, "view": view}
+        for name, view in (("A/0.png", "PA"), ("A/1.png", "LL"), ("B/0.png", ""), ("B/only.png", "AP"), ("x", "PA"))
+    ]
     views = read_views(write(tmp_path / "v.csv", rows))
     assert view_of(views, "A/0.png") == PA
     assert view_of(views, "images/A/1.png") == LATERAL

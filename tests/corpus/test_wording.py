@@ -77,36 +77,68 @@ COMPARING = [
     ("Lungs are better aerated.", "size"),
     ("The previously described nodule is calcified.", "previously"),
     ("Hila are as previously.", "previously"),
-]  # fmt: skip
+]
 
 NOT_COMPARING = [
-    "The lungs are clear.", "No acute cardiopulmonary process.", "Normal chest radiograph.",
-    "Increased interstitial markings.", "Increased density at the left base.", "Decreased lung volumes.",
-    "Lung volumes are decreased.", "Interstitial markings are mildly increased.",
+    "The lungs are clear.",
+    "No acute cardiopulmonary process.",
+    "Normal chest radiograph.",
+    "Increased interstitial markings.",
+    "Increased density at the left base.",
+    "Decreased lung volumes.",
+    "Lung volumes are decreased.",
+    "Interstitial markings are mildly increased.",
     "Increased opacity in the right base.",
-    "Increased retrosternal air space.", "Increased thoracic kyphosis.", "Old rib fracture.",
+    "Increased retrosternal air space.",
+    "Increased thoracic kyphosis.",
+    "Old rib fracture.",
     "Healed left rib fractures.",
-    "Status post coronary bypass.", "Evidence of prior surgery.", "Previous sternotomy.",
+    "Status post coronary bypass.",
+    "Evidence of prior surgery.",
+    "Previous sternotomy.",
     "Prior granulomatous disease.",
-    "Findings suggest a previous granulomatous process.", "Prior cholecystectomy with clips.",
-    "Chronic interstitial disease.", "No acute change.", "Degenerative changes of the spine.",
-    "Emphysematous change.", "Postsurgical changes of the left lung.", "No comparison available.",
-    "No comparisons.", "Comparison: None.", "No prior studies are available for comparison.",
-    "There are no prior radiographs.", "In the absence of prior studies for comparison, this is suspicious.",
-    "Prior radiographs are not available.", "Comparison with prior films would be helpful.",
+    "Findings suggest a previous granulomatous process.",
+    "Prior cholecystectomy with clips.",
+    "Chronic interstitial disease.",
+    "No acute change.",
+    "Degenerative changes of the spine.",
+    "Emphysematous change.",
+    "Postsurgical changes of the left lung.",
+    "No comparison available.",
+    "No comparisons.",
+    "Comparison: None.",
+    "No prior studies are available for comparison.",
+    "There are no prior radiographs.",
+    "In the absence of prior studies for comparison, this is suspicious.",
+    "Prior radiographs are not available.",
+    "Comparison with prior films would be helpful.",
     "Comparison films, if available, would help.",
-    "Recommend comparison with prior images.", "If prior studies are available, they would be useful.",
-    "The patient is in stable condition.", "Hemodynamically stable patient.",
-    "Atelectasis, right worse than left.", "Effusions, larger on the right than on the left.",
-    "The right effusion is larger than the left.", "Density of the right apex compared to the left.",
-    "Recommend follow up to ensure resolution.", "Follow up until resolved.", "Short interval follow up is advised.",
-    "If symptoms persist, repeat the study.", "High resolution CT may be useful.", "Residual barium in the colon.",
-    "Transferred from New York.", "New or old fractures are not seen.", "The remainder of the lungs is clear.",
-    "Opacities are present against the chest wall.", "Multiple nodules are present, the largest of 5 mm.",
-    "Surgical clips from earlier resection.", "Unstable fracture of the spine.", "Knowledge of the history would help.",
-    "Progressive massive fibrosis.", "The most recent study is not available for comparison.",
+    "Recommend comparison with prior images.",
+    "If prior studies are available, they would be useful.",
+    "The patient is in stable condition.",
+    "Hemodynamically stable patient.",
+    "Atelectasis, right worse than left.",
+    "Effusions, larger on the right than on the left.",
+    "The right effusion is larger than the left.",
+    "Density of the right apex compared to the left.",
+    "Recommend follow up to ensure resolution.",
+    "Follow up until resolved.",
+    "Short interval follow up is advised.",
+    "If symptoms persist, repeat the study.",
+    "High resolution CT may be useful.",
+    "Residual barium in the colon.",
+    "Transferred from New York.",
+    "New or old fractures are not seen.",
+    "The remainder of the lungs is clear.",
+    "Opacities are present against the chest wall.",
+    "Multiple nodules are present, the largest of 5 mm.",
+    "Surgical clips from earlier resection.",
+    "Unstable fracture of the spine.",
+    "Knowledge of the history would help.",
+    "Progressive massive fibrosis.",
+    "The most recent study is not available for comparison.",
     "If there is continued concern, a CT may help.",
-]  # fmt: skip
+]
 
 
 def forms(text: str) -> list[str]:
@@ -167,8 +199,22 @@ def test_any_text(text: str) -> None:
     assert compares_with_prior(text) == bool(prior_wording(text))
 
 
-@pytest.mark.parametrize("piece", ["prior 1-", "1-", "chest ", "size of ", "has been ", "no significant ", "compare ",
-                                   "since the ", "if a ", "comparison, ", "to ensure the "])  # fmt: skip
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "prior 1-",
+        "1-",
+        "chest ",
+        "size of ",
+        "has been ",
+        "no significant ",
+        "compare ",
+        "since the ",
+        "if a ",
+        "comparison, ",
+        "to ensure the ",
+    ],
+)
 def test_repetitions_take_no_time(piece: str) -> None:
     started = time.process_time()
     for lead in ("", "prior ", "increased ", "has ", "comparison "):
@@ -186,9 +232,10 @@ def test_real_reports() -> None:
     texts = [f"{row['findings'] or ''} {row['impression'] or ''}" for row in rows]
     found = [compares_with_prior(text) for text in texts]
     without = [
-        hit for row, hit in zip(rows, found)
+        hit
+        for row, hit in zip(rows, found)
         if (row["comparison"] or "").lower().strip(" .") in ("none", "none available")
-    ]  # fmt: skip
+    ]
     assert 0.26 < sum(found) / len(found) < 0.30
     assert len(without) > 1500 and sum(without) / len(without) < 0.025
     for clean in CLEANERS.values():

@@ -88,8 +88,9 @@ def test_equal_scores_are_ordered_as_in_the_definition(beams: int) -> None:
 
 def test_padding_on_the_left_does_not_lift_the_repetition_penalty() -> None:
     """With generate's own option (transformers 5.23) a padded row's first tokens escape it."""
-    case = random_case(7)._replace(decode=settings(num_beams=1, max_new_tokens=24, min_new_tokens=24, batch_size=9,
-                                                   repetition_penalty=3.0))
+    case = random_case(7)._replace(
+        decode=settings(num_beams=1, max_new_tokens=24, min_new_tokens=24, batch_size=9, repetition_penalty=3.0)
+    )
     assert max(map(len, case.prefixes)) - min(map(len, case.prefixes)) > 8
     expected = alone(case)
     assert found(Generate(case.language, case.decode, EOS), case.prefixes) == expected == own(case)
@@ -100,8 +101,12 @@ def test_padding_on_the_left_does_not_lift_the_repetition_penalty() -> None:
 def test_settings_that_a_checkpoint_brings_count_for_neither_engine() -> None:
     case = random_case(11)._replace(decode=settings(min_new_tokens=12))
     expected = own(case)
-    for name, value in {"no_repeat_ngram_size": 1, "repetition_penalty": 1.5, "early_stopping": True,
-                        "suppress_tokens": expected[0][:3]}.items():
+    for name, value in {
+        "no_repeat_ngram_size": 1,
+        "repetition_penalty": 1.5,
+        "early_stopping": True,
+        "suppress_tokens": expected[0][:3],
+    }.items():
         setattr(case.language.generation_config, name, value)
     assert alone(case) == expected
 

@@ -18,9 +18,23 @@ from tests.conftest import MODEL
 
 
 def settings(**changes) -> Decode:
-    return Decode(**{"split": "test", "limit": None, "engine": "beam", "num_beams": 3, "min_new_tokens": 4,
-                     "max_new_tokens": 12, "repetition_penalty": 2.0, "length_penalty": 2.0, "batch_size": 8,
-                     "examples": 1, "routing_studies": 0, "controls": [], **changes})
+    return Decode(
+        **{
+            "split": "test",
+            "limit": None,
+            "engine": "beam",
+            "num_beams": 3,
+            "min_new_tokens": 4,
+            "max_new_tokens": 12,
+            "repetition_penalty": 2.0,
+            "length_penalty": 2.0,
+            "batch_size": 8,
+            "examples": 1,
+            "routing_studies": 0,
+            "controls": [],
+            **changes,
+        }
+    )
 
 
 @pytest.fixture
@@ -115,16 +129,22 @@ def test_prefixes_are_let_go_when_the_engine_has_taken_them(generator, records, 
     assert max(alive) <= 1  # the one at hand
 
 
-@pytest.mark.parametrize(("generated", "report", "fallback"), [
-    ("<ANCHOR> positive: edema; negative: none; uncertain: none </ANCHOR>\n<REPORT>\n edema .\n</REPORT>", "edema .",
-     False),
-    ("<REPORT> a <REPORT> b", "b", False),
-    ("x <REPORT> b </REPORT> c </REPORT>", "b", False),
-    ("no marker at all .", "no marker at all .", True),
-    ("<ANCHOR> cut <REPORT>\n</REPORT>", "<ANCHOR> cut <REPORT>\n</REPORT>", True),
-    ("", "", True),
-    ("<ANCHOR> nothing that can be read <REPORT> x", "x", False),
-])
+@pytest.mark.parametrize(
+    ("generated", "report", "fallback"),
+    [
+        (
+            "<ANCHOR> positive: edema; negative: none; uncertain: none </ANCHOR>\n<REPORT>\n edema .\n</REPORT>",
+            "edema .",
+            False,
+        ),
+        ("<REPORT> a <REPORT> b", "b", False),
+        ("x <REPORT> b </REPORT> c </REPORT>", "b", False),
+        ("no marker at all .", "no marker at all .", True),
+        ("<ANCHOR> cut <REPORT>\n</REPORT>", "<ANCHOR> cut <REPORT>\n</REPORT>", True),
+        ("", "", True),
+        ("<ANCHOR> nothing that can be read <REPORT> x", "x", False),
+    ],
+)
 def test_extraction_as_published(generated: str, report: str, fallback: bool) -> None:
     extraction = extract_report(generated)
     assert (extraction.report, extraction.fallback) == (report, fallback)

@@ -48,8 +48,9 @@ def stage(tmp_path: Path, backbones: Path, records: pl.DataFrame, features, monk
 
     def decode(out: str, **changes: Any) -> dict[str, bytes]:
         target = tmp_path / out
-        decode_records(tmp_path / "model", backbones, cases, tmp_path / "features",
-                       DECODE.model_copy(update=changes), target)
+        decode_records(
+            tmp_path / "model", backbones, cases, tmp_path / "features", DECODE.model_copy(update=changes), target
+        )
         assert not any(Path(f"{target}.scratch").glob("*/parts"))
         return contents(target)
 
@@ -163,8 +164,9 @@ def test_processes_share_the_records_and_make_the_same_files(stage, tmp_path: Pa
                 raise Killed  # its part is written; the main process goes on from here
 
         calls: list[int] = []
-        state = SimpleNamespace(is_main_process=index == 0, process_index=index, num_processes=2, device="cpu",
-                                wait_for_everyone=wait)
+        state = SimpleNamespace(
+            is_main_process=index == 0, process_index=index, num_processes=2, device="cpu", wait_for_everyone=wait
+        )
         monkeypatch.setattr(run, "process_state", lambda: state)
 
     def other_rank(self, given):
@@ -192,7 +194,8 @@ def test_depth_weights_of_examples_and_of_drawn_studies_are_kept(stage, records:
     files, more = stage("out", examples=2, routing_studies=0), stage("more", examples=2, routing_studies=3)
     few, many = (load(found["routing.safetensors"]) for found in (files, more))
     assert {name: content for name, content in more.items() if name.endswith(".jsonl")} == {
-        name: content for name, content in files.items() if name.endswith(".jsonl")}
+        name: content for name, content in files.items() if name.endswith(".jsonl")
+    }
     study_of = dict(records.select("record_id", "study_id").iter_rows())
     with_lateral = set(records.filter(pl.col("lateral").is_not_null())["study_id"])
     examples = json.loads(files["manifest.json"])["examples"]

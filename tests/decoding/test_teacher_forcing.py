@@ -24,9 +24,20 @@ ROWS = [0, 1, 8, 11, 18, 19, 26, 27]
 
 
 def settings(**changes: Any) -> Decode:
-    plain = {"split": "test", "limit": None, "engine": "generate", "num_beams": 1, "min_new_tokens": 0,
-             "max_new_tokens": 24, "repetition_penalty": 1.0, "length_penalty": 1.0, "batch_size": 8,
-             "examples": 1, "routing_studies": 0, "controls": []}
+    plain = {
+        "split": "test",
+        "limit": None,
+        "engine": "generate",
+        "num_beams": 1,
+        "min_new_tokens": 0,
+        "max_new_tokens": 24,
+        "repetition_penalty": 1.0,
+        "length_penalty": 1.0,
+        "batch_size": 8,
+        "examples": 1,
+        "routing_studies": 0,
+        "controls": [],
+    }
     return Decode(**plain | changes)
 
 
@@ -87,16 +98,27 @@ def listen(generator: Generator, records: list[dict], monkeypatch: pytest.Monkey
 
 def teacher_forced(generator: Generator, records: list[dict], sequences: list[list[int]]) -> tuple[Batch, list[Tensor]]:
     """Logits of the given target tokens from one training pass over right-padded rows."""
-    prompts = [build_prompt(generator.tokenizer, view=r["view"], sections=r["sections"], indication=r["indication"],
-                            history=r["history"], commit=True, **MODEL["prompt"]) for r in records]
+    prompts = [
+        build_prompt(
+            generator.tokenizer,
+            view=r["view"],
+            sections=r["sections"],
+            indication=r["indication"],
+            history=r["history"],
+            commit=True,
+            **MODEL["prompt"],
+        )
+        for r in records
+    ]
     targets = []
     for tokens in sequences:
         ids = np.array([generator.tokenizer.bos_token_id, *tokens], dtype=np.int64)
         ones = np.ones(len(ids), dtype=np.float32)
         targets.append(Target(ids, ones, ones, ones, 1.0))
     sources = [Sources(r["context"], r["frontal"], r["lateral"], r["prior_report"]) for r in records]
-    batch = collate(prompts, targets, sources, generator.features, bos=generator.tokenizer.bos_token_id,
-                    num_queries=QUERIES)
+    batch = collate(
+        prompts, targets, sources, generator.features, bos=generator.tokenizer.bos_token_id, num_queries=QUERIES
+    )
     model: Pacer = generator.model
     with torch.no_grad():
         inputs, _, _ = model.calibrate(model.embed(batch), batch)
@@ -104,12 +126,16 @@ def teacher_forced(generator: Generator, records: list[dict], sequences: list[li
     return batch, list(logits.split([len(tokens) for tokens in sequences]))
 
 
-@pytest.mark.parametrize("options", [
-    {"num_beams": 1},
-    {"num_beams": 1, "repetition_penalty": 2.0, "min_new_tokens": 12},
-    {"num_beams": 3},
-    {"num_beams": 3, "repetition_penalty": 2.0, "length_penalty": 2.0, "min_new_tokens": 12},
-], ids=["greedy", "greedy with penalties", "beams", "beams with penalties"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_beams": 1},
+        {"num_beams": 1, "repetition_penalty": 2.0, "min_new_tokens": 12},
+        {"num_beams": 3},
+        {"num_beams": 3, "repetition_penalty": 2.0, "length_penalty": 2.0, "min_new_tokens": 12},
+    ],
+    ids=["greedy", "greedy with penalties", "beams", "beams with penalties"],
+)
 def test_rescoring_a_generation_gives_the_logits_it_was_made_with(
     options: dict, generator: Generator, examples: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,8 +202,9 @@ def test_generation_starts_from_the_training_prefix(
 
 
 def test_a_direct_configuration_starts_from_the_direct_prefix(generator: Generator, examples: Examples) -> None:
-    direct = Generator(generator.model, generator.tokenizer, generator.features,
-                       MODEL | {"commit": {"route": "direct"}}, settings())
+    direct = Generator(
+        generator.model, generator.tokenizer, generator.features, MODEL | {"commit": {"route": "direct"}}, settings()
+    )
     own, training = direct.batch([examples.table.row(row) for row in ROWS]), examples.batch(ROWS, [False] * 8, 0.35)
     for row, prefix in enumerate(training.prefix_length.tolist()):
         assert own.length[row] == prefix + 1

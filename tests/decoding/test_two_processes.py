@@ -43,21 +43,56 @@ def test_two_processes_write_the_files_of_one(tmp_path: Path, backbones: Path) -
     with torch.no_grad():
         for parameter in trained.values():
             parameter.add_(torch.randn_like(parameter) * 0.2)
-    save_checkpoint(tmp_path / "models" / "calibrate", trained,
-                    CheckpointRecord("calibrate", 7, MODEL, frozen_fingerprints(backbones), None, {}))
+    save_checkpoint(
+        tmp_path / "models" / "calibrate",
+        trained,
+        CheckpointRecord("calibrate", 7, MODEL, frozen_fingerprints(backbones), None, {}),
+    )
     with open(tmp_path / "params.yaml", "w") as file:
         YAML().dump(params.model_dump(mode="json"), file)
 
     (tmp_path / "decode.py").write_text(SCRIPT)
     launched = subprocess.run(
-        [ACCELERATE, "launch", "--quiet", "--multi_gpu", "--num_machines", "1", "--num_processes", "2",
-         "--main_process_port", "0", "--mixed_precision", "no", "--dynamo_backend", "no", "decode.py"],
-        env=drive.environment(), cwd=tmp_path, capture_output=True, text=True, timeout=drive.PATIENCE, check=False,
-    )  # fmt: skip
+        [
+            ACCELERATE,
+            "launch",
+            "--quiet",
+            "--multi_gpu",
+            "--num_machines",
+            "1",
+            "--num_processes",
+            "2",
+            "--main_process_port",
+            "0",
+            "--mixed_precision",
+            "no",
+            "--dynamo_backend",
+            "no",
+            "decode.py",
+        ],
+        env=drive.environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=drive.PATIENCE,
+        check=False,
+    )
     assert launched.returncode == 0, launched.stderr
     assert sorted(launched.stdout.splitlines()) == ["rank 0 of 2", "rank 1 of 2"]
-    decode_records(tmp_path / "models" / "calibrate", tmp_path / "models" / "backbones", read_records(records),
-                   tmp_path / "data" / "features", params.decode, tmp_path / "alone")
-    together, alone = ({str(path.relative_to(tmp_path / out)): path.read_bytes()
-                        for path in (tmp_path / out).rglob("*") if path.is_file()} for out in ("predictions", "alone"))
+    decode_records(
+        tmp_path / "models" / "calibrate",
+        tmp_path / "models" / "backbones",
+        read_records(records),
+        tmp_path / "data" / "features",
+        params.decode,
+        tmp_path / "alone",
+    )
+    together, alone = (
+        {
+            str(path.relative_to(tmp_path / out)): path.read_bytes()
+            for path in (tmp_path / out).rglob("*")
+            if path.is_file()
+        }
+        for out in ("predictions", "alone")
+    )
     assert together == alone and {"sn.jsonl", "mw.jsonl", "manifest.json"} <= set(together)

@@ -31,8 +31,14 @@ def job(config: Features, images: pl.DataFrame, texts: list[str], backbones: Pat
             ``encode texts`` before each batch. ``encoded``: file that gets a line "rank images" for each batch of
             images, without the one image that a process warms up with.
     """
-    return {"config": config.model_dump(), "images": images.to_dict(as_series=False), "texts": texts,
-            "backbones": str(backbones), "out": str(out), **more}
+    return {
+        "config": config.model_dump(),
+        "images": images.to_dict(as_series=False),
+        "texts": texts,
+        "backbones": str(backbones),
+        "out": str(out),
+        **more,
+    }
 
 
 def perform(task: dict[str, Any]) -> None:
@@ -58,8 +64,13 @@ def perform(task: dict[str, Any]) -> None:
 
     ImageEncoder.encode, TextEncoder.encode = encode_images, encode_texts
     try:
-        build_store(Features(**task["config"]), pl.DataFrame(task["images"]), task["texts"], Path(task["backbones"]),
-                    Path(task["out"]))
+        build_store(
+            Features(**task["config"]),
+            pl.DataFrame(task["images"]),
+            task["texts"],
+            Path(task["backbones"]),
+            Path(task["out"]),
+        )
     finally:
         ImageEncoder.encode, TextEncoder.encode = real
     if task.get("watch"):
@@ -70,8 +81,13 @@ class Server(drive.Server):
     """:class:`drive.Server` for these jobs."""
 
     def __enter__(self) -> Server:
-        self.process = subprocess.Popen([sys.executable, __file__, "serve"], stdin=subprocess.PIPE, text=True,
-                                        stdout=subprocess.PIPE, env=drive.environment())
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "serve"],
+            stdin=subprocess.PIPE,
+            text=True,
+            stdout=subprocess.PIPE,
+            env=drive.environment(),
+        )
         return self
 
 

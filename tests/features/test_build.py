@@ -30,8 +30,16 @@ from tests.training import drive
 from tests.training.test_several_processes import ACCELERATE, ended
 
 SHARD, IMAGES = 3, 10
-CONFIG = Features(mode="states", depths=[1, 3], dtype="bfloat16", precision="float32", batch_size=2,
-                  shard_size=SHARD, workers=1, prior_tokens=12)
+CONFIG = Features(
+    mode="states",
+    depths=[1, 3],
+    dtype="bfloat16",
+    precision="float32",
+    batch_size=2,
+    shard_size=SHARD,
+    workers=1,
+    prior_tokens=12,
+)
 TEXTS = ["no effusion .", "edema .", "no effusion .", "pneumonia .", "clear .", "stable ."]
 KILLED = -signal.SIGKILL
 
@@ -92,8 +100,11 @@ def test_the_manifest_tells_what_each_file_is(backbones: Path, images: pl.DataFr
     assert files.keys() == {MANIFEST, *manifest["indexes"], *manifest["shards"]}
     for name, shard in manifest["shards"].items():
         states = safetensors.torch.load(files[name])["states"]
-        assert shard == {"sha256": hashlib.sha256(files[name]).hexdigest(), "bytes": len(files[name]),
-                         "rows": len(states)}
+        assert shard == {
+            "sha256": hashlib.sha256(files[name]).hexdigest(),
+            "bytes": len(files[name]),
+            "rows": len(states),
+        }
     for name, digest in manifest["indexes"].items():
         assert hashlib.sha256(files[name]).hexdigest() == digest
     assert sorted(shard["rows"] for shard in manifest["shards"].values()) == [1, 2, 3, 3, 3, 3]
@@ -112,11 +123,14 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-@pytest.mark.parametrize(("harm", "why"), [
-    (flip, "its SHA-256 is not the one in the manifest"),
-    (cut, r"it has \d+ bytes instead of \d+"),
-    (Path.unlink, r"it cannot be read \(No such file or directory\)"),
-])
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (flip, "its SHA-256 is not the one in the manifest"),
+        (cut, r"it has \d+ bytes instead of \d+"),
+        (Path.unlink, r"it cannot be read \(No such file or directory\)"),
+    ],
+)
 def test_a_damaged_shard_is_named_and_it_alone_is_made_again(
     backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int], capsys: pytest.CaptureFixture, harm, why
 ) -> None:
@@ -166,8 +180,11 @@ def test_a_store_that_cannot_be_judged_is_made_again(
 
 
 def test_a_damaged_shard_of_a_stopped_run_is_named_and_made_again(
-    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture
+    backbones: Path,
+    images: pl.DataFrame,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     out = tmp_path / "out"
     build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "whole")
@@ -220,8 +237,10 @@ def test_reading_a_shard_of_another_size_names_the_file_and_the_command(
     store = FeatureStore(out)
     with pytest.raises(DataError) as error:
         store.depth_states(["img0", "img4"])
-    assert f"{shard} is not a shard of this feature store: it has {len(data) + change} bytes, and the manifest tells " \
+    assert (
+        f"{shard} is not a shard of this feature store: it has {len(data) + change} bytes, and the manifest tells "
         f"of {len(data)}; `dvc repro -f -s features`" in str(error.value)
+    )
     store["img0"]
 
 
@@ -235,9 +254,12 @@ def test_the_plan_is_announced_and_the_first_batch_is_not_encoded_twice(
     build.build_store(CONFIG, images, TEXTS, backbones, out)
     assert encoded == [1, 2, 1, 2, 1, 2, 1, 1]  # the first image is what the encoder warms up with
     bytes_ = IMAGES * 2 * 16 * 16 * 2, 5 * (12 * 20 * 2 + 12)
-    told = re.search(r"features: 10 images \(([\d.e-]+) MB, [\d.,]+/s\) and 5 previous reports \(([\d.e-]+) MB, "
-                     r"[\d.,]+/s\) to encode, about [\d.]+ min at the rate of the first batch; ([\d.e-]+) MB "
-                     r"of [\d.,]+ GB free", capsys.readouterr().out)
+    told = re.search(
+        r"features: 10 images \(([\d.e-]+) MB, [\d.,]+/s\) and 5 previous reports \(([\d.e-]+) MB, "
+        r"[\d.,]+/s\) to encode, about [\d.]+ min at the rate of the first batch; ([\d.e-]+) MB "
+        r"of [\d.,]+ GB free",
+        capsys.readouterr().out,
+    )
     assert told and [float(size) * 1e6 for size in told.groups()] == pytest.approx([*bytes_, sum(bytes_)], rel=0.01)
     build.build_store(CONFIG, images, TEXTS, backbones, out)
     assert "to encode" not in capsys.readouterr().out
@@ -263,13 +285,18 @@ def test_unreadable_images_are_listed_and_the_rest_is_kept(
     Path(paths["img8"]).unlink()
     encoded.clear()
     listing = tmp_path / "out.unreadable.csv"
-    with pytest.raises(DataError, match=r"^2 images cannot be read: img1 \(the file is not an image\); img8 \(the file "
-                                        r"does not exist\)\. .*out\.unreadable\.csv lists all"):
+    with pytest.raises(
+        DataError,
+        match=r"^2 images cannot be read: img1 \(the file is not an image\); img8 \(the file "
+        r"does not exist\)\. .*out\.unreadable\.csv lists all",
+    ):
         build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
     with open(listing, newline="") as file:
-        assert list(csv.reader(file)) == [["image_id", "path", "problem"],
-                                          ["img1", paths["img1"], "the file is not an image"],
-                                          ["img8", paths["img8"], "the file does not exist"]]
+        assert list(csv.reader(file)) == [
+            ["image_id", "path", "problem"],
+            ["img1", paths["img1"], "the file is not an image"],
+            ["img8", paths["img8"], "the file does not exist"],
+        ]
     assert not (tmp_path / "out").exists() and sum(encoded) == 1 + 7  # img0 measured the rate, its shard was not made
     for name, data in good.items():
         Path(paths[name]).write_bytes(data)
@@ -304,8 +331,15 @@ class Setting:
         self.whole = content(folder / "whole")
 
     def task(self, name: str, images: pl.DataFrame | None = None, **more) -> dict:
-        return building.job(CONFIG, self.images if images is None else images, TEXTS, self.backbones,
-                            self.folder / name, encoded=str(self.folder / f"{name}.encoded"), **more)
+        return building.job(
+            CONFIG,
+            self.images if images is None else images,
+            TEXTS,
+            self.backbones,
+            self.folder / name,
+            encoded=str(self.folder / f"{name}.encoded"),
+            **more,
+        )
 
     def encoded(self, name: str) -> Counter[str]:
         """Images that each process has encoded, all starts together."""
@@ -315,8 +349,9 @@ class Setting:
             count[rank] += int(images)
         return count
 
-    def survive(self, points: list[tuple[str, int]], prefix: str, most: int, before: dict[str, bytes] | None = None
-                ) -> None:
+    def survive(
+        self, points: list[tuple[str, int]], prefix: str, most: int, before: dict[str, bytes] | None = None
+    ) -> None:
         """Kill a process at each point and start another: what there is then is the whole store.
 
         Args:
@@ -328,8 +363,9 @@ class Setting:
                 for file, data in (before or {}).items():
                     (self.folder / name).mkdir(exist_ok=True)
                     (self.folder / name / file).write_bytes(data)
-            killed = self.server.run(*[self.task(name, stop={"point": point, "number": number})
-                                       for name, (point, number) in stops.items()])
+            killed = self.server.run(
+                *[self.task(name, stop={"point": point, "number": number}) for name, (point, number) in stops.items()]
+            )
             assert [code for code, _ in killed] == [KILLED] * len(stops), killed
             self.server.finish(*map(self.task, stops))
             for name, point in stops.items():
@@ -341,10 +377,33 @@ class Setting:
         jobs = [f"{task['out']}.job.json" for task in tasks]
         for path, task in zip(jobs, tasks):
             write_json(path, task)
-        return ended(subprocess.Popen(
-            [ACCELERATE, "launch", "--quiet", "--multi_gpu", "--num_machines", "1", "--num_processes", "2",
-             "--main_process_port", "0", "--mixed_precision", "no", "--dynamo_backend", "no", building.__file__, *jobs],
-            env=drive.environment(), cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+        return ended(
+            subprocess.Popen(
+                [
+                    ACCELERATE,
+                    "launch",
+                    "--quiet",
+                    "--multi_gpu",
+                    "--num_machines",
+                    "1",
+                    "--num_processes",
+                    "2",
+                    "--main_process_port",
+                    "0",
+                    "--mixed_precision",
+                    "no",
+                    "--dynamo_backend",
+                    "no",
+                    building.__file__,
+                    *jobs,
+                ],
+                env=drive.environment(),
+                cwd=self.folder,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+        )
 
 
 @pytest.fixture(scope="module")
@@ -389,7 +448,8 @@ def together(setting: Setting) -> tuple[int, str]:
     bad = setting.folder / "bad.png"
     bad.write_bytes(b"")
     images = setting.images.with_columns(
-        path=pl.when(pl.col("image_id") == "img4").then(pl.lit(str(bad))).otherwise(pl.col("path")))
+        path=pl.when(pl.col("image_id") == "img4").then(pl.lit(str(bad))).otherwise(pl.col("path"))
+    )
     return setting.launch(setting.task("together"), setting.task("refused", images))
 
 
@@ -411,8 +471,7 @@ def test_an_unreadable_image_of_one_process_ends_all(setting: Setting, together:
 @pytest.mark.parametrize(("rank", "shards"), [(1, 1), (0, 1)])
 def test_a_killed_process_leaves_its_shards(setting: Setting, rank: int, shards: int) -> None:
     name = f"lost{rank}"
-    code, output = setting.launch(
-        setting.task(name, stop={"point": "encode images", "number": 2, "rank": rank}))
+    code, output = setting.launch(setting.task(name, stop={"point": "encode images", "number": 2, "rank": rank}))
     assert code != 0 and "SIGKILL" in output
     made = list(Path(f"{setting.folder / name}.scratch").rglob("images-*.safetensors"))
     assert len(made) >= shards

@@ -23,8 +23,16 @@ from pacer.features.online import OnlineStates, open_features
 from pacer.features.store import FeatureStore, content_hash
 from pacer.params import Features
 
-CONFIG = Features(mode="states", depths=[1, 3], dtype="float32", precision="float32", batch_size=2, shard_size=3,
-                  workers=1, prior_tokens=12)
+CONFIG = Features(
+    mode="states",
+    depths=[1, 3],
+    dtype="float32",
+    precision="float32",
+    batch_size=2,
+    shard_size=3,
+    workers=1,
+    prior_tokens=12,
+)
 TEXTS = ["no effusion .", "edema ."]
 COLOURED = "img4"
 
@@ -79,20 +87,21 @@ def test_pixels_are_what_the_processor_makes(backbones: Path, images: pl.DataFra
 
 def test_only_shards_with_colours_have_three_planes(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
     both(backbones, images, tmp_path)
-    shapes = sorted(safetensors.torch.load_file(path)["pixels"].shape[:2]
-                    for path in (tmp_path / "pixels").glob("images-*"))
+    shapes = sorted(
+        safetensors.torch.load_file(path)["pixels"].shape[:2] for path in (tmp_path / "pixels").glob("images-*")
+    )
     assert shapes == [(1, 1), (3, 1), (3, 3)]
 
 
-def test_fp8_comes_back_in_bfloat16_near_to_what_it_was(
-    backbones: Path, images: pl.DataFrame, tmp_path: Path
-) -> None:
+def test_fp8_comes_back_in_bfloat16_near_to_what_it_was(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
     for dtype in ("float32", "fp8_e4m3"):
         build.build_store(CONFIG.model_copy(update={"dtype": dtype}), images, TEXTS, backbones, tmp_path / dtype)
     exact, small = (FeatureStore(tmp_path / dtype) for dtype in ("float32", "fp8_e4m3"))
     ids = images["image_id"].to_list()
-    for one, other in ((exact.depth_states(ids), small.depth_states(ids)),
-                       (exact.prior_states(TEXTS)[0], small.prior_states(TEXTS)[0])):
+    for one, other in (
+        (exact.depth_states(ids), small.depth_states(ids)),
+        (exact.prior_states(TEXTS)[0], small.prior_states(TEXTS)[0]),
+    ):
         assert other.dtype == torch.bfloat16 and one.shape == other.shape
         # an untrained encoder's states of noise have little in common; trained ones stay below 0.02 (bench)
         assert float((one - other.float()).norm() / one.norm()) < 0.026
@@ -119,8 +128,11 @@ def test_pixels_outlive_a_new_encoder_but_are_not_read_with_it(
     other = tmp_path / "backbones"
     shutil.copytree(backbones, other)
     weights = safetensors.torch.load_file(other / "vision" / "model.safetensors")
-    safetensors.torch.save_file({name: tensor * 1.01 for name, tensor in weights.items()},
-                                other / "vision" / "model.safetensors", metadata={"format": "pt"})
+    safetensors.torch.save_file(
+        {name: tensor * 1.01 for name, tensor in weights.items()},
+        other / "vision" / "model.safetensors",
+        metadata={"format": "pt"},
+    )
     build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "states")
     for store in ("out", "states"):
         with pytest.raises(DataError, match=r"was made with another encoder than .*vision; run the features stage"):
@@ -159,14 +171,22 @@ def test_the_wrong_question_to_a_store_is_refused(backbones: Path, images: pl.Da
             ask([])
 
 
-@pytest.mark.parametrize(("mode", "free", "remedy"), [
-    ("states", 10_000, "set features.dtype: fp8_e4m3, or free space"),
-    ("states", 3_000, "free space: no other setting fits"),
-    ("pixels", 16_000, "set features.mode: states, or free space"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mode", "free", "remedy"),
+    [
+        ("states", 10_000, "set features.dtype: fp8_e4m3, or free space"),
+        ("states", 3_000, "free space: no other setting fits"),
+        ("pixels", 16_000, "set features.mode: states, or free space"),
+    ],
+)
 def test_a_plan_that_does_not_fit_names_the_setting_that_does(
-    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, free: int,
-    remedy: str
+    backbones: Path,
+    images: pl.DataFrame,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    free: int,
+    remedy: str,
 ) -> None:
     """As float32 states take 14,336 bytes, in fp8 4,480, and as pixels 21,952 (here: the encoder's images are tiny)."""
     monkeypatch.setattr(costs.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free})())
@@ -183,8 +203,10 @@ def test_the_plan_tells_what_the_other_mode_costs(
     own, other = (states, pixels) if mode == "states" else (pixels, states)
     told = capsys.readouterr().out
     assert f"features: 7 images ({own / 1e6:.3g} MB, " in told
-    assert f"features: with features.mode: {'pixels' if mode == 'states' else 'states'} it would be " \
-           f"{other / 1e6:.3g} MB and about " in told
+    assert (
+        f"features: with features.mode: {'pixels' if mode == 'states' else 'states'} it would be "
+        f"{other / 1e6:.3g} MB and about " in told
+    )
 
 
 def test_states_that_no_number_stands_for_name_the_image(

@@ -30,10 +30,19 @@ from pacer.radiographs.opening import image_size, open_image
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 #: The published configuration of microsoft/rad-dino.
 RAD_DINO = {
-    "crop_size": {"height": 518, "width": 518}, "do_center_crop": True, "do_convert_rgb": True, "do_normalize": True,
-    "do_rescale": True, "do_resize": True, "image_mean": [0.5307] * 3, "image_processor_type": "BitImageProcessor",
-    "image_std": [0.2583] * 3, "resample": 3, "rescale_factor": 0.00392156862745098, "size": {"shortest_edge": 518},
-}  # fmt: skip
+    "crop_size": {"height": 518, "width": 518},
+    "do_center_crop": True,
+    "do_convert_rgb": True,
+    "do_normalize": True,
+    "do_rescale": True,
+    "do_resize": True,
+    "image_mean": [0.5307] * 3,
+    "image_processor_type": "BitImageProcessor",
+    "image_std": [0.2583] * 3,
+    "resample": 3,
+    "rescale_factor": 0.00392156862745098,
+    "size": {"shortest_edge": 518},
+}
 RNG = np.random.default_rng(0)
 
 
@@ -51,8 +60,16 @@ def rad_dino(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def small(directory: Path, **changes: Any) -> Path:
     """The same at a size that takes no time, and with channels that differ."""
-    return write_config(directory, **{"size": {"shortest_edge": 20}, "crop_size": {"height": 20, "width": 20},
-                                      "image_mean": [0.48, 0.46, 0.41], "image_std": [0.27, 0.26, 0.28]} | changes)
+    return write_config(
+        directory,
+        **{
+            "size": {"shortest_edge": 20},
+            "crop_size": {"height": 20, "width": 20},
+            "image_mean": [0.48, 0.46, 0.41],
+            "image_std": [0.27, 0.26, 0.28],
+        }
+        | changes,
+    )
 
 
 def processed(directory: Path, image: Image.Image) -> Tensor:
@@ -101,10 +118,23 @@ def test_colour_and_grey_in_three_channels(rad_dino: Path, tmp_path: Path) -> No
         assert len(preparation.levels(tmp_path / name)) == channels
 
 
-@pytest.mark.parametrize(("mode", "suffix"), [
-    ("1", "png"), ("1", "tif"), ("L", "png"), ("L", "tif"), ("L", "bmp"), ("P", "png"), ("P", "gif"), ("RGB", "png"),
-    ("RGB", "webp"), ("CMYK", "jpg"), ("CMYK", "tif"), ("YCbCr", "jpg"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mode", "suffix"),
+    [
+        ("1", "png"),
+        ("1", "tif"),
+        ("L", "png"),
+        ("L", "tif"),
+        ("L", "bmp"),
+        ("P", "png"),
+        ("P", "gif"),
+        ("RGB", "png"),
+        ("RGB", "webp"),
+        ("CMYK", "jpg"),
+        ("CMYK", "tif"),
+        ("YCbCr", "jpg"),
+    ],
+)
 def test_modes_whose_values_pillow_knows(rad_dino: Path, tmp_path: Path, mode: str, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
     noise(90, 70, 3).convert(mode).save(path)
@@ -144,9 +174,7 @@ def test_sixteen_bits_are_stretched(rad_dino: Path, tmp_path: Path, suffix: str)
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize(("mode", "suffix"), [("L", "jpg"), ("RGB", "jpg"), ("L", "png"), ("L", "tif"), ("L", "webp")])
-def test_exif_orientation_is_applied(
-    rad_dino: Path, tmp_path: Path, mode: str, suffix: str, orientation: int
-) -> None:
+def test_exif_orientation_is_applied(rad_dino: Path, tmp_path: Path, mode: str, suffix: str, orientation: int) -> None:
     exif = Image.Exif()
     exif[274] = orientation
     path = tmp_path / f"a.{suffix}"
@@ -201,21 +229,55 @@ def test_extreme_shapes(rad_dino: Path, tmp_path: Path, size: tuple[int, int], c
     assert_prepared(rad_dino, tmp_path / "a.png").isfinite().all()
 
 
-FORMATS = {"1": "png", "L": "png", "LA": "png", "P": "png", "RGB": "png", "RGBA": "png", "I;16": "tif", "CMYK": "tif",
-           "F": "tif", "grey RGB": "png", "grey CMYK": "tif"}  # fmt: skip
+FORMATS = {
+    "1": "png",
+    "L": "png",
+    "LA": "png",
+    "P": "png",
+    "RGB": "png",
+    "RGBA": "png",
+    "I;16": "tif",
+    "CMYK": "tif",
+    "F": "tif",
+    "grey RGB": "png",
+    "grey CMYK": "tif",
+}
 
 
-@given(width=st.integers(1, 100), height=st.integers(1, 100), mode=st.sampled_from(sorted(FORMATS)),
-       seed=st.integers(0, 99), resample=st.sampled_from([0, 1, 2, 3, 4, 5]), crop=st.tuples(*[st.integers(1, 33)] * 2),
-       size=st.one_of(st.integers(1, 33).map(lambda edge: {"shortest_edge": edge}),
-                      st.tuples(*[st.integers(1, 33)] * 2).map(lambda s: {"height": s[0], "width": s[1]})),
-       switches=st.sampled_from([{}, {"do_rescale": False}, {"do_normalize": False}, {"do_resize": False},
-                                 {"rescale_factor": 1 / 127.5}, {"do_convert_rgb": False}]))  # fmt: skip
+@given(
+    width=st.integers(1, 100),
+    height=st.integers(1, 100),
+    mode=st.sampled_from(sorted(FORMATS)),
+    seed=st.integers(0, 99),
+    resample=st.sampled_from([0, 1, 2, 3, 4, 5]),
+    crop=st.tuples(*[st.integers(1, 33)] * 2),
+    size=st.one_of(
+        st.integers(1, 33).map(lambda edge: {"shortest_edge": edge}),
+        st.tuples(*[st.integers(1, 33)] * 2).map(lambda s: {"height": s[0], "width": s[1]}),
+    ),
+    switches=st.sampled_from(
+        [
+            {},
+            {"do_rescale": False},
+            {"do_normalize": False},
+            {"do_resize": False},
+            {"rescale_factor": 1 / 127.5},
+            {"do_convert_rgb": False},
+        ]
+    ),
+)
 @settings(max_examples=150)
 def test_any_size_mode_and_configuration(
-    tmp_path_factory: pytest.TempPathFactory, width: int, height: int, mode: str, seed: int, resample: int,
-    crop: tuple[int, int], size: dict[str, int], switches: dict[str, Any],
-) -> None:  # fmt: skip
+    tmp_path_factory: pytest.TempPathFactory,
+    width: int,
+    height: int,
+    mode: str,
+    seed: int,
+    resample: int,
+    crop: tuple[int, int],
+    size: dict[str, int],
+    switches: dict[str, Any],
+) -> None:
     folder = tmp_path_factory.mktemp("any")
     directory = small(folder, size=size, resample=resample, crop_size={"height": crop[0], "width": crop[1]}, **switches)
     rng = np.random.default_rng(seed)
@@ -269,8 +331,12 @@ def png_header(width: int, height: int) -> bytes:
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)) + chunk(
-        b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+        + chunk(b"IDAT", zlib.compress(bytes(100)))
+        + chunk(b"IEND", b"")
+    )
 
 
 def truncated(folder: Path, suffix: str) -> bytes:
@@ -312,21 +378,27 @@ def test_files_that_cannot_be_used_are_named(rad_dino: Path, tmp_path: Path) -> 
 
 def test_dicom_that_is_not_one_grey_image(rad_dino: Path, tmp_path: Path) -> None:
     stored = RNG.integers(0, 4096, (50, 50))
-    for fields, reason in (({"PhotometricInterpretation": "RGB", "SamplesPerPixel": 3}, "PhotometricInterpretation"),
-                           ({"NumberOfFrames": 3}, "3 frames"), ({"BitsAllocated": 32}, "8 or 16 bits")):
+    for fields, reason in (
+        ({"PhotometricInterpretation": "RGB", "SamplesPerPixel": 3}, "PhotometricInterpretation"),
+        ({"NumberOfFrames": 3}, "3 frames"),
+        ({"BitsAllocated": 32}, "8 or 16 bits"),
+    ):
         with pytest.raises(DataError, match=rf"a\.dcm: the file cannot be decoded .*{reason}"):
             Preparation(rad_dino)(write_dicom(tmp_path / "a.dcm", stored, "MONOCHROME2", **fields))
 
 
-@pytest.mark.parametrize(("changes", "named"), [
-    ({"do_pad": True}, "do_pad is true"),
-    ({"do_rescale": False, "do_normalize": False}, "do_rescale and do_normalize are false"),
-    ({"do_center_crop": False}, "do_center_crop is false"),
-    ({"do_center_crop": False, "do_resize": False}, "do_resize and do_center_crop are false"),
-    ({"size": {"shortest_edge": 20, "longest_edge": 40}}, "size has longest_edge and shortest_edge"),
-    ({"resample": None, "size": {"max_height": 20, "max_width": 20}}, "size has max_height and max_width"),
-    ({"image_mean": [0.5, 0.5]}, "mean must have 3 elements"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"do_pad": True}, "do_pad is true"),
+        ({"do_rescale": False, "do_normalize": False}, "do_rescale and do_normalize are false"),
+        ({"do_center_crop": False}, "do_center_crop is false"),
+        ({"do_center_crop": False, "do_resize": False}, "do_resize and do_center_crop are false"),
+        ({"size": {"shortest_edge": 20, "longest_edge": 40}}, "size has longest_edge and shortest_edge"),
+        ({"resample": None, "size": {"max_height": 20, "max_width": 20}}, "size has max_height and max_width"),
+        ({"image_mean": [0.5, 0.5]}, "mean must have 3 elements"),
+    ],
+)
 def test_settings_that_are_not_covered_are_named(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
     with pytest.raises(BackboneError, match=rf"the image processor of {tmp_path} .*{named}"):
         Preparation(small(tmp_path, **changes))

@@ -184,10 +184,13 @@ def test_two_entries_under_one_key_are_refused(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12: polars has threads
-@pytest.mark.parametrize("method", [
-    pytest.param("fork", marks=pytest.mark.skipif(sys.platform != "linux", reason="forking is not safe there")),
-    "spawn",
-])
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param("fork", marks=pytest.mark.skipif(sys.platform != "linux", reason="forking is not safe there")),
+        "spawn",
+    ],
+)
 def test_workers_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     monkeypatch.setattr(reading, "_LARGE", 1)
     rows = write_store(tmp_path / "store", torch.bfloat16)
@@ -214,25 +217,32 @@ def header(**tensors: dict) -> bytes:
 STATES = {"dtype": "F32", "shape": [5, *SHAPE], "data_offsets": [0, 480]}
 
 
-@pytest.mark.parametrize(("content", "why"), [
-    (None, "it cannot be read: No such file"),
-    (b"", "its header ends at byte 8 of 0"),
-    (header(states=STATES)[:30], r"its header ends at byte \d+ of 30"),
-    (header(states=STATES) + bytes(479), "it has 479 bytes of tensors, and states ends at byte 480"),
-    (header(states=STATES) + bytes(481), "it has 481 bytes of tensors, and its header tells of 480"),
-    (b"not a tensor, and rather long", r"its header ends at byte \d+ of 29"),
-    ((9).to_bytes(8, "little") + b"not JSON,", "its header is not one of safetensors"),
-    ((2).to_bytes(8, "little") + b"[]", "its header is not one of safetensors"),
-    (header(states={"dtype": "F32"}), "its header is not one of safetensors"),
-    (header(states=STATES | {"shape": []}) + bytes(480), "its header is not one of safetensors"),
-    (header(states=STATES | {"dtype": "I64"}) + bytes(480), "states is of type I64, not one of F32, F16, BF16, U8"),
-    (header(states=STATES | {"dtype": "F16"}) + bytes(480), r"states \[5, 2, 3, 4\] F16 cannot lie at \[0, 480\]"),
-    (header(other=STATES) + bytes(480), "it holds no states"),
-    (header(states=STATES | {"shape": [4, *SHAPE], "data_offsets": [0, 384]}) + bytes(384),
-     "the index asks for row 4 of 4"),
-    (header(states=STATES | {"shape": [5, 4, 3, 2]}) + bytes(480),
-     r"its rows of states are unlike those of images-5\.safetensors"),
-])
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "it cannot be read: No such file"),
+        (b"", "its header ends at byte 8 of 0"),
+        (header(states=STATES)[:30], r"its header ends at byte \d+ of 30"),
+        (header(states=STATES) + bytes(479), "it has 479 bytes of tensors, and states ends at byte 480"),
+        (header(states=STATES) + bytes(481), "it has 481 bytes of tensors, and its header tells of 480"),
+        (b"not a tensor, and rather long", r"its header ends at byte \d+ of 29"),
+        ((9).to_bytes(8, "little") + b"not JSON,", "its header is not one of safetensors"),
+        ((2).to_bytes(8, "little") + b"[]", "its header is not one of safetensors"),
+        (header(states={"dtype": "F32"}), "its header is not one of safetensors"),
+        (header(states=STATES | {"shape": []}) + bytes(480), "its header is not one of safetensors"),
+        (header(states=STATES | {"dtype": "I64"}) + bytes(480), "states is of type I64, not one of F32, F16, BF16, U8"),
+        (header(states=STATES | {"dtype": "F16"}) + bytes(480), r"states \[5, 2, 3, 4\] F16 cannot lie at \[0, 480\]"),
+        (header(other=STATES) + bytes(480), "it holds no states"),
+        (
+            header(states=STATES | {"shape": [4, *SHAPE], "data_offsets": [0, 384]}) + bytes(384),
+            "the index asks for row 4 of 4",
+        ),
+        (
+            header(states=STATES | {"shape": [5, 4, 3, 2]}) + bytes(480),
+            r"its rows of states are unlike those of images-5\.safetensors",
+        ),
+    ],
+)
 def test_a_shard_that_is_not_whole_is_named(tmp_path: Path, content: bytes | None, why: str) -> None:
     write_store(tmp_path / "store")
     shard = tmp_path / "store" / "images-0.safetensors"

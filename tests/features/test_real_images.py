@@ -14,8 +14,16 @@ from pacer.features.store import FeatureStore
 from pacer.params import Features
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
-CONFIG = Features(mode="states", depths=[1, 3], dtype="fp8_e4m3", precision="float32", batch_size=64, shard_size=512,
-                  workers=2, prior_tokens=12)
+CONFIG = Features(
+    mode="states",
+    depths=[1, 3],
+    dtype="fp8_e4m3",
+    precision="float32",
+    batch_size=64,
+    shard_size=512,
+    workers=2,
+    prior_tokens=12,
+)
 
 
 def images_of(folder: Path) -> pl.DataFrame:
@@ -45,12 +53,20 @@ def test_all_images_pass(backbones: Path, tmp_path: Path, corpus: str, count: in
 def test_damaged_copies_of_a_real_image_are_refused_together(backbones: Path, tmp_path: Path) -> None:
     good = images_of(DATA / "openi/images")["path"][0]
     content = Path(good).read_bytes()
-    harmed = {"empty.jpg": b"", "half.jpg": content[: len(content) // 2], "text.jpg": b"not a radiograph",
-              "header.jpg": content[:40]}
+    harmed = {
+        "empty.jpg": b"",
+        "half.jpg": content[: len(content) // 2],
+        "text.jpg": b"not a radiograph",
+        "header.jpg": content[:40],
+    }
     for name, data in harmed.items():
         (tmp_path / name).write_bytes(data)
-    images = pl.DataFrame({"image_id": ["good", "gone", *harmed],
-                           "path": [good, str(tmp_path / "gone.jpg"), *(str(tmp_path / name) for name in harmed)]})
+    images = pl.DataFrame(
+        {
+            "image_id": ["good", "gone", *harmed],
+            "path": [good, str(tmp_path / "gone.jpg"), *(str(tmp_path / name) for name in harmed)],
+        }
+    )
     with pytest.raises(DataError, match=r"^5 images cannot be read: ") as error:
         build.build_store(CONFIG, images, [], backbones, tmp_path / "out")
     assert all(f"{name} (" in str(error.value) for name in ("gone", *harmed)) and "good (" not in str(error.value)

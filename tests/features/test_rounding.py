@@ -42,8 +42,10 @@ def test_other_types_are_a_cast(name: str) -> None:
 def test_fp8_takes_a_byte_a_value_and_little_more() -> None:
     stored = rounded(torch.randn(2, 3, 1369, 768), FP8)
     assert {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in stored.items()} == {
-        "states": (torch.float8_e4m3fn, (2, 3, 1369, 768)), "scales": (torch.bfloat16, (2, 3, 1369)),
-        "centre": (torch.bfloat16, (2, 3, 768))}
+        "states": (torch.float8_e4m3fn, (2, 3, 1369, 768)),
+        "scales": (torch.bfloat16, (2, 3, 1369)),
+        "centre": (torch.bfloat16, (2, 3, 768)),
+    }
     size = sum(tensor.nbytes for tensor in stored.values())
     assert size < 0.503 * 2 * 2 * 3 * 1369 * 768
 
@@ -83,8 +85,10 @@ def test_the_stored_bytes_are_those_of_this_version() -> None:
     assert (VERSION, found.hexdigest()[:16]) == (1, "1233d865c5d9c16c")
 
 
-@pytest.mark.parametrize(("value", "dtype"), [(float("nan"), "bfloat16"), (float("inf"), "fp8_e4m3"),
-                                              (float("nan"), "fp8_e4m3"), (70_000.0, "float16")])
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(float("nan"), "bfloat16"), (float("inf"), "fp8_e4m3"), (float("nan"), "fp8_e4m3"), (70_000.0, "float16")],
+)
 def test_what_a_type_has_no_number_for_is_refused(value: float, dtype: str) -> None:
     states = torch.zeros(3, 2, 5, 4)
     states[2, 1, 3, 0] = value

@@ -18,8 +18,16 @@ from pacer.features.store import FeatureStore
 from pacer.model.assemble import load_endpoint_norm
 from pacer.params import Features
 
-CONFIG = Features(mode="states", depths=[1, 3], dtype="float32", precision="float32",
-                  batch_size=2, shard_size=3, workers=1, prior_tokens=12)
+CONFIG = Features(
+    mode="states",
+    depths=[1, 3],
+    dtype="float32",
+    precision="float32",
+    batch_size=2,
+    shard_size=3,
+    workers=1,
+    prior_tokens=12,
+)
 TEXTS = ["no effusion .", "edema .", "no effusion ."]
 
 
@@ -55,8 +63,11 @@ def test_cxr_bert_loads_as_the_plain_bert_that_it_is(backbones: Path, tmp_path: 
     published.save_pretrained(tmp_path)
     shutil.copy(backbones / "text" / "vocab.txt", tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    config |= {"model_type": "cxr-bert", "architectures": ["CXRBertModel"],
-               "auto_map": {"AutoModel": "modeling_cxrbert.CXRBertModel"}}
+    config |= {
+        "model_type": "cxr-bert",
+        "architectures": ["CXRBertModel"],
+        "auto_map": {"AutoModel": "modeling_cxrbert.CXRBertModel"},
+    }
     (tmp_path / "config.json").write_text(json.dumps(config))
     states, _ = TextEncoder(tmp_path, 12).encode(TEXTS)
     expected, _ = TextEncoder(backbones / "text", 12).encode(TEXTS)

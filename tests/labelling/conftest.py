@@ -33,10 +33,16 @@ def records() -> pl.DataFrame:
     for context, split, count in (("sn", "train", 40), ("mw", "train", 12), ("sn", "val", 4), ("sn", "test", 4)):
         for number in range(count):
             name = f"{split}{number}{context}"
-            rows.append({
-                "record_id": f"{context}-{name}", "context": context, "split": split, "study_id": f"study-{name}",
-                "subject_id": f"subject-{name}", "report_raw": REPORTS[number % len(REPORTS)],
-            })  # fmt: skip
+            rows.append(
+                {
+                    "record_id": f"{context}-{name}",
+                    "context": context,
+                    "split": split,
+                    "study_id": f"study-{name}",
+                    "subject_id": f"subject-{name}",
+                    "report_raw": REPORTS[number % len(REPORTS)],
+                }
+            )
     return pl.DataFrame(rows, schema=RECORD_SCHEMA)
 
 
@@ -44,12 +50,28 @@ def records() -> pl.DataFrame:
 def labelling() -> Callable[..., Labelling]:
     def make(**changes: Any) -> Labelling:
         settings: dict[str, Any] = {
-            "provider": "none", "recorded": None, "model": "gpt-4.1-mini", "base_url": None, "temperature": 0.0,
-            "max_tokens": 600, "structured": False, "mode": "requests", "batch_requests": 50_000, "concurrency": 2,
-            "timeout": 20.0, "attempts": 8, "backoff": 0.001, "unanswered": "stop", "max_requests": None,
-            "max_dollars": None, "input_price": 0.4, "output_price": 1.6, "batch_discount": 0.5,
-            "send_reports_to": None, "prompt_file": None,
-        }  # fmt: skip
+            "provider": "none",
+            "recorded": None,
+            "model": "gpt-4.1-mini",
+            "base_url": None,
+            "temperature": 0.0,
+            "max_tokens": 600,
+            "structured": False,
+            "mode": "requests",
+            "batch_requests": 50_000,
+            "concurrency": 2,
+            "timeout": 20.0,
+            "attempts": 8,
+            "backoff": 0.001,
+            "unanswered": "stop",
+            "max_requests": None,
+            "max_dollars": None,
+            "input_price": 0.4,
+            "output_price": 1.6,
+            "batch_discount": 0.5,
+            "send_reports_to": None,
+            "prompt_file": None,
+        }
         return Labelling.model_validate(settings | changes)
 
     return make

@@ -47,9 +47,14 @@ def answer(asked: dict[str, Any], **changes: Any) -> str:
 
 def completion(content: str | None, finish: str = "stop", refusal: str | None = None) -> dict[str, Any]:
     message = {"role": "assistant", "content": content, "refusal": refusal}
-    return {"id": "x", "object": "chat.completion", "created": 0, "model": "served-1",
-            "choices": [{"index": 0, "message": message, "finish_reason": finish}],
-            "usage": {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}}  # fmt: skip
+    return {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "served-1",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+        "usage": {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100},
+    }
 
 
 def good(asked: dict[str, Any], _: int = 0) -> Reply:
@@ -224,8 +229,13 @@ class Endpoint:
             self.end_batch(batch, lines)
         return Reply(body=batch)
 
-    def complete(self, batch: dict[str, Any], lines: list[dict[str, Any]], status: str = "completed",
-                 errors: list[dict[str, Any]] | None = None) -> None:  # fmt: skip
+    def complete(
+        self,
+        batch: dict[str, Any],
+        lines: list[dict[str, Any]],
+        status: str = "completed",
+        errors: list[dict[str, Any]] | None = None,
+    ) -> None:
         """End a batch: answers for ``lines`` by ``replies``, and ``errors`` in the error file."""
         out, bad = [], list(errors or ())
         for line in lines:

@@ -78,8 +78,13 @@ def test_duplicates_follow_the_papers_priority(positive: list, negative: list, u
     assert anchor is not None
     for finding in FINDINGS:
         expected = next(
-            (name for name, found in (("positive", positive), ("uncertain", uncertain), ("negative", negative))
-             if finding in found), None)  # fmt: skip
+            (
+                name
+                for name, found in (("positive", positive), ("uncertain", uncertain), ("negative", negative))
+                if finding in found
+            ),
+            None,
+        )
         if expected:
             assert anchor.polarity(finding) == expected
 
@@ -102,9 +107,14 @@ def test_bodies() -> None:
 @pytest.mark.parametrize(
     ("phrase", "missing"),
     [
-        ("Small LEFT pleural\neffusion", 0), ("left pleural-effusion", 0), ("effusion. No pneumothorax", 0),
-        ("pleural eff", 1), ("right pleural effusion", 1), ("", 1), (" ... ", 1),
+        ("Small LEFT pleural\neffusion", 0),
+        ("left pleural-effusion", 0),
+        ("effusion. No pneumothorax", 0),
+        ("pleural eff", 1),
+        ("right pleural effusion", 1),
+        ("", 1),
+        (" ... ", 1),
     ],
-)  # fmt: skip
+)
 def test_evidence(phrase: str, missing: int) -> None:
     assert count_missing([phrase], "There is a small left pleural effusion.\nNo pneumothorax.") == missing

@@ -83,9 +83,19 @@ def test_budget(endpoint, batching, sample, records, tmp_path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "after"),
-    [("_create", False), ("_create", True), ("_wait", False), ("_wait", True), ("_take", False), ("_take", True),
-     ("_clean_up", False), ("_forget", False), ("_forget", True), ("_find_file", False)],
-)  # fmt: skip
+    [
+        ("_create", False),
+        ("_create", True),
+        ("_wait", False),
+        ("_wait", True),
+        ("_take", False),
+        ("_take", True),
+        ("_clean_up", False),
+        ("_forget", False),
+        ("_forget", True),
+        ("_find_file", False),
+    ],
+)
 @pytest.mark.parametrize("mode", ["batch", "requests"])
 def test_stopped_anywhere_and_started_again(
     endpoint, asking, batching, sample, records, tmp_path, monkeypatch, name, after, mode
@@ -172,9 +182,10 @@ def test_failed_batch_names_its_reason_and_no_text(endpoint, batching, sample, r
 def test_refused_lines(endpoint, batching, sample, records, tmp_path) -> None:
     refused = sample["record_id"][0]
     endpoint.replies = lambda asked, _: (
-        Reply(400, {"error": {"code": "content_filter"}}) if asked["sample_uid"] == refused
+        Reply(400, {"error": {"code": "content_filter"}})
+        if asked["sample_uid"] == refused
         else Reply(body=completion(answer(asked)))
-    )  # fmt: skip
+    )
     assert label_sample(sample, records, batching(), tmp_path)["statuses"] == {"ok": 5, "refused": 1}
     assert label_sample(sample, records, batching(), tmp_path)["reused"] == 6
 
@@ -187,10 +198,21 @@ def test_strange_lines_in_the_answers(endpoint, batching, sample, records, tmp_p
         name, content = endpoint.files[batch["output_file_id"]]
         first, second, *rest = content.splitlines()
         odd = json.loads(second) | {"response": {"status_code": 200, "body": {"detail": "nothing"}}}
-        endpoint.files[batch["output_file_id"]] = name, b"\n".join([
-            b"{cut", b"[]", first, first, json.dumps(odd).encode(), json.dumps({"custom_id": "foreign"}).encode(),
-            json.dumps({"custom_id": json.loads(first)["custom_id"], "response": 4}).encode(), *rest,
-        ])  # fmt: skip
+        endpoint.files[batch["output_file_id"]] = (
+            name,
+            b"\n".join(
+                [
+                    b"{cut",
+                    b"[]",
+                    first,
+                    first,
+                    json.dumps(odd).encode(),
+                    json.dumps({"custom_id": "foreign"}).encode(),
+                    json.dumps({"custom_id": json.loads(first)["custom_id"], "response": 4}).encode(),
+                    *rest,
+                ]
+            ),
+        )
 
     endpoint.end_batch = strange
     audit = label_sample(sample, records, batching(), tmp_path)
@@ -277,8 +299,10 @@ def test_codes_may_be_anything(endpoint, batching, sample, records, tmp_path) ->
 
     def fail(batch: dict[str, Any], lines: list[dict[str, Any]]) -> None:
         codes = ["\ud800", "Possible pneumonia. No effusion.", ["a"], 7, None, "batch_expired"]
-        errors = [{"custom_id": line["custom_id"], "response": None, "error": {"code": code}}
-                  for line, code in zip(lines, codes)]  # fmt: skip
+        errors = [
+            {"custom_id": line["custom_id"], "response": None, "error": {"code": code}}
+            for line, code in zip(lines, codes)
+        ]
         endpoint.complete(batch, [], "completed", errors)
 
     endpoint.end_batch = fail

@@ -39,8 +39,12 @@ def test_answers_replace_rules_where_they_can_be_read(records: pl.DataFrame, tmp
     assert anchors["record_id"].to_list() == records["record_id"].to_list()
     rows = {row["record_id"]: row for row in anchors.iter_rows(named=True)}
     assert rows["sn-train0sn"] == {
-        "record_id": "sn-train0sn", "positive": ["pneumonia"], "negative": [], "uncertain": [], "origin": "llm"
-    }  # fmt: skip
+        "record_id": "sn-train0sn",
+        "positive": ["pneumonia"],
+        "negative": [],
+        "uncertain": [],
+        "origin": "llm",
+    }
     assert rows["sn-train1sn"]["positive"] == ["support devices"]
     assert rows["sn-train1sn"]["origin"] == "rules"
     assert rows["sn-test0sn"]["uncertain"] == ["pneumonia"]

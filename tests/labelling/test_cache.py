@@ -128,10 +128,22 @@ def test_garbage_in_the_middle_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("part", "value"),
-    [("dollars", None), ("dollars", "much"), ("dollars", True), ("dollars", -1.0), ("dollars", float("nan")),
-     ("raw", None), ("request_hash", ["h"]), ("record_id", 7), ("lost", "x"), ("finish_reason", 3), ("model", {}),
-     ("prompt_tokens", "1"), ("completion_tokens", 1.5)],
-)  # fmt: skip
+    [
+        ("dollars", None),
+        ("dollars", "much"),
+        ("dollars", True),
+        ("dollars", -1.0),
+        ("dollars", float("nan")),
+        ("raw", None),
+        ("request_hash", ["h"]),
+        ("record_id", 7),
+        ("lost", "x"),
+        ("finish_reason", 3),
+        ("model", {}),
+        ("prompt_tokens", "1"),
+        ("completion_tokens", 1.5),
+    ],
+)
 @pytest.mark.parametrize("name", ["cache", "journal"])
 @pytest.mark.parametrize("missing", [True, False])
 def test_lines_edited_by_hand(tmp_path: Path, part: str, value: object, name: str, missing: bool) -> None:

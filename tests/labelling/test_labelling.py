@@ -67,10 +67,16 @@ def test_structured_mode(endpoint, asking, sample, records, tmp_path) -> None:
 
 
 def test_unreadable_answers_are_kept_with_their_reason(endpoint, asking, sample, records, tmp_path) -> None:
-    bodies = iter([
-        completion("no json"), completion('{"positive": ["edema"', finish="length"), completion(None),
-        completion('{"positive": "edema"}'), completion(None, refusal="no"), completion('{"positive": ['),
-    ])  # fmt: skip
+    bodies = iter(
+        [
+            completion("no json"),
+            completion('{"positive": ["edema"', finish="length"),
+            completion(None),
+            completion('{"positive": "edema"}'),
+            completion(None, refusal="no"),
+            completion('{"positive": ['),
+        ]
+    )
     lock = threading.Lock()
 
     def garbage(*_: Any) -> Reply:
@@ -129,9 +135,7 @@ def test_an_answer_is_used_as_long_as_the_question_is_the_same(endpoint, asking,
     assert sum(endpoint.seen.values()) == before
 
 
-def test_other_providers_keep_paid_answers_and_use_none(
-    endpoint, asking, labelling, sample, records, tmp_path
-) -> None:
+def test_other_providers_keep_paid_answers_and_use_none(endpoint, asking, labelling, sample, records, tmp_path) -> None:
     label_sample(sample, records, asking(), tmp_path)
     audit = label_sample(sample, records, labelling(), tmp_path)
     assert (audit["answered"], audit["unanswered"], audit["older_answers"]) == (0, 6, 6)
@@ -172,8 +176,9 @@ def test_recorded_answers_and_paid_ones_to_the_same_questions(
 ) -> None:
     """Recorded answers are never taken for the endpoint's, and put none of those aside."""
     path = tmp_path / "answers.jsonl"
-    lines = [{"record_id": i, "response": completion(answer({"sample_uid": i}, positive=[]))} for i in
-             sample["record_id"]]  # fmt: skip
+    lines = [
+        {"record_id": i, "response": completion(answer({"sample_uid": i}, positive=[]))} for i in sample["record_id"]
+    ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     recorded = labelling(provider="recorded", recorded=str(path))
     label_sample(sample, records, recorded, tmp_path)

@@ -91,9 +91,14 @@ def test_rubbish_does_not_use_up_the_sample(endpoint, asking, records, tmp_path)
 
 @pytest.mark.parametrize(
     ("error", "reason"),
-    [({"code": 502, "message": "upstream"}, "server_error"), ({"code": "429"}, "rate_limited"), ("text", "error_body"),
-     ({"code": ["a"]}, "error_body"), ({"code": 400}, "refused")],
-)  # fmt: skip
+    [
+        ({"code": 502, "message": "upstream"}, "server_error"),
+        ({"code": "429"}, "rate_limited"),
+        ("text", "error_body"),
+        ({"code": ["a"]}, "error_body"),
+        ({"code": 400}, "refused"),
+    ],
+)
 @pytest.mark.parametrize("mode", ["requests", "batch"])
 def test_an_error_in_place_of_the_choices_is_no_answer(
     endpoint, asking, sample, records, tmp_path, error, reason, mode
@@ -172,8 +177,6 @@ def test_compressed_answers(endpoint, asking, sample, records, tmp_path) -> None
 def test_one_ok_answer_starts_the_count_anew(endpoint, asking, records, tmp_path) -> None:
     sample = sample_records(records, 40, seed=1)[0]
     well = set(sample["record_id"].to_list()[15::15])
-    endpoint.replies = lambda asked, _: Misbehaviour.final(
-        "good" if asked["sample_uid"] in well else "prose", asked
-    )
+    endpoint.replies = lambda asked, _: Misbehaviour.final("good" if asked["sample_uid"] in well else "prose", asked)
     audit = label_sample(sample, records, asking(concurrency=1), tmp_path)
     assert audit["statuses"] == {"ok": len(well), "unparseable": sample.height - len(well)}

@@ -53,9 +53,17 @@ def test_key_that_cannot_be_sent(endpoint, asking, sample, records, tmp_path, mo
 
 @pytest.mark.parametrize(
     ("address", "consent"),
-    [("", ""), ("/v1", ""), ("http:///v1", ""), ("http://[::1/v1", "::1"), ("ftp://localhost/v1", "localhost"),
-     ("http://localhost:99999/v1", "localhost"), ("localhost:8000/v1", "localhost"), ("", "api.openai.com")],
-)  # fmt: skip
+    [
+        ("", ""),
+        ("/v1", ""),
+        ("http:///v1", ""),
+        ("http://[::1/v1", "::1"),
+        ("ftp://localhost/v1", "localhost"),
+        ("http://localhost:99999/v1", "localhost"),
+        ("localhost:8000/v1", "localhost"),
+        ("", "api.openai.com"),
+    ],
+)
 def test_address_that_is_none(endpoint, asking, sample, records, tmp_path, address, consent) -> None:
     config = asking().model_copy(update={"base_url": address, "send_reports_to": consent})
     with pytest.raises(ConfigError, match=r"anchors.llm.base_url must be an address such as http://localhost:8000/v1"):

@@ -26,9 +26,18 @@ from tests.labelling.server import Endpoint, Misbehaviour
 ROOT = Path(__file__).parents[2]
 SLOTS = 16
 #: The status of an answer of each kind that the server gives.
-STATUS = {"good": "ok", "foreign": "ok", "twice": "ok", "prose": "unparseable", "page": "unparseable",
-          "no_completion": "malformed", "other": "other_record", "empty": "empty", "refusal": "refused",
-          "length": "cut_off"}  # fmt: skip
+STATUS = {
+    "good": "ok",
+    "foreign": "ok",
+    "twice": "ok",
+    "prose": "unparseable",
+    "page": "unparseable",
+    "no_completion": "malformed",
+    "other": "other_record",
+    "empty": "empty",
+    "refusal": "refused",
+    "length": "cut_off",
+}
 
 
 class Work:
@@ -37,10 +46,17 @@ class Work:
     def __init__(self, folder: Path, endpoint: Endpoint, count: int, config: Labelling):
         self.folder, self.endpoint = folder, endpoint
         rows = [
-            {"record_id": f"{context}-{n}", "context": context, "split": "train", "study_id": f"study-{n}",
-             "subject_id": f"subject-{n}", "report_raw": f"{REPORTS[n % len(REPORTS)]} Image {n}."}
-            for context in ("sn", "sw", "mn", "mw") for n in range(count // 4)
-        ]  # fmt: skip
+            {
+                "record_id": f"{context}-{n}",
+                "context": context,
+                "split": "train",
+                "study_id": f"study-{n}",
+                "subject_id": f"subject-{n}",
+                "report_raw": f"{REPORTS[n % len(REPORTS)]} Image {n}.",
+            }
+            for context in ("sn", "sw", "mn", "mw")
+            for n in range(count // 4)
+        ]
         self.records = pl.DataFrame(rows, schema=RECORD_SCHEMA)
         self.records.write_parquet(folder / "records.parquet")
         sample = self.records.select("record_id", "context", pl.lit(["negation"]).alias("strata"))
@@ -55,8 +71,11 @@ class Work:
         with open(log, "w") as file:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.labelling.drive", str(self.folder)],
-                cwd=ROOT, env=environment, stdout=file, stderr=file,
-            )  # fmt: skip
+                cwd=ROOT,
+                env=environment,
+                stdout=file,
+                stderr=file,
+            )
             while process.poll() is None:
                 if kill_when():
                     process.kill()

@@ -23,10 +23,15 @@ from tests.labelling.server import Drop, Reply, good
     [
         Reply(429, {"error": {}}, {"Retry-After-Ms": "1"}),
         Reply(429, {"error": {}}, {"Retry-After": formatdate(0, usegmt=True)}),
-        Reply(500, b"<html>"), Reply(503, {}), Reply(408, {}), Reply(504, {}), Drop(), Drop({"a": 1}, sent=3),
+        Reply(500, b"<html>"),
+        Reply(503, {}),
+        Reply(408, {}),
+        Reply(504, {}),
+        Drop(),
+        Drop({"a": 1}, sent=3),
         Drop({"a": 1}, sent=3, reset=True),
     ],
-)  # fmt: skip
+)
 def test_trouble_then_success(endpoint, asking, sample, records, tmp_path, trouble) -> None:
     def replies(asked: dict[str, Any], before: int) -> Reply:
         if before:
@@ -81,12 +86,17 @@ def test_retry_after_is_waited_for_by_all(endpoint, asking, sample, records, tmp
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [
-        ({}, None), ({"retry-after": "2"}, 2.0), ({"retry-after": "0.5"}, 0.5), ({"retry-after": "-3"}, 0.0),
-        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25), ({"retry-after": "soon"}, None),
+        ({}, None),
+        ({"retry-after": "2"}, 2.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after": "soon"}, None),
         ({"retry-after": "Mon, 01 Jan 2024 00:00:00 +99999999999999999999"}, None),
-        ({"retry-after": "nan"}, None), ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
     ],
-)  # fmt: skip
+)
 def test_retry_after_in_all_its_forms(headers, seconds) -> None:
     assert retry_after(headers) == seconds
 
@@ -178,8 +188,9 @@ def test_endpoint_that_is_not_there(endpoint, asking, sample, records, tmp_path)
 
 @pytest.mark.parametrize("status", [401, 402, 403, 404, 400, 307])
 def test_endpoint_that_refuses_everything(endpoint, asking, sample, records, tmp_path, status) -> None:
-    endpoint.replies = lambda *_: Reply(status, {"error": {"message": "report text echoed"}},
-                                        {"Location": endpoint.url + "/elsewhere"})  # fmt: skip
+    endpoint.replies = lambda *_: Reply(
+        status, {"error": {"message": "report text echoed"}}, {"Location": endpoint.url + "/elsewhere"}
+    )
     with pytest.raises(PacerError, match=r"^127.0.0.1:\d+ refused the request of ") as error:
         label_sample(sample, records, asking(), tmp_path)
     assert "echoed" not in str(error.value)

@@ -12,8 +12,24 @@ from transformers import BertConfig, BertModel
 
 from pacer.metrics.meteor import Meteor
 
-WORDS = ("the", "heart", "lungs", "are", "is", "clear", "normal", "no", "effusion", "pneumothorax", "left", "right",
-         "small", "possible", ".", "edema")
+WORDS = (
+    "the",
+    "heart",
+    "lungs",
+    "are",
+    "is",
+    "clear",
+    "normal",
+    "no",
+    "effusion",
+    "pneumothorax",
+    "left",
+    "right",
+    "small",
+    "possible",
+    ".",
+    "edema",
+)
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 
 
@@ -28,8 +44,14 @@ def _state() -> dict[str, Tensor]:
 
 
 def small_config() -> BertConfig:
-    return BertConfig(vocab_size=len(VOCABULARY), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-                      intermediate_size=32, initializer_range=0.8)
+    return BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        initializer_range=0.8,
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -28,16 +28,26 @@ def cases() -> pl.DataFrame:
         context = ("sn", "mn")[number % 2]
         labels = [(draw.integers(0, 4, 14) * (draw.random(14) < 0.5)).tolist() for _ in range(2)]
         texts = [" . ".join(draw.choice(WORDS, 3)) for _ in range(2)]
-        rows.append({"record_id": f"{context}-{number}", "context": context, "study_id": f"s{number // 2}",
-                     "subject_id": f"p{number // 4}", "reference": texts[0], "hypothesis": texts[1],
-                     "reference_labels": labels[0], "hypothesis_labels": labels[1],
-                     "rougeL": float(draw.random())})  # fmt: skip
+        rows.append(
+            {
+                "record_id": f"{context}-{number}",
+                "context": context,
+                "study_id": f"s{number // 2}",
+                "subject_id": f"p{number // 4}",
+                "reference": texts[0],
+                "hypothesis": texts[1],
+                "reference_labels": labels[0],
+                "hypothesis_labels": labels[1],
+                "rougeL": float(draw.random()),
+            }
+        )
     return pl.DataFrame(rows)
 
 
 def micro(cases: pl.DataFrame, columns: slice) -> tuple[float, float, float]:
-    truth, found = (np.isin(np.array(cases[f"{side}_labels"].to_list()), (1, 3))[:, columns]
-                    for side in ("reference", "hypothesis"))  # fmt: skip
+    truth, found = (
+        np.isin(np.array(cases[f"{side}_labels"].to_list()), (1, 3))[:, columns] for side in ("reference", "hypothesis")
+    )
     return tuple(score(truth.ravel(), found.ravel()) for score in (precision_score, recall_score, f1_score))
 
 
@@ -92,8 +102,10 @@ def test_each_observation_over_all_contexts_and_in_each(cases: pl.DataFrame):
 def test_an_observation_that_nobody_has_is_undefined(cases: pl.DataFrame):
     never = pl.lit([0] * 14)
     empty = cases.with_columns(reference_labels=never, hypothesis_labels=never)
-    assert all(one.scores["f1"].value is None and set(one.f1.values()) == {None}
-               for one in label_intervals(empty, "llm-rg4", resamples=5))  # fmt: skip
+    assert all(
+        one.scores["f1"].value is None and set(one.f1.values()) == {None}
+        for one in label_intervals(empty, "llm-rg4", resamples=5)
+    )
 
 
 def test_the_unit_is_the_coarsest_that_is_known(cases: pl.DataFrame):

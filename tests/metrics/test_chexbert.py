@@ -132,11 +132,18 @@ def broken(kind: str, state: dict) -> object:
     return {"model_state_dict": state}
 
 
-@pytest.mark.parametrize("kind, named", [
-    ("missing", "missing linear_heads.3.weight"), ("unknown", "unknown linear_heads.14.weight"),
-    ("shape", r"linear_heads.3.weight is \[2, 16\], expected \[4, 16\]"), ("some prefixes", "linear_heads.3.weight"),
-    ("positions", "position_ids"), ("no key", "model_state_dict"), ("no dictionary", "model_state_dict"),
-])
+@pytest.mark.parametrize(
+    "kind, named",
+    [
+        ("missing", "missing linear_heads.3.weight"),
+        ("unknown", "unknown linear_heads.14.weight"),
+        ("shape", r"linear_heads.3.weight is \[2, 16\], expected \[4, 16\]"),
+        ("some prefixes", "linear_heads.3.weight"),
+        ("positions", "position_ids"),
+        ("no key", "model_state_dict"),
+        ("no dictionary", "model_state_dict"),
+    ],
+)
 def test_refuses_everything_else(chexbert_directory, checkpoint_state, kind, named):
     with pytest.raises(BackboneError, match=named):
         CheXbert(chexbert_directory(broken(kind, checkpoint_state)))

@@ -44,8 +44,9 @@ def test_equals_scikit_learn(seed, count):
 AVERAGES = {"micro": "micro", "macro": "macro", "weighted": "weighted", "example": "samples"}
 
 
-@given(st.integers(0, 2**31), st.integers(1, 40), st.sampled_from(sorted(CONVENTIONS)),
-       st.sampled_from([0.0, 0.6, 0.97]))
+@given(
+    st.integers(0, 2**31), st.integers(1, 40), st.sampled_from(sorted(CONVENTIONS)), st.sampled_from([0.0, 0.6, 0.97])
+)
 @example(1, 1, "nicolson", 1.0)
 def test_every_average_of_every_convention_equals_scikit_learn(seed, count, convention, blank):
     references, hypotheses = random_labels(seed, count), random_labels(seed + 1, count)
@@ -61,8 +62,9 @@ def test_every_average_of_every_convention_equals_scikit_learn(seed, count, conv
         for suffix, filling in suffixes.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                expected = precision_recall_fscore_support(truth, found, average=AVERAGES[average],
-                                                           zero_division=filling)[:3]
+                expected = precision_recall_fscore_support(
+                    truth, found, average=AVERAGES[average], zero_division=filling
+                )[:3]
                 parts = precision_recall_fscore_support(truth, found, average=None, zero_division=filling)
             for name, value, part in zip(("precision", "recall", "f1"), expected, parts[:3], strict=True):
                 if average == "weighted" and not parts[3][~np.isnan(part)].any():
@@ -78,7 +80,8 @@ def test_the_first_row_of_a_study_counts_where_the_convention_says_so():
     for convention in CONVENTIONS:
         kept = [0, 1, 3] if convention == "nicolson" else list(range(6))
         assert clinical_efficacy(references, hypotheses, convention, studies) == clinical_efficacy(
-            references[kept], hypotheses[kept], convention)
+            references[kept], hypotheses[kept], convention
+        )
     unknown = ["a", None, "a", None, "", ""]  # a row of an unknown study is not the same study's as another one
     assert clinical_efficacy(references, hypotheses, "nicolson", unknown)["n"] == 5
     with pytest.raises(DataError, match="6 rows of labels and 2 studies"):
@@ -93,8 +96,10 @@ def test_confusion_of_the_classes():
     edema = clinical_efficacy(references, hypotheses)["per_label"]["Edema"]["counts"]
     table = np.array(label_confusion(references, hypotheses)["Edema"])
     present, absent = [1, 3], [0, 2]
-    assert edema == [int(table[np.ix_(rows, columns)].sum()) for rows, columns in (
-        (present, present), (absent, present), (present, absent), (absent, absent))]
+    assert edema == [
+        int(table[np.ix_(rows, columns)].sum())
+        for rows, columns in ((present, present), (absent, present), (present, absent), (absent, absent))
+    ]
 
 
 def test_uncertain_counts_as_present_and_negative_as_absent():
@@ -132,10 +137,17 @@ def test_the_five_observations_of_top5():
     assert len(clinical_efficacy(references, hypotheses, "top5")["per_label"]) == 5
 
 
-@pytest.mark.parametrize("labels, problem", [
-    (np.zeros((3, 13), int), r"\[n, 14\]"), (np.full((3, 14), 4), "0..3"), (np.full((3, 14), -1), "0..3"),
-    (np.full((3, 14), 2), "No Finding"), (np.zeros((3, 14)), "integers"), (np.zeros((4, 14), int), "4 hypothesis rows"),
-])
+@pytest.mark.parametrize(
+    "labels, problem",
+    [
+        (np.zeros((3, 13), int), r"\[n, 14\]"),
+        (np.full((3, 14), 4), "0..3"),
+        (np.full((3, 14), -1), "0..3"),
+        (np.full((3, 14), 2), "No Finding"),
+        (np.zeros((3, 14)), "integers"),
+        (np.zeros((4, 14), int), "4 hypothesis rows"),
+    ],
+)
 def test_malformed_labels_are_refused(labels, problem):
     with pytest.raises(DataError, match=problem):
         clinical_efficacy(np.zeros((3, 14), int), labels)

@@ -21,22 +21,33 @@ def run(folder, meteor, seed: int, quality: float, drop: tuple[str, ...] = (), l
     rows = []
     for number in range(48):
         words, labels = fixed.choice(WORDS, 12), fixed.integers(0, 2, 14)
-        rows.append({
-            "record_id": f"{('sn', 'mw')[number % 2]}-{number // 2}", "context": ("sn", "mw")[number % 2],
-            "study_id": str(number // 2), "subject_id": str(number // 4), "reference": " ".join(words),
-            "hypothesis": " ".join(np.where(draw.random(12) < quality, words, draw.choice(WORDS, 12))),
-            "reference_labels": labels.tolist(),
-            "hypothesis_labels": np.where(draw.random(14) < quality, labels, 1 - labels).tolist(),
-        })  # fmt: skip
+        rows.append(
+            {
+                "record_id": f"{('sn', 'mw')[number % 2]}-{number // 2}",
+                "context": ("sn", "mw")[number % 2],
+                "study_id": str(number // 2),
+                "subject_id": str(number // 4),
+                "reference": " ".join(words),
+                "hypothesis": " ".join(np.where(draw.random(12) < quality, words, draw.choice(WORDS, 12))),
+                "reference_labels": labels.tolist(),
+                "hypothesis_labels": np.where(draw.random(14) < quality, labels, 1 - labels).tolist(),
+            }
+        )
     cases = pl.DataFrame(rows)
     scored = language_scores(cases["reference"].to_list(), cases["hypothesis"].to_list(), meteor)
     cases = cases.with_columns(rougeL=pl.Series(scored.rouge), meteor_statistics=pl.Series(scored.meteor_statistics))
     (folder / "metrics").mkdir(parents=True)
     cases.sample(fraction=1.0, shuffle=True, seed=seed).drop(drop).write_parquet(folder / "metrics/cases.parquet")
-    (folder / "metrics/signature.json").write_text(json.dumps({
-        "clinical": {"labeller": {"files": {"chexbert.pth": labeller}}}, "versions": {"numpy": str(seed)},
-        "counts": {"n": seed}, "data": {"predictions/sn": str(seed)},
-    }))  # fmt: skip
+    (folder / "metrics/signature.json").write_text(
+        json.dumps(
+            {
+                "clinical": {"labeller": {"files": {"chexbert.pth": labeller}}},
+                "versions": {"numpy": str(seed)},
+                "counts": {"n": seed},
+                "data": {"predictions/sn": str(seed)},
+            }
+        )
+    )
     return folder
 
 
@@ -125,22 +136,51 @@ def test_labels_in_another_arithmetic_are_those_of_another_labeller(runs):
 
 
 def test_what_was_done_to_the_reports_is_named_and_which_reports_they_are_is_not(runs):
-    protocol = {"references": {"file": "r.csv", "id": "id", "text": "report"}, "missing": "error", "split": None,
-                "hypotheses": {"file": "h.csv", "id": "id", "text": "report"}, "duplicates": "error", "extract": "none",
-                "deduplicate": False, "clean_hypotheses": "none", "clean_references": "none", "context": None,
-                "reference_id": None, "hypothesis_text": None, "missing_hypotheses": 0, "duplicate_hypotheses": 0,
-                "texts_with_line_breaks": {"references": 0, "hypotheses": 0}, "pairing": "x"}
-    other = {"references": {"file": "s.csv", "id": "key", "text": "text"}, "hypotheses": {"file": "i.csv"},
-             "reference_id": "key", "hypothesis_text": "out", "missing_hypotheses": 3, "duplicate_hypotheses": 2,
-             "texts_with_line_breaks": {"references": 1, "hypotheses": 2}, "boxes": {"closed": 4}, "pairing": "y",
-             "duplicate_references": 1, "reports_with_repeats": 2}
+    protocol = {
+        "references": {"file": "r.csv", "id": "id", "text": "report"},
+        "missing": "error",
+        "split": None,
+        "hypotheses": {"file": "h.csv", "id": "id", "text": "report"},
+        "duplicates": "error",
+        "extract": "none",
+        "deduplicate": False,
+        "clean_hypotheses": "none",
+        "clean_references": "none",
+        "context": None,
+        "reference_id": None,
+        "hypothesis_text": None,
+        "missing_hypotheses": 0,
+        "duplicate_hypotheses": 0,
+        "texts_with_line_breaks": {"references": 0, "hypotheses": 0},
+        "pairing": "x",
+    }
+    other = {
+        "references": {"file": "s.csv", "id": "key", "text": "text"},
+        "hypotheses": {"file": "i.csv"},
+        "reference_id": "key",
+        "hypothesis_text": "out",
+        "missing_hypotheses": 3,
+        "duplicate_hypotheses": 2,
+        "texts_with_line_breaks": {"references": 1, "hypotheses": 2},
+        "boxes": {"closed": 4},
+        "pairing": "y",
+        "duplicate_references": 1,
+        "reports_with_repeats": 2,
+    }
     edit(runs[0], protocol=protocol, versions={}, data={"hypotheses": "a"})
     edit(runs[1], protocol=protocol | other, versions={}, data={"hypotheses": "b"})
     assert compare_runs(*runs, resamples=2).differing == []
     edit(runs[1], protocol=None)  # a run of the pipeline, where nothing of the kind is done
     assert compare_runs(*runs, resamples=2).differing == []
-    for changes in ({"deduplicate": True}, {"missing": "empty"}, {"duplicates": "all"}, {"extract": "boxed"},
-                    {"clean_hypotheses": "careful"}, {"clean_references": "upstream"}, {"split": "val"}):
+    for changes in (
+        {"deduplicate": True},
+        {"missing": "empty"},
+        {"duplicates": "all"},
+        {"extract": "boxed"},
+        {"clean_hypotheses": "careful"},
+        {"clean_references": "upstream"},
+        {"split": "val"},
+    ):
         edit(runs[0], protocol=protocol | changes)
         for side in (None, protocol):
             edit(runs[1], protocol=side)
@@ -158,15 +198,20 @@ def test_blank_ids_are_no_patient(runs, column):
         compare_runs(*runs, unit=column.removesuffix("_id"))
 
 
-@pytest.mark.parametrize("change, problem", [
-    (lambda cases: cases[1:], "missing in"),
-    (lambda cases: pl.concat([cases, cases[:1]]), "more than once in"),
-    (lambda cases: cases.with_columns(reference=pl.lit("x")), r"has another reference in .*\(48 records differ\)"),
-    (lambda cases: cases.with_columns(context=pl.lit("sn")), "has another context"),
-    (lambda cases: cases.with_columns(reference_labels=pl.lit([0] * 14, dtype=pl.List(pl.Int64))),
-     "has another reference_labels"),
-    (lambda cases: cases.drop("rougeL"), "lacks rougeL"),
-])
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        (lambda cases: cases[1:], "missing in"),
+        (lambda cases: pl.concat([cases, cases[:1]]), "more than once in"),
+        (lambda cases: cases.with_columns(reference=pl.lit("x")), r"has another reference in .*\(48 records differ\)"),
+        (lambda cases: cases.with_columns(context=pl.lit("sn")), "has another context"),
+        (
+            lambda cases: cases.with_columns(reference_labels=pl.lit([0] * 14, dtype=pl.List(pl.Int64))),
+            "has another reference_labels",
+        ),
+        (lambda cases: cases.drop("rougeL"), "lacks rougeL"),
+    ],
+)
 def test_runs_of_other_records_are_refused(runs, change, problem):
     path = runs[1] / "metrics/cases.parquet"
     change(pl.read_parquet(path)).write_parquet(path)

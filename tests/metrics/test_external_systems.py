@@ -21,8 +21,16 @@ FRONTALS = [f"p10/p10000032/s{study}/{dicom}.jpg" for study, dicom in zip(STUDIE
 
 
 def records(split: str = "test") -> pl.DataFrame:
-    return pl.DataFrame({"record_id": [f"sn-{n}" for n in range(3)], "context": "sn", "split": split,
-                         "study_id": STUDIES, "frontal": FRONTALS, "report": [f"reference {n} ." for n in range(3)]})
+    return pl.DataFrame(
+        {
+            "record_id": [f"sn-{n}" for n in range(3)],
+            "context": "sn",
+            "split": split,
+            "study_id": STUDIES,
+            "frontal": FRONTALS,
+            "report": [f"reference {n} ." for n in range(3)],
+        }
+    )
 
 
 def as_r2gen(folder: Path) -> None:
@@ -32,14 +40,16 @@ def as_r2gen(folder: Path) -> None:
 
 
 def as_test_result(folder: Path) -> None:
-    (folder / "test_result.json").write_text(json.dumps(dict(zip(reversed(STUDIES), [[t] for t in TEXTS[::-1]],
-                                                                 strict=True))))
+    (folder / "test_result.json").write_text(
+        json.dumps(dict(zip(reversed(STUDIES), [[t] for t in TEXTS[::-1]], strict=True)))
+    )
 
 
 def with_dicom_ids(folder: Path) -> None:
     """A lateral view was reported too, as for the authors' own splits."""
     pl.DataFrame({"report": [*TEXTS, "of a lateral view"], "dicom_id": [*DICOMS, "ffffffff"]}).sample(
-        fraction=1.0, shuffle=True, seed=1).write_csv(folder / "reports.csv")
+        fraction=1.0, shuffle=True, seed=1
+    ).write_csv(folder / "reports.csv")
 
 
 def as_mlrg(folder: Path) -> None:
@@ -47,59 +57,88 @@ def as_mlrg(folder: Path) -> None:
 
 
 def as_chexagent(folder: Path) -> None:
-    (folder / "answers.json").write_text(json.dumps([
-        {"sample_idx": n, "image_path": [f"files/{frontal}", "files/p10/other.jpg"], "section_indication": "",
-         "section_findings": "reference", "candidate_findings": text}
-        for n, (frontal, text) in enumerate(zip(FRONTALS, TEXTS, strict=True))]))
+    (folder / "answers.json").write_text(
+        json.dumps(
+            [
+                {
+                    "sample_idx": n,
+                    "image_path": [f"files/{frontal}", "files/p10/other.jpg"],
+                    "section_indication": "",
+                    "section_findings": "reference",
+                    "candidate_findings": text,
+                }
+                for n, (frontal, text) in enumerate(zip(FRONTALS, TEXTS, strict=True))
+            ]
+        )
+    )
 
 
 def as_cxrmate(folder: Path) -> None:
     halves = [text.partition(" . ") for text in TEXTS]
-    rows = {"findings": [first + dot.rstrip() for first, dot, _ in halves],
-            "impression": [second or None for _, _, second in halves], "study_id": STUDIES}
+    rows = {
+        "findings": [first + dot.rstrip() for first, dot, _ in halves],
+        "impression": [second or None for _, _, second in halves],
+        "study_id": STUDIES,
+    }
     pl.DataFrame(rows).write_csv(folder / "reports.csv")
 
 
 def as_rgrg(folder: Path) -> None:
     rule = "=" * 30
-    (folder / "reports.txt").write_text("".join(
-        f"Image path: /data/{frontal}\nGenerated report: {text}\n\n{rule}\n\n"
-        for frontal, text in zip(FRONTALS, TEXTS, strict=True)))
+    (folder / "reports.txt").write_text(
+        "".join(
+            f"Image path: /data/{frontal}\nGenerated report: {text}\n\n{rule}\n\n"
+            for frontal, text in zip(FRONTALS, TEXTS, strict=True)
+        )
+    )
 
 
 def own_loop(folder: Path) -> None:
     pl.DataFrame({"record_id": ["sn-2", "sn-0", "sn-1"], "report": [TEXTS[2], TEXTS[0], TEXTS[1]]}).write_csv(
-        folder / "hypotheses.csv")
+        folder / "hypotheses.csv"
+    )
 
 
 def as_lines(folder: Path) -> None:
-    (folder / "hypotheses.jsonl").write_text("".join(
-        json.dumps({"record_id": f"sn-{n}", "generated": text}) + "\n" for n, text in enumerate(TEXTS)))
+    (folder / "hypotheses.jsonl").write_text(
+        "".join(json.dumps({"record_id": f"sn-{n}", "generated": text}) + "\n" for n, text in enumerate(TEXTS))
+    )
 
 
-@pytest.mark.parametrize(("system", "write", "recipe", "file", "key"), [
-    ("R2Gen", as_r2gen, "recipe 1", "hypotheses.jsonl", None),
-    ("R2GenCMN", as_r2gen, "recipe 1", "hypotheses.jsonl", None),
-    ("PromptMRG", as_r2gen, "recipe 1", "hypotheses.jsonl", None),
-    ("CvT2DistilGPT2", with_dicom_ids, "recipe 2", "hypotheses.jsonl", None),
-    ("R2GenGPT", as_test_result, None, "test_result.json", "study_id"),
-    ("MambaXray-VL", as_test_result, None, "test_result.json", "study_id"),
-    ("LLM-RG4", as_test_result, None, "test_result.json", "study_id"),
-    ("EKAGen", as_test_result, None, "test_result.json", "study_id"),
-    ("CheXagent", as_chexagent, "recipe 3", "hypotheses.jsonl", None),
-    ("CXRMate", as_cxrmate, "recipe 4", "hypotheses.csv", "study_id"),
-    ("MLRG", as_mlrg, "recipe 2", "hypotheses.jsonl", None), ("RGRG", as_rgrg, "recipe 5", "hypotheses.jsonl", None),
-    ("RadFM", own_loop, None, "hypotheses.csv", None), ("CheXmix", as_lines, None, "hypotheses.jsonl", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("system", "write", "recipe", "file", "key"),
+    [
+        ("R2Gen", as_r2gen, "recipe 1", "hypotheses.jsonl", None),
+        ("R2GenCMN", as_r2gen, "recipe 1", "hypotheses.jsonl", None),
+        ("PromptMRG", as_r2gen, "recipe 1", "hypotheses.jsonl", None),
+        ("CvT2DistilGPT2", with_dicom_ids, "recipe 2", "hypotheses.jsonl", None),
+        ("R2GenGPT", as_test_result, None, "test_result.json", "study_id"),
+        ("MambaXray-VL", as_test_result, None, "test_result.json", "study_id"),
+        ("LLM-RG4", as_test_result, None, "test_result.json", "study_id"),
+        ("EKAGen", as_test_result, None, "test_result.json", "study_id"),
+        ("CheXagent", as_chexagent, "recipe 3", "hypotheses.jsonl", None),
+        ("CXRMate", as_cxrmate, "recipe 4", "hypotheses.csv", "study_id"),
+        ("MLRG", as_mlrg, "recipe 2", "hypotheses.jsonl", None),
+        ("RGRG", as_rgrg, "recipe 5", "hypotheses.jsonl", None),
+        ("RadFM", own_loop, None, "hypotheses.csv", None),
+        ("CheXmix", as_lines, None, "hypotheses.jsonl", None),
+    ],
+)
 def test_a_systems_files_come_to_their_records(
-    tmp_path: Path, monkeypatch, system: str, write: Callable[[Path], None], recipe: str | None, file: str,
+    tmp_path: Path,
+    monkeypatch,
+    system: str,
+    write: Callable[[Path], None],
+    recipe: str | None,
+    file: str,
     key: str | None,
 ) -> None:
     [line] = [line for line in DOCUMENT.splitlines() if line.startswith("| ") and f"{system} (`" in line]
     assert recipe is None or recipe in line or "as R2Gen" in line
     monkeypatch.chdir(tmp_path)
     pl.concat([records(), records("train").with_columns(record_id=pl.col("record_id") + "-t")]).write_parquet(
-        "records.parquet")
+        "records.parquet"
+    )
     records().write_parquet("references.parquet")
     write(tmp_path)
     if recipe is not None:
@@ -112,8 +151,10 @@ def test_a_systems_files_come_to_their_records(
 
 def test_r2gens_texts_are_scored_by_position_against_their_own_references(tmp_path: Path) -> None:
     as_r2gen(tmp_path)
-    files = [read_reports(tmp_path / name, columns) for name, columns in (
-        ("gts.csv", REFERENCE_COLUMNS), ("res.csv", HYPOTHESIS_COLUMNS))]
+    files = [
+        read_reports(tmp_path / name, columns)
+        for name, columns in (("gts.csv", REFERENCE_COLUMNS), ("res.csv", HYPOTHESIS_COLUMNS))
+    ]
     paired, reports, _ = pair_reports(*files, Protocol())
     assert paired["report"].to_list() == ["a <unk> .", "b .", "c ."] and reports == TEXTS
 
@@ -122,8 +163,11 @@ def test_every_system_of_the_papers_own_and_common_tests_is_in_the_table() -> No
     from pacer.reporting.published import load_published
 
     tables = load_published()
-    names = {system for name, block in (("main", 0), ("conventional_sn", 1), ("transfer", 0))
-             for system in tables[name].blocks[block].rows}
+    names = {
+        system
+        for name, block in (("main", 0), ("conventional_sn", 1), ("transfer", 0))
+        for system in tables[name].blocks[block].rows
+    }
     ours = {"PACER (Ours)", "SimMLM", "RAGPT"}
     for name in names - ours:
         assert name.split(" ")[0].removesuffix("-Large") in DOCUMENT, name

@@ -43,18 +43,21 @@ def test_without_ids_pairs_by_position():
     assert paired(file(None, ["1", "2"]), file(None, ["one", ""]))[0] == {"1": ("1", "one"), "2": ("2", "")}
 
 
-@pytest.mark.parametrize("references, hypotheses, problem", [
-    (file(["a"], ["1"]), file(None, ["one"]), "h.csv has no ids, h.csv has"),
-    (file(None, ["1"]), file(None, ["one", "two"]), "has 1 rows and h.csv 2"),
-    (file(["a", "b", "c"], ["1"] * 3), file(["a"], ["one"]), "no report in h.csv for b, c; --missing empty"),
-    (file(["a"], ["1"]), file(["a"], [None]), r'for a \(1 of these 1 have a row, which holds null: write ""'),
-    (file(["a", "b"], ["1", "2"]), file(["a"], [None]), r"for a, b \(1 of these 2 have a row.*; --missing empty"),
-    (file(["a"], ["1"]), file(["a", "x"], ["one", "ten"]), "in h.csv but not in h.csv: x"),
-    (file(["a"], ["1"]), file(["a", "a"], ["one", "two"]), "h.csv holds more than once: a; --duplicates first"),
-    (file(["a"], [None]), file(["a"], ["one"]), "id a: the reference is missing"),
-    (file([], []), file([], []), "holds no references"),
-    (file(["a"], ["1"], context=["sn-x"]), file(["a"], ["one"]), "column context must hold sn, sw, mn, mw"),
-])
+@pytest.mark.parametrize(
+    "references, hypotheses, problem",
+    [
+        (file(["a"], ["1"]), file(None, ["one"]), "h.csv has no ids, h.csv has"),
+        (file(None, ["1"]), file(None, ["one", "two"]), "has 1 rows and h.csv 2"),
+        (file(["a", "b", "c"], ["1"] * 3), file(["a"], ["one"]), "no report in h.csv for b, c; --missing empty"),
+        (file(["a"], ["1"]), file(["a"], [None]), r'for a \(1 of these 1 have a row, which holds null: write ""'),
+        (file(["a", "b"], ["1", "2"]), file(["a"], [None]), r"for a, b \(1 of these 2 have a row.*; --missing empty"),
+        (file(["a"], ["1"]), file(["a", "x"], ["one", "ten"]), "in h.csv but not in h.csv: x"),
+        (file(["a"], ["1"]), file(["a", "a"], ["one", "two"]), "h.csv holds more than once: a; --duplicates first"),
+        (file(["a"], [None]), file(["a"], ["one"]), "id a: the reference is missing"),
+        (file([], []), file([], []), "holds no references"),
+        (file(["a"], ["1"], context=["sn-x"]), file(["a"], ["one"]), "column context must hold sn, sw, mn, mw"),
+    ],
+)
 def test_what_does_not_pair_is_refused(references, hypotheses, problem):
     with pytest.raises(DataError, match=problem):
         paired(references, hypotheses)
@@ -107,9 +110,19 @@ def test_a_name_for_a_second_row_is_never_that_of_another_id():
 
 def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directory, one_meteor):
     """A text is scored in one line, whether it comes as a prediction of the pipeline or in a file of another system."""
-    rows = [{"record_id": f"sn-{key}", "context": "sn", "split": "test", "study_id": key, "subject_id": "p",
-             "report": text.replace(" .", "\n .", 1), "report_raw": text, "findings_original": None}
-            for key, text in REFERENCES.items()]
+    rows = [
+        {
+            "record_id": f"sn-{key}",
+            "context": "sn",
+            "split": "test",
+            "study_id": key,
+            "subject_id": "p",
+            "report": text.replace(" .", "\n .", 1),
+            "report_raw": text,
+            "findings_original": None,
+        }
+        for key, text in REFERENCES.items()
+    ]
     records = pl.DataFrame(rows, schema_overrides={"findings_original": pl.String})
     records.write_parquet(tmp_path / "records.parquet")
     reports = [{"record_id": f"sn-{key}", "report": text.replace(" ", "\n")} for key, text in REPORTS.items()]
@@ -117,8 +130,13 @@ def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directo
     chexbert, labels = chexbert_directory(), tmp_path / "labels.parquet"
     own = score_predictions(records, tmp_path / "predictions", None, None, chexbert, None, tmp_path / "own")
     for kept in (None, labels, labels):  # labels that this route made, and those of the same texts as read there
-        foreign = score_reports(tmp_path / "records.parquet", tmp_path / "predictions/sn.jsonl", chexbert,
-                                tmp_path / "foreign", labels_path=kept)
+        foreign = score_reports(
+            tmp_path / "records.parquet",
+            tmp_path / "predictions/sn.jsonl",
+            chexbert,
+            tmp_path / "foreign",
+            labels_path=kept,
+        )
         assert foreign == own
     assert score_predictions(records, tmp_path / "predictions", labels, None, chexbert, None, tmp_path / "own") == own
     write_jsonl(tmp_path / "predictions/sn.jsonl", [row | {"report": joined(row["report"])} for row in reports])
@@ -136,8 +154,13 @@ def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directo
 
 @pytest.mark.parametrize("blank", ["", "  ", None, float("nan")])
 def test_blank_cells_are_unknown(blank):
-    extra = {"study_id": ["s", blank], "subject_id": [blank, blank], "context": [blank, blank],
-             "report_raw": [blank, "two"], "findings_original": [blank, "two"]}
+    extra = {
+        "study_id": ["s", blank],
+        "subject_id": [blank, blank],
+        "context": [blank, blank],
+        "report_raw": [blank, "two"],
+        "findings_original": [blank, "two"],
+    }
     records, _, _ = pair_reports(file(["a", "b"], ["1", "2"], **extra), file(["a", "b"], ["one", "two"]), Protocol())
     assert records["study_id"].to_list() == ["s", None] and records["subject_id"].to_list() == [None, None]
     assert set(records["context"]) == {"all"} and records["report_raw"].to_list() == ["1", "two"]
@@ -163,14 +186,28 @@ def test_rows_of_unknown_studies_are_all_kept(files, chexbert_directory, one_met
 
 def test_the_protocols_change_the_reports():
     texts = [r"thinking \boxed{No effusion. No effusion. Heart (normal).}", "no box", r"\boxed{cut"]
-    found, counts = paired(file(["a", "b", "c"], ["1", "2", "3"]), file(["a", "b", "c"], texts), extract="boxed",
-                           deduplicate=True, clean_hypotheses="upstream", clean_references="upstream")
+    found, counts = paired(
+        file(["a", "b", "c"], ["1", "2", "3"]),
+        file(["a", "b", "c"], texts),
+        extract="boxed",
+        deduplicate=True,
+        clean_hypotheses="upstream",
+        clean_references="upstream",
+    )
     assert found == {"a": ("1 .", clean_report("No effusion. Heart (normal).")), "b": ("2 .", ""), "c": ("3 .", "")}
     assert counts["boxes"] == {"closed": 1, "absent": 1, "unclosed": 1} and counts["reports_with_repeats"] == 1
 
 
-@pytest.mark.parametrize("wrong", [{"missing": "zero"}, {"duplicates": "last"}, {"extract": "json"},
-                                   {"clean_references": "r2gen"}, {"context": "all"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"missing": "zero"},
+        {"duplicates": "last"},
+        {"extract": "json"},
+        {"clean_references": "r2gen"},
+        {"context": "all"},
+    ],
+)
 def test_unknown_protocols_are_refused(wrong):
     with pytest.raises(ConfigError, match="is not one of"):
         Protocol(**wrong)
@@ -185,13 +222,15 @@ def files(tmp_path):
 
 def test_scores_equal_those_of_the_parts(files, chexbert_directory, one_meteor):
     chexbert = chexbert_directory()
-    scores = score_reports(files / "refs.csv", files / "test_result.json", chexbert, files / "out",
-                           labels_path=files / "labels.parquet")
+    scores = score_reports(
+        files / "refs.csv", files / "test_result.json", chexbert, files / "out", labels_path=files / "labels.parquet"
+    )
     assert list(scores) == ["all", "conventions"]
     ids, label = list(REFERENCES), CheXbert(chexbert)
     expected = clinical_efficacy(label([REFERENCES[i] for i in ids]), label([REPORTS[i] for i in ids]))
     assert {key: scores["all"][key] for key in ("precision", "recall", "f1")} == {
-        key: expected[key] for key in ("precision", "recall", "f1")}
+        key: expected[key] for key in ("precision", "recall", "f1")
+    }
     bleu, _ = Bleu(4).compute_score({i: [REFERENCES[i]] for i in ids}, {i: [REPORTS[i]] for i in ids}, verbose=0)
     assert [scores["all"][f"bleu{n}"] for n in (1, 2, 3, 4)] == bleu
     assert "anchor_agreement" not in scores["all"] and 0 <= scores["all"]["report_agreement"] <= 1
@@ -206,8 +245,13 @@ def test_scores_equal_those_of_the_parts(files, chexbert_directory, one_meteor):
 
 def test_labels_of_the_references_are_made_once(files, chexbert_directory, one_meteor, monkeypatch):
     def scored() -> dict:
-        return score_reports(files / "refs.csv", files / "test_result.json", chexbert, files / "out",
-                             labels_path=files / "labels.parquet")
+        return score_reports(
+            files / "refs.csv",
+            files / "test_result.json",
+            chexbert,
+            files / "out",
+            labels_path=files / "labels.parquet",
+        )
 
     chexbert = chexbert_directory()
     first, seen = scored(), []
@@ -230,8 +274,9 @@ def test_duplicates_have_the_labels_of_their_id(files, chexbert_directory, one_m
     score_reports(files / "refs.csv", files / "test_result.json", chexbert, files / "out", labels_path=labels)
     rows = [{"id": key, "text": text} for key, text in (*REPORTS.items(), ("s1", "small left effusion ."))]
     write_jsonl(files / "h.jsonl", rows)
-    score = partial(score_reports, files / "refs.csv", files / "h.jsonl", chexbert, files / "out",
-                    Protocol(duplicates="all"))
+    score = partial(
+        score_reports, files / "refs.csv", files / "h.jsonl", chexbert, files / "out", Protocol(duplicates="all")
+    )
     assert score(labels_path=labels) == score() == score(labels_path=files / "new.parquet")
     (files / "refs.csv").write_text((files / "refs.csv").read_text() + "s1,small effusion .\n")
     with pytest.raises(DataError, match="labels of another report for record s1#2"):
@@ -241,23 +286,37 @@ def test_duplicates_have_the_labels_of_their_id(files, chexbert_directory, one_m
 def test_most_reports_empty_is_a_warning(files, chexbert_directory, one_meteor):
     for kept, warned in ((1, True), (2, False)):
         (files / "h.json").write_text(json.dumps(dict(list(REPORTS.items())[:kept])))
-        score_reports(files / "refs.csv", files / "h.json", chexbert_directory(), files / "out",
-                      Protocol(missing="empty"))
+        score_reports(
+            files / "refs.csv", files / "h.json", chexbert_directory(), files / "out", Protocol(missing="empty")
+        )
         notes = reading_notes(json.loads((files / "out" / "signature.json").read_text()))
         assert ("warning: 2 of 3 reports are empty, 2 of them because they are missing" in notes) == warned
         assert len(notes) == 2 + warned
 
 
 def test_references_with_contexts_are_scored_by_context(files, chexbert_directory, one_meteor):
-    rows = [{"record_id": f"{context}-{key}", "context": context, "split": split, "study_id": key, "report": text,
-             "subject_id": "p", "findings_original": text.upper()}
-            for context in ("sn", "mw") for split in ("test", "train") for key, text in REFERENCES.items()
-            if split == "test" or key == "s1"]
+    rows = [
+        {
+            "record_id": f"{context}-{key}",
+            "context": context,
+            "split": split,
+            "study_id": key,
+            "report": text,
+            "subject_id": "p",
+            "findings_original": text.upper(),
+        }
+        for context in ("sn", "mw")
+        for split in ("test", "train")
+        for key, text in REFERENCES.items()
+        if split == "test" or key == "s1"
+    ]
     references = pl.DataFrame(rows).with_columns(
-        record_id=pl.when(split="test").then("record_id").otherwise(pl.col("record_id") + "-train"))
+        record_id=pl.when(split="test").then("record_id").otherwise(pl.col("record_id") + "-train")
+    )
     references.write_parquet(files / "records.parquet")
-    reports = [{"record_id": f"{context}-{key}", "report": text} for context in ("mw", "sn")
-               for key, text in REPORTS.items()]
+    reports = [
+        {"record_id": f"{context}-{key}", "report": text} for context in ("mw", "sn") for key, text in REPORTS.items()
+    ]
     (files / "h.jsonl").write_text("".join(json.dumps(row) + "\n" for row in reports))
     chexbert = chexbert_directory()
     scores = score_reports(files / "records.parquet", files / "h.jsonl", chexbert, files / "out", originals="as_is")
@@ -265,8 +324,14 @@ def test_references_with_contexts_are_scored_by_context(files, chexbert_director
     assert scores["sn"]["n"] == 3 and scores["sn"]["bleu1"] == scores["mw"]["bleu1"] == scores["mean"]["bleu1"]
     assert scores["sn"]["original_bleu1"] < scores["sn"]["bleu1"]
     assert "unfounded_prior_wording_rate" in scores["sn"] and "unfounded_prior_wording_rate" not in scores["mw"]
-    alone = score_reports(files / "records.parquet", files / "test_result.json", chexbert, files / "out",
-                          Protocol(context="sn", reference_id="study_id"), originals="as_is")
+    alone = score_reports(
+        files / "records.parquet",
+        files / "test_result.json",
+        chexbert,
+        files / "out",
+        Protocol(context="sn", reference_id="study_id"),
+        originals="as_is",
+    )
     assert {**alone["sn"]} == scores["sn"]
 
 
@@ -282,31 +347,60 @@ def test_the_command_scores_and_compares(files, chexbert_directory, one_meteor, 
 
     monkeypatch.setenv("COLUMNS", "200")
     chexbert = chexbert_directory()
-    told = pacer("score", "--references", files / "refs.csv", "--hypotheses", files / "test_result.json", "--out",
-                 files / "one", "--chexbert", chexbert, "--deduplicate")
+    told = pacer(
+        "score",
+        "--references",
+        files / "refs.csv",
+        "--hypotheses",
+        files / "test_result.json",
+        "--out",
+        files / "one",
+        "--chexbert",
+        chexbert,
+        "--deduplicate",
+    )
     assert "METEOR" in told and "nicolson" in told and "ce:llm-rg4" in told and "deduplicated:sentences" in told
     (files / "test_result.json").write_text(json.dumps(REFERENCES))
-    pacer("score", "--references", files / "refs.csv", "--hypotheses", files / "test_result.json", "--out",
-          files / "two", "--chexbert", chexbert)
+    pacer(
+        "score",
+        "--references",
+        files / "refs.csv",
+        "--hypotheses",
+        files / "test_result.json",
+        "--out",
+        files / "two",
+        "--chexbert",
+        chexbert,
+    )
     told = pacer("compare", files / "one", files / "two", "--resamples", "50")
     assert "95 % interval" in told and "3 records, resampled by record (3)" in told
     found = json.loads(pacer("compare", files / "one", files / "two", "--resamples", "50", "--json"))
     assert found["scores"]["all"]["bleu4"]["second"] == pytest.approx(1.0)
-    for wrong in (["--references", "r.csv"], ["--references", "r.csv", "--predictions", "p"], [],
-                  ["--records", "r", "--predictions", "p", "--missing", "empty"]):
+    for wrong in (
+        ["--references", "r.csv"],
+        ["--references", "r.csv", "--predictions", "p"],
+        [],
+        ["--records", "r", "--predictions", "p", "--missing", "empty"],
+    ):
         assert "--references and --hypotheses" in pacer("score", "--out", files / "three", *wrong)
 
 
 def test_a_split_or_context_that_the_references_do_not_tell_is_refused(files, chexbert_directory):
     for column, wanted in (("split", "test"), ("context", "sn")):
         with pytest.raises(DataError, match=f"refs.csv has no column {column}, so {column} {wanted} cannot be chosen"):
-            score_reports(files / "refs.csv", files / "test_result.json", chexbert_directory(), files / "out",
-                          Protocol(**{column: wanted}))
+            score_reports(
+                files / "refs.csv",
+                files / "test_result.json",
+                chexbert_directory(),
+                files / "out",
+                Protocol(**{column: wanted}),
+            )
 
 
 def test_a_column_is_not_scored_against_itself(files, chexbert_directory, one_meteor):
-    table = pl.DataFrame({"id": ["a", "b"], "findings": ["edema .", "no effusion ."],
-                          "prediction": ["edema .", "effusion ."]})
+    table = pl.DataFrame(
+        {"id": ["a", "b"], "findings": ["edema .", "no effusion ."], "prediction": ["edema .", "effusion ."]}
+    )
     table.write_csv(files / "both.csv")
     (files / "same.csv").symlink_to(files / "both.csv")
     score = partial(score_reports, files / "both.csv", files / "same.csv", chexbert_directory(), files / "out")
@@ -327,9 +421,16 @@ def test_the_signature_says_of_foreign_files_only_what_is_true(files, chexbert_d
     assert "cleaned" not in plain["language"]["references"]
     assert plain["pairing"] == "by record id, one to one; all records kept"
     assert signature(clean_references="careful")["language"]["references"].startswith(
-        "the texts of their file, cleaned once by `cleaner`")
-    records = pl.DataFrame({"record_id": list(REFERENCES), "split": ["test", "test", "val"],
-                            "report_raw": ["a", "b", "c"], "report": list(REFERENCES.values())})
+        "the texts of their file, cleaned once by `cleaner`"
+    )
+    records = pl.DataFrame(
+        {
+            "record_id": list(REFERENCES),
+            "split": ["test", "test", "val"],
+            "report_raw": ["a", "b", "c"],
+            "report": list(REFERENCES.values()),
+        }
+    )
     about = json.dumps({"cleaner": "careful", "target": "findings"})
     records.write_parquet(files / "records.parquet", metadata={"pacer": about})
     (files / "test_result.json").write_text(json.dumps({key: REPORTS[key] for key in list(REFERENCES)[:2]}))
@@ -347,15 +448,30 @@ def test_the_command_says_how_files_without_ids_were_read(files, chexbert_direct
 
     (files / "gts.csv").write_text("the heart is normal .\nno effusion .\n")
     (files / "res.csv").write_text('the heart is normal .\n"no\neffusion ."\n')
-    monkeypatch.setattr(sys, "argv", ["pacer", "score", "--references", str(files / "gts.csv"), "--hypotheses",
-                                      str(files / "res.csv"), "--out", str(files / "one"), "--chexbert",
-                                      str(chexbert_directory())])
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        [
+            "pacer",
+            "score",
+            "--references",
+            str(files / "gts.csv"),
+            "--hypotheses",
+            str(files / "res.csv"),
+            "--out",
+            str(files / "one"),
+            "--chexbert",
+            str(chexbert_directory()),
+        ],
+    )
     with pytest.raises(SystemExit):
         main()
     told = capsys.readouterr().out
-    for line in ("references: gts.csv, text: the only column (2 rows, no header), paired by position",
-                 "hypotheses: res.csv, text: the only column (2 rows, no header), paired by position",
-                 "line-breaks:blanks-1"):
+    for line in (
+        "references: gts.csv, text: the only column (2 rows, no header), paired by position",
+        "hypotheses: res.csv, text: the only column (2 rows, no header), paired by position",
+        "line-breaks:blanks-1",
+    ):
         assert line in told
 
 

@@ -26,8 +26,10 @@ def test_holm_never_lowers_and_keeps_the_order(values: list[float]):
 
 def test_groups_against_scipy():
     draw = np.random.default_rng(0)
-    groups = {name: {str(unit): float(draw.normal(shift)) for unit in range(30)}
-              for name, shift in (("sn", 0.0), ("sw", 0.0), ("mn", 2.0))}  # fmt: skip
+    groups = {
+        name: {str(unit): float(draw.normal(shift)) for unit in range(30)}
+        for name, shift in (("sn", 0.0), ("sw", 0.0), ("mn", 2.0))
+    }
     groups["mn"] |= {"other": 2.0}
     found = compare_groups(groups | {"mw": {}})
     expected = stats.kruskal(*(list(values.values()) for values in groups.values()))

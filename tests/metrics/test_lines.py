@@ -9,8 +9,11 @@ from pacer.metrics.nlg import rouge_rows
 
 def test_line_breaks_and_tabs_are_blanks_and_doubled_blanks_stay():
     """pycocoevalcap's ROUGE-L parts words at single blanks alone: a line break glues two words into one."""
-    for text, line in {"no\n effusion  .\n": "no effusion  .", "no\teffusion\u2028.": "no effusion .",
-                       "x  y ": "x  y "}.items():
+    for text, line in {
+        "no\n effusion  .\n": "no effusion  .",
+        "no\teffusion\u2028.": "no effusion .",
+        "x  y ": "x  y ",
+    }.items():
         assert joined(text) == line and has_breaks(text) == (text != line)
     glued = "no\neffusion\n."
     assert rouge_rows(["no effusion ."], [glued]) < rouge_rows(["no effusion ."], [joined(glued)]) == [1.0]

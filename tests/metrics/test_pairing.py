@@ -11,8 +11,15 @@ from pacer.metrics.pairing import read_predictions
 
 SECRET = "zephyrine effusion"
 LISTS = {"positive": ["edema"], "negative": [], "uncertain": []}
-LINE = {"record_id": "sn-1", "generated": SECRET, "anchor": LISTS, "report": SECRET, "fallback": False, "gate": 0.5,
-        "tokens": 7}
+LINE = {
+    "record_id": "sn-1",
+    "generated": SECRET,
+    "anchor": LISTS,
+    "report": SECRET,
+    "fallback": False,
+    "gate": 0.5,
+    "tokens": 7,
+}
 
 
 def test_a_line_needs_no_more_than_id_and_report(tmp_path):
@@ -23,24 +30,27 @@ def test_a_line_needs_no_more_than_id_and_report(tmp_path):
     assert (bare.anchor, bare.fallback, bare.gate, bare.generated, bare.tokens) == (None, False, None, None, None)
 
 
-@pytest.mark.parametrize("change, problem", [
-    ({"gate": "0.5"}, "gate must be a finite number"),
-    ({"gate": True}, "gate must be a finite number"),
-    ({"gate": float("nan")}, "gate must be a finite number"),
-    ({"gate": float("-inf")}, "gate must be a finite number"),
-    ({"gate": 10**400}, "gate must be a finite number"),
-    ({"tokens": True}, "tokens must be a whole number"),
-    ({"tokens": 7.0}, "tokens must be a whole number"),
-    ({"tokens": -1}, "tokens must be a whole number"),
-    ({"fallback": "false"}, "fallback must be true or false"),
-    ({"generated": 3}, "generated must be text"),
-    ({"anchor": LISTS | {"positive": "edema"}}, "anchor: positive must be a list of findings"),
-    ({"anchor": LISTS | {"negative": [3]}}, "anchor: negative must be a list of findings"),
-    ({"anchor": LISTS | {"uncertain": [["edema"]]}}, "anchor: uncertain must be a list of findings"),
-    ({"anchor": LISTS | {"uncertain": [SECRET]}}, "anchor: uncertain must be a list of findings"),
-    ({"report": "\ud800"}, "report holds half of a surrogate pair"),
-    ({"generated": "\udfff"}, "generated holds half of a surrogate pair"),
-])
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        ({"gate": "0.5"}, "gate must be a finite number"),
+        ({"gate": True}, "gate must be a finite number"),
+        ({"gate": float("nan")}, "gate must be a finite number"),
+        ({"gate": float("-inf")}, "gate must be a finite number"),
+        ({"gate": 10**400}, "gate must be a finite number"),
+        ({"tokens": True}, "tokens must be a whole number"),
+        ({"tokens": 7.0}, "tokens must be a whole number"),
+        ({"tokens": -1}, "tokens must be a whole number"),
+        ({"fallback": "false"}, "fallback must be true or false"),
+        ({"generated": 3}, "generated must be text"),
+        ({"anchor": LISTS | {"positive": "edema"}}, "anchor: positive must be a list of findings"),
+        ({"anchor": LISTS | {"negative": [3]}}, "anchor: negative must be a list of findings"),
+        ({"anchor": LISTS | {"uncertain": [["edema"]]}}, "anchor: uncertain must be a list of findings"),
+        ({"anchor": LISTS | {"uncertain": [SECRET]}}, "anchor: uncertain must be a list of findings"),
+        ({"report": "\ud800"}, "report holds half of a surrogate pair"),
+        ({"generated": "\udfff"}, "generated holds half of a surrogate pair"),
+    ],
+)
 def test_columns_of_the_wrong_kind_are_named_with_line_and_record(tmp_path, change, problem):
     path = tmp_path / "sn.jsonl"
     path.write_text("\n" + json.dumps(LINE | change) + "\n")

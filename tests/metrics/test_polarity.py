@@ -48,10 +48,13 @@ def test_a_worked_example():
     assert polarity_agreement([Anchor()], [Anchor()])["positive_f1"] is None
 
 
-@pytest.mark.parametrize("anchor, problem", [
-    ({"positive": ["hernia"], "negative": [], "uncertain": []}, "not in the vocabulary"),
-    ({"positive": ["edema"], "negative": ["edema"], "uncertain": []}, "edema stands under two polarities"),
-])
+@pytest.mark.parametrize(
+    "anchor, problem",
+    [
+        ({"positive": ["hernia"], "negative": [], "uncertain": []}, "not in the vocabulary"),
+        ({"positive": ["edema"], "negative": ["edema"], "uncertain": []}, "edema stands under two polarities"),
+    ],
+)
 def test_malformed_anchors_are_refused(anchor, problem):
     with pytest.raises(DataError, match=problem):
         polarity_agreement([Anchor()], [anchor])

@@ -54,32 +54,43 @@ def test_columns_can_be_named(tmp_path):
 SECRET = "zephyrine effusion"
 
 
-@pytest.mark.parametrize("name, content, problem", [
-    ("r.csv", "", "is empty"),
-    ("r.jsonl", "\n", "is empty"),
-    ("r.csv", f"id,words\n1,{SECRET}\n", "no column of reports: expected hypothesis, .*it has id, words"),
-    ("r.csv", f"key,report\n1,{SECRET}\n", "no column of ids: expected record_id, .*it has key, report"),
-    ("r.csv", f"id,report\n1,{SECRET}\n\n2,x\n", "row 2 is blank"),
-    ("r.csv", f"id,report\n,{SECRET}\n", "row 1, id: expected an id .*got nothing"),
-    ("r.csv", f'id,report\n1,"{SECRET}\n', "row 0"),
-    ("r.json", "[1]", "row 1: expected an object, got a number"),
-    ("r.json", '"text"', "expected an object of ids and texts"),
-    ("r.json", json.dumps({"a": [SECRET, SECRET]}), "id a: expected one text, got a list of 2"),
-    ("r.json", json.dumps({"a": {"text": SECRET}}), "id a: expected one text, got an object"),
-    ("r.jsonl", json.dumps({"id": 1.5, "report": SECRET}), "line 1, id: expected an id"),
-    ("r.jsonl", json.dumps({"id": 1, "report": [SECRET]}), "line 1, report: expected text, got a list of 1"),
-    ("r.jsonl", "{cut", "line 1 is not valid JSON"),
-    ("r.jsonl", "\n[]", "line 2: expected an object, got a list of 0"),
-    ("r.jsonl", '{"id": 1, "report": "x"}\n\0\0\n', "line 2 is not valid JSON"),
-    ("r.jsonl", f'{{"id": 1, "report": "x", "report": "{SECRET}"}}', "line 1 .*the key 'report' stands more than once"),
-    ("r.json", f'{{"a": "x", "b": "x", "a": "{SECRET}"}}', "the key 'a' stands more than once"),
-    ("r.json", '{"a": "\\ud800"}', "id a: the text holds half of a surrogate pair"),
-    ("r.json", '{"\\ud800": "a"}', "row 1, the keys: the id holds half of a surrogate pair"),
-    ("r.jsonl", f'\n{{"id": 1, "report": "{SECRET} \\udc00"}}', "line 2, report: the text holds half of a surrogate"),
-    ("r.json", '{"": "a"}', "row 1, the keys: expected an id .*got nothing"),
-    ("r.parquet", SECRET, "not a readable Parquet file"),
-    ("r.txt", SECRET, "the kind of a file is told by its name"),
-])
+@pytest.mark.parametrize(
+    "name, content, problem",
+    [
+        ("r.csv", "", "is empty"),
+        ("r.jsonl", "\n", "is empty"),
+        ("r.csv", f"id,words\n1,{SECRET}\n", "no column of reports: expected hypothesis, .*it has id, words"),
+        ("r.csv", f"key,report\n1,{SECRET}\n", "no column of ids: expected record_id, .*it has key, report"),
+        ("r.csv", f"id,report\n1,{SECRET}\n\n2,x\n", "row 2 is blank"),
+        ("r.csv", f"id,report\n,{SECRET}\n", "row 1, id: expected an id .*got nothing"),
+        ("r.csv", f'id,report\n1,"{SECRET}\n', "row 0"),
+        ("r.json", "[1]", "row 1: expected an object, got a number"),
+        ("r.json", '"text"', "expected an object of ids and texts"),
+        ("r.json", json.dumps({"a": [SECRET, SECRET]}), "id a: expected one text, got a list of 2"),
+        ("r.json", json.dumps({"a": {"text": SECRET}}), "id a: expected one text, got an object"),
+        ("r.jsonl", json.dumps({"id": 1.5, "report": SECRET}), "line 1, id: expected an id"),
+        ("r.jsonl", json.dumps({"id": 1, "report": [SECRET]}), "line 1, report: expected text, got a list of 1"),
+        ("r.jsonl", "{cut", "line 1 is not valid JSON"),
+        ("r.jsonl", "\n[]", "line 2: expected an object, got a list of 0"),
+        ("r.jsonl", '{"id": 1, "report": "x"}\n\0\0\n', "line 2 is not valid JSON"),
+        (
+            "r.jsonl",
+            f'{{"id": 1, "report": "x", "report": "{SECRET}"}}',
+            "line 1 .*the key 'report' stands more than once",
+        ),
+        ("r.json", f'{{"a": "x", "b": "x", "a": "{SECRET}"}}', "the key 'a' stands more than once"),
+        ("r.json", '{"a": "\\ud800"}', "id a: the text holds half of a surrogate pair"),
+        ("r.json", '{"\\ud800": "a"}', "row 1, the keys: the id holds half of a surrogate pair"),
+        (
+            "r.jsonl",
+            f'\n{{"id": 1, "report": "{SECRET} \\udc00"}}',
+            "line 2, report: the text holds half of a surrogate",
+        ),
+        ("r.json", '{"": "a"}', "row 1, the keys: expected an id .*got nothing"),
+        ("r.parquet", SECRET, "not a readable Parquet file"),
+        ("r.txt", SECRET, "the kind of a file is told by its name"),
+    ],
+)
 def test_bad_files_are_one_clear_error_without_text(tmp_path, name, content, problem):
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=problem) as error:
@@ -88,8 +99,10 @@ def test_bad_files_are_one_clear_error_without_text(tmp_path, name, content, pro
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
-@pytest.mark.parametrize("name, content", [("r.jsonl", '{{"id": 1, "report": "{}"}}'), ("r.json", '{{"1": "{}"}}'),
-                                           ("r.csv", "id,report\n1,{}\n")])
+@pytest.mark.parametrize(
+    "name, content",
+    [("r.jsonl", '{{"id": 1, "report": "{}"}}'), ("r.json", '{{"1": "{}"}}'), ("r.csv", "id,report\n1,{}\n")],
+)
 def test_other_encodings_are_named(tmp_path, name, content, encoding):
     (tmp_path / name).write_bytes(content.format(f"{SECRET} épanchement").encode(encoding))
     with pytest.raises(DataError, match=r"not UTF-8.*save the (file|table) as UTF-8") as error:
@@ -105,12 +118,15 @@ def test_a_file_that_is_not_there(tmp_path):
         read_reports(tmp_path / "r.csv", HYPOTHESIS_COLUMNS, "uid")
 
 
-@pytest.mark.parametrize("columns, known, problem", [
-    (("id", "report", "prediction"), HYPOTHESIS_COLUMNS, "report, prediction"),
-    (("id", "generated", "report"), HYPOTHESIS_COLUMNS, "report, generated"),
-    (("id", "Report", "report"), HYPOTHESIS_COLUMNS, "Report, report"),
-    (("id", "text", "reference", "hypothesis"), REFERENCE_COLUMNS, "reference, text"),
-])
+@pytest.mark.parametrize(
+    "columns, known, problem",
+    [
+        (("id", "report", "prediction"), HYPOTHESIS_COLUMNS, "report, prediction"),
+        (("id", "generated", "report"), HYPOTHESIS_COLUMNS, "report, generated"),
+        (("id", "Report", "report"), HYPOTHESIS_COLUMNS, "Report, report"),
+        (("id", "text", "reference", "hypothesis"), REFERENCE_COLUMNS, "reference, text"),
+    ],
+)
 def test_several_columns_of_reports_are_not_chosen_from(tmp_path, columns, known, problem):
     for name in ("r.csv", "r.jsonl", "r.parquet"):
         table = pl.DataFrame({column: [column] for column in columns})
@@ -166,10 +182,16 @@ def test_columns_cannot_be_named_where_there_are_none(tmp_path):
             read_reports(tmp_path / "r.json", HYPOTHESIS_COLUMNS, *options)
 
 
-@pytest.mark.parametrize("name, header, words", [
-    ("r.csv", "id;report", "semicolons"), ("r.csv", '"id";"report"', "semicolons"), ("r.csv", "ID\tReport", "tabs"),
-    ("r.tsv", "study_id,words", "commas"), ("r.csv", "uid;words", "semicolons"),
-])
+@pytest.mark.parametrize(
+    "name, header, words",
+    [
+        ("r.csv", "id;report", "semicolons"),
+        ("r.csv", '"id";"report"', "semicolons"),
+        ("r.csv", "ID\tReport", "tabs"),
+        ("r.tsv", "study_id,words", "commas"),
+        ("r.csv", "uid;words", "semicolons"),
+    ],
+)
 def test_another_separator_is_told(tmp_path, name, header, words):
     (tmp_path / name).write_text(f"{header}\n1;a, b\n")
     with pytest.raises(DataError, match=rf"{name}: .*header is separated by {words}; expected commas in a .csv"):

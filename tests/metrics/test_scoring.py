@@ -25,23 +25,44 @@ from pacer.reporting.audits import signature_line
 from pacer.rules.extract import extract_anchor
 from pacer.rules.version import VERSIONS
 
-REPORTS = ["the heart is normal . no effusion .", "small left effusion . no pneumothorax .", "possible edema .",
-           "the lungs are clear ."]
+REPORTS = [
+    "the heart is normal . no effusion .",
+    "small left effusion . no pneumothorax .",
+    "possible edema .",
+    "the lungs are clear .",
+]
 NUMBERS = ("precision", "recall", "f1", "bleu1", "bleu4", "rougeL", "meteor", "fallback_rate")
 
 
 def records_of(contexts: tuple[str, ...], split: str = "test") -> pl.DataFrame:
-    rows = [{"record_id": f"{context}-{split}{i}", "context": context, "study_id": f"{split}{i}",
-             "subject_id": f"p{i}", "split": split, "report": text,
-             "report_raw": text.replace(" .", "."), "findings_original": None}
-            for context in contexts for i, text in enumerate(REPORTS)]
+    rows = [
+        {
+            "record_id": f"{context}-{split}{i}",
+            "context": context,
+            "study_id": f"{split}{i}",
+            "subject_id": f"p{i}",
+            "split": split,
+            "report": text,
+            "report_raw": text.replace(" .", "."),
+            "findings_original": None,
+        }
+        for context in contexts
+        for i, text in enumerate(REPORTS)
+    ]
     return pl.DataFrame(rows, schema_overrides={"findings_original": pl.String})
 
 
 def line(record_id: str, report: str, anchor: bool = True) -> dict:
     lists = {k: list(v) for k, v in extract_anchor(report).as_dict().items()}
-    return {"record_id": record_id, "generated": f"<REPORT> {report}", "anchor": lists if anchor else None,
-            "report": report, "fallback": not anchor, "gate": 0.25 if anchor else None, "tokens": 7}
+    return {
+        "record_id": record_id,
+        "generated": f"<REPORT> {report}",
+        "anchor": lists if anchor else None,
+        "report": report,
+        "fallback": not anchor,
+        "gate": 0.25 if anchor else None,
+        "tokens": 7,
+    }
 
 
 class Case:
@@ -62,14 +83,25 @@ class Case:
         draw = np.random.default_rng(0)
         self.latent = draw.random((8, 13)) < 0.4
         studies = [f"{split}{i}" for split in ("test", "train") for i in range(4)]
-        pl.DataFrame({"study_id": studies, **dict(zip(FINDINGS, self.latent.T, strict=True)),
-                      "lateral_only": [["edema"] if row[3] else [] for row in self.latent]},
-                     schema_overrides={"lateral_only": pl.List(pl.String)}).write_parquet(folder / "truth.parquet")
+        pl.DataFrame(
+            {
+                "study_id": studies,
+                **dict(zip(FINDINGS, self.latent.T, strict=True)),
+                "lateral_only": [["edema"] if row[3] else [] for row in self.latent],
+            },
+            schema_overrides={"lateral_only": pl.List(pl.String)},
+        ).write_parquet(folder / "truth.parquet")
 
     def score(self, **changes) -> dict:
-        arguments = {"records": self.records, "predictions_dir": self.predictions, "labels_path": None,
-                     "anchors_path": None, "chexbert_dir": self.chexbert, "truth_path": None,
-                     "out_dir": self.folder / "metrics"}
+        arguments = {
+            "records": self.records,
+            "predictions_dir": self.predictions,
+            "labels_path": None,
+            "anchors_path": None,
+            "chexbert_dir": self.chexbert,
+            "truth_path": None,
+            "out_dir": self.folder / "metrics",
+        }
         return score_predictions(**(arguments | changes))
 
     def read(self, name: str) -> dict:
@@ -96,7 +128,9 @@ def test_scores_of_every_context_and_their_mean(case):
     assert scores["sn"]["report_follows_anchor"] == 1.0
     assert 0 <= scores["sn"]["anchor_agreement"] < 1
     assert {name: list(runs) for name, runs in scores["controls"].items()} == {
-        "another_patient": ["sn", "mn"], "no_lateral": ["mn"]}
+        "another_patient": ["sn", "mn"],
+        "no_lateral": ["mn"],
+    }
 
 
 def test_a_limited_decode_is_not_called_the_whole_split(case):
@@ -113,12 +147,17 @@ def test_given_labels_and_anchors_equal_those_made_on_the_spot(case):
     expected = case.score()
     label_references(case.records, case.chexbert, case.folder / "references.parquet")
     anchors = [extract_anchor(text).as_dict() for text in case.records["report_raw"]]
-    pl.DataFrame({"record_id": case.records["record_id"], **{
-        name: [anchor[name] for anchor in anchors] for name in ("positive", "negative", "uncertain")}},
+    pl.DataFrame(
+        {
+            "record_id": case.records["record_id"],
+            **{name: [anchor[name] for anchor in anchors] for name in ("positive", "negative", "uncertain")},
+        },
         schema_overrides=dict.fromkeys(("positive", "negative", "uncertain"), pl.List(pl.String)),
     ).write_parquet(case.folder / "anchors.parquet")
-    assert case.score(labels_path=case.folder / "references.parquet",
-                      anchors_path=case.folder / "anchors.parquet") == expected
+    assert (
+        case.score(labels_path=case.folder / "references.parquet", anchors_path=case.folder / "anchors.parquet")
+        == expected
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -132,8 +171,10 @@ def test_reports_are_read_by_the_rules_that_made_the_anchors(case, version):
     for context in ("sn", "mn"):
         ids = records.filter(pl.col("context") == context)["record_id"].to_list()
         anchors = [extract_anchor(text, version).as_dict() for text in texts]
-        write_jsonl(case.predictions / f"{context}.jsonl", [
-            line(key, text) | {"anchor": anchor} for key, text, anchor in zip(ids, texts, anchors, strict=True)])
+        write_jsonl(
+            case.predictions / f"{context}.jsonl",
+            [line(key, text) | {"anchor": anchor} for key, text, anchor in zip(ids, texts, anchors, strict=True)],
+        )
     for changes in ({"anchors_path": case.folder / "anchors.parquet"}, {"rules": version}):
         scores = case.score(records=records, **changes)
         assert scores["sn"]["anchor_agreement"] == scores["sn"]["report_follows_anchor"] == 1.0
@@ -183,8 +224,17 @@ def test_the_signature_says_what_was_scored_with(case):
     signature = case.read("signature.json")
     assert signature["standin_labeller"] is None and signature["predictions"] == {"step": 3}
     assert signature["counts"]["sn"] == {
-        "n": 4, "studies": 4, "original_references": 0, "empty_references": 0, "empty_hypotheses": 0,
-        "distinct_hypotheses": 4, "without_anchor": 1, "fallback": 1, "unclosed": 4, "empty_anchor": 1}
+        "n": 4,
+        "studies": 4,
+        "original_references": 0,
+        "empty_references": 0,
+        "empty_hypotheses": 0,
+        "distinct_hypotheses": 4,
+        "without_anchor": 1,
+        "fallback": 1,
+        "unclosed": 4,
+        "empty_anchor": 1,
+    }
     assert signature["clinical"]["labeller"]["arithmetic"] in ("float32", "bfloat16")
     assert len(signature["clinical"]["labeller"]["files"]["chexbert.pth"]) == 64
     assert len(signature["data"]["predictions/sn"]) == 64 and signature["data"]["truth"] is None
@@ -209,18 +259,24 @@ def test_original_findings_are_scored_where_a_study_has_them(case):
     assert scores["sn"]["original_n"] == 1
 
 
-@pytest.mark.parametrize(("form", "said"), [
-    ("upstream", "findings as published, cleaned by upstream, where a study has them"),
-    ("careful", "findings as published, cleaned by careful, where a study has them"),
-    ("lowercase", "findings as published, blanks collapsed, lower-cased, punctuation kept, where a study has them"),
-    ("as_is", "findings as published, blanks collapsed, case and punctuation kept, where a study has them"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ("upstream", "findings as published, cleaned by upstream, where a study has them"),
+        ("careful", "findings as published, cleaned by careful, where a study has them"),
+        ("lowercase", "findings as published, blanks collapsed, lower-cased, punctuation kept, where a study has them"),
+        ("as_is", "findings as published, blanks collapsed, case and punctuation kept, where a study has them"),
+    ],
+)
 def test_original_findings_are_brought_into_the_form_that_is_asked_for(case, form, said):
     """The score is that of the same predictions against references in that form, and the signature names it."""
     raw = [f"{text[0].upper()}{text[1:].replace(' .', '.')}\nStable 1.2 cm nodule." for text in case.records["report"]]
     scores = case.score(records=case.records.with_columns(findings_original=pl.Series(raw)), originals=form)
-    changed = {"as_is": lambda text: " ".join(text.split()), "lowercase": lambda text: " ".join(text.lower().split()),
-               **CLEANERS}[form]  # fmt: skip
+    changed = {
+        "as_is": lambda text: " ".join(text.split()),
+        "lowercase": lambda text: " ".join(text.lower().split()),
+        **CLEANERS,
+    }[form]
     plain = case.score(records=case.records.with_columns(report=pl.Series([changed(text) for text in raw])))
     found = {name.removeprefix("original_"): value for name, value in scores["sn"].items() if "original_" in name}
     assert found == {name: plain["sn"][name] for name in found} and found["n"] == 4 and found["bleu1"] > 0
@@ -254,14 +310,17 @@ def test_contexts_without_records_are_skipped(case):
     assert "mn" not in scores and "sn" in scores
 
 
-@pytest.mark.parametrize("edit, problem", [
-    (lambda rows: rows[1:], "missing in .*: sn-test3"),
-    (lambda rows: [*rows, rows[0]], "more than once in .*: sn-test3"),
-    (lambda rows: [*rows, rows[0] | {"record_id": "sn-other"}], "not in the records: sn-other"),
-    (lambda rows: [rows[0] | {"report": None}, *rows[1:]], "sn-test3.*report must be text"),
-    (lambda rows: [{"report": "x"}, *rows[1:]], "line 1: expected an object with a record_id"),
-    (lambda rows: [rows[0] | {"anchor": {"positive": []}}, *rows[1:]], "sn-test3.*anchor must hold"),
-])
+@pytest.mark.parametrize(
+    "edit, problem",
+    [
+        (lambda rows: rows[1:], "missing in .*: sn-test3"),
+        (lambda rows: [*rows, rows[0]], "more than once in .*: sn-test3"),
+        (lambda rows: [*rows, rows[0] | {"record_id": "sn-other"}], "not in the records: sn-other"),
+        (lambda rows: [rows[0] | {"report": None}, *rows[1:]], "sn-test3.*report must be text"),
+        (lambda rows: [{"report": "x"}, *rows[1:]], "line 1: expected an object with a record_id"),
+        (lambda rows: [rows[0] | {"anchor": {"positive": []}}, *rows[1:]], "sn-test3.*anchor must hold"),
+    ],
+)
 def test_ids_must_pair_one_to_one(case, edit, problem):
     path = case.predictions / "sn.jsonl"
     write_jsonl(path, edit([json.loads(row) for row in path.read_text().splitlines()]))

@@ -15,9 +15,14 @@ from pacer.records.findings import FINDINGS
 
 
 def table(**present: list[str]) -> pl.DataFrame:
-    return pl.DataFrame({"study_id": list(present), **{f: [f in names for names in present.values()] for f in FINDINGS},
-                         "lateral_only": [names[:1] for names in present.values()]},
-                        schema_overrides={"lateral_only": pl.List(pl.String)})
+    return pl.DataFrame(
+        {
+            "study_id": list(present),
+            **{f: [f in names for names in present.values()] for f in FINDINGS},
+            "lateral_only": [names[:1] for names in present.values()],
+        },
+        schema_overrides={"lateral_only": pl.List(pl.String)},
+    )
 
 
 def test_labels_become_findings_by_name():
@@ -42,21 +47,31 @@ def test_truth_is_read_by_study(tmp_path):
 @pytest.mark.parametrize(("context", "source"), [("mn", "lateral"), ("sw", "prior")])
 def test_what_a_source_contributes(tmp_path, context, source):
     """Two studies; the source alone tells of both fractures, and the model finds one of them when it has the source."""
-    latent = table(s1=["edema", "fracture"], s2=["fracture"]).drop("lateral_only").with_columns(
-        pl.Series(f"{source}_only", [["fracture"], ["fracture"]]))
+    latent = (
+        table(s1=["edema", "fracture"], s2=["fracture"])
+        .drop("lateral_only")
+        .with_columns(pl.Series(f"{source}_only", [["fracture"], ["fracture"]]))
+    )
     latent.write_parquet(tmp_path / "truth.parquet")
     column = {name: OBSERVATIONS.index(OBSERVATION_OF[name]) for name in ("edema", "fracture")}
     without = np.zeros((2, 14), int)
     without[0, column["edema"]] = 1
     with_it = without.copy()
     with_it[1, column["fracture"]] = 1
-    scored = SimpleNamespace(records=pl.DataFrame({"study_id": ["s1", "s2"]}), labels=with_it,
-                             control_labels={f"no_{source}": without})
+    scored = SimpleNamespace(
+        records=pl.DataFrame({"study_id": ["s1", "s2"]}), labels=with_it, control_labels={f"no_{source}": without}
+    )
     scores, _ = truth_scores({context: scored}, tmp_path / "truth.parquet", None, None)
-    assert {name: score for name, score in scores.items() if f"{source}_" in name and not name.startswith("no_")
-            } == pytest.approx({
-        f"{context}_with_{source}_f1": 4 / 5, f"{context}_without_{source}_f1": 2 / 4,
-        f"{source}_only_recall": 1 / 2, f"{source}_only_recall_without_{source}": 0.0})
+    assert {
+        name: score for name, score in scores.items() if f"{source}_" in name and not name.startswith("no_")
+    } == pytest.approx(
+        {
+            f"{context}_with_{source}_f1": 4 / 5,
+            f"{context}_without_{source}_f1": 2 / 4,
+            f"{source}_only_recall": 1 / 2,
+            f"{source}_only_recall_without_{source}": 0.0,
+        }
+    )
 
 
 def test_malformed_truth_is_refused(tmp_path):

@@ -28,9 +28,11 @@ from tests.conftest import MODEL
 ROOT = Path(__file__).parents[2]
 #: Widths at which names and shapes weigh little against numbers.
 WIDE = MODEL | {
-    "refine": MODEL["refine"] | {"d_routing": 256}, "interface": MODEL["interface"] | {"d_hidden": 768},
-    "lora": MODEL["lora"] | {"rank": 128}, "calibrate": MODEL["calibrate"] | {"d_gate": 512, "d_availability": 256},
-}  # fmt: skip
+    "refine": MODEL["refine"] | {"d_routing": 256},
+    "interface": MODEL["interface"] | {"d_hidden": 768},
+    "lora": MODEL["lora"] | {"rank": 128},
+    "calibrate": MODEL["calibrate"] | {"d_gate": 512, "d_availability": 256},
+}
 
 
 @pytest.fixture(scope="module")
@@ -149,10 +151,18 @@ def test_another_frozen_model_is_named(name: str, saved, backbones: Path, tmp_pa
             load_model(directory / checkpoint, copy)
 
 
-@pytest.mark.parametrize("group", [
-    {"refine": {"d_routing": 128}}, {"interface": {"num_queries": 5}}, {"lora": {"rank": 64}},
-    {"calibrate": {"rank": 5}}, {"features": {"depths": [2, 3]}}, {"refine": {"variant": "global"}},
-], ids=str)
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"refine": {"d_routing": 128}},
+        {"interface": {"num_queries": 5}},
+        {"lora": {"rank": 64}},
+        {"calibrate": {"rank": 5}},
+        {"features": {"depths": [2, 3]}},
+        {"refine": {"variant": "global"}},
+    ],
+    ids=str,
+)
 def test_weights_of_another_model_are_refused_with_their_names(group: dict, saved, backbones: Path) -> None:
     _, directory = saved
     _, weights = load_weights(directory / "calibrate")

@@ -110,8 +110,11 @@ def test_no_entry_of_the_calibrated_prefix_has_a_gradient_to_the_target(examples
     inputs = embedded.inputs.detach().requires_grad_()
     calibrated, gate, residual = model.calibrate(embedded._replace(inputs=inputs), batch)
     valid = batch.prefix_mask
-    for scalar in ((calibrated * torch.randn_like(calibrated))[valid].sum(), (gate * torch.randn(4)).sum(),
-                   (residual * torch.randn_like(residual)).sum()):
+    for scalar in (
+        (calibrated * torch.randn_like(calibrated))[valid].sum(),
+        (gate * torch.randn(4)).sum(),
+        (residual * torch.randn_like(residual)).sum(),
+    ):
         (gradient,) = torch.autograd.grad(scalar, inputs, retain_graph=True)
         assert not gradient[~valid].any()
         assert (gradient[valid].abs().amax(-1) > 0).all()  # and all of the prefix has one
@@ -178,8 +181,9 @@ def test_longer_rows_beside_a_row_change_nothing(records, anchors, backbones, fe
         report=pl.when(pl.col("i") == last).then(pl.lit("no edema . " * 20)).otherwise("report"),
         history=pl.when(pl.col("i") == last).then(pl.lit("pain and fever " * 10)).otherwise("history"),
     )
-    examples = Examples(RecordTable.of(longer, anchors), load_tokenizer(backbones), features, QUERIES, 100,
-                        MODEL["prompt"])
+    examples = Examples(
+        RecordTable.of(longer, anchors), load_tokenizer(backbones), features, QUERIES, 100, MODEL["prompt"]
+    )
     model, alone = assemble(backbones), examples.batch(ROWS, COMMITS, 0.35)
     outcome = run(model, alone)
     for place in (0, 4):
@@ -262,8 +266,11 @@ def interface(**options: Any) -> SourceInterface:
 def gradients(model: SourceInterface, lateral: Tensor, prior: Tensor, available: Tensor) -> tuple[Tensor, dict]:
     """Tokens and fusion of four rows, and the gradients of all parameters and inputs of their weighted sum."""
     model.zero_grad(set_to_none=True)
-    inputs = {"frontal": torch.randn(4, 5, 8, generator=torch.Generator().manual_seed(5)), "lateral": lateral,
-              "prior": prior}
+    inputs = {
+        "frontal": torch.randn(4, 5, 8, generator=torch.Generator().manual_seed(5)),
+        "lateral": lateral,
+        "prior": prior,
+    }
     leaves = {name: states.clone().requires_grad_() for name, states in inputs.items()}
     tokens, fused = model(**leaves, availability=available, prior_mask=torch.ones(4, 6, dtype=torch.bool))
     both = torch.cat([tokens.flatten(), fused.flatten()])
@@ -337,8 +344,9 @@ def collated(sources: list[Sources], store: Tagged, backbones: Path) -> Batch:
 
 def complete_loss(model: Pacer, batch: Batch) -> Tensor:
     model.zero_grad(set_to_none=True)
-    total = objective(model, batch, warmup=False, regularised=True, lambda_tlw=0.75, lambda_cons=0.5,
-                      lambda_drift=0.5).total
+    total = objective(
+        model, batch, warmup=False, regularised=True, lambda_tlw=0.75, lambda_cons=0.5, lambda_drift=0.5
+    ).total
     total.backward()
     return total.detach()
 
@@ -346,8 +354,12 @@ def complete_loss(model: Pacer, batch: Batch) -> Tensor:
 def test_what_a_context_leaves_out_reaches_neither_logits_nor_gradients(features, backbones) -> None:
     """Records name a lateral view and a previous report that their context does not have, and those are no numbers."""
     model = assemble(backbones)
-    clean = [Sources("sn", "f0", None, None), Sources("sw", "f1", None, "edema"), Sources("mn", "f2", "l2", None),
-             Sources("mw", "f3", "l3", "no edema")]
+    clean = [
+        Sources("sn", "f0", None, None),
+        Sources("sw", "f1", None, "edema"),
+        Sources("mn", "f2", "l2", None),
+        Sources("mw", "f3", "l3", "no edema"),
+    ]
     named = [source._replace(lateral=source.lateral or "bad", prior=source.prior or "bad") for source in clean]
     one, two = (collated(sources, Tagged(features), backbones) for sources in (clean, named))
     assert all(torch.equal(a, b) for a, b in zip(run(model, one), run(model, two), strict=True))
@@ -394,10 +406,16 @@ def test_without_a_source_its_compressor_has_no_gradient(rows: list[int], column
 def watched(model: Pacer) -> Iterator[dict[str, list[int]]]:
     """Batch sizes that the parts of the model met, by name, call after call."""
     met: dict[str, list[int]] = defaultdict(list)
-    parts = {"router": model.router, "lateral": model.interface.lateral, "prior": model.interface.prior,
-             "frontal": model.interface.frontal}
-    hooks = [part.register_forward_hook(lambda m, arguments, out, name=name: met[name].append(len(arguments[0])))
-             for name, part in parts.items()]
+    parts = {
+        "router": model.router,
+        "lateral": model.interface.lateral,
+        "prior": model.interface.prior,
+        "frontal": model.interface.frontal,
+    }
+    hooks = [
+        part.register_forward_hook(lambda m, arguments, out, name=name: met[name].append(len(arguments[0])))
+        for name, part in parts.items()
+    ]
     try:
         yield met
     finally:
@@ -405,9 +423,11 @@ def watched(model: Pacer) -> Iterator[dict[str, list[int]]]:
             hook.remove()
 
 
-@pytest.mark.parametrize("contexts", [
-    ["sn"], ["sn", "sn", "sn"], ["sw", "sn"], ["mn", "sn", "sn"], ["mw", "mw"], ["mw", "sn", "mn", "sw", "sw"],
-], ids="-".join)
+@pytest.mark.parametrize(
+    "contexts",
+    [["sn"], ["sn", "sn", "sn"], ["sw", "sn"], ["mn", "sn", "sn"], ["mw", "mw"], ["mw", "sn", "mn", "sw", "sw"]],
+    ids="-".join,
+)
 def test_only_present_sources_are_computed(contexts: list[str], features, backbones) -> None:
     model, store = assemble(backbones), Tagged(features)
     sources = [Sources(c, f"f{i}", f"l{i}", f"text {i}") for i, c in enumerate(contexts)]
@@ -420,9 +440,11 @@ def test_only_present_sources_are_computed(contexts: list[str], features, backbo
     with watched(model) as met, torch.no_grad():
         model.embed(batch)
     assert met == {
-        "frontal": [len(contexts)], "router": [len(contexts), *([len(laterals)] if laterals else [])],
-        **({"lateral": [len(laterals)]} if laterals else {}), **({"prior": [len(priors)]} if priors else {}),
-    }  # fmt: skip
+        "frontal": [len(contexts)],
+        "router": [len(contexts), *([len(laterals)] if laterals else [])],
+        **({"lateral": [len(laterals)]} if laterals else {}),
+        **({"prior": [len(priors)]} if priors else {}),
+    }
 
 
 def test_the_warm_up_computes_the_frontal_view_alone(examples, backbones) -> None:
@@ -435,8 +457,9 @@ def test_the_warm_up_computes_the_frontal_view_alone(examples, backbones) -> Non
 def test_absent_rows_are_not_computed_from_full_tensors_either() -> None:
     model, met = interface(), defaultdict(list)
     for name in ("lateral", "prior"):
-        getattr(model, name).register_forward_hook(lambda m, arguments, out, name=name: met[name].append(
-            [len(argument) for argument in arguments[:2]]))
+        getattr(model, name).register_forward_hook(
+            lambda m, arguments, out, name=name: met[name].append([len(argument) for argument in arguments[:2]])
+        )
     for available in (ALL, ALL[:1].expand(4, 2), ALL[[1, 1, 1, 3]]):
         met.clear()
         model(torch.randn(4, 5, 8), torch.randn(4, 5, 8), torch.randn(4, 6, 10), available)

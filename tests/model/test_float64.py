@@ -177,8 +177,9 @@ def test_the_compressor_is_attention_with_bias_and_zero_keys(d_source: int, padd
 @pytest.mark.parametrize("contexts", [["sn"], ["sw"], ["mn"], ["mw"], ["mw", "sn", "mn", "sw"]], ids="-".join)
 @pytest.mark.parametrize("mask_prior_padding", [False, True])
 def test_the_interface_is_the_compressors_and_the_fusion(contexts: list[str], mask_prior_padding: bool) -> None:
-    module = perturbed(SourceInterface(6, 10, 8, num_queries=3, num_heads=2, d_hidden=7,
-                                       mask_prior_padding=mask_prior_padding))
+    module = perturbed(
+        SourceInterface(6, 10, 8, num_queries=3, num_heads=2, d_hidden=7, mask_prior_padding=mask_prior_padding)
+    )
     count = len(contexts)
     frontal, lateral, prior = random(count, 5, 6), random(count, 5, 6, seed=2), random(count, 4, 10, seed=3)
     mask = torch.tensor([True, True, False, False]).expand(count, 4)
@@ -329,16 +330,21 @@ def targets(tokenizer, record: dict, commit: bool, lambda_q: float) -> list[tupl
         anchor = ids(render_anchor(extract_anchor(record["report"])))
         opening = continuation_ids(tokenizer, "\n<REPORT>\n")
         closing = continuation_ids(tokenizer, "\n</REPORT>")
-        rows = [*((token, lambda_q, False, 0.0) for token in anchor), *((t, lambda_q, True, 0.0) for t in opening),
-                *rows, *((token, 1.0, True, 0.0) for token in closing)]
+        rows = [
+            *((token, lambda_q, False, 0.0) for token in anchor),
+            *((t, lambda_q, True, 0.0) for t in opening),
+            *rows,
+            *((token, 1.0, True, 0.0) for token in closing),
+        ]
     return [*rows, (tokenizer.eos_token_id, 1.0, True, 0.0)]
 
 
 @pytest.mark.parametrize("regularised", [False, True], ids=["trajectory", "complete"])
 def test_the_objective_is_the_papers_equation(setting: SimpleNamespace, regularised: bool) -> None:
     model, batch = setting.model, setting.batch
-    result = objective(model, batch, warmup=False, regularised=regularised, lambda_tlw=0.75, lambda_cons=0.4,
-                       lambda_drift=0.3)
+    result = objective(
+        model, batch, warmup=False, regularised=regularised, lambda_tlw=0.75, lambda_cons=0.4, lambda_drift=0.3
+    )
     with torch.no_grad():
         embedded = model.embed(batch)
         inputs, _, _ = model.calibrate(embedded, batch)
@@ -390,8 +396,11 @@ def test_two_processes_compute_the_objective_of_their_whole_batch(setting: Simpl
 
 def part(batch: Batch, rows: slice) -> Batch:
     """Some rows of a batch, with the lateral views and previous reports that belong to them."""
-    own = {name: value[rows] for name, value in vars(batch).items()
-           if value is not None and name not in ("lateral", "prior", "prior_mask")}
+    own = {
+        name: value[rows]
+        for name, value in vars(batch).items()
+        if value is not None and name not in ("lateral", "prior", "prior_mask")
+    }
     for column, names in enumerate((("lateral",), ("prior", "prior_mask"))):
         has = batch.availability[:, column]
         kept = torch.arange(len(has))[rows][has[rows]]

@@ -115,8 +115,9 @@ def test_a_checkpoint_comes_back_and_strange_ones_are_named(backbones, tmp_path:
     less.pop("router.eta")
     with pytest.raises(CheckpointError, match=r"missing weights: router\.eta"):
         load_strictly(built, less, "x")
-    save_checkpoint(tmp_path / "b", trainable,
-                    CheckpointRecord("calibrate", 1, MODEL, frozen | {"language": "0" * 64}, None, {}))
+    save_checkpoint(
+        tmp_path / "b", trainable, CheckpointRecord("calibrate", 1, MODEL, frozen | {"language": "0" * 64}, None, {})
+    )
     with pytest.raises(CheckpointError, match="another language backbone"):
         load_model(tmp_path / "b", backbones)
     with pytest.raises(CheckpointError, match="is not a PACER checkpoint"):

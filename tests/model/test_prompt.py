@@ -34,14 +34,22 @@ def test_nothing_known_leaves_upstreams_two_spaces() -> None:
     assert instruction(**RECORD)[0] == "Human:  <Img>"
 
 
-@pytest.mark.parametrize(("view", "sections", "expected"), [
-    ("AP", "findings",
-     "Write radiological finding section of report for anterior posterior chest X-ray visual feature"),
-    ("PA", "impression",
-     "Write radiological impression section of report for posterior anterior chest X-ray visual feature"),
-    ("other", "findings+impression",
-     "\nWrite radiological finding section of report for chest X-ray examination"),
-])
+@pytest.mark.parametrize(
+    ("view", "sections", "expected"),
+    [
+        (
+            "AP",
+            "findings",
+            "Write radiological finding section of report for anterior posterior chest X-ray visual feature",
+        ),
+        (
+            "PA",
+            "impression",
+            "Write radiological impression section of report for posterior anterior chest X-ray visual feature",
+        ),
+        ("other", "findings+impression", "\nWrite radiological finding section of report for chest X-ray examination"),
+    ],
+)
 def test_task_strings(view: str, sections: str, expected: str) -> None:
     assert task(view, sections) == expected
 

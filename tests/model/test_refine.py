@@ -8,8 +8,10 @@ from pacer.model.refine import DepthRouter
 
 def states(batch: int = 2, depths: int = 3, patches: int = 5, width: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
-    return (torch.randn(batch, depths, patches, width, generator=generator),
-            torch.randn(batch, patches, width, generator=generator))
+    return (
+        torch.randn(batch, depths, patches, width, generator=generator),
+        torch.randn(batch, patches, width, generator=generator),
+    )
 
 
 def trained(router: DepthRouter) -> DepthRouter:

@@ -38,8 +38,9 @@ class Upstream(nn.Module):
             parameter.data += 0.05 * torch.randn_like(parameter)
 
     def branch(self, source: str, queries: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        part = {name.removeprefix(f"{source}_"): module for name, module in self.named_children()
-                if name.startswith(source)}  # fmt: skip
+        part = {
+            name.removeprefix(f"{source}_"): module for name, module in self.named_children() if name.startswith(source)
+        }
         sequence_first = [tensor.transpose(0, 1) for tensor in (queries, states, states)]
         attended = part["layernorm_768_1"](part["crossattention_block"](*sequence_first)[0].transpose(0, 1))
         compressed = part["layernorm_768_2"](part["llama_proj_1"](attended)) + attended
@@ -63,11 +64,14 @@ def small() -> Upstream:
 
 
 def lora(layers: int = 2, rank: int = 4, model: int = 32, default: str = ".default") -> dict[str, Tensor]:
+    attention = "llama_model.base_model.model.model.layers.{}.self_attn.{}_proj.lora_{}{}.weight"
+    shapes = {"A": (rank, model), "B": (model, rank)}
     return {
-        f"llama_model.base_model.model.model.layers.{layer}.self_attn.{name}_proj.lora_{matrix}{default}.weight":
-            torch.randn((rank, model) if matrix == "A" else (model, rank))
-        for layer in range(layers) for name in ("q", "v") for matrix in ("A", "B")
-    }  # fmt: skip
+        attention.format(layer, name, matrix, default): torch.randn(shapes[matrix])
+        for layer in range(layers)
+        for name in ("q", "v")
+        for matrix in ("A", "B")
+    }
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +111,22 @@ def test_lora_takes_the_names_of_an_adapted_language_model(state, default: str, 
 
 
 def test_released_files(state, tmp_path: Path) -> None:
-    frozen = {"visual_encoder.embeddings.cls_token": torch.zeros(1), "text_encoder.bert.x": torch.zeros(1),
-              "llama_model.base_model.model.lm_head.weight": torch.zeros(2)}  # fmt: skip
+    frozen = {
+        "visual_encoder.embeddings.cls_token": torch.zeros(1),
+        "text_encoder.bert.x": torch.zeros(1),
+        "llama_model.base_model.model.lm_head.weight": torch.zeros(2),
+    }
     config = argparse.Namespace(llm_alpha=64, llm_r=32)
     torch.save({"model": state, "config": config, "epoch": 1, "step": 43152}, tmp_path / "delta.pth")
-    torch.save({"state_dict": state | frozen | {"odd": torch.zeros(1)}, "hyper_parameters": {"llm_alpha": 64},
-                "global_step": 7, "pytorch-lightning_version": "2.0"}, tmp_path / "whole.ckpt")  # fmt: skip
+    torch.save(
+        {
+            "state_dict": state | frozen | {"odd": torch.zeros(1)},
+            "hyper_parameters": {"llm_alpha": 64},
+            "global_step": 7,
+            "pytorch-lightning_version": "2.0",
+        },
+        tmp_path / "whole.ckpt",
+    )
     delta, whole = import_llm_rg4(tmp_path / "delta.pth"), import_llm_rg4(str(tmp_path / "whole.ckpt"))
     assert delta.settings["lora_alpha"] == whole.settings["lora_alpha"] == 64
     assert (delta.settings["step"], whole.settings["step"]) == (43152, 7)

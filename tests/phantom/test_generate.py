@@ -156,8 +156,14 @@ def test_the_study_in_the_readme_is_one_of_the_default_corpus():
     named = {view: f"{folder}/{name}" for view, name in re.findall(r"--(frontal|lateral) \$study/(\S+)", text)}
     corpus = load_params(root / "configs" / "phantom.yaml").corpus
     world = corpus.phantom
-    patients = make_world(corpus.seed, world.patients, world.studies_per_patient, world.lateral_fraction,
-                          world.val_fraction, world.test_fraction)
+    patients = make_world(
+        corpus.seed,
+        world.patients,
+        world.studies_per_patient,
+        world.lateral_fraction,
+        world.val_fraction,
+        world.test_fraction,
+    )
     [study] = [study for patient in patients for study in patient.studies if study.study_id == folder.split("/s")[1]]
     assert study.split == "test" and study.prior is not None
     assert named == {view: image_path(study, view) for view in ("frontal", "lateral")}

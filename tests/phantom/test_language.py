@@ -32,8 +32,11 @@ def test_all_contexts_occur(cases):
 def test_stated_findings_are_the_present_ones_that_the_context_shows(cases):
     for study, context, report in cases:
         lateral, prior = availability(context)
-        shown = {name for name, state in study.findings.items()
-                 if (lateral or not state.lateral_only) and (prior or not state.prior_only)}
+        shown = {
+            name
+            for name, state in study.findings.items()
+            if (lateral or not state.lateral_only) and (prior or not state.prior_only)
+        }
         assert report.present == shown
         for name in shown:
             hedged = study.findings[name].certainty == "hedged"

@@ -8,13 +8,7 @@ import pytest
 
 from pacer.phantom.canvas import Canvas
 from pacer.phantom.gallery import draw_gallery, example_study
-from pacer.phantom.render import (
-    finding_masks,
-    render_frontal,
-    render_lateral,
-    render_with_masks,
-    visible_findings,
-)
+from pacer.phantom.render import finding_masks, render_frontal, render_lateral, render_with_masks, visible_findings
 from pacer.phantom.training import training_images
 from pacer.phantom.world import CHRONIC, LATERAL_CAPABLE, make_world
 from pacer.records.findings import FINDINGS
@@ -89,10 +83,12 @@ def test_side_is_visible():
 
 def test_severity_is_visible():
     sizes = [
-        np.abs(render_frontal(example_study("pleural effusion", 3, severity), SIZE).astype(float)
-               - render_frontal(example_study(None, 3), SIZE)).sum()
+        np.abs(
+            render_frontal(example_study("pleural effusion", 3, severity), SIZE).astype(float)
+            - render_frontal(example_study(None, 3), SIZE)
+        ).sum()
         for severity in (0.2, 0.5, 0.9)
-    ]  # fmt: skip
+    ]
     assert sizes[0] < sizes[1] < sizes[2]
 
 

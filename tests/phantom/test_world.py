@@ -106,8 +106,12 @@ def test_what_the_previous_report_alone_tells(studies):
         states = [s for study, s in continued if s.finding == name and s.course != "new" and not s.lateral_only]
         assert 0.5 < np.mean([state.prior_only for state in states]) < 0.7, name
     # so what the previous report says of them nearly always holds
-    before = [(name, study) for study in studies if study.prior
-              for name in study.prior.present & CHRONIC - study.prior.lateral_only]
+    before = [
+        (name, study)
+        for study in studies
+        if study.prior
+        for name in study.prior.present & CHRONIC - study.prior.lateral_only
+    ]
     assert np.mean([name in study.present for name, study in before]) > 0.88
 
 

@@ -20,8 +20,22 @@ from safetensors.torch import load_file
 from pacer.model.upstream import interface_names
 
 ROOT = Path(__file__).parents[2]
-STAGES = ("source", "corpus", "backbones", "features", "anchor_sample", "anchor_llm", "anchors", "warmup", "parent",
-          "calibrate", "decode", "reference_labels", "score", "report")
+STAGES = (
+    "source",
+    "corpus",
+    "backbones",
+    "features",
+    "anchor_sample",
+    "anchor_llm",
+    "anchors",
+    "warmup",
+    "parent",
+    "calibrate",
+    "decode",
+    "reference_labels",
+    "score",
+    "report",
+)
 
 
 #: Stages one after another in one process: importing takes longer than they do in miniature.
@@ -40,8 +54,14 @@ class Repository:
     def __init__(self, folder: Path):
         self.folder = folder
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self.environment = {**os.environ, "PATH": path, "PYTHONPATH": str(folder), "HF_HUB_OFFLINE": "1",
-                            "GIT_CONFIG_GLOBAL": os.devnull, "PYTHONWARNINGS": "default"}
+        self.environment = {
+            **os.environ,
+            "PATH": path,
+            "PYTHONPATH": str(folder),
+            "HF_HUB_OFFLINE": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "PYTHONWARNINGS": "default",
+        }
         left = shutil.ignore_patterns("__pycache__", "cache", "tmp", "results")
         for name in ("pacer", "stages", "configs", "studies", ".dvc"):
             shutil.copytree(ROOT / name, folder / name, ignore=left)
@@ -59,8 +79,9 @@ class Repository:
         self.run("git", "-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "--quiet", "-m", "state")
 
     def run(self, *command: str) -> str:
-        result = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True,
-                                check=False)
+        result = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+        )
         assert result.returncode == 0, f"{' '.join(command)}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
         return result.stdout + result.stderr
 
@@ -92,7 +113,7 @@ def test_every_declared_output_is_there_and_no_scratch_is_left(repository: Repos
         assert repository.json(f"metrics/{phase}/metrics.json")["step"] == 4
         assert (repository.folder / "models" / phase / "model.safetensors").exists()
     page = (repository.folder / "reports" / "index.html").read_text()
-    assert "src=\"http" not in page and "<script" not in page and len(page) > 10_000
+    assert 'src="http' not in page and "<script" not in page and len(page) > 10_000
     assert not list(repository.folder.rglob("*.scratch"))
 
 
@@ -108,8 +129,14 @@ def test_another_run_leaves_the_same_bytes(repository: Repository, tmp_path: Pat
     first, second = outs(repository), outs(other)
     assert first.keys() == second.keys() and len(first) > 20
     differing = {path for path in first if first[path] != second[path]}
-    assert differing <= {"reports", *(f"metrics/{phase}/{kind}" for phase in ("warmup", "parent", "calibrate")
-                                      for kind in ("metrics.json", "plots"))}  # fmt: skip
+    assert differing <= {
+        "reports",
+        *(
+            f"metrics/{phase}/{kind}"
+            for phase in ("warmup", "parent", "calibrate")
+            for kind in ("metrics.json", "plots")
+        ),
+    }
     for phase in ("warmup", "parent", "calibrate"):
         told, again = (made.json(f"metrics/{phase}/metrics.json") for made in (repository, other))
         assert {name for name in told if told[name] != again[name]} <= {"tokens_per_second", "loader_wait", "memory_gb"}
@@ -142,13 +169,20 @@ rows:
 
 
 def test_a_study_that_is_killed_continues_shares_the_parent_and_leaves_the_workspace(
-        repository: Repository, orphans_stay: None) -> None:
+    repository: Repository, orphans_stay: None
+) -> None:
     (repository.folder / "studies" / "pair.yaml").write_text(PAIR)
     command = (sys.executable, "-c", "from pacer.cli import main; main()", "study")
     params = (repository.folder / "params.yaml").read_bytes()
     logs = repository.folder / "studies" / "results" / "logs"
-    process = subprocess.Popen([*command, "run", "pair"], cwd=repository.folder, env=repository.environment,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        [*command, "run", "pair"],
+        cwd=repository.folder,
+        env=repository.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     while not any("Running stage 'decode'" in path.read_text() for path in logs.glob("*.txt")):
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.2)
@@ -158,8 +192,11 @@ def test_a_study_that_is_killed_continues_shares_the_parent_and_leaves_the_works
 
     told = repository.run(*command, "run", "pair")
     assert "putting the workspace back first" in told and "pair: 2 of 2 runs to make" in told
-    runs = {name: repository.json(f"studies/results/runs/{entry['key']}/run.json")
-            for entry in repository.json("studies/results/pair/runs.json") for name in [entry["row"]]}
+    runs = {
+        name: repository.json(f"studies/results/runs/{entry['key']}/run.json")
+        for entry in repository.json("studies/results/pair/runs.json")
+        for name in [entry["row"]]
+    }
     assert all(run["stages"]["parent"] == "unchanged" for run in runs.values())
     assert runs["Refine + Commit"]["stages"]["calibrate"] == "restored"  # made before the kill
     assert runs["PACER"]["stages"] | {"calibrate": "ran", "decode": "ran", "score": "ran"} == runs["PACER"]["stages"]
@@ -172,8 +209,11 @@ def test_a_study_that_is_killed_continues_shares_the_parent_and_leaves_the_works
     for name, key in keys.items():
         scores = repository.json(f"studies/results/runs/{key}/scores.json")
         means = [sum(scores[c][metric] for c in ("sn", "sw", "mn", "mw")) / 4 for metric in ("f1", "bleu1")]
-        [line] = [row for row in (repository.folder / "studies/results/pair/table.md").read_text().splitlines()
-                  if row.startswith(f"| {name} |")]
+        [line] = [
+            row
+            for row in (repository.folder / "studies/results/pair/table.md").read_text().splitlines()
+            if row.startswith(f"| {name} |")
+        ]
         assert [float(cell) for cell in re.findall(r"\d\.\d{3}", line)] == pytest.approx(means, abs=5.0001e-4)
 
     names = [run["experiment"] for run in runs.values()]
@@ -201,7 +241,8 @@ def test_a_baseline_runs_when_asked_for_and_is_scored_beside(repository: Reposit
     """The fixture's plain `dvc repro` has run none of them."""
     asked = "baselines/dvc.yaml:simmlm_score"
     assert ran(repository.run("dvc", "repro", asked)) == tuple(
-        f"baselines/dvc.yaml:{name}" for name in ("simmlm", "simmlm_decode", "simmlm_score"))
+        f"baselines/dvc.yaml:{name}" for name in ("simmlm", "simmlm_decode", "simmlm_score")
+    )
     assert ran(repository.run("dvc", "repro", asked)) == ()
     _check_baseline(repository, "simmlm")
     assert repository.json("baselines/metrics/simmlm/training/metrics.json")["step"] == 4
@@ -237,15 +278,23 @@ def test_the_other_baselines_are_made_decoded_and_scored(repository: Repository)
     weights = load_file(folder / "models" / "parent" / "model.safetensors")
     state = {theirs: weights[f"interface.{ours}"] for ours, theirs in interface_names().items()}
     state["APPA_visual_query_tokens"] = state["APPA_visual_query_tokens"][None]
-    state |= {f"llama_model.base_model.model.{name.removeprefix('language.')}": tensor
-              for name, tensor in weights.items() if ".lora_" in name}
+    state |= {
+        f"llama_model.base_model.model.{name.removeprefix('language.')}": tensor
+        for name, tensor in weights.items()
+        if ".lora_" in name
+    }
     torch.save({"model": state, "config": {"llm_alpha": 8}, "step": 9}, folder / "released.pth")
     own = folder / "baselines" / "params.yaml"
     own.write_text(own.read_text().replace("weights: null", "weights: released.pth"))
     names = ("ragpt", "base", "llm_rg4")
-    commands = ["stages/ragpt_bank.py", "stages/baseline_train.py ragpt", "stages/base.py base_warmup",
-                "stages/base.py base", "stages/llm_rg4.py",
-                *(f"stages/baseline_{step}.py {name}" for step in ("decode", "score") for name in names)]
+    commands = [
+        "stages/ragpt_bank.py",
+        "stages/baseline_train.py ragpt",
+        "stages/base.py base_warmup",
+        "stages/base.py base",
+        "stages/llm_rg4.py",
+        *(f"stages/baseline_{step}.py {name}" for step in ("decode", "score") for name in names),
+    ]
     repository.run(sys.executable, "-c", SCRIPTS.format(commands=commands))
     for name in ("base", "llm_rg4"):
         assert repository.json(f"baselines/predictions/{name}/manifest.json")["commit"] is False

@@ -74,8 +74,11 @@ def test_every_folder_that_a_stage_uses_is_declared(stage: str) -> None:
     declared = [ROOT / d for d in STAGES[stage]["deps"]]
     assert script_of(stage) in declared
     undeclared = {
-        str(path.relative_to(ROOT)) for path in reached(script_of(stage))
-        if not path.is_relative_to(PARAMS) and path.name != "__init__.py" and not any(path.is_relative_to(d) for d in declared)
+        str(path.relative_to(ROOT))
+        for path in reached(script_of(stage))
+        if not path.is_relative_to(PARAMS)
+        and path.name != "__init__.py"
+        and not any(path.is_relative_to(d) for d in declared)
     }
     assert not undeclared, f"{stage} uses {sorted(undeclared)}, which dvc.yaml does not declare"
 

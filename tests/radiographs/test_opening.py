@@ -110,8 +110,12 @@ def deep_png(colour_type: int, channels: int) -> bytes:
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 3, 16, colour_type, 0, 0, 0))
-            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 3, 16, colour_type, 0, 0, 0))
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
 
 
 @pytest.mark.parametrize("read", [open_image, image_size])
@@ -130,8 +134,18 @@ def test_deep_tiff_that_pillow_would_wrap_or_cut_is_refused(tmp_path: Path, read
     def tiff(bits: int, kind: int, samples: int = 1) -> Path:
         """Little-endian, 2 x 1 pixels, one strip behind the header."""
         data = bytes(2 * samples * bits // 8)
-        fields = [(256, 3, 1, 2), (257, 3, 1, 1), (258, 3, 1, bits), (259, 3, 1, 1), (262, 3, 1, 1), (273, 4, 1, 8),
-                  (277, 3, 1, samples), (278, 3, 1, 1), (279, 4, 1, len(data)), (339, 3, 1, kind)]
+        fields = [
+            (256, 3, 1, 2),
+            (257, 3, 1, 1),
+            (258, 3, 1, bits),
+            (259, 3, 1, 1),
+            (262, 3, 1, 1),
+            (273, 4, 1, 8),
+            (277, 3, 1, samples),
+            (278, 3, 1, 1),
+            (279, 4, 1, len(data)),
+            (339, 3, 1, kind),
+        ]
         entries = b"".join(struct.pack("<HHII", *field) for field in fields)
         directory = struct.pack("<H", len(fields)) + entries + bytes(4)
         path = tmp_path / f"{bits}-{kind}.tif"
@@ -165,11 +179,20 @@ def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:
         open_image(tmp_path / "a.tif")
 
 
-@pytest.mark.parametrize(("orientation", "shown"), [
-    (1, [[0, 1, 2], [3, 4, 5]]), (2, [[2, 1, 0], [5, 4, 3]]), (3, [[5, 4, 3], [2, 1, 0]]), (4, [[3, 4, 5], [0, 1, 2]]),
-    (5, [[0, 3], [1, 4], [2, 5]]), (6, [[3, 0], [4, 1], [5, 2]]), (7, [[5, 2], [4, 1], [3, 0]]),
-    (8, [[2, 5], [1, 4], [0, 3]]), (9, [[0, 1, 2], [3, 4, 5]]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("orientation", "shown"),
+    [
+        (1, [[0, 1, 2], [3, 4, 5]]),
+        (2, [[2, 1, 0], [5, 4, 3]]),
+        (3, [[5, 4, 3], [2, 1, 0]]),
+        (4, [[3, 4, 5], [0, 1, 2]]),
+        (5, [[0, 3], [1, 4], [2, 5]]),
+        (6, [[3, 0], [4, 1], [5, 2]]),
+        (7, [[5, 2], [4, 1], [3, 0]]),
+        (8, [[2, 5], [1, 4], [0, 3]]),
+        (9, [[0, 1, 2], [3, 4, 5]]),
+    ],
+)
 @pytest.mark.parametrize("suffix", ["png", "tif", "jpg"])
 def test_an_exif_orientation_is_applied(tmp_path: Path, suffix: str, orientation: int, shown: list) -> None:
     exif = Image.Exif()
@@ -212,8 +235,9 @@ def test_strips_are_refused(tmp_path: Path, read: Any) -> None:
 
 
 @pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
-@pytest.mark.parametrize(("bits", "signed"), [(8, False), (10, False), (12, True), (14, True), (15, False), (16, False),
-                                              (16, True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("bits", "signed"), [(8, False), (10, False), (12, True), (14, True), (15, False), (16, False), (16, True)]
+)
 def test_full_range_without_a_window(tmp_path: Path, bits: int, signed: bool, photometric: str) -> None:
     low = -(1 << bits - 1) if signed else 0
     stored = np.random.default_rng(bits).integers(low, low + (1 << bits), (7, 5))
@@ -258,8 +282,9 @@ def test_a_window_of_one_is_a_threshold(tmp_path: Path) -> None:
     np.testing.assert_array_equal(result, np.where(RAMP > 899.5, 255, 0))
 
 
-@pytest.mark.parametrize("window", [{"WindowCenter": 0, "WindowWidth": 0}, {"WindowCenter": "", "WindowWidth": ""},
-                                    {"WindowCenter": 1000}])  # fmt: skip
+@pytest.mark.parametrize(
+    "window", [{"WindowCenter": 0, "WindowWidth": 0}, {"WindowCenter": "", "WindowWidth": ""}, {"WindowCenter": 1000}]
+)
 def test_a_window_that_says_nothing_is_none(tmp_path: Path, window: dict[str, Any]) -> None:
     np.testing.assert_array_equal(opened(write_dicom(tmp_path / "a.dcm", RAMP, **window)), stretched(RAMP, 0, 2047))
 
@@ -321,8 +346,10 @@ def test_grey_follows_the_stored_value(
     values = data.draw(st.lists(st.integers(low, low + (1 << bits) - 1), min_size=2, max_size=30))
     window = {}
     if windowed:
-        window = {"WindowCenter": data.draw(st.integers(low, low + (1 << bits))),
-                  "WindowWidth": data.draw(st.integers(1, 1 << bits))}  # fmt: skip
+        window = {
+            "WindowCenter": data.draw(st.integers(low, low + (1 << bits))),
+            "WindowWidth": data.draw(st.integers(1, 1 << bits)),
+        }
     photometric = "MONOCHROME1" if inverse else "MONOCHROME2"
     result = opened(write_dicom(tmp_path / "a.dcm", np.array([values]), bits, signed, photometric, **window))
     assert result.dtype == np.uint8 and result.shape == (1, len(values))

@@ -77,9 +77,10 @@ def test_every_image_is_looked_at_once_whatever_the_parts(tmp_path, monkeypatch,
         seen.extend(ids)
         problem = pl.when(pl.col("image_id") == "c").then(pl.lit("gone"))
         return pl.DataFrame({"image_id": ids}).with_columns(
-            pl.lit("p").alias("path"), *(pl.lit(1, SCHEMA[n]).alias(n) for n in ("bytes", "width", "height")),
+            pl.lit("p").alias("path"),
+            *(pl.lit(1, SCHEMA[n]).alias(n) for n in ("bytes", "width", "height")),
             problem.alias("problem"),
-        )  # fmt: skip
+        )
 
     headers = tmp_path / "h.parquet"
     assert look_at_images(records, tmp_path, "headers", tmp_path, headers, look) == {"c": "gone"}

@@ -58,8 +58,14 @@ class Run:
         }
 
 
-def _make_run(root: Path, contexts: tuple[str, ...] = ("sn", "sw", "mn", "mw"), truth: bool = True,
-             gate: bool = True, routed: bool = True, standin: bool = True) -> Run:  # fmt: skip
+def _make_run(
+    root: Path,
+    contexts: tuple[str, ...] = ("sn", "sw", "mn", "mw"),
+    truth: bool = True,
+    gate: bool = True,
+    routed: bool = True,
+    standin: bool = True,
+) -> Run:
     random = np.random.default_rng(0)
     run = Run(root, parse_params(DEFAULT))
     for folder in ("raw/images", "anchors", "predictions", "metrics"):
@@ -96,11 +102,17 @@ def _corpus(root: Path, contexts: tuple[str, ...], random: np.random.Generator) 
                 continue
             chosen = random.choice(len(SENTENCES), size=4, replace=False)
             row = {
-                "id": study, "study_id": study, "subject_id": subject, "impression": "s", "history": 0,
-                "finding": " ".join(SENTENCES[i] for i in chosen), "indication": 0,
-                "APPA_flag": ("AP", "PA", "lordotic")[number % 3], "APPA_imagepath": f"{study}/f.jpg",
+                "id": study,
+                "study_id": study,
+                "subject_id": subject,
+                "impression": "s",
+                "history": 0,
+                "finding": " ".join(SENTENCES[i] for i in chosen),
+                "indication": 0,
+                "APPA_flag": ("AP", "PA", "lordotic")[number % 3],
+                "APPA_imagepath": f"{study}/f.jpg",
                 "new_scores": [0, *(int(i % 7 == 0) for i in range(20 + 3 * number))],
-            }  # fmt: skip
+            }
             if context[0] == "m":
                 row["lateral_imagepath"] = f"{study}/l.jpg"
             if context[1] == "w":
@@ -115,8 +127,13 @@ def _corpus(root: Path, contexts: tuple[str, ...], random: np.random.Generator) 
             for name in ("APPA_imagepath", "lateral_imagepath"):
                 if name in row:
                     _image(root / "raw" / "images" / row[name], random)
-    config = files_config(root / "raw", images="images", contexts=list(contexts), max_bad_rows=2,
-                          annotations={context: f"{context}.json" for context in contexts})  # fmt: skip
+    config = files_config(
+        root / "raw",
+        images="images",
+        contexts=list(contexts),
+        max_bad_rows=2,
+        annotations={context: f"{context}.json" for context in contexts},
+    )
     point_to_files(config, root / "source")
     build_corpus(config, root / "source", root / "corpus")
     return read_records(root / "corpus" / "records.parquet")
@@ -156,40 +173,66 @@ def own_audit(tmp_path: Path) -> dict:
     rows = []
     for number in range(30):
         for visit, day in enumerate((1, 3, 20 + number)[: 1 + number % 3]):
-            rows.append({
-                "subject": f"p{number}", "study": f"p{number}-{visit}", "view": ("PA", "AP", "LL")[visit],
-                "image": "f.png", "findings": SENTENCES[(number + visit) % 6], "impression": None,
-                "date": f"2024-0{1 + visit}-{min(day, 28):02d}", "device": "A",
-            })  # fmt: skip
+            rows.append(
+                {
+                    "subject": f"p{number}",
+                    "study": f"p{number}-{visit}",
+                    "view": ("PA", "AP", "LL")[visit],
+                    "image": "f.png",
+                    "findings": SENTENCES[(number + visit) % 6],
+                    "impression": None,
+                    "date": f"2024-0{1 + visit}-{min(day, 28):02d}",
+                    "device": "A",
+                }
+            )
     rows[5]["view"] = SECRET  # a report in the wrong column
     rows[6]["date"] = "05/06/2024"  # it has two meanings
     _image(tmp_path / "own" / "f.png", np.random.default_rng(0))
     pl.DataFrame(rows, infer_schema_length=None).write_csv(tmp_path / "own" / "t.csv")
-    config = files_config(tmp_path / "own", format="table", max_bad_rows=1, strict=True,
-                          table={"file": "t.csv", "columns": {}})  # fmt: skip
+    config = files_config(
+        tmp_path / "own", format="table", max_bad_rows=1, strict=True, table={"file": "t.csv", "columns": {}}
+    )
     point_to_files(config, tmp_path / "source")
     return build_corpus(config, tmp_path / "source", tmp_path / "corpus")
 
 
-def _predictions(folder: Path, test: pl.DataFrame, random: np.random.Generator, gate: bool,
-                 routed: bool) -> pl.DataFrame:  # fmt: skip
+def _predictions(
+    folder: Path, test: pl.DataFrame, random: np.random.Generator, gate: bool, routed: bool
+) -> pl.DataFrame:
     cases, lines, routing = [], {}, {}
     for position, row in enumerate(test.iter_rows(named=True)):
         names = list(random.permutation(FINDINGS)[:5])
         anchor = {"positive": names[:2], "negative": names[2:4], "uncertain": names[4:]}
         report = " ".join(SENTENCES[i] for i in random.choice(len(SENTENCES), size=3, replace=False))
         fallback = position == 1
-        lines.setdefault(row["context"], []).append({
-            "record_id": row["record_id"], "generated": report, "anchor": None if fallback else anchor,
-            "report": report, "fallback": fallback, "gate": 0.1 + 0.01 * position if gate else None, "tokens": 90,
-        })  # fmt: skip
-        cases.append({
-            "record_id": row["record_id"], "context": row["context"], "study_id": row["study_id"],
-            "subject_id": row["subject_id"], "reference": row["report"], "hypothesis": report,
-            "reference_labels": [int(v) for v in random.integers(0, 4, 14)],
-            "hypothesis_labels": [int(v) for v in random.integers(0, 4, 14)], "rougeL": float(random.uniform(0.1, 0.6)),
-            "reference_wording": [], "hypothesis_wording": ["unchanged"], "gate": None, "fallback": fallback,
-        })  # fmt: skip
+        lines.setdefault(row["context"], []).append(
+            {
+                "record_id": row["record_id"],
+                "generated": report,
+                "anchor": None if fallback else anchor,
+                "report": report,
+                "fallback": fallback,
+                "gate": 0.1 + 0.01 * position if gate else None,
+                "tokens": 90,
+            }
+        )
+        cases.append(
+            {
+                "record_id": row["record_id"],
+                "context": row["context"],
+                "study_id": row["study_id"],
+                "subject_id": row["subject_id"],
+                "reference": row["report"],
+                "hypothesis": report,
+                "reference_labels": [int(v) for v in random.integers(0, 4, 14)],
+                "hypothesis_labels": [int(v) for v in random.integers(0, 4, 14)],
+                "rougeL": float(random.uniform(0.1, 0.6)),
+                "reference_wording": [],
+                "hypothesis_wording": ["unchanged"],
+                "gate": None,
+                "fallback": fallback,
+            }
+        )
         if routed and row["context"] == "mw":
             for view, tilt in (("frontal", 0.3), ("lateral", -0.2)):
                 side = np.linspace(-1, 1, 8, dtype=np.float32)
@@ -213,33 +256,48 @@ def _write_scores(folder: Path, contexts: tuple[str, ...], truth: bool, standin:
     for shift, context in enumerate(contexts):
         values = (0.612, 0.587, 0.599, 0.401, 0.288, 0.213, 0.166, 0.342, 0.171)
         scores[context] = {key: value + 0.013 * shift for key, value in zip(keys, values, strict=True)} | {
-            "n": 228, "fallback_rate": 0.004, "empty_rate": 0.0, "anchor_agreement": 0.81, "anchor_positive_f1": 0.55,
+            "n": 228,
+            "fallback_rate": 0.004,
+            "empty_rate": 0.0,
+            "anchor_agreement": 0.81,
+            "anchor_positive_f1": 0.55,
             "report_follows_anchor": 0.93,
-        }  # fmt: skip
+        }
     scores["mean"] = {key: sum(scores[c][key] for c in contexts) / len(contexts) for key in keys}
     scores["controls"] = {"another_patient": {c: {"n": 228, "f1": 0.31} for c in contexts}}
     if truth:
         scores["truth"] = {
-            "mean_f1": 0.668, "another_patient_f1": 0.241, "constant_f1": 0.383, "mn_with_lateral_f1": 0.713,
-            "mn_without_lateral_f1": 0.671, "lateral_only_recall": 0.5,
+            "mean_f1": 0.668,
+            "another_patient_f1": 0.241,
+            "constant_f1": 0.383,
+            "mn_with_lateral_f1": 0.713,
+            "mn_without_lateral_f1": 0.671,
+            "lateral_only_recall": 0.5,
             **{f"{c}_f1": 0.64 + 0.01 * i for i, c in enumerate(contexts)},
-        }  # fmt: skip
+        }
     _write(folder / "scores.json", scores)
     _write_signature(folder / "signature.json", standin)
 
 
 def _write_signature(path: Path, standin: bool) -> None:
-    _write(path, {
-        "standin_labeller": standin,
-        "clinical": {"convention": "llm-rg4", "present_classes": [1, 3], "observations": list(OBSERVATIONS),
-                     "labeller": {"standin": standin, "provenance": None, "files": {"chexbert.pth": "ab12cd34" * 8}}},
-        "language": {"cleaner": "llm-rg4-mimic-1"},
-        "anchors": {"rules": "scoped"},
-        "counts": {"sn": {"n": 228}, "mn": {"n": 228}},
-        "versions": {"pacer": "0.1.0"},
-        "data": {"records": "0123456789abcdef", "truth": None},
-        "predictions": {"stand_ins": ["vision", "language"] if standin else []},
-    })  # fmt: skip
+    _write(
+        path,
+        {
+            "standin_labeller": standin,
+            "clinical": {
+                "convention": "llm-rg4",
+                "present_classes": [1, 3],
+                "observations": list(OBSERVATIONS),
+                "labeller": {"standin": standin, "provenance": None, "files": {"chexbert.pth": "ab12cd34" * 8}},
+            },
+            "language": {"cleaner": "llm-rg4-mimic-1"},
+            "anchors": {"rules": "scoped"},
+            "counts": {"sn": {"n": 228}, "mn": {"n": 228}},
+            "versions": {"pacer": "0.1.0"},
+            "data": {"records": "0123456789abcdef", "truth": None},
+            "predictions": {"stand_ins": ["vision", "language"] if standin else []},
+        },
+    )
 
 
 def _write_anchor_audit(path: Path, records: pl.DataFrame) -> None:
@@ -247,8 +305,13 @@ def _write_anchor_audit(path: Path, records: pl.DataFrame) -> None:
     answer = json.dumps({"positive": ["edema"], "negative": ["pneumothorax"], "uncertain": []})
     cache = path.with_name("llm_cache.jsonl")
     cache.write_text("".join(json.dumps({"record_id": name, "raw": answer}) + "\n" for name in texts))
-    labelling = {"provider": "openai", "answered": 10, "evidence": {"phrases": 20, "not_in_report": 3},
-                 "dollars": 0.0123, "lost_and_perhaps_paid": 2}  # fmt: skip
+    labelling = {
+        "provider": "openai",
+        "answered": 10,
+        "evidence": {"phrases": 20, "not_in_report": 3},
+        "dollars": 0.0123,
+        "lost_and_perhaps_paid": 2,
+    }
     table = path.with_name("records.parquet")
     records.write_parquet(table)
     audit = build_anchors(table, cache, path.with_name("anchors.parquet"), "scoped")
@@ -263,11 +326,13 @@ def _write_curves(folder: Path, contexts: tuple[str, ...]) -> None:
             "loss_trajectory": [1 + 2 * math.exp(-s / 90) for s in steps],
             "loss_tlw": [0.4 + math.exp(-s / 70) for s in steps],
             "learning_rate": [3e-3 * (1 - s / 460) for s in steps],
-            "rho": [min(0.5, 0.1 + s / 400) for s in steps], "alpha": [0.1 + s / 9000 for s in steps],
-            "gradient_norm": [1 + 1 / s for s in steps], "validation/mean": [2 + math.exp(-s / 90) for s in steps],
+            "rho": [min(0.5, 0.1 + s / 400) for s in steps],
+            "alpha": [0.1 + s / 9000 for s in steps],
+            "gradient_norm": [1 + 1 / s for s in steps],
+            "validation/mean": [2 + math.exp(-s / 90) for s in steps],
             **{f"depth_weight/{k}": [1 / 3 + (k - 1) * s / 9000 for s in steps] for k in range(3)},
             **{f"validation/{c}": [2 + 0.1 * i + math.exp(-s / 90) for s in steps] for i, c in enumerate(contexts)},
-        }  # fmt: skip
+        }
         if phase == "calibrate":
             curves |= {f"gate/{c}": [0.1 + 0.02 * i + s / 9000 for s in steps] for i, c in enumerate(contexts)}
             curves |= {

@@ -81,20 +81,50 @@ def test_conventions_and_the_signature_stand_beside_the_numbers(full_run, tmp_pa
 def test_the_whole_page(full_run, tmp_path: Path):
     out = tmp_path / "reports"
     page = page_of(full_run, out)
-    for shown in ("0.599", "0.668", "Difference", "stand-in for CheXbert", "ce:llm-rg4", "Gate", "block 12",
-                  "Studies in two splits", "2: 2 × finding: neither findings nor impression is there",
-                  "raw text: no report found", "Drawn for it",
-                  "17 of 20 stand in their report word for word",
-                  "$0.01; 2 lost answers may have been paid too"):  # fmt: skip
+    for shown in (
+        "0.599",
+        "0.668",
+        "Difference",
+        "stand-in for CheXbert",
+        "ce:llm-rg4",
+        "Gate",
+        "block 12",
+        "Studies in two splits",
+        "2: 2 × finding: neither findings nor impression is there",
+        "raw text: no report found",
+        "Drawn for it",
+        "17 of 20 stand in their report word for word",
+        "$0.01; 2 lost answers may have been paid too",
+    ):
         assert shown in page.text, shown
-    assert {"scores", "sources", "cases", "findings", "gates", "routing", "training", "corpus", "commitments",
-            "manifest"} <= set(page.ids)
+    assert {
+        "scores",
+        "sources",
+        "cases",
+        "findings",
+        "gates",
+        "routing",
+        "training",
+        "corpus",
+        "commitments",
+        "manifest",
+    } <= set(page.ids)
     assert {link.removeprefix("#") for link in page.anchors} <= set(page.ids)
     names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
-    assert {"tables/scores.md", "tables/scores.tex", "tables/truth.tex", "figures/scores.svg", "figures/truth.svg",
-            "figures/training-calibrate-loss.svg", "figures/training-parent-depth_weight.svg", "tables/observations.md",
-            "figures/gates.svg", "figures/schedule.svg", "figures/routing-findings.svg",
-            "tables/gates.tex"} <= names  # fmt: skip
+    assert {
+        "tables/scores.md",
+        "tables/scores.tex",
+        "tables/truth.tex",
+        "figures/scores.svg",
+        "figures/truth.svg",
+        "figures/training-calibrate-loss.svg",
+        "figures/training-parent-depth_weight.svg",
+        "tables/observations.md",
+        "figures/gates.svg",
+        "figures/schedule.svg",
+        "figures/routing-findings.svg",
+        "tables/gates.tex",
+    } <= names
     for table in ("scores", "truth", "controls"):
         for kind in ("md", "tex"):
             assert "stand-in for CheXbert" in (out / "tables" / f"{table}.{kind}").read_text(encoding="utf-8"), table
@@ -177,13 +207,17 @@ def test_a_case_has_its_contexts_side_by_side_with_support_and_changes(full_run,
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         for row in rows:
             if row["record_id"] == f"{context}-{study}":
-                row |= {"report": text, "fallback": False, "anchor": {"positive": ["edema"], "negative": [],
-                                                                      "uncertain": []}}  # fmt: skip
+                row |= {
+                    "report": text,
+                    "fallback": False,
+                    "anchor": {"positive": ["edema"], "negative": [], "uncertain": []},
+                }
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     page = page_of(full_run, tmp_path / "reports")
     text = (tmp_path / "reports" / "index.html").read_text(encoding="utf-8")
-    assert re.search(r'<mark class="(matching|unverified) changed" title="pleural effusion: positive; [^"]*first cont',
-                     text)  # fmt: skip
+    assert re.search(
+        r'<mark class="(matching|unverified) changed" title="pleural effusion: positive; [^"]*first cont', text
+    )
     assert "Says, unlike the first context pleural effusion (positive)" in page.text
     assert "No longer says cardiomegaly (positive)" in page.text
     assert "no previous report was given" in page.text  # the made-up wording of comparison, without a prior
@@ -194,8 +228,16 @@ def test_a_case_has_its_contexts_side_by_side_with_support_and_changes(full_run,
 
 def test_the_manifest_names_parameters_versions_and_hashes(full_run, tmp_path: Path):
     text = page_of(full_run, tmp_path / "reports").text
-    for shown in ("calibrate.lambda_cons 0.05", "decode.routing_studies 200", "scipy", "f00d" * 16, "beef" * 16,
-                  "frozen vision model", "0123456789abcdef", "labeller, chexbert.pth"):  # fmt: skip
+    for shown in (
+        "calibrate.lambda_cons 0.05",
+        "decode.routing_studies 200",
+        "scipy",
+        "f00d" * 16,
+        "beef" * 16,
+        "frozen vision model",
+        "0123456789abcdef",
+        "labeller, chexbert.pth",
+    ):
         assert shown in text, shown
 
 

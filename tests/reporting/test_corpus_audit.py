@@ -53,11 +53,16 @@ def test_lines_of_annotation_files(audit: dict):
     assert found["Fields that are not used"] == "sn: 3 × colour"
     assert found["Original references"] == "not available"
     assert [found[name] for name in ("Format", "Target", "Cleaner", "Strict")] == [
-        "rg4", "findings and impression", "upstream", "no",
-    ]  # fmt: skip
+        "rg4",
+        "findings and impression",
+        "upstream",
+        "no",
+    ]
     assert looks(audit) == {
-        "Bad rows or records", "Fields that are not used", "Targets that presuppose an absent previous report",
-    }  # fmt: skip
+        "Bad rows or records",
+        "Fields that are not used",
+        "Targets that presuppose an absent previous report",
+    }
 
 
 def test_lines_of_ones_own_table(own_audit: dict):
@@ -73,8 +78,12 @@ def test_lines_of_ones_own_table(own_audit: dict):
 
 
 def test_what_would_spoil_an_evaluation_is_marked(audit: dict):
-    audit |= {"shared_images": {"study": 7, "subject": 2, "split": 1}, "targets_with_decimals": 4, "format": "table",
-              "cleaner": "upstream"}  # fmt: skip
+    audit |= {
+        "shared_images": {"study": 7, "subject": 2, "split": 1},
+        "targets_with_decimals": 4,
+        "format": "table",
+        "cleaner": "upstream",
+    }
     empty = {"records": 0, "studies": 0, "subjects": 0, "paper": 5}
     audit["contexts"]["mn"] = {split: dict(empty) for split in audit["contexts"]["sn"]}
     found = lines(audit)
@@ -204,8 +213,22 @@ def test_no_report_text_is_said_or_drawn(own_audit: dict, audit: dict, secret: s
             assert text[:16] not in shown
 
 
-@pytest.mark.parametrize("part", ["rows", "excluded", "contexts", "repeated_texts", "prior_wording", "priors",
-                                  "emphasis", "notes", "views", "original_references", "strict"])  # fmt: skip
+@pytest.mark.parametrize(
+    "part",
+    [
+        "rows",
+        "excluded",
+        "contexts",
+        "repeated_texts",
+        "prior_wording",
+        "priors",
+        "emphasis",
+        "notes",
+        "views",
+        "original_references",
+        "strict",
+    ],
+)
 def test_an_audit_without_a_part_is_refused(audit: dict, part: str):
     broken = copy.deepcopy(audit)
     del broken[part]

@@ -24,8 +24,27 @@ from pacer.rules.extract import extract_anchor, find_mentions
 from pacer.rules.version import VERSIONS, Version
 from tests.made_records import few_records
 
-WORDS = ("no", "possible", "edema", "effusions", "or", "pneumothorax", "is", "not seen", ".", ";", "<b>", "heart size",
-         "normal", "cannot be excluded", "free of", "lung nodule", "hydropneumothorax", "\n", "unchanged")
+WORDS = (
+    "no",
+    "possible",
+    "edema",
+    "effusions",
+    "or",
+    "pneumothorax",
+    "is",
+    "not seen",
+    ".",
+    ";",
+    "<b>",
+    "heart size",
+    "normal",
+    "cannot be excluded",
+    "free of",
+    "lung nodule",
+    "hydropneumothorax",
+    "\n",
+    "unchanged",
+)
 
 
 @pytest.fixture
@@ -68,8 +87,9 @@ def test_a_labelled_record_shows_what_the_rules_would_say(tables: tuple[Path, Pa
     labelled = table.filter(pl.col("origin") == "llm")["record_id"][0]
     found = explain(labelled, *tables)
     assert (found.origin, found.anchor) == ("llm", Anchor(positive=("edema",)))
-    assert found.by_rules == extract_anchor(pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0],
-                                            "scoped")
+    assert found.by_rules == extract_anchor(
+        pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0], "scoped"
+    )
     page = explanation_page(found)
     assert "the labelling model" in page and "The rules alone would say:" in page and "the same" not in page
     assert "<script" not in page and "http" not in page
@@ -97,8 +117,20 @@ def test_what_is_not_there_is_named(tables: tuple[Path, Path], tmp_path: Path) -
 
 def test_the_command_prints_and_writes(tables: tuple[Path, Path], tmp_path: Path) -> None:
     record = pl.read_parquet(tables[0])["record_id"][0]
-    result = CliRunner().invoke(app, ["anchors", "show", record, "--records", str(tables[0]), "--anchors",
-                                      str(tables[1]), "--html", str(tmp_path / "page.html")])
+    result = CliRunner().invoke(
+        app,
+        [
+            "anchors",
+            "show",
+            record,
+            "--records",
+            str(tables[0]),
+            "--anchors",
+            str(tables[1]),
+            "--html",
+            str(tmp_path / "page.html"),
+        ],
+    )
     assert result.exit_code == 0, result.output
     assert record in result.output and (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
@@ -120,8 +152,9 @@ def test_the_labelling_models_own_evidence_is_shown(tables: tuple[Path, Path], t
     found = explain(labelled, *tables, answers)
     report = pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0]
     assert found.evidence == [
-        ("edema", "possible EDEMA", "Possible edema" in report), ("edema", "wet <b>lungs</b>", False)
-    ]  # fmt: skip
+        ("edema", "possible EDEMA", "Possible edema" in report),
+        ("edema", "wet <b>lungs</b>", False),
+    ]
     page = explanation_page(found)
     assert "The labelling model's evidence" in page
     assert "wet &lt;b&gt;lungs" in page and "older" not in page and "how the rules alone read" in page

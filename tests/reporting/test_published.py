@@ -23,10 +23,20 @@ def values(name: str, block: str, system: str) -> dict[str, float]:
 
 def test_tables_have_the_papers_size() -> None:
     sizes = {name: [len(block.rows) for block in table.blocks] for name, table in TABLES.items()}
-    assert sizes == {"main": [6] * 4, "conventional_sn": [10, 10], "components": [5], "mechanisms": [3, 3, 5],
-                     "transfer": [7, 1]}
+    assert sizes == {
+        "main": [6] * 4,
+        "conventional_sn": [10, 10],
+        "components": [5],
+        "mechanisms": [3, 3, 5],
+        "transfer": [7, 1],
+    }
     assert {name: len(table.metrics) for name, table in TABLES.items()} == {
-        "main": 9, "conventional_sn": 9, "components": 6, "mechanisms": 6, "transfer": 6}
+        "main": 9,
+        "conventional_sn": 9,
+        "components": 6,
+        "mechanisms": 6,
+        "transfer": 6,
+    }
 
 
 @pytest.mark.parametrize(("name", "block"), BLOCKS, ids=lambda part: getattr(part, "name", part))
@@ -34,10 +44,15 @@ def test_marks_follow_the_rule_of_the_tables_of_studies(name: str, block: Publis
     """Best bold, second underlined, ties by the printed value: in every marked block of the paper."""
     assert block.marked is any(value.mark for row in block.rows.values() for value in row.values())
     if block.marked:
-        lines = ranked([(system, [(v.text, v.text) if v.text is not None else None for v in row.values()])
-                        for system, row in block.rows.items()])
+        lines = ranked(
+            [
+                (system, [(v.text, v.text) if v.text is not None else None for v in row.values()])
+                for system, row in block.rows.items()
+            ]
+        )
         assert [[cell.mark for cell in line.cells] for line in lines] == [
-            [value.mark for value in row.values()] for row in block.rows.values()]
+            [value.mark for value in row.values()] for row in block.rows.values()
+        ]
 
 
 @pytest.mark.parametrize(("name", "block"), BLOCKS, ids=lambda part: getattr(part, "name", part))
@@ -72,21 +87,26 @@ def test_the_component_row_is_the_mean_of_the_four_contexts() -> None:
         assert value == pytest.approx(fmean(contexts), abs=0.001 + 1e-9)
 
 
-@pytest.mark.parametrize(("group", "system", "component"), [
-    ("Refine", "No Refine (endpoint only)", "Commit only"),
-    ("Refine", "Patchwise depth routing", "Refine + Commit"),
-    ("Commit", "No Commit (direct report)", "Refine only"),
-    ("Commit", "Stochastic trajectory routing", "Refine + Commit"),
-    ("Calibrate", "No Calibrate (no prefix routing)", "Refine + Commit"),
-    ("Calibrate", "g(h,z,e) (PACER)", "PACER (+ Calibrate)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("group", "system", "component"),
+    [
+        ("Refine", "No Refine (endpoint only)", "Commit only"),
+        ("Refine", "Patchwise depth routing", "Refine + Commit"),
+        ("Commit", "No Commit (direct report)", "Refine only"),
+        ("Commit", "Stochastic trajectory routing", "Refine + Commit"),
+        ("Calibrate", "No Calibrate (no prefix routing)", "Refine + Commit"),
+        ("Calibrate", "g(h,z,e) (PACER)", "PACER (+ Calibrate)"),
+    ],
+)
 def test_shared_configurations_have_the_same_numbers(group: str, system: str, component: str) -> None:
     assert values("mechanisms", group, system) == values("components", "Components", component)
 
 
 def test_what_the_papers_text_says_of_its_tables() -> None:
-    gains = [round(values("main", c, "PACER (Ours)")["f1"] - values("main", c, "LLM-RG4")["f1"], 3)
-             for c in ("SN", "SW", "MN", "MW")]
+    gains = [
+        round(values("main", c, "PACER (Ours)")["f1"] - values("main", c, "LLM-RG4")["f1"], 3)
+        for c in ("SN", "SW", "MN", "MW")
+    ]
     assert (min(gains), max(gains)) == (0.023, 0.028)
     own, other = (values("conventional_sn", "Common test set", s) for s in ("PACER (Ours)", "LLM-RG4"))
     assert (own["f1"], own["recall"]) == (0.620, 0.654)

@@ -9,31 +9,38 @@ from pacer.comparison.groups import compare_groups
 from pacer.comparison.resampling import Interval
 from pacer.reporting.published import load_published
 from pacer.reporting.result_figures import gate_chart, label_chart
-from pacer.reporting.result_tables import (
-    gate_line,
-    gate_table,
-    label_table,
-    p_value,
-    published_beside,
-    results_table,
-)
+from pacer.reporting.result_tables import gate_line, gate_table, label_table, p_value, published_beside, results_table
 
 CONTEXTS = ("sn", "sw", "mn", "mw")
 NUMBERS = {"sn": 2357, "sw": 2026, "mn": 1004, "mw": 828}
 MEAN = {"precision": 0.6, "f1": 0.515, "cider": 0.4}
-SCORES = {context: MEAN | {"f1": 0.5 + 0.01 * place, "n": NUMBERS[context]}
-          for place, context in enumerate(CONTEXTS)} | {"mean": MEAN}  # fmt: skip
-FOUND = Intervals({name: {"f1": Interval(0.5, 0.4512, 0.5488, 0), "precision": Interval(None, None, None, 9)}
-                   for name in (*CONTEXTS, "mean")}, "subject", 30, 100, 0.95)  # fmt: skip
+SCORES = {
+    context: MEAN | {"f1": 0.5 + 0.01 * place, "n": NUMBERS[context]} for place, context in enumerate(CONTEXTS)
+} | {"mean": MEAN}
+FOUND = Intervals(
+    {
+        name: {"f1": Interval(0.5, 0.4512, 0.5488, 0), "precision": Interval(None, None, None, 9)}
+        for name in (*CONTEXTS, "mean")
+    },
+    "subject",
+    30,
+    100,
+    0.95,
+)
 RG4 = {"source": "files", "format": "rg4", "target": "findings_and_impression", "limit": None}
 SETTINGS = {"split": "test", "limit": None, **load_published()["main"].decoding}
-SIGNATURE = {"standin_labeller": False, "predictions": {"stand_ins": [], "settings": SETTINGS},
-             "clinical": {"convention": "llm-rg4"},
-             "language": {"target": "findings_and_impression", "cleaner": "upstream", "strict": False}}  # fmt: skip
+SIGNATURE = {
+    "standin_labeller": False,
+    "predictions": {"stand_ins": [], "settings": SETTINGS},
+    "clinical": {"convention": "llm-rg4"},
+    "language": {"target": "findings_and_impression", "cleaner": "upstream", "strict": False},
+}
 FINDINGS_ALONE = SIGNATURE | {
     "language": SIGNATURE["language"] | {"target": "findings"},
-    "predictions": {"settings": SETTINGS | {"num_beams": 5, "min_new_tokens": 50, "max_new_tokens": 200,
-                                            "length_penalty": 2.15}}}  # fmt: skip
+    "predictions": {
+        "settings": SETTINGS | {"num_beams": 5, "min_new_tokens": 50, "max_new_tokens": 200, "length_penalty": 2.15}
+    },
+}
 
 
 def test_the_interval_stands_below_its_score():
@@ -49,24 +56,38 @@ def test_published_rows_follow_their_context():
     assert published == load_published()["main"] and "Table 1" in words
     table = results_table(SCORES, FOUND, published)
     labels = [row[0] for row in table.rows]
-    assert labels[:8] == ["SN", "95 %", "CXRMate, paper", "RadFM, paper", "LLM-RG4, paper", "SimMLM, paper",
-                          "RAGPT, paper", "PACER, paper"]  # fmt: skip
+    assert labels[:8] == [
+        "SN",
+        "95 %",
+        "CXRMate, paper",
+        "RadFM, paper",
+        "LLM-RG4, paper",
+        "SimMLM, paper",
+        "RAGPT, paper",
+        "PACER, paper",
+    ]
     assert table.rows[7][1:] == ("0.620", "0.632", "–", "–") and labels[8] == "SW"
     assert set(range(len(labels))) - table.quiet == {0, 8, 16, 24, 32}
 
 
-@pytest.mark.parametrize(("corpus", "signature", "why"), [
-    ({"source": "phantom"}, {"standin_labeller": True}, "the corpus is not MIMIC-RG4"),
-    (RG4 | {"format": "openi"}, SIGNATURE, "the corpus is not MIMIC-RG4"),
-    (RG4, SIGNATURE | {"standin_labeller": True}, "stand-in models"),
-    (RG4, SIGNATURE | {"standin_labeller": None}, "stand-in models"),
-    (RG4, SIGNATURE | {"predictions": {"settings": SETTINGS | {"split": "val"}}}, "scored on split val"),
-    (RG4, SIGNATURE | {"predictions": {"settings": SETTINGS | {"limit": 50}}}, "not all records were used"),
-    (RG4, SIGNATURE | {"predictions": {"settings": SETTINGS | {"min_new_tokens": 30}}},
-     "decode.min_new_tokens 30, published 80"),
-    (RG4 | {"limit": 9}, SIGNATURE, "not all records were used"),
-    (RG4 | {"target": "findings"}, SIGNATURE, "target findings_and_impression, published findings"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("corpus", "signature", "why"),
+    [
+        ({"source": "phantom"}, {"standin_labeller": True}, "the corpus is not MIMIC-RG4"),
+        (RG4 | {"format": "openi"}, SIGNATURE, "the corpus is not MIMIC-RG4"),
+        (RG4, SIGNATURE | {"standin_labeller": True}, "stand-in models"),
+        (RG4, SIGNATURE | {"standin_labeller": None}, "stand-in models"),
+        (RG4, SIGNATURE | {"predictions": {"settings": SETTINGS | {"split": "val"}}}, "scored on split val"),
+        (RG4, SIGNATURE | {"predictions": {"settings": SETTINGS | {"limit": 50}}}, "not all records were used"),
+        (
+            RG4,
+            SIGNATURE | {"predictions": {"settings": SETTINGS | {"min_new_tokens": 30}}},
+            "decode.min_new_tokens 30, published 80",
+        ),
+        (RG4 | {"limit": 9}, SIGNATURE, "not all records were used"),
+        (RG4 | {"target": "findings"}, SIGNATURE, "target findings_and_impression, published findings"),
+    ],
+)
 def test_no_published_row_where_a_comparison_means_nothing(corpus, signature, why):
     published, words = published_beside(corpus, signature, SCORES)
     assert published is None and why in words
@@ -80,10 +101,15 @@ def test_findings_alone_stand_beside_the_second_table():
 def test_observations_with_and_without_a_score():
     none = Interval(None, None, None, 5)
     rows = [
-        LabelScores("Edema", 12, 9, {key: Interval(0.5, 0.3, 0.7, 0) for key in ("precision", "recall", "f1")},
-                    {"sn": 0.25, "mn": None}),
+        LabelScores(
+            "Edema",
+            12,
+            9,
+            {key: Interval(0.5, 0.3, 0.7, 0) for key in ("precision", "recall", "f1")},
+            {"sn": 0.25, "mn": None},
+        ),
         LabelScores("Fracture", 0, 0, dict.fromkeys(("precision", "recall", "f1"), none), {"sn": None, "mn": None}),
-    ]  # fmt: skip
+    ]
     table = label_table(rows, 0.95)
     assert table.rows[0] == ("Edema", "12", "9", "0.500", "0.500", "0.500", "0.30–0.70", "0.250", "–")
     assert table.rows[1] == ("Fracture", "0", "0", "undefined", "undefined", "undefined", "", "–", "–")

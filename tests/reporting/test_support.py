@@ -10,10 +10,17 @@ from pacer.reporting.support import changes, pieces, statements
 from pacer.rules.extract import extract_anchor
 from pacer.rules.version import VERSIONS
 
-SENTENCES = ("no evidence of pneumothorax .", "there is a small left pleural effusion .", "no pleural effusion .",
-             "the heart is not enlarged .", "possible pneumonia at the right base .", "a picc ends in the svc .",
-             "no pneumothorax , effusion or consolidation .", "the study is of good quality .",
-             "effusion on the left , none on the right .")  # fmt: skip
+SENTENCES = (
+    "no evidence of pneumothorax .",
+    "there is a small left pleural effusion .",
+    "no pleural effusion .",
+    "the heart is not enlarged .",
+    "possible pneumonia at the right base .",
+    "a picc ends in the svc .",
+    "no pneumothorax , effusion or consolidation .",
+    "the study is of good quality .",
+    "effusion on the left , none on the right .",
+)
 REPORTS = st.lists(st.sampled_from(SENTENCES), max_size=6).map(" ".join)
 
 
@@ -27,25 +34,36 @@ def test_the_three_colours():
     reference = "small pleural effusion . no evidence of pneumothorax . cardiomegaly ."
     generated = "no pleural effusion . there is no pneumothorax . a picc ends in the svc ."
     assert coloured(generated, "generated", reference) == {
-        "no pleural effusion": ("unverified", False), "no pneumothorax": ("matching", False),
-        "picc": ("unverified", False)}  # fmt: skip
+        "no pleural effusion": ("unverified", False),
+        "no pneumothorax": ("matching", False),
+        "picc": ("unverified", False),
+    }
     assert coloured(reference, "reference", generated) == {
-        "effusion": ("reference-only", False), "no evidence of pneumothorax": ("matching", False),
-        "cardiomegaly": ("reference-only", False)}  # fmt: skip
+        "effusion": ("reference-only", False),
+        "no evidence of pneumothorax": ("matching", False),
+        "cardiomegaly": ("reference-only", False),
+    }
 
 
 def test_a_cue_is_taken_along_unless_another_mention_stands_between():
     found = coloured("no pneumothorax , effusion or consolidation .", "generated", "no effusion .")
-    assert found == {"no pneumothorax": ("unverified", False), "effusion": ("matching", False),
-                     "consolidation": ("unverified", False)}  # fmt: skip
+    assert found == {
+        "no pneumothorax": ("unverified", False),
+        "effusion": ("matching", False),
+        "consolidation": ("unverified", False),
+    }
 
 
 def test_what_the_first_context_does_not_say_is_changed():
     report = "no pneumothorax . small pleural effusion ."
     assert coloured(report, "generated", report, "no pneumothorax .") == {
-        "no pneumothorax": ("matching", False), "effusion": ("matching", True)}  # fmt: skip
+        "no pneumothorax": ("matching", False),
+        "effusion": ("matching", True),
+    }
     assert changes(statements(report, "scoped"), statements("no pneumothorax . no effusion .", "scoped")) == (
-        ["pleural effusion (positive)"], ["pleural effusion (negative)"])
+        ["pleural effusion (positive)"],
+        ["pleural effusion (negative)"],
+    )
 
 
 @given(REPORTS, REPORTS, st.none() | REPORTS, st.sampled_from(VERSIONS))

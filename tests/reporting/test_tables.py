@@ -19,11 +19,7 @@ from pacer.reporting.tables import (
     truth_table,
 )
 
-SCORES = {
-    "mw": {"f1": 0.5, "n": 1200},
-    "sn": {"f1": 0.25, "precision": 1.0, "n": 10},
-    "mean": {"f1": 0.375},
-}
+SCORES = {"mw": {"f1": 0.5, "n": 1200}, "sn": {"f1": 0.25, "precision": 1.0, "n": 10}, "mean": {"f1": 0.375}}
 
 
 def test_original_references_are_a_table_of_the_findings_protocol_alone():
@@ -78,12 +74,18 @@ def test_a_score_without_a_denominator_is_undefined_and_never_zero():
 
 def test_conventions_side_by_side():
     values = {f"{ratio}_micro": 0.5 for ratio in ("precision", "recall", "f1")}
-    values |= {f"{ratio}_macro{end}": None if not end else 0.1 for ratio in ("precision", "recall", "f1")
-               for end in ("", "_zero_filled")}  # fmt: skip
+    values |= {
+        f"{ratio}_macro{end}": None if not end else 0.1
+        for ratio in ("precision", "recall", "f1")
+        for end in ("", "_zero_filled")
+    }
     table = convention_table({"sn": {}, "conventions": {"r2gen": {"sn": values}, "top5": {"sn": values}}})
     assert table.rows == (
-        ("r2gen", "micro", "0.500", "0.500", "0.500"), ("r2gen", "macro", *["undefined"] * 3),
-        ("r2gen", "macro, undefined as 0", "0.100", "0.100", "0.100"), ("top5", "micro", "0.500", "0.500", "0.500"))
+        ("r2gen", "micro", "0.500", "0.500", "0.500"),
+        ("r2gen", "macro", *["undefined"] * 3),
+        ("r2gen", "macro, undefined as 0", "0.100", "0.100", "0.100"),
+        ("top5", "micro", "0.500", "0.500", "0.500"),
+    )
     assert table.rules == {3}
     assert convention_table({"sn": {}}) is None
 

@@ -19,9 +19,17 @@ def log(tmp_path: Path) -> Path:
     with Live(str(directory), save_dvc_exp=False, dvcyaml=None) as live:
         for step in range(3):
             live.step = 10 * step
-            for name, value in {"loss": 2.0 - step, "loss_tlw": 0.5, "rho": 0.1, "depth_weight/0": 0.4,
-                                "depth_weight/1": 0.6, "validation/mw": 1.0, "validation/sn": 2.0,
-                                "validation/mean": 1.5, "gradient_norm": 3.0}.items():  # fmt: skip
+            for name, value in {
+                "loss": 2.0 - step,
+                "loss_tlw": 0.5,
+                "rho": 0.1,
+                "depth_weight/0": 0.4,
+                "depth_weight/1": 0.6,
+                "validation/mw": 1.0,
+                "validation/sn": 2.0,
+                "validation/mean": 1.5,
+                "gradient_norm": 3.0,
+            }.items():
                 live.log_metric(name, value)
             live.make_summary()
     return directory

@@ -87,29 +87,57 @@ def test_spans_are_places_in_the_report(text: str, version: str) -> None:
             assert text[start:end].strip() == text[start:end]
 
 
-@pytest.mark.parametrize(("report", "version", "expected"), [
-    ("Heart normal. No  evidence of\n pneumothorax or EFFUSION.", "paper", [
-        ("Heart normal", "cardiomegaly", "negative", None, "normality"),
-        ("pneumothorax", "pneumothorax", "negative", "No", "negative"),
-        ("EFFUSION", "pleural effusion", "negative", "No", "negative")]),
-    ("Opacity (1.5 cm), which may represent pneumonia.", "scoped", [
-        ("Opacity", "lung opacity", "positive", None, None),
-        ("pneumonia", "pneumonia", "uncertain", "may represent", "uncertain")]),
-    ("History of pneumonia. No new edema.", "scoped", [
-        ("pneumonia", "pneumonia", None, "History of", "silent"),
-        ("edema", "edema", None, "No new", "silent")]),
-    ("Atelectasis rather than pneumonia; İ; the effusion has resolved.", "scoped", [
-        ("Atelectasis", "atelectasis", "positive", None, None),
-        ("pneumonia", "pneumonia", "negative", "rather than", "instead"),
-        ("effusion", "pleural effusion", "negative", "has resolved", "negative")]),
-    ("Blunting of the left costophrenic angle.", "scoped", [
-        ("Blunting of the left costophrenic angle", "pleural effusion", "uncertain", None, "sign")]),
-    ("Right hydropneumothorax suggested.", "scoped", [
-        ("hydropneumothorax", "pneumothorax", "positive", None, None),
-        ("hydropneumothorax", "pleural effusion", "positive", None, None)]),
-    ("Findings suggest edema.", "scoped", [("edema", "edema", "uncertain", "suggest", "hint")]),
-    ("Pericardial effusion.", "scoped", []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("report", "version", "expected"),
+    [
+        (
+            "Heart normal. No  evidence of\n pneumothorax or EFFUSION.",
+            "paper",
+            [
+                ("Heart normal", "cardiomegaly", "negative", None, "normality"),
+                ("pneumothorax", "pneumothorax", "negative", "No", "negative"),
+                ("EFFUSION", "pleural effusion", "negative", "No", "negative"),
+            ],
+        ),
+        (
+            "Opacity (1.5 cm), which may represent pneumonia.",
+            "scoped",
+            [
+                ("Opacity", "lung opacity", "positive", None, None),
+                ("pneumonia", "pneumonia", "uncertain", "may represent", "uncertain"),
+            ],
+        ),
+        (
+            "History of pneumonia. No new edema.",
+            "scoped",
+            [("pneumonia", "pneumonia", None, "History of", "silent"), ("edema", "edema", None, "No new", "silent")],
+        ),
+        (
+            "Atelectasis rather than pneumonia; İ; the effusion has resolved.",
+            "scoped",
+            [
+                ("Atelectasis", "atelectasis", "positive", None, None),
+                ("pneumonia", "pneumonia", "negative", "rather than", "instead"),
+                ("effusion", "pleural effusion", "negative", "has resolved", "negative"),
+            ],
+        ),
+        (
+            "Blunting of the left costophrenic angle.",
+            "scoped",
+            [("Blunting of the left costophrenic angle", "pleural effusion", "uncertain", None, "sign")],
+        ),
+        (
+            "Right hydropneumothorax suggested.",
+            "scoped",
+            [
+                ("hydropneumothorax", "pneumothorax", "positive", None, None),
+                ("hydropneumothorax", "pleural effusion", "positive", None, None),
+            ],
+        ),
+        ("Findings suggest edema.", "scoped", [("edema", "edema", "uncertain", "suggest", "hint")]),
+        ("Pericardial effusion.", "scoped", []),
+    ],
+)
 def test_what_is_shown(report: str, version: str, expected: list[tuple]) -> None:
     shown = [
         (report[m.start : m.end], m.finding, m.polarity, m.cue and report[slice(*m.cue)], m.kind)
@@ -118,13 +146,16 @@ def test_what_is_shown(report: str, version: str, expected: list[tuple]) -> None
     assert shown == expected
 
 
-@pytest.mark.parametrize(("report", "decided"), [
-    ("No effusion. No effusion. Effusion. Possible effusion.", [False, False, True, False]),
-    ("No effusion. No effusion.", [True, False]),
-    ("Possible effusion. Effusion.", [True, False]),
-    ("Blunted costophrenic angle. No new effusion. No effusion.", [False, False, True]),
-    ("Blunted costophrenic angle. Blunting of both costophrenic angles.", [True, False]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("report", "decided"),
+    [
+        ("No effusion. No effusion. Effusion. Possible effusion.", [False, False, True, False]),
+        ("No effusion. No effusion.", [True, False]),
+        ("Possible effusion. Effusion.", [True, False]),
+        ("Blunted costophrenic angle. No new effusion. No effusion.", [False, False, True]),
+        ("Blunted costophrenic angle. Blunting of both costophrenic angles.", [True, False]),
+    ],
+)
 def test_what_decided(report: str, decided: list[bool]) -> None:
     assert [mention.decided for mention in find_mentions(report, "scoped")] == decided
 
@@ -140,11 +171,21 @@ def test_segments_know_their_places(text: str) -> None:
             assert letter in (original, text[place], " ") or (letter == "0" and original.isdecimal())
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("Edema. Clear.", ["edema", "clear"]), ("Edema; clear", ["edema", "clear"]), ("1.5 cm, 2.5 cm", ["0.0 cm 0.0 cm"]),
-    ("Edema? Clear", ["edema?", "clear"]), ("A vs. B", ["a vs. b"]), ("Per Dr. Roe", ["per dr. roe"]),
-    ("A\nB", ["a b"]), ("A\n\nB", ["a", "b"]), ("A\n- B\n2) C", ["a", "- b", "0 c"]), (" . ", []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Edema. Clear.", ["edema", "clear"]),
+        ("Edema; clear", ["edema", "clear"]),
+        ("1.5 cm, 2.5 cm", ["0.0 cm 0.0 cm"]),
+        ("Edema? Clear", ["edema?", "clear"]),
+        ("A vs. B", ["a vs. b"]),
+        ("Per Dr. Roe", ["per dr. roe"]),
+        ("A\nB", ["a b"]),
+        ("A\n\nB", ["a", "b"]),
+        ("A\n- B\n2) C", ["a", "- b", "0 c"]),
+        (" . ", []),
+    ],
+)
 def test_segmentation(text: str, expected: list[str]) -> None:
     assert [segment for segment, _ in located_segments(text)] == expected
 
@@ -157,8 +198,14 @@ def test_patterns_are_sound(pattern: Pattern) -> None:
 
 
 def test_earlier_start_then_earlier_pattern_wins() -> None:
-    patterns = Patterns([Pattern("one", ("b",), " b c"), Pattern("two", ("b",), " b"), Pattern("three", ("c",), "c d"),
-                         Pattern("four", ("=d",), " d")])  # fmt: skip
+    patterns = Patterns(
+        [
+            Pattern("one", ("b",), " b c"),
+            Pattern("two", ("b",), " b"),
+            Pattern("three", ("c",), "c d"),
+            Pattern("four", ("=d",), " d"),
+        ]
+    )
     words = ["a", "b", "c", "d"]
     assert patterns.find(" ".join(words), words) == [(2, 5, "one"), (6, 7, "four")]
 

@@ -54,7 +54,7 @@ NAMES = {
         | subclavian line | Swan-Ganz catheter | Port-A-Cath | port-a-cath | Mediport | pacemaker | pacer leads
         | ICD leads | AICD | defibrillator | intra-aortic balloon pump | tracheostomy tube | drain | ETT | IABP | LVAD
         | ECMO cannula | dialysis catheter | prosthetic valve | nerve stimulator""",
-}  # fmt: skip
+}
 NAMED = [(finding, " ".join(name.split())) for finding, names in NAMES.items() for name in names.split("|")]
 
 
@@ -85,19 +85,42 @@ def test_every_finding_is_found_by_its_own_name(finding: str, version: str) -> N
 
 
 @both
-@pytest.mark.parametrize("text", [
-    "small pericardial effusion", "knee joint effusion", "soft tissue edema", "subcutaneous edema", "leg edema",
-    "mass effect on the trachea", "lytic lesion of the humerus", "sclerotic bone lesion", "thyroid nodule",
-    "skin lesion",
-    "the lungs are clear", "normal chest", "low lung volumes", "subcutaneous emphysema",
-    "prior granulomatous infection",
-    "sequela of old granulomatous infection", "postinfectious change", "calcified granuloma", "median sternotomy",
-    "the pleural line is seen", "flattened diaphragms", "tortuous aorta", "bronchovascular crowding",
-    "left atrial size",
-    "the cardiomediastinal silhouette is unchanged", "cardiac size cannot be evaluated", "portable film",
-    "midline trachea",
-    "this may lead to confusion", "degenerative changes of the spine", "no acute cardiopulmonary process",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "small pericardial effusion",
+        "knee joint effusion",
+        "soft tissue edema",
+        "subcutaneous edema",
+        "leg edema",
+        "mass effect on the trachea",
+        "lytic lesion of the humerus",
+        "sclerotic bone lesion",
+        "thyroid nodule",
+        "skin lesion",
+        "the lungs are clear",
+        "normal chest",
+        "low lung volumes",
+        "subcutaneous emphysema",
+        "prior granulomatous infection",
+        "sequela of old granulomatous infection",
+        "postinfectious change",
+        "calcified granuloma",
+        "median sternotomy",
+        "the pleural line is seen",
+        "flattened diaphragms",
+        "tortuous aorta",
+        "bronchovascular crowding",
+        "left atrial size",
+        "the cardiomediastinal silhouette is unchanged",
+        "cardiac size cannot be evaluated",
+        "portable film",
+        "midline trachea",
+        "this may lead to confusion",
+        "degenerative changes of the spine",
+        "no acute cardiopulmonary process",
+    ],
+)
 def test_look_alikes_and_silence(text: str, version: str) -> None:
     assert said(f"{text.capitalize()}.", version) == {}
 
@@ -107,32 +130,43 @@ MEDIASTINUM = {"enlarged mediastinum": "negative"}
 
 
 @both
-@pytest.mark.parametrize(("text", "expected"), [
-    ("The heart is normal in size.", HEART), ("Heart size is normal.", HEART),
-    ("Heart size within normal limits.", HEART),
-    ("Normal heart size.", HEART), ("The heart is not enlarged.", HEART), ("Heart size is top normal.", HEART),
-    ("The heart is not significantly enlarged.", HEART), ("Cardiac silhouette is unremarkable.", HEART),
-    ("Heart size is at the upper limits of normal.", HEART), ("The size of the heart is within normal limits.", HEART),
-    ("Heart size, hila and pulmonary vasculature are normal.", HEART),
-    ("Normal size of the cardiac silhouette.", HEART),
-    ("The mediastinum is normal.", MEDIASTINUM), ("Mediastinal contours are unremarkable.", MEDIASTINUM),
-    ("The mediastinum is not widened.", MEDIASTINUM), ("Normal mediastinal contours.", MEDIASTINUM),
-    ("The cardiomediastinal silhouette is within normal limits.", MEDIASTINUM),
-    ("The cardiomediastinal and hilar contours are normal.", MEDIASTINUM),
-    ("Heart and mediastinum are normal.", HEART | MEDIASTINUM), ("Normal heart and mediastinum.", HEART | MEDIASTINUM),
-    ("Normal heart size, mediastinal and hilar contours.", HEART | MEDIASTINUM),
-    ("The cardiac, mediastinal and hilar contours are normal.", HEART | MEDIASTINUM),
-    ("Heart size is normal and the mediastinal contours are unremarkable.", HEART | MEDIASTINUM),
-    ("Normal cardiac and mediastinal contours.", HEART | MEDIASTINUM),
-    ("The heart is mildly enlarged.", {"cardiomegaly": "positive"}),
-    ("Cardiac silhouette remains enlarged.", {"cardiomegaly": "positive"}),
-    ("Heart size is borderline.", {"cardiomegaly": "positive"}),
-    ("Heart size is enlarged, mediastinal contours are normal.", {"cardiomegaly": "positive"} | MEDIASTINUM),
-    ("The mediastinum is normal, the heart is enlarged.", {"cardiomegaly": "positive"} | MEDIASTINUM),
-    ("Lungs are normal, heart size is enlarged.", {"cardiomegaly": "positive"}),
-    ("The cardiomediastinal silhouette is enlarged.", {"enlarged mediastinum": "positive"}),
-    ("The mediastinum is widened.", {"enlarged mediastinum": "positive"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The heart is normal in size.", HEART),
+        ("Heart size is normal.", HEART),
+        ("Heart size within normal limits.", HEART),
+        ("Normal heart size.", HEART),
+        ("The heart is not enlarged.", HEART),
+        ("Heart size is top normal.", HEART),
+        ("The heart is not significantly enlarged.", HEART),
+        ("Cardiac silhouette is unremarkable.", HEART),
+        ("Heart size is at the upper limits of normal.", HEART),
+        ("The size of the heart is within normal limits.", HEART),
+        ("Heart size, hila and pulmonary vasculature are normal.", HEART),
+        ("Normal size of the cardiac silhouette.", HEART),
+        ("The mediastinum is normal.", MEDIASTINUM),
+        ("Mediastinal contours are unremarkable.", MEDIASTINUM),
+        ("The mediastinum is not widened.", MEDIASTINUM),
+        ("Normal mediastinal contours.", MEDIASTINUM),
+        ("The cardiomediastinal silhouette is within normal limits.", MEDIASTINUM),
+        ("The cardiomediastinal and hilar contours are normal.", MEDIASTINUM),
+        ("Heart and mediastinum are normal.", HEART | MEDIASTINUM),
+        ("Normal heart and mediastinum.", HEART | MEDIASTINUM),
+        ("Normal heart size, mediastinal and hilar contours.", HEART | MEDIASTINUM),
+        ("The cardiac, mediastinal and hilar contours are normal.", HEART | MEDIASTINUM),
+        ("Heart size is normal and the mediastinal contours are unremarkable.", HEART | MEDIASTINUM),
+        ("Normal cardiac and mediastinal contours.", HEART | MEDIASTINUM),
+        ("The heart is mildly enlarged.", {"cardiomegaly": "positive"}),
+        ("Cardiac silhouette remains enlarged.", {"cardiomegaly": "positive"}),
+        ("Heart size is borderline.", {"cardiomegaly": "positive"}),
+        ("Heart size is enlarged, mediastinal contours are normal.", {"cardiomegaly": "positive"} | MEDIASTINUM),
+        ("The mediastinum is normal, the heart is enlarged.", {"cardiomegaly": "positive"} | MEDIASTINUM),
+        ("Lungs are normal, heart size is enlarged.", {"cardiomegaly": "positive"}),
+        ("The cardiomediastinal silhouette is enlarged.", {"enlarged mediastinum": "positive"}),
+        ("The mediastinum is widened.", {"enlarged mediastinum": "positive"}),
+    ],
+)
 def test_size_of_heart_and_mediastinum(text: str, expected: dict, version: str) -> None:
     assert said(text, version) == expected
     assert said(clean_report(text), version) == expected
@@ -179,13 +213,27 @@ def sentences(table: str) -> list[str]:
     return [" ".join(sentence.split()) for sentence in table.split("|")]
 
 
-@pytest.mark.parametrize(("version", "sentence", "polarity"), [
-    *((v, s, p) for table, p in ((NEGATIVE, "negative"), (UNCERTAIN, "uncertain"), (POSITIVE, "positive"))
-      for s in sentences(table) for v in VERSIONS),
-    *(("scoped", s, p) for table, p in ((SCOPED_NEGATIVE, "negative"), (SCOPED_UNCERTAIN, "uncertain"),
-                                        (SCOPED_POSITIVE,
-                                        "positive"), (SCOPED_SILENT, None)) for s in sentences(table)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("version", "sentence", "polarity"),
+    [
+        *(
+            (v, s, p)
+            for table, p in ((NEGATIVE, "negative"), (UNCERTAIN, "uncertain"), (POSITIVE, "positive"))
+            for s in sentences(table)
+            for v in VERSIONS
+        ),
+        *(
+            ("scoped", s, p)
+            for table, p in (
+                (SCOPED_NEGATIVE, "negative"),
+                (SCOPED_UNCERTAIN, "uncertain"),
+                (SCOPED_POSITIVE, "positive"),
+                (SCOPED_SILENT, None),
+            )
+            for s in sentences(table)
+        ),
+    ],
+)
 def test_cues(version: str, sentence: str, polarity: str | None) -> None:
     for finding in SOME:
         text = sentence.format(finding)
@@ -229,22 +277,30 @@ ALIKE = {
 
 #: What the paper's windows read, and what the scoped rules do.
 APART = {
-    "No pneumothorax, stable small right pleural effusion.":
-        ("- pneumothorax, pleural effusion", "- pneumothorax + pleural effusion"),
+    "No pneumothorax, stable small right pleural effusion.": (
+        "- pneumothorax, pleural effusion",
+        "- pneumothorax + pleural effusion",
+    ),
     "No effusion but there is mild edema.": ("- pleural effusion, edema", "- pleural effusion + edema"),
-    "Small effusion, pneumothorax is not seen.":
-        ("- pleural effusion, pneumothorax", "+ pleural effusion - pneumothorax"),
-    "No pneumothorax, left effusion is unchanged.":
-        ("- pneumothorax, pleural effusion", "- pneumothorax + pleural effusion"),
-    "No focal consolidation concerning for pneumonia.":
-        ("- consolidation ? pneumonia", "- consolidation, pneumonia"),
+    "Small effusion, pneumothorax is not seen.": (
+        "- pleural effusion, pneumothorax",
+        "+ pleural effusion - pneumothorax",
+    ),
+    "No pneumothorax, left effusion is unchanged.": (
+        "- pneumothorax, pleural effusion",
+        "- pneumothorax + pleural effusion",
+    ),
+    "No focal consolidation concerning for pneumonia.": ("- consolidation ? pneumonia", "- consolidation, pneumonia"),
     "No opacity to suggest pneumonia.": ("- lung opacity, pneumonia", "- lung opacity, pneumonia"),
-    "Opacity, likely atelectasis rather than pneumonia.":
-        ("+ lung opacity, atelectasis, pneumonia", "+ lung opacity ? atelectasis - pneumonia"),
-    "Edema has resolved with small residual effusions.":
-        ("+ edema, pleural effusion", "- edema + pleural effusion"),
-    "No effusion with moderate cardiomegaly.": ("- pleural effusion, cardiomegaly",
-    "- pleural effusion + cardiomegaly"),
+    "Opacity, likely atelectasis rather than pneumonia.": (
+        "+ lung opacity, atelectasis, pneumonia",
+        "+ lung opacity ? atelectasis - pneumonia",
+    ),
+    "Edema has resolved with small residual effusions.": ("+ edema, pleural effusion", "- edema + pleural effusion"),
+    "No effusion with moderate cardiomegaly.": (
+        "- pleural effusion, cardiomegaly",
+        "- pleural effusion + cardiomegaly",
+    ),
     "No new consolidation, effusion or pneumothorax.": ("- consolidation, pleural effusion, pneumothorax", ""),
     "Resolved pneumonia.": ("+ pneumonia", "- pneumonia"),
     "History of pneumonia.": ("+ pneumonia", ""),
@@ -254,7 +310,7 @@ APART = {
     "Blunted costophrenic angle, consistent with effusion.": ("+ pleural effusion", "+ pleural effusion"),
     "Blunting of the costophrenic angles. No effusion.": ("- pleural effusion", "- pleural effusion"),
     "No blunting of the costophrenic angles.": ("", ""),
-}  # fmt: skip
+}
 
 
 def anchor_of(notation: str) -> Anchor:

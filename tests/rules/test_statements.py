@@ -23,10 +23,7 @@ NAMES = {
         "Large pleural and pericardial effusions.": "+ pleural effusion",
         "No pericardial effusion.": "",
     },
-    "top-normal": {
-        "Heart size top-normal.": "- cardiomegaly",
-        "Top-normal heart size.": "- cardiomegaly",
-    },
+    "top-normal": {"Heart size top-normal.": "- cardiomegaly", "Top-normal heart size.": "- cardiomegaly"},
     "failure": {
         "No evidence of failure.": "- edema",
         "There is frank failure.": "+ edema",
@@ -48,7 +45,7 @@ NAMES = {
         "Left IJ vascular sheath.": "+ support devices",
         "The carotid sheath is normal.": "",
     },
-}  # fmt: skip
+}
 
 #: What the scoped rules read.
 STATEMENTS = {
@@ -153,7 +150,7 @@ STATEMENTS = {
         "Near-complete resolution of the effusion.": "+ pleural effusion",
         "No acute process besides trace edema.": "+ edema",
     },
-}  # fmt: skip
+}
 
 SHARED = {report: expected for cause in NAMES.values() for report, expected in cause.items()}
 SCOPED = {report: expected for cause in STATEMENTS.values() for report, expected in cause.items()}

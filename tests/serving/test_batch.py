@@ -121,7 +121,8 @@ report_cases(Reporter.from_pretrained({str(exported)!r}, device="cpu"), read_cas
     assert (done.kept, done.reports) == (there, 6 - there)
     report_cases(reporter, cases, tmp_path / "whole.jsonl")
     assert [line["generated"] for line in read_jsonl(out)] == [
-        line["generated"] for line in read_jsonl(tmp_path / "whole.jsonl")]
+        line["generated"] for line in read_jsonl(tmp_path / "whole.jsonl")
+    ]
 
 
 def write_table(folder: Path, cases: list[Case]) -> Path:
@@ -139,15 +140,22 @@ def write_table(folder: Path, cases: list[Case]) -> Path:
 def test_all_bad_cases_are_named_before_any_work(
     reporter: Reporter, cases: list[Case], tmp_path: Path, monkeypatch
 ) -> None:
-    bad = [Case(tmp_path / "none.png", name="two"), BadCase("three", "three names no frontal image"),
-           Case(cases[0].frontal, prior="x" * 30_000, name="four")]
+    bad = [
+        Case(tmp_path / "none.png", name="two"),
+        BadCase("three", "three names no frontal image"),
+        Case(cases[0].frontal, prior="x" * 30_000, name="four"),
+    ]
     mixed, out = [cases[0], *bad, cases[1]], tmp_path / "out.jsonl"
     with monkeypatch.context() as patched:
         patched.setattr(Reporter, "stream", lambda *arguments: pytest.fail("work began"))
         with pytest.raises(DataError, match=r"^3 of 5 cases cannot be used: ") as error:
             report_cases(reporter, mixed, out)
-    for text in ("image frontal of two", "three names no frontal image", "previous report of four: 30,000",
-                 "--skip-bad"):
+    for text in (
+        "image frontal of two",
+        "three names no frontal image",
+        "previous report of four: 30,000",
+        "--skip-bad",
+    ):
         assert text in str(error.value)
     assert not list(tmp_path.iterdir())
     done = report_cases(reporter, mixed, out, skip_bad=True)
@@ -201,8 +209,12 @@ def test_all_contexts_of_many_cases(world: World, reporter: Reporter, cases: lis
 
 def test_files_that_are_no_results_stay_as_they_are(reporter: Reporter, cases: list[Case], tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    for content, sentence in (("my notes\n", "line 1 is no result"), ("my notes", "is no file of results"),
-                              ('{"a": 1}\n', "line 1 is no result"), ("[1]\n", "line 1 is no result")):
+    for content, sentence in (
+        ("my notes\n", "line 1 is no result"),
+        ("my notes", "is no file of results"),
+        ('{"a": 1}\n', "line 1 is no result"),
+        ("[1]\n", "line 1 is no result"),
+    ):
         out.write_text(content)
         with pytest.raises(DataError, match=f"{sentence}.*name another file"):
             report_cases(reporter, cases, out)
@@ -233,34 +245,44 @@ def table(tmp_path: Path) -> Callable[[str], Path]:
 
 def test_a_table_of_cases(table, tmp_path: Path) -> None:
     (tmp_path / "old.txt").write_text("edema")
-    path = table("Case,frontal,lateral,prior,indication,VIEW\n"
-                 "a,f/1.png,f/2.png,old.txt,Cough,PA\n\nb,/x/3.dcm,,No effusion. Clear.,,\n")
+    path = table(
+        "Case,frontal,lateral,prior,indication,VIEW\n"
+        "a,f/1.png,f/2.png,old.txt,Cough,PA\n\nb,/x/3.dcm,,No effusion. Clear.,,\n"
+    )
     assert read_cases(path) == [
         Case(tmp_path / "f/1.png", tmp_path / "f/2.png", tmp_path / "old.txt", "Cough", None, "PA", name="a"),
-        Case(Path("/x/3.dcm"), prior="No effusion. Clear.", name="b")]
+        Case(Path("/x/3.dcm"), prior="No effusion. Clear.", name="b"),
+    ]
     assert read_cases(table("frontal\tprior\n1.png\tNo, never.\n", "c.tsv"))[0].name == "1.png"
     found = read_cases(table("case,frontal,prior\na,,\n,1.png,missing.txt\n"))
     assert [case.name for case in found] == ["a", "1.png"]
     assert all(isinstance(case, BadCase) for case in found)
 
 
-@pytest.mark.parametrize(("text", "sentence"), [
-    ("case,frontal,priors\n", "unknown column 'priors'; the closest known one is prior"),
-    ("case,lateral\na,b\n", "has no column frontal"),
-    ("frontal,Frontal\na,b\n", "has a column twice"),
-    ("frontal\n", "holds no case"), ("", "has no column frontal"),
-    ("frontal\na.png\na.png\n", "two cases with the name a.png"),
-    ("frontal,prior\na.png\n", "row 0, which begins in line 2: 1 field, but the header has 2"),
-    ('frontal\n"a.png\n', "quotes do not match"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("case,frontal,priors\n", "unknown column 'priors'; the closest known one is prior"),
+        ("case,lateral\na,b\n", "has no column frontal"),
+        ("frontal,Frontal\na,b\n", "has a column twice"),
+        ("frontal\n", "holds no case"),
+        ("", "has no column frontal"),
+        ("frontal\na.png\na.png\n", "two cases with the name a.png"),
+        ("frontal,prior\na.png\n", "row 0, which begins in line 2: 1 field, but the header has 2"),
+        ('frontal\n"a.png\n', "quotes do not match"),
+    ],
+)
 def test_tables_that_are_refused(table, text: str, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
         read_cases(table(text))
 
 
 def test_what_is_neither_table_nor_folder(tmp_path: Path, table) -> None:
-    for path, sentence in ((table("x", "cases.xlsx"), "is neither a folder nor a table"),
-                           (tmp_path / "none.csv", "does not exist"), (tmp_path / "empty", "neither|holds no case")):
+    for path, sentence in (
+        (table("x", "cases.xlsx"), "is neither a folder nor a table"),
+        (tmp_path / "none.csv", "does not exist"),
+        (tmp_path / "empty", "neither|holds no case"),
+    ):
         with pytest.raises(DataError, match=sentence):
             read_cases(path)
     (tmp_path / "empty").mkdir()
@@ -269,21 +291,43 @@ def test_what_is_neither_table_nor_folder(tmp_path: Path, table) -> None:
 
 
 def test_a_folder_of_cases(tmp_path: Path) -> None:
-    files = ("b.PNG", "a/Frontal.dcm", "a/lateral.jpg", "a/prior.txt", "a/history.txt", "a/view.txt", ".DS_Store",
-             "a/.hidden", "c/lateral.png", "d/frontal.png", "d/frontal.jpg", "e/frontal.png", "e/notes.doc",
-             "notes.txt")
+    files = (
+        "b.PNG",
+        "a/Frontal.dcm",
+        "a/lateral.jpg",
+        "a/prior.txt",
+        "a/history.txt",
+        "a/view.txt",
+        ".DS_Store",
+        "a/.hidden",
+        "c/lateral.png",
+        "d/frontal.png",
+        "d/frontal.jpg",
+        "e/frontal.png",
+        "e/notes.doc",
+        "notes.txt",
+    )
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("AP\n" if name.endswith("view.txt") else "x")
     folder = tmp_path / "a"
     first, second, *bad = read_cases(tmp_path)
-    assert first == Case(folder / "Frontal.dcm", folder / "lateral.jpg", folder / "prior.txt",
-                         history=folder / "history.txt", view="AP", name="a")
+    assert first == Case(
+        folder / "Frontal.dcm",
+        folder / "lateral.jpg",
+        folder / "prior.txt",
+        history=folder / "history.txt",
+        view="AP",
+        name="a",
+    )
     assert second == Case(tmp_path / "b.PNG", name="b.PNG")
     assert [case.name for case in bad] == ["c", "d", "e", "notes.txt"]
     problems = [case.problem for case in bad if isinstance(case, BadCase)]
-    for problem, sentence in zip(problems, ("c holds no frontal image", "d holds frontal twice", "e holds notes.doc",
-                                            "notes.txt is neither an image"), strict=True):
+    for problem, sentence in zip(
+        problems,
+        ("c holds no frontal image", "d holds frontal twice", "e holds notes.doc", "notes.txt is neither an image"),
+        strict=True,
+    ):
         assert sentence in problem
 
 

@@ -47,8 +47,14 @@ def generate(pacer, exported: Path) -> Callable[..., Outcome]:
 
 def arguments_of(world: World, record_id: str) -> list[str]:
     case = world.case(record_id)
-    given = {"--frontal": case.frontal, "--lateral": case.lateral, "--prior": case.prior,
-             "--indication": case.indication, "--history": case.history, "--view": case.view}
+    given = {
+        "--frontal": case.frontal,
+        "--lateral": case.lateral,
+        "--prior": case.prior,
+        "--indication": case.indication,
+        "--history": case.history,
+        "--view": case.view,
+    }
     return [str(part) for name, value in given.items() if value is not None for part in (name, value)]
 
 
@@ -61,8 +67,12 @@ def test_one_case_on_the_terminal_and_as_json(world: World, generate) -> None:
     assert len(found["depth_weights"]["lateral"]["weights"]) == 4
     shown = generate(*arguments_of(world, "mw-50000002"))
     assert shown.code == 0
-    for text in ("MW: frontal and lateral view, previous report; view other", "gate 0.",
-                 "tokens of the indication and history were cut off", "For research only"):
+    for text in (
+        "MW: frontal and lateral view, previous report; view other",
+        "gate 0.",
+        "tokens of the indication and history were cut off",
+        "For research only",
+    ):
         assert text in shown.out
     assert " ".join(line["report"].split())[:40] in " ".join(shown.out.split())
 
@@ -94,8 +104,10 @@ def test_a_previous_report_may_be_a_file(world: World, generate, tmp_path: Path)
     file = tmp_path / "prior.txt"
     file.write_text(str(case.prior))
     common = ("--frontal", case.frontal, "--json", "--prior")
-    assert json.loads(generate(*common, file).out)["generated"] == json.loads(
-        generate(*common, case.prior).out)["generated"]
+    assert (
+        json.loads(generate(*common, file).out)["generated"]
+        == json.loads(generate(*common, case.prior).out)["generated"]
+    )
     refused = generate(*common, tmp_path / "misspelt.txt")
     assert refused.code == 1 and "--prior: a word with a slash or an ending is taken for a file" in refused.error
 
@@ -118,20 +130,24 @@ def test_a_folder_of_cases_and_a_resumed_run(world: World, generate, tmp_path: P
     again = generate("--cases", folder, "--out", out, "--skip-bad", "--all-contexts")
     assert "2 reports written" in again.out and "2 kept from an earlier run" in again.out
     assert [(line["case"], line["context"]) for line in read_jsonl(out)] == [
-        (name, context) for name in ("mn-50000002", "mn-50000003") for context in ("sn", "mn")]
+        (name, context) for name in ("mn-50000002", "mn-50000003") for context in ("sn", "mn")
+    ]
 
 
-@pytest.mark.parametrize(("arguments", "sentence"), [
-    ((), "give --frontal and what else there is of one case, or --cases and --out"),
-    (("--out", "x"), "--out goes with --cases"),
-    (("--frontal", "a.png", "--batch-size", "2"), "--batch-size goes with --cases"),
-    (("--cases", "c.csv"), "--cases needs --out"),
-    (("--cases", "c.csv", "--out", "x", "--view", "PA"), "--view is of one case, and --cases gives many"),
-    (("--cases", "none.csv", "--out", "x"), "none.csv does not exist"),
-    (("--frontal", "none.png"), "image frontal of none.png: the file none.png does not exist"),
-    (("--frontal", "none.png", "--dtype", "int8"), "dtype = 'int8': expected float32 or bfloat16"),
-    (("--frontal", "none.png", "--backbones", "none"), "backbones none is not a folder"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "give --frontal and what else there is of one case, or --cases and --out"),
+        (("--out", "x"), "--out goes with --cases"),
+        (("--frontal", "a.png", "--batch-size", "2"), "--batch-size goes with --cases"),
+        (("--cases", "c.csv"), "--cases needs --out"),
+        (("--cases", "c.csv", "--out", "x", "--view", "PA"), "--view is of one case, and --cases gives many"),
+        (("--cases", "none.csv", "--out", "x"), "none.csv does not exist"),
+        (("--frontal", "none.png"), "image frontal of none.png: the file none.png does not exist"),
+        (("--frontal", "none.png", "--dtype", "int8"), "dtype = 'int8': expected float32 or bfloat16"),
+        (("--frontal", "none.png", "--backbones", "none"), "backbones none is not a folder"),
+    ],
+)
 def test_what_does_not_go_together_is_one_line(generate, arguments: tuple[str, ...], sentence: str) -> None:
     outcome = generate(*arguments)
     assert outcome.code == 1 and outcome.out == ""
@@ -162,8 +178,10 @@ def test_export_then_generate(world: World, pacer, tmp_path: Path, monkeypatch) 
 
 
 def test_help_does_not_load_torch() -> None:
-    code = ("import sys, pacer.cli; heavy = {'torch', 'transformers', 'polars', 'numpy', 'PIL'} & set(sys.modules); "
-            "print(heavy); sys.exit(bool(heavy & {'torch', 'transformers'}))")
+    code = (
+        "import sys, pacer.cli; heavy = {'torch', 'transformers', 'polars', 'numpy', 'PIL'} & set(sys.modules); "
+        "print(heavy); sys.exit(bool(heavy & {'torch', 'transformers'}))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stdout
 
@@ -172,8 +190,9 @@ def test_the_colours_of_differences(world: World, generate, monkeypatch) -> None
     """On a terminal what differs is marked, and nothing else."""
     from rich.console import Console
 
-    monkeypatch.setattr(commands, "console", Console(force_terminal=True, color_system="standard", width=160,
-                                                     highlight=False))
+    monkeypatch.setattr(
+        commands, "console", Console(force_terminal=True, color_system="standard", width=160, highlight=False)
+    )
     shown = generate(*arguments_of(world, "mw-50000003"), "--all-contexts").out
     assert "\x1b[32m" in shown and "\x1b[33m" in shown
     alone = generate(*arguments_of(world, "sn-50000003"), "--all-contexts").out

@@ -173,8 +173,13 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, tmp_path: 
     shutil.copytree(world.root / "parent", warmup)
     write_json(warmup / "config.json", record | {"phase": "warmup"})
     other = tmp_path / "features"
-    build_store(FEATURES.model_copy(update={"depths": [2, 3]}), pl.DataFrame({"image_id": [], "path": []}, schema={
-        "image_id": pl.String, "path": pl.String}), [], world.backbones, other)  # fmt: skip
+    build_store(
+        FEATURES.model_copy(update={"depths": [2, 3]}),
+        pl.DataFrame({"image_id": [], "path": []}, schema={"image_id": pl.String, "path": pl.String}),
+        [],
+        world.backbones,
+        other,
+    )
     untold = tmp_path / "records.parquet"
     world.records().write_parquet(untold)
     empty = tmp_path / "empty.parquet"
@@ -202,10 +207,20 @@ def test_scores_go_into_the_card_when_they_are_of_these_weights_and_this_search(
     told = read_json(world.root / "predictions" / "manifest.json")
     assert told["weights"] == weights_hash(world.root / "calibrate")
     signature = {
-        "standin_labeller": True, "counts": {"sn": {"n": 3}}, "data": {"records": "f" * 64}, "predictions": told,
-        "versions": {"pacer": "0.1.0"}, "language": {"cleaner": "upstream", "target": "findings_and_impression"},
-        "clinical": {"convention": "llm-rg4", "present_classes": [1, 3], "observations": ["a"], "average": "micro",
-                     "labeller": {"files": {"chexbert.pth": "c" * 64}}}}  # fmt: skip
+        "standin_labeller": True,
+        "counts": {"sn": {"n": 3}},
+        "data": {"records": "f" * 64},
+        "predictions": told,
+        "versions": {"pacer": "0.1.0"},
+        "language": {"cleaner": "upstream", "target": "findings_and_impression"},
+        "clinical": {
+            "convention": "llm-rg4",
+            "present_classes": [1, 3],
+            "observations": ["a"],
+            "average": "micro",
+            "labeller": {"files": {"chexbert.pth": "c" * 64}},
+        },
+    }
     write_json(metrics / "signature.json", signature)
     done = export_model(tmp_path / "same", world.decode, metrics=metrics, **world.inputs)
     card = (tmp_path / "same" / "README.md").read_text()
@@ -221,8 +236,16 @@ def test_scores_go_into_the_card_when_they_are_of_these_weights_and_this_search(
     assert "None: the run" in (tmp_path / "weights" / "README.md").read_text()
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "reporter.json", "tokenizer/tokenizer.json",
-                                  "backbones/vision/model.safetensors", "README.md"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.safetensors",
+        "reporter.json",
+        "tokenizer/tokenizer.json",
+        "backbones/vision/model.safetensors",
+        "README.md",
+    ],
+)
 def test_a_changed_or_missing_file_is_named(exported: Path, tmp_path: Path, name: str) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(exported, copy)

@@ -98,8 +98,12 @@ def page(browser, site: Site):
     found.set_default_timeout(20_000)
     found.on("console", lambda message: message.type == "error" and problems.append(message.text))
     found.on("pageerror", lambda error: problems.append(str(error)))
-    found.on("request", lambda request: request.url.startswith((site.address, "data:", "blob:")) or problems.append(
-        f"asked for {request.url}"))
+    found.on(
+        "request",
+        lambda request: (
+            request.url.startswith((site.address, "data:", "blob:")) or problems.append(f"asked for {request.url}")
+        ),
+    )
     found.goto(site.address)
     found.wait_for_selector("#write")
     yield found
@@ -159,7 +163,8 @@ def test_the_page_writes_what_the_reporter_writes(page, world: World, reporter: 
     assert findings.generated != alone.generated
     page.wait_for_function(
         """text => document.querySelector("#report").innerText.replace(/\\s+/g, " ").includes(text)""",
-        arg=plain(findings.report)[:60])
+        arg=plain(findings.report)[:60],
+    )
 
     page.click("#remove-frontal")
     page.wait_for_selector("#report .empty")
@@ -214,7 +219,8 @@ def test_real_radiographs_on_the_page(page, reporter: Reporter, tmp_path: Path, 
 def _report(shown) -> str:
     return shown.locator(".report").evaluate(
         "report => { const own = report.cloneNode(true); own.querySelectorAll('.spoken').forEach(s => s.remove()); "
-        "return own.textContent }")
+        "return own.textContent }"
+    )
 
 
 def test_contexts_side_by_side(page, world: World, reporter: Reporter, tmp_path: Path) -> None:
@@ -231,8 +237,12 @@ def test_contexts_side_by_side(page, world: World, reporter: Reporter, tmp_path:
         card = shown.locator(f".card[data-context={context}]")
         assert plain(card.locator(".report").inner_text()) == plain(result.report)
     states = {context: result.findings() for context, result in expected.items()}
-    differing = {finding for own in states.values() for finding in own
-                 if len({other.get(finding) for other in states.values()}) > 1}
+    differing = {
+        finding
+        for own in states.values()
+        for finding in own
+        if len({other.get(finding) for other in states.values()}) > 1
+    }
     assert set(shown.locator(".changes tbody th").all_inner_texts()) == differing
     page.screenshot(path=tmp_path / "contexts.png", full_page=True)
     for width, scheme in ((420, "dark"), (420, "light")):
@@ -266,8 +276,12 @@ def test_examples_map_and_notice_by_keyboard_alone(page, tmp_path: Path) -> None
     page.evaluate("window.scrollTo(0, 0); document.activeElement.blur()")
     for _ in range(40):
         page.keyboard.press("Tab")
-        reached |= set(page.evaluate("(() => { const found = []; for (let part = document.activeElement; part; part = "
-                                     "part.parentElement) found.push(part.id); return found })()"))
+        reached |= set(
+            page.evaluate(
+                "(() => { const found = []; for (let part = document.activeElement; part; part = "
+                "part.parentElement) found.push(part.id); return found })()"
+            )
+        )
     assert {"write", "compare", "example-0", "prior", "with-lateral", "with-prior", "remove-frontal"} <= reached
 
 
@@ -275,8 +289,12 @@ def test_a_closed_page_is_forgotten(browser, site: Site) -> None:
     """An open one keeps its image; of a closed one nothing is left in the server's memory."""
     opened = browser.new_page()
     sessions: set[str] = set()
-    opened.on("request", lambda request: sessions.update(re.findall(r'"session_hash":"(\w+)"', request.post_data or "")
-                                                         if request.url.endswith("/predict") else ()))
+    opened.on(
+        "request",
+        lambda request: sessions.update(
+            re.findall(r'"session_hash":"(\w+)"', request.post_data or "") if request.url.endswith("/predict") else ()
+        ),
+    )
     opened.goto(site.address)
     opened.click("#example-3")
     opened.wait_for_selector("#shown-lateral img")
@@ -303,12 +321,16 @@ def test_bad_files_and_texts_get_a_sentence(page, tmp_path: Path) -> None:
         ("<b>bomb</b>.png", b"\x89PNG\r\n\x1a\n", "not an image|cannot be decoded"),
     ):
         give(page, "frontal", {"name": name, "mimeType": "application/octet-stream", "buffer": content})
-        page.wait_for_function("sentence => document.querySelector('#shown-frontal .problem')?.innerText.match("
-                               "sentence)", arg=sentence)
+        page.wait_for_function(
+            "sentence => document.querySelector('#shown-frontal .problem')?.innerText.match(sentence)", arg=sentence
+        )
     give(page, "frontal", write_dicom(tmp_path / "film", np.arange(4096).reshape(64, 64), ViewPosition="AP"))
     page.wait_for_selector("#shown-frontal img")  # the next file is taken
-    for text, sentence in (("effusion " * 12_000, "108,000 characters"), ("bell \x07", "control character"),
-                           ("- - .", "no words are left")):
+    for text, sentence in (
+        ("effusion " * 12_000, "108,000 characters"),
+        ("bell \x07", "control character"),
+        ("- - .", "no words are left"),
+    ):
         page.fill("#prior textarea", text)
         page.click("#write")
         page.wait_for_selector(f"#report .problem:has-text('{sentence}')")
@@ -334,8 +356,9 @@ def events(site: Site) -> tuple[int, int, list[str | None]]:
     ids = {part["id"]: part["props"].get("elem_id") for part in config["components"]}
     found = list(enumerate(config["dependencies"]))
     example = next(number for number, event in found if ids.get(event["targets"][0][0]) == "example-3")
-    writing, inputs = next((number, event["inputs"]) for number, event in found
-                           if event["queue"] and event["backend_fn"])
+    writing, inputs = next(
+        (number, event["inputs"]) for number, event in found if event["queue"] and event["backend_fn"]
+    )
     return example, writing, [ids.get(number) for number in inputs]
 
 
@@ -346,10 +369,25 @@ def choose(site: Site, session: str) -> None:
 def write(site: Site, session: str) -> str:
     """The HTML that an open page is given for its frontal image alone."""
     _, writing, inputs = site.events
-    values = {"with-lateral": False, "with-prior": False, "prior": "", "indication": "", "history": "", "view": "PA",
-              "sections": ""}
-    assert post(site, "/gradio_api/queue/join", data=[values.get(name) for name in inputs], fn_index=writing,
-                session_hash=session)[0] == 200
+    values = {
+        "with-lateral": False,
+        "with-prior": False,
+        "prior": "",
+        "indication": "",
+        "history": "",
+        "view": "PA",
+        "sections": "",
+    }
+    assert (
+        post(
+            site,
+            "/gradio_api/queue/join",
+            data=[values.get(name) for name in inputs],
+            fn_index=writing,
+            session_hash=session,
+        )[0]
+        == 200
+    )
     with urllib.request.urlopen(f"{site.address}/gradio_api/queue/data?session_hash={session}", timeout=60) as lines:
         for line in lines:
             if b'"process_completed"' in line:
@@ -358,18 +396,39 @@ def write(site: Site, session: str) -> str:
 
 
 def upload(site: Site, content: bytes, name: str = "film.png") -> tuple[int, bytes]:
-    body = (f'--edge\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n'
-            "Content-Type: image/png\r\n\r\n").encode() + content + b"\r\n--edge--\r\n"
+    body = (
+        (
+            f'--edge\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n'
+            "Content-Type: image/png\r\n\r\n"
+        ).encode()
+        + content
+        + b"\r\n--edge--\r\n"
+    )
     return ask(site, "/gradio_api/upload", body, **{"Content-Type": "multipart/form-data; boundary=edge"})
 
 
-@pytest.mark.parametrize("path", [
-    "/file=/etc/passwd", "/gradio_api/file=/etc/passwd", "/gradio_api/file//etc/passwd", "/static/../../../etc/passwd",
-    "/static/%2e%2e/%2e%2e/%2e%2e/etc/passwd", "/assets/..%2f..%2fetc/passwd", "/svelte/../../etc/passwd",
-    "/gradio_api/proxy=https://example.org", "/gradio_api/info", "/gradio_api/openapi.json", "/docs", "/openapi.json",
-    "/gradio_api/runs", "/gradio_api/deep_link?session_hash=x", "/gradio_api/call/x/y", "/monitoring/summary",
-    "/gradio_api/stream/a/b/1/playlist-file",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/file=/etc/passwd",
+        "/gradio_api/file=/etc/passwd",
+        "/gradio_api/file//etc/passwd",
+        "/static/../../../etc/passwd",
+        "/static/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
+        "/assets/..%2f..%2fetc/passwd",
+        "/svelte/../../etc/passwd",
+        "/gradio_api/proxy=https://example.org",
+        "/gradio_api/info",
+        "/gradio_api/openapi.json",
+        "/docs",
+        "/openapi.json",
+        "/gradio_api/runs",
+        "/gradio_api/deep_link?session_hash=x",
+        "/gradio_api/call/x/y",
+        "/monitoring/summary",
+        "/gradio_api/stream/a/b/1/playlist-file",
+    ],
+)
 def test_no_path_of_the_server_can_be_read(site: Site, path: str) -> None:
     status, body = ask(site, path)
     assert status == 404 and b"root" not in body
@@ -383,11 +442,19 @@ def test_an_upload_cannot_be_fetched_nor_another_file_named_as_one(site: Site, t
     secret = tmp_path / "secret.png"
     secret.write_bytes(film("PNG"))
     config = json.loads(ask(site, "/config")[1])
-    taking = next(number for number, event in enumerate(config["dependencies"])
-                  if [name for _, name in event["targets"]] == ["upload"])
+    taking = next(
+        number
+        for number, event in enumerate(config["dependencies"])
+        if [name for _, name in event["targets"]] == ["upload"]
+    )
     for named in (str(secret), "/etc/passwd", "http://127.0.0.1/x.png"):
-        status, body = post(site, "/gradio_api/run/predict", fn_index=taking, session_hash="s",
-                            data=[{"path": named, "meta": {"_type": "gradio.FileData"}}])
+        status, body = post(
+            site,
+            "/gradio_api/run/predict",
+            fn_index=taking,
+            session_hash="s",
+            data=[{"path": named, "meta": {"_type": "gradio.FileData"}}],
+        )
         assert status >= 400 and b"data:image" not in body
 
 
@@ -421,8 +488,11 @@ def test_a_port_that_is_taken_is_refused(site: Site, reporter: Reporter) -> None
     from pacer.serving.server import served
 
     port = int(site.address.rpartition(":")[2])
-    with _unwarned(), pytest.raises(ConfigError, match=f"port {port} of 127.0.0.1 cannot be had; name another"), served(
-            reporter, "127.0.0.1", port, print):
+    with (
+        _unwarned(),
+        pytest.raises(ConfigError, match=f"port {port} of 127.0.0.1 cannot be had; name another"),
+        served(reporter, "127.0.0.1", port, print),
+    ):
         pass
 
 
@@ -459,9 +529,11 @@ def test_nothing_stays_of_uploads(site: Site) -> None:
     upload(site, film("PNG"))
     host, port = site.address.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as broken:
-        broken.sendall(b"POST /gradio_api/upload HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9999\r\nContent-Type: "
-                       b"multipart/form-data; boundary=edge\r\n\r\n--edge\r\nContent-Disposition: form-data; "
-                       b'name="files"; filename="a.png"\r\n\r\n' + b"part " * 100)
+        broken.sendall(
+            b"POST /gradio_api/upload HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9999\r\nContent-Type: "
+            b"multipart/form-data; boundary=edge\r\n\r\n--edge\r\nContent-Disposition: form-data; "
+            b'name="files"; filename="a.png"\r\n\r\n' + b"part " * 100
+        )
         deadline = time.monotonic() + 20
         while not any(path.is_file() for path in site.uploads.glob("*")) and time.monotonic() < deadline:
             time.sleep(0.02)  # what has come so far lies there

@@ -49,8 +49,15 @@ def test_a_real_radiograph_as_dicom_gives_the_report_of_the_image(reporter: Repo
     Image.fromarray(grey).save(buffer, "PNG")
     expected = reporter(buffer.getvalue(), view="PA")
     for name, stored, photometric in (("plain", grey, "MONOCHROME2"), ("inverse", 255 - grey, "MONOCHROME1")):
-        file = write_dicom(tmp_path / f"{name}.dcm", stored, bits=8, photometric=photometric,
-                           WindowCenter=127.5, WindowWidth=255, VOILUTFunction="LINEAR_EXACT")
+        file = write_dicom(
+            tmp_path / f"{name}.dcm",
+            stored,
+            bits=8,
+            photometric=photometric,
+            WindowCenter=127.5,
+            WindowWidth=255,
+            VOILUTFunction="LINEAR_EXACT",
+        )
         assert reporter(file, view="PA").generated == expected.generated
 
 

@@ -59,8 +59,13 @@ def test_tokens_are_those_of_the_decode_stage(world: World, reporter: Reporter, 
     ids = [line["record_id"] for context in CONTEXTS for line in world.predictions(context)]
     reporter.generate([world.case(record_id) for record_id in ids])
     model, record = load_model(world.root / "calibrate", world.backbones)
-    stage = Generator(model, load_tokenizer(world.backbones), open_features(world.root / "features", world.backbones,
-                                                                            "cpu"), record.model, world.decode)
+    stage = Generator(
+        model,
+        load_tokenizer(world.backbones),
+        open_features(world.root / "features", world.backbones, "cpu"),
+        record.model,
+        world.decode,
+    )
     rows = {row["record_id"]: row for row in world.records().iter_rows(named=True)}
     stage([rows[record_id] for record_id in ids])
     assert found[0] == found[1] and len(found[0]) == 12
@@ -191,7 +196,9 @@ def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path,
     assert reporter.prepare(Case(np.zeros((60, 60), np.uint8))).view == "other"
     assert reporter.prepare(Case(frontal, lateral)).notes == ()
     assert reporter.prepare(Case(lateral, frontal)).told() == (
-        "the DICOM file given as frontal names a lateral view", "the DICOM file given as lateral names a frontal view")
+        "the DICOM file given as frontal names a lateral view",
+        "the DICOM file given as lateral names a frontal view",
+    )
 
 
 def test_texts_without_a_visible_character_are_absent(world: World, reporter: Reporter, tmp_path: Path) -> None:
@@ -207,8 +214,11 @@ def test_a_result_tells_all_in_json(world: World, reporter: Reporter) -> None:
     assert np.shape(told["depth_weights"]["lateral"]["weights"]) == (4, 4, 3)
     assert "weights" not in result.as_dict()["depth_weights"]["frontal"]
     assert told["seconds"]["total"] >= told["seconds"]["generate"] > 0
-    named = [finding for field in ("positive", "negative", "uncertain")
-             for finding in (told["commitment"] or {}).get(field, [])]
+    named = [
+        finding
+        for field in ("positive", "negative", "uncertain")
+        for finding in (told["commitment"] or {}).get(field, [])
+    ]
     assert sorted(result.findings()) == sorted(named)
 
 

@@ -34,8 +34,12 @@ def png(width: int, height: int, content: bytes = b"") -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", content or zlib.compress(b"")) + chunk(
-        b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", content or zlib.compress(b""))
+        + chunk(b"IEND", b"")
+    )
 
 
 def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
@@ -97,33 +101,43 @@ def test_dicom_that_is_no_single_radiograph(tmp_path: Path) -> None:
     coloured = write_dicom(tmp_path / "colour.dcm", GREY, photometric="RGB")
     packed = write_dicom(tmp_path / "packed.dcm", GREY, syntax=DeflatedExplicitVRLittleEndian)
     whole = write_dicom(tmp_path / "whole.dcm", GREY).read_bytes()
-    for source, sentence in ((film, "it has 2 frames, not one"), (coloured, "not MONOCHROME1"),
-                             (packed, "packed as a whole"), (packed.read_bytes(), "packed as a whole"),
-                             (whole[: len(whole) // 2], "cannot be decoded"), (whole[:200], "not an image|decoded")):
+    for source, sentence in (
+        (film, "it has 2 frames, not one"),
+        (coloured, "not MONOCHROME1"),
+        (packed, "packed as a whole"),
+        (packed.read_bytes(), "packed as a whole"),
+        (whole[: len(whole) // 2], "cannot be decoded"),
+        (whole[:200], "not an image|decoded"),
+    ):
         with pytest.raises(DataError, match=sentence):
             load_image(source, "frontal of x")
 
 
 def test_films_and_stacks_are_refused() -> None:
-    for source in (saved(SMALL, "TIFF", save_all=True, append_images=[SMALL]),
-                   Image.open(io.BytesIO(saved(SMALL, "TIFF", save_all=True, append_images=[SMALL])))):
+    for source in (
+        saved(SMALL, "TIFF", save_all=True, append_images=[SMALL]),
+        Image.open(io.BytesIO(saved(SMALL, "TIFF", save_all=True, append_images=[SMALL]))),
+    ):
         with pytest.raises(DataError, match="it has 2 frames, not one"):
             load_image(source, "frontal of x")
 
 
-@pytest.mark.parametrize(("array", "sentence"), [
-    (np.zeros((2, 3, 4, 5), np.uint8), "got 2×3×4×5"),
-    (np.zeros((30, 30, 4), np.uint8), "got 30×30×4"),
-    (np.zeros((0, 30), np.uint8), "got 0×30"),
-    (np.zeros(9, np.uint8), "got 9"),
-    (np.zeros((30, 30, 3)), "got float64 in 30×30×3"),
-    (np.zeros((30, 30), complex), "got complex128"),
-    (np.zeros((30, 30), bool), "got bool"),
-    (np.array([["a", "b"]]), "got <U1"),
-    (np.full((30, 30), np.nan), "not finite"),
-    (np.full((30, 30), 1e300), "not finite"),
-    (np.zeros((3, 400), np.uint8), "more than 100 times"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("array", "sentence"),
+    [
+        (np.zeros((2, 3, 4, 5), np.uint8), "got 2×3×4×5"),
+        (np.zeros((30, 30, 4), np.uint8), "got 30×30×4"),
+        (np.zeros((0, 30), np.uint8), "got 0×30"),
+        (np.zeros(9, np.uint8), "got 9"),
+        (np.zeros((30, 30, 3)), "got float64 in 30×30×3"),
+        (np.zeros((30, 30), complex), "got complex128"),
+        (np.zeros((30, 30), bool), "got bool"),
+        (np.array([["a", "b"]]), "got <U1"),
+        (np.full((30, 30), np.nan), "not finite"),
+        (np.full((30, 30), 1e300), "not finite"),
+        (np.zeros((3, 400), np.uint8), "more than 100 times"),
+    ],
+)
 def test_arrays_that_are_no_radiograph(array: np.ndarray, sentence: str) -> None:
     with pytest.raises(DataError, match=f"^image frontal of x: .*{sentence}"):
         load_image(array, "frontal of x")
@@ -139,8 +153,10 @@ def test_deep_arrays_are_scaled_as_deep_files_are(tmp_path: Path, dtype: type) -
     np.testing.assert_array_equal(np.asarray(load_image(values[:, :, None], "x")[0]), expected)
 
 
-@given(content=st.binary(max_size=400), start=st.sampled_from([b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0", b"II*\0",
-                                                               b"BM", b"\0" * 128 + b"DICM"]))
+@given(
+    content=st.binary(max_size=400),
+    start=st.sampled_from([b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0", b"II*\0", b"BM", b"\0" * 128 + b"DICM"]),
+)
 def test_any_bytes_are_an_image_or_a_sentence(content: bytes, start: bytes) -> None:
     try:
         image, _ = load_image(start + content, "frontal of x")
@@ -157,18 +173,27 @@ def test_texts_that_are_refused(tmp_path: Path) -> None:
     for text, sentence in (
         ("secret " * 20_000, "140,000 characters, more than 20,000"),
         ("secret \x00", r"character 8 is the control character U\+0000"),
-        ("a\x1b[31m secret", r"U\+001B"), ("a \x7f", r"U\+007F"), ("a \x85", r"U\+0085"), ("\ud800", r"U\+D800"),
-        (b"secret", "expected text, got bytes"), (3, "got int"), (latin, "not text in UTF-8"),
-        (long, "more than 20,000 characters"), (tmp_path / "absent.txt", "cannot be read: No such file"),
-        (tmp_path, "cannot be read: Is a directory"), (Path("a\0b"), "as it holds a NUL"),
+        ("a\x1b[31m secret", r"U\+001B"),
+        ("a \x7f", r"U\+007F"),
+        ("a \x85", r"U\+0085"),
+        ("\ud800", r"U\+D800"),
+        (b"secret", "expected text, got bytes"),
+        (3, "got int"),
+        (latin, "not text in UTF-8"),
+        (long, "more than 20,000 characters"),
+        (tmp_path / "absent.txt", "cannot be read: No such file"),
+        (tmp_path, "cannot be read: Is a directory"),
+        (Path("a\0b"), "as it holds a NUL"),
     ):
         with pytest.raises(DataError, match=f"^previous report of x: .*{sentence}") as error:
             load_text(text, "previous report of x")  # type: ignore[arg-type]
         assert "secret" not in str(error.value)
 
 
-@given(text=st.text(alphabet=st.characters(exclude_categories=("Cc", "Cs")), max_size=50),
-       white=st.text("\t\n\r", max_size=3))
+@given(
+    text=st.text(alphabet=st.characters(exclude_categories=("Cc", "Cs")), max_size=50),
+    white=st.text("\t\n\r", max_size=3),
+)
 def test_other_texts_stay_as_they_are(text: str, white: str) -> None:
     given_text = white + text + white
     assert load_text(given_text, "x") == (given_text if given_text.strip() else None)
@@ -195,17 +220,20 @@ def test_a_command_line_names_a_file_or_gives_the_text(tmp_path: Path, monkeypat
             text_or_file(path, "x")
 
 
-@pytest.mark.parametrize(("changes", "sentence"), [
-    ({"prior": "x" * 100_000}, "previous report of one: 100,000 characters"),
-    ({"prior": "- - . ( )"}, "previous report of one: no words are left after cleaning"),
-    ({"view": "LATERAL"}, "view of one: expected AP or PA or other, got 'LATERAL'"),
-    ({"view": ["PA"]}, "view of one: expected"),
-    ({"sections": "plan"}, "sections of one: expected findings"),
-    ({"indication": "a\x08"}, r"indication of one: .* U\+0008"),
-    ({"history": 4}, "history of one: expected text"),
-    ({"lateral": b""}, "lateral of one: the file is empty"),
-    ({"lateral": SMALL}, "one: the same image is given as frontal and as lateral"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"prior": "x" * 100_000}, "previous report of one: 100,000 characters"),
+        ({"prior": "- - . ( )"}, "previous report of one: no words are left after cleaning"),
+        ({"view": "LATERAL"}, "view of one: expected AP or PA or other, got 'LATERAL'"),
+        ({"view": ["PA"]}, "view of one: expected"),
+        ({"sections": "plan"}, "sections of one: expected findings"),
+        ({"indication": "a\x08"}, r"indication of one: .* U\+0008"),
+        ({"history": 4}, "history of one: expected text"),
+        ({"lateral": b""}, "lateral of one: the file is empty"),
+        ({"lateral": SMALL}, "one: the same image is given as frontal and as lateral"),
+    ],
+)
 def test_a_case_is_refused_by_name(reporter: Reporter, changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
         reporter.prepare(Case(**{"frontal": SMALL, "name": "one"} | changes))

@@ -55,8 +55,18 @@ def test_the_command_serves_and_leaves_nothing(exported: Path, tmp_path: Path) -
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = str(found.getsockname()[1])
-    command = [sys.executable, "-c", "from pacer.cli import main; main()", "serve", "--model", str(exported),
-               "--device", "cpu", "--port", port]
+    command = [
+        sys.executable,
+        "-c",
+        "from pacer.cli import main; main()",
+        "serve",
+        "--model",
+        str(exported),
+        "--device",
+        "cpu",
+        "--port",
+        port,
+    ]
     environment = os.environ | {"TMPDIR": str(tmp_path), "GRADIO_ALLOWED_PATHS": "/", "GRADIO_SHARE": "True"}
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     try:

@@ -28,8 +28,11 @@ COMMITMENT = Anchor.of(positive=["pleural effusion"], negative=["pneumothorax", 
 def test_sentences_against_the_commitment() -> None:
     marked = marked_sentences(REPORT, COMMITMENT)
     assert [(sentence.text, sentence.standing) for sentence in marked] == [
-        ("There is a small pleural effusion. ", "backed"), ("No pneumothorax; ", "backed"),
-        ("possible edema. ", "unbacked"), ("The hila are normal.", "plain")]
+        ("There is a small pleural effusion. ", "backed"),
+        ("No pneumothorax; ", "backed"),
+        ("possible edema. ", "unbacked"),
+        ("The hila are normal.", "plain"),
+    ]
     assert marked[2].claims == (("edema", "uncertain", None),)
     turned = marked_sentences(REPORT, Anchor.of(negative=["pleural effusion"]))
     assert turned[0].standing == "unbacked" and turned[0].claims == (("pleural effusion", "positive", "negative"),)
@@ -87,8 +90,9 @@ def test_what_is_missing_is_said(result: Result) -> None:
     assert "last depth alone" in view.result_page(replace(result, frontal=one))
 
 
-@pytest.mark.parametrize(("gate", "words"), [(0.0, "hardly at all"), (0.1, "a little"), (0.5, "moderately"),
-                                             (1.0, "strongly")])
+@pytest.mark.parametrize(
+    ("gate", "words"), [(0.0, "hardly at all"), (0.1, "a little"), (0.5, "moderately"), (1.0, "strongly")]
+)
 def test_the_gate_in_words(gate: float, words: str) -> None:
     assert view.gate_words(gate) == words
 
@@ -97,8 +101,9 @@ def test_examples_are_cases_that_a_reporter_takes(reporter: Reporter) -> None:
     examples = example_cases()
     assert len({example.title for example in examples}) == 4
     for example in examples:
-        prepared = reporter.prepare(Case(example.frontal, example.lateral, example.prior, example.indication,
-                                         example.history, example.view))
+        prepared = reporter.prepare(
+            Case(example.frontal, example.lateral, example.prior, example.indication, example.history, example.view)
+        )
         assert prepared.context == "mw" and len(extract_anchor(example.prior).as_dict()) == 3
     again = example_cases()
     assert all(np.array_equal(one.frontal, other.frontal) for one, other in zip(examples, again, strict=True))

@@ -30,8 +30,16 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Real radiographs, where they lie beside the repository.
 DATA = ROOT.parent / "shared" / "data"
 DECODE = settings(max_new_tokens=24, min_new_tokens=4, batch_size=3, examples=1)
-FEATURES = Features(mode="states", depths=[1, 2, 3], dtype="bfloat16", precision="float32", batch_size=5, shard_size=7,
-                    workers=1, prior_tokens=12)
+FEATURES = Features(
+    mode="states",
+    depths=[1, 2, 3],
+    dtype="bfloat16",
+    precision="float32",
+    batch_size=5,
+    shard_size=7,
+    workers=1,
+    prior_tokens=12,
+)
 CONTEXTS = ("sn", "sw", "mn", "mw")
 
 
@@ -46,8 +54,12 @@ class World:
     @property
     def inputs(self) -> dict[str, Path]:
         """Arguments of :func:`pacer.serving.export.export_model`."""
-        return {"model": self.root / "calibrate", "backbones": self.backbones, "features": self.root / "features",
-                "records": self.root / "corpus" / "records.parquet"}
+        return {
+            "model": self.root / "calibrate",
+            "backbones": self.backbones,
+            "features": self.root / "features",
+            "records": self.root / "corpus" / "records.parquet",
+        }
 
     def predictions(self, context: str) -> list[dict[str, Any]]:
         return read_jsonl(self.root / "predictions" / f"{context}.jsonl")
@@ -69,20 +81,35 @@ class World:
 def case_of(row: dict[str, Any], images: Path, name: str) -> Case:
     """A record of an annotation file as a person would hand it in."""
     prior = " ".join(row[key] for key in ("last_finding", "last_impression") if row.get(key, "s") != "s")
-    sections = "+".join(section for section, key in (("findings", "finding"), ("impression", "impression"))
-                        if row[key] != "s")
+    sections = "+".join(
+        section for section, key in (("findings", "finding"), ("impression", "impression")) if row[key] != "s"
+    )
     lateral = row.get("lateral_imagepath")
-    return Case(frontal=images / row["APPA_imagepath"], lateral=None if lateral is None else images / lateral,
-                prior=prior or None, indication=row["indication"] or None, history=row["history"] or None,
-                view=row["APPA_flag"] if row["APPA_flag"] in ("AP", "PA") else "other", sections=sections, name=name)
+    return Case(
+        frontal=images / row["APPA_imagepath"],
+        lateral=None if lateral is None else images / lateral,
+        prior=prior or None,
+        indication=row["indication"] or None,
+        history=row["history"] or None,
+        view=row["APPA_flag"] if row["APPA_flag"] in ("AP", "PA") else "other",
+        sections=sections,
+        name=name,
+    )
 
 
 def make_world(root: Path, backbones: Path, images: str = "files") -> World:
     _annotate(root)
     base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
-    corpus = Corpus.model_validate(base | {
-        "source": "files", "root": str(root), "images": images, "contexts": list(CONTEXTS),
-        "annotations": {context: f"{context}.json" for context in CONTEXTS}})  # fmt: skip
+    corpus = Corpus.model_validate(
+        base
+        | {
+            "source": "files",
+            "root": str(root),
+            "images": images,
+            "contexts": list(CONTEXTS),
+            "annotations": {context: f"{context}.json" for context in CONTEXTS},
+        }
+    )
     point_to_files(corpus, root / "source")
     build_corpus(corpus, root / "source", root / "corpus")
     world = World(root, backbones, DECODE)
@@ -103,13 +130,21 @@ def _annotate(root: Path) -> None:
         for kind in ("frontal", "lateral"):
             _image(root / "files" / folder, kind, study, rng)
         row: dict[str, Any] = {
-            "id": str(50_000_000 + study), "finding": "No effusion. 2. Heart: normal." if study != 3 else "s",
-            "impression": "No acute process." if study != 4 else "s", "APPA_flag": ("PA", "AP", "LL")[study % 3],
-            "APPA_imagepath": f"{folder}/{_name('frontal', study)}", "history": "Smoker. " * 40 if study == 2 else 0,
-            "indication": 0 if study == 4 else "Cough, fever.", "new_scores": [0.0]}  # fmt: skip
+            "id": str(50_000_000 + study),
+            "finding": "No effusion. 2. Heart: normal." if study != 3 else "s",
+            "impression": "No acute process." if study != 4 else "s",
+            "APPA_flag": ("PA", "AP", "LL")[study % 3],
+            "APPA_imagepath": f"{folder}/{_name('frontal', study)}",
+            "history": "Smoker. " * 40 if study == 2 else 0,
+            "indication": 0 if study == 4 else "Cough, fever.",
+            "new_scores": [0.0],
+        }
         lateral = {"lateral_imagepath": f"{folder}/{_name('lateral', study)}"}
-        prior = {"last_finding": "1. Small left effusion. " * study or "Clear.", "last_impression": "No change." if
-                 study % 2 else "s", "last_APPA_imagepath": "unused.jpg"}  # fmt: skip
+        prior = {
+            "last_finding": "1. Small left effusion. " * study or "Clear.",
+            "last_impression": "No change." if study % 2 else "s",
+            "last_APPA_imagepath": "unused.jpg",
+        }
         for context in CONTEXTS:
             more = (lateral if context[0] == "m" else {}) | (prior if context[1] == "w" else {})
             splits[context][split].append(row | more)

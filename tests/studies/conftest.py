@@ -55,7 +55,7 @@ stages:
 """
 #: ``.fake/``: ``calls`` (one line a call), ``runs`` (one a stage), ``cache``, ``experiments``; ``hang`` and ``fail``
 #: hold a gate at which the stage `score` never ends or fails.
-FAKE_DVC = '''\
+FAKE_DVC = """\
 #!{python}
 import hashlib, json, os, sys, time
 from pathlib import Path
@@ -137,7 +137,7 @@ elif arguments[0] == "checkout":
         Path("baselines/metrics/simmlm/cases.parquet").unlink(missing_ok=True)  # an out that no lock knows
 else:
     sys.exit(f"unknown call {{arguments}}")
-'''
+"""
 
 
 class FakeRepository:
@@ -152,8 +152,16 @@ class FakeRepository:
         self.write("dvc.yaml", PIPELINE)
         self.write("baselines/dvc.yaml", BASELINES)
         self.write("studies/tiny.yaml", STUDY)
-        ignored = (".fake", "bin", "data", "models", "studies/results", "metrics/cases.parquet", "baselines/models",
-                   "baselines/metrics/*/cases.parquet")
+        ignored = (
+            ".fake",
+            "bin",
+            "data",
+            "models",
+            "studies/results",
+            "metrics/cases.parquet",
+            "baselines/models",
+            "baselines/metrics/*/cases.parquet",
+        )
         self.write(".gitignore", "".join(f"/{name}\n" for name in ignored) + "*.scratch/\n")
         dvc = folder / "bin" / "dvc"
         dvc.write_text(FAKE_DVC.format(python=sys.executable))
@@ -189,8 +197,11 @@ class FakeRepository:
     def state(self) -> dict[str, bytes]:
         """Every file of the user's workspace, with its content."""
         skipped = {".git", ".fake", "bin", "results"}
-        return {str(path.relative_to(self.folder)): path.read_bytes() for path in sorted(self.folder.rglob("*"))
-                if path.is_file() and not skipped & set(path.relative_to(self.folder).parts)}
+        return {
+            str(path.relative_to(self.folder)): path.read_bytes()
+            for path in sorted(self.folder.rglob("*"))
+            if path.is_file() and not skipped & set(path.relative_to(self.folder).parts)
+        }
 
 
 @pytest.fixture
@@ -211,8 +222,13 @@ def run(repository: FakeRepository) -> Callable[..., list[str]]:
 
     def call(name: str = "tiny", *rows: str) -> list[str]:
         told: list[str] = []
-        run_study(load_study(repository.folder / "studies", name), repository.folder, told.append,
-                  kinds={**KINDS, "baselines/params.yaml": BaselineParams}, rows=frozenset(rows))
+        run_study(
+            load_study(repository.folder / "studies", name),
+            repository.folder,
+            told.append,
+            kinds={**KINDS, "baselines/params.yaml": BaselineParams},
+            rows=frozenset(rows),
+        )
         return told
 
     return call

@@ -48,14 +48,22 @@ def test_a_baseline_is_run_scored_and_kept_beside_our_rows(repository: FakeRepos
     assert "beside: released is left out; it needs baselines/params.yaml:llm_rg4.weights" in told
     assert baseline_runs(repository) == ["8 stochastic 1 1"]  # its own seed is the study's too
     assert [line.split()[:2] for line in repository.lines("calls") if "simmlm" in line] == [
-        ["repro", "baselines/dvc.yaml:simmlm_score"], ["exp", "run"]]
+        ["repro", "baselines/dvc.yaml:simmlm_score"],
+        ["exp", "run"],
+    ]
     assert repository.state() == before
     found = table(repository)
     assert {line.label: line.cells[0].text for line in found.blocks[0].lines} == {
-        "ours": "0.550", "SimMLM": "0.080", "released": "–"}
+        "ours": "0.550",
+        "SimMLM": "0.080",
+        "released": "–",
+    }
     assert any("released: not run" in note and "llm_rg4.weights" in note for note in found.notes)
-    [record] = [r for path in (results_folder(repository.folder) / "runs").glob("*/run.json")
-                if (r := read_json(path))["target"]]
+    [record] = [
+        r
+        for path in (results_folder(repository.folder) / "runs").glob("*/run.json")
+        if (r := read_json(path))["target"]
+    ]
     assert record["overrides"]["baselines/params.yaml"] == {"simmlm.rank": 8, "simmlm.seed": 1}
     assert run("beside")[-1] == "beside: nothing to do, all 2 runs are there"
 
@@ -108,17 +116,23 @@ def test_parameters_that_change_under_a_run_are_not_recorded(repository: FakeRep
     assert "beside: 1 of 1 runs to make" in run("beside", "SimMLM")
 
 
-@pytest.mark.parametrize(("old", "new", "said"), [
-    ("target: simmlm_score, set", "target: simmlm_scores, set", "no stage of baselines/dvc.yaml; stages that end in "
-                                                                "scores: simmlm_score"),
-    ("target: simmlm_score, set", "target: simmlm, set", "makes no scores.json"),
-    ("simmlm.rank: 8", "simmlm.ranks: 8", "simmlm.ranks is no parameter of baselines/params.yaml"),
-    ("simmlm.rank: 8", "simmlm.rank: 0", "row SimMLM: simmlm.rank = 0"),
-    ("simmlm.rank: 8", "simmlm.seed: 8", "simmlm.seed is set by seeds"),
-    ("llm_rg4.weights", "llm_rg4.weight", "needs baselines/params.yaml:llm_rg4.weight, which is no parameter"),
-    ("calibrate.gate_inputs: none", "baselines/params.yaml:simmlm.rank: 8", "read by rows with a target alone"),
-    ("rows:", "set: {baselines/params.yaml:simmlm.rank: 8}\nrows:", "belongs in the rows with a target"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "target: simmlm_score, set",
+            "target: simmlm_scores, set",
+            "no stage of baselines/dvc.yaml; stages that end in scores: simmlm_score",
+        ),
+        ("target: simmlm_score, set", "target: simmlm, set", "makes no scores.json"),
+        ("simmlm.rank: 8", "simmlm.ranks: 8", "simmlm.ranks is no parameter of baselines/params.yaml"),
+        ("simmlm.rank: 8", "simmlm.rank: 0", "row SimMLM: simmlm.rank = 0"),
+        ("simmlm.rank: 8", "simmlm.seed: 8", "simmlm.seed is set by seeds"),
+        ("llm_rg4.weights", "llm_rg4.weight", "needs baselines/params.yaml:llm_rg4.weight, which is no parameter"),
+        ("calibrate.gate_inputs: none", "baselines/params.yaml:simmlm.rank: 8", "read by rows with a target alone"),
+        ("rows:", "set: {baselines/params.yaml:simmlm.rank: 8}\nrows:", "belongs in the rows with a target"),
+    ],
+)
 def test_what_cannot_be_run_is_refused_before_any_work(repository: FakeRepository, run, old, new, said) -> None:
     assert BESIDE.count(old) == 1
     repository.write("studies/beside.yaml", BESIDE.replace(old, new))

@@ -48,7 +48,9 @@ def test_each_different_row_runs_once_and_is_an_experiment(repository: FakeRepos
 def test_rows_share_what_the_run_cache_has(repository: FakeRepository, run) -> None:
     told = run()
     assert [line for line in repository.lines("runs") if line.startswith("train")] == [
-        "train stochastic none 1", "train direct none 1"]
+        "train stochastic none 1",
+        "train direct none 1",
+    ]
     assert "  train: made before" in told
 
 
@@ -107,8 +109,9 @@ def test_a_change_of_parameters_or_code_runs_again(repository: FakeRepository, r
     elif change == "code":
         repository.write("code/train.py", "# other\n")
     else:
-        repository.write("dvc.yaml", repository.read("dvc.yaml").replace(
-            "cmd: python code/score.py", "cmd: python -O code/score.py"))
+        repository.write(
+            "dvc.yaml", repository.read("dvc.yaml").replace("cmd: python code/score.py", "cmd: python -O code/score.py")
+        )
     assert run()[0] == "tiny: 3 of 3 runs to make"
 
 
@@ -135,8 +138,9 @@ def test_other_files_behind_the_source_run_again(repository: FakeRepository, run
 def test_several_seeds_are_runs_of_their_own(repository: FakeRepository, run) -> None:
     repository.write("studies/tiny.yaml", STUDY.replace("[1]", "[1, 2]"))
     run()
-    assert scored(repository) == [f"{row} {seed}" for seed in (1, 2)
-                                  for row in ("stochastic none", "direct none", "stochastic hze")]
+    assert scored(repository) == [
+        f"{row} {seed}" for seed in (1, 2) for row in ("stochastic none", "direct none", "stochastic hze")
+    ]
     assert cells(repository)["gated"] == "0.800 ± 0.000"
 
 
@@ -170,8 +174,13 @@ def test_an_experiment_left_by_a_kill_is_replaced(repository: FakeRepository, ru
 def start(repository: FakeRepository) -> subprocess.Popen:
     """`pacer study run tiny` as a process of its own, with the stage `score` of the last row under way."""
     (repository.fake / "hang").write_text("hze")
-    process = subprocess.Popen([sys.executable, "-c", "from pacer.cli import main; main()", "study", "run", "tiny"],
-                               cwd=repository.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from pacer.cli import main; main()", "study", "run", "tiny"],
+        cwd=repository.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     wait(lambda: (repository.fake / "hanging").exists(), process)
     (repository.fake / "hang").unlink()
     return process
@@ -274,16 +283,22 @@ def test_what_a_dead_dvc_still_holds_is_released(repository: FakeRepository, run
     orphan = int((repository.fake / "hanging").read_text())
     other = os.getpid()
     with rwlock(str(lock), localfs, "dvc", [], [], False):
-        held = {"write": {"a": {"pid": orphan, "cmd": "dvc"}, "b": {"pid": other, "cmd": "dvc"}},
-                "read": {"a": [{"pid": orphan, "cmd": "dvc"}, {"pid": other, "cmd": "dvc"}],
-                         "c": [{"pid": orphan, "cmd": "dvc"}]}}  # fmt: skip
+        held = {
+            "write": {"a": {"pid": orphan, "cmd": "dvc"}, "b": {"pid": other, "cmd": "dvc"}},
+            "read": {
+                "a": [{"pid": orphan, "cmd": "dvc"}, {"pid": other, "cmd": "dvc"}],
+                "c": [{"pid": orphan, "cmd": "dvc"}],
+            },
+        }
     (lock / "rwlock").write_text(json.dumps(held))
     process.kill()
     process.communicate()
     run()
     assert psutil.Process(orphan).status() == psutil.STATUS_ZOMBIE
-    assert read_json(lock / "rwlock") == {"write": {"b": {"pid": other, "cmd": "dvc"}},
-                                          "read": {"a": [{"pid": other, "cmd": "dvc"}]}}
+    assert read_json(lock / "rwlock") == {
+        "write": {"b": {"pid": other, "cmd": "dvc"}},
+        "read": {"a": [{"pid": other, "cmd": "dvc"}]},
+    }
     with rwlock(str(lock), localfs, "dvc", [], ["c"], False):
         pass
 
@@ -292,9 +307,15 @@ def test_a_stage_that_outlives_its_dvc_is_waited_for(repository: FakeRepository,
     process = start(repository)
     orphan = int((repository.fake / "hanging").read_text())
     slow = subprocess.Popen(
-        [sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), exit()));"
-                               "print('ready', flush=True); time.sleep(60)"],
-        process_group=orphan, stdout=subprocess.PIPE)  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            "import signal, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), exit()));"
+            "print('ready', flush=True); time.sleep(60)",
+        ],
+        process_group=orphan,
+        stdout=subprocess.PIPE,
+    )
     assert slow.stdout is not None and slow.stdout.readline() == b"ready\n"
     process.kill()
     process.communicate()
@@ -333,11 +354,15 @@ def test_code_that_changes_between_two_rows_is_not_taken_for_the_planned_one(
 
     def edit(line: str) -> None:
         if line.startswith("[2/3]"):
-            repository.write(path, repository.read(path).replace(
-                "cmd: python code/score.py\n", "cmd: python -O code/score.py\n") + "# later\n")
+            repository.write(
+                path,
+                repository.read(path).replace("cmd: python code/score.py\n", "cmd: python -O code/score.py\n")
+                + "# later\n",
+            )
 
     study = load_study(repository.folder / "studies", "tiny")
     with pytest.raises(PacerError, match="was edited while direct ran"):
         run_study(study, repository.folder, edit)
     assert [read_json(record)["row"] for record in (results_folder(repository.folder) / "runs").glob("*/run.json")] == [
-        "no gate"]
+        "no gate"
+    ]

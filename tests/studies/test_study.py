@@ -49,8 +49,7 @@ def effective(study: Study, profile: str) -> list[dict]:
 
 
 def test_the_repository_has_the_studies_of_the_paper() -> None:
-    assert study_names(STUDIES) == [
-        "components", "conventional_sn", "lambda_cons", "main", "mechanisms", "transfer"]
+    assert study_names(STUDIES) == ["components", "conventional_sn", "lambda_cons", "main", "mechanisms", "transfer"]
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -70,7 +69,11 @@ def test_the_rows_of_table_1_are_the_papers_and_what_they_can_be_of_ours() -> No
     published = {system for block in load_published()["main"].blocks for system in block.rows}
     assert published - {name if name != "PACER" else "PACER (Ours)" for name in rows} == {"CXRMate", "RadFM"}
     assert {name: row.target for name, row in rows.items()} == {
-        "PACER": None, "LLM-RG4": "llm_rg4_score", "SimMLM": "simmlm_score", "RAGPT": "ragpt_score"}
+        "PACER": None,
+        "LLM-RG4": "llm_rg4_score",
+        "SimMLM": "simmlm_score",
+        "RAGPT": "ragpt_score",
+    }
     assert rows["SimMLM"].set == rows["RAGPT"].set == rows["PACER"].set  # one parent
 
 
@@ -105,8 +108,7 @@ def test_rows_and_columns_are_those_of_the_published_table(name: str) -> None:
 def test_mechanisms_differ_in_one_mechanism_and_share_their_control() -> None:
     study = load_study(STUDIES, "mechanisms")
     switches = {(row.group, row.name): tuple(row.set.values()) for row in study.rows}
-    assert {tuple(row.set) for row in study.rows} == {
-        ("refine.variant", "commit.route", "calibrate.gate_inputs")}
+    assert {tuple(row.set) for row in study.rows} == {("refine.variant", "commit.route", "calibrate.gate_inputs")}
     control = ("patchwise", "stochastic", "none")
     for column, group in enumerate(("Refine", "Commit", "Calibrate")):
         values = [found for (own, _), found in switches.items() if own == group]
@@ -117,8 +119,10 @@ def test_mechanisms_differ_in_one_mechanism_and_share_their_control() -> None:
 
 
 def test_mechanisms_need_five_runs_more_than_components() -> None:
-    made = {name: {repr(found) for found in effective(load_study(STUDIES, name), "mimic_rg4")}
-            for name in ("components", "mechanisms", "main")}
+    made = {
+        name: {repr(found) for found in effective(load_study(STUDIES, name), "mimic_rg4")}
+        for name in ("components", "mechanisms", "main")
+    }
     assert (len(made["components"]), len(made["mechanisms"])) == (5, 9)
     assert len(made["mechanisms"] - made["components"]) == 5 and made["main"] <= made["components"]
 
@@ -139,29 +143,31 @@ def test_a_sweep_is_judged_on_validation_cases() -> None:
 
 def test_a_rows_own_value_wins_over_the_studys(tmp_path: Path) -> None:
     study = read(tmp_path, GOOD + "set: {calibrate.gate_inputs: h, calibrate.rank: 2}\n")
-    assert study.overrides(study.rows[0], 2) == {
-        "calibrate.gate_inputs": "none", "calibrate.rank": 2, "train.seed": 2}
+    assert study.overrides(study.rows[0], 2) == {"calibrate.gate_inputs": "none", "calibrate.rank": 2, "train.seed": 2}
     assert study.overrides(study.rows[1], 1)["calibrate.gate_inputs"] == "h"
 
 
-@pytest.mark.parametrize(("old", "new", "said"), [
-    ("title: Two rows", "titel: Two rows", "unknown key titel"),
-    ("title: Two rows", "", "title is missing"),
-    ("layout: mean", "layout: median", "layout = 'median'"),
-    ("[f1, bleu4]", "[f1, bleu5]", "metrics.1 = 'bleu5'"),
-    ("[f1, bleu4]", "[f1, f1]", "metrics holds a value twice"),
-    ("[1, 2]", "[1, 1]", "seeds holds a value twice"),
-    ("[1, 2]", "[one]", "seeds.0 = 'one'"),
-    ("[1, 2]", "[]", "seeds = []"),
-    ("name: two", "name: one", "the same name"),
-    ("name: two", "name: two, files: there, set: {a.b: 1}", "not both"),
-    ("name: two", "name: two, sets: {}", "unknown key rows.1.sets"),
-    ("calibrate.gate_inputs: none", "train.seed: 3", "train.seed is set by seeds"),
-    ("rows:", "against: three\nrows:", "against: three is none of the rows"),
-    ("rows:", "published: nowhere\nrows:", "published: nowhere is not one of main, conventional_sn"),
-    ("rows:", "name: other\nrows:", "named by its file"),
-    ("layout: mean", "layout: [", "not valid YAML"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("title: Two rows", "titel: Two rows", "unknown key titel"),
+        ("title: Two rows", "", "title is missing"),
+        ("layout: mean", "layout: median", "layout = 'median'"),
+        ("[f1, bleu4]", "[f1, bleu5]", "metrics.1 = 'bleu5'"),
+        ("[f1, bleu4]", "[f1, f1]", "metrics holds a value twice"),
+        ("[1, 2]", "[1, 1]", "seeds holds a value twice"),
+        ("[1, 2]", "[one]", "seeds.0 = 'one'"),
+        ("[1, 2]", "[]", "seeds = []"),
+        ("name: two", "name: one", "the same name"),
+        ("name: two", "name: two, files: there, set: {a.b: 1}", "not both"),
+        ("name: two", "name: two, sets: {}", "unknown key rows.1.sets"),
+        ("calibrate.gate_inputs: none", "train.seed: 3", "train.seed is set by seeds"),
+        ("rows:", "against: three\nrows:", "against: three is none of the rows"),
+        ("rows:", "published: nowhere\nrows:", "published: nowhere is not one of main, conventional_sn"),
+        ("rows:", "name: other\nrows:", "named by its file"),
+        ("layout: mean", "layout: [", "not valid YAML"),
+    ],
+)
 def test_a_wrong_study_says_what_is_wrong(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert read(tmp_path, GOOD).seeds == [1, 2]
     assert old in GOOD
@@ -181,8 +187,9 @@ def test_a_study_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
 def test_overrides_change_their_values_alone_and_keep_the_comments() -> None:
     yaml = YAML(typ="safe")
     text = (ROOT / "configs" / "micro.yaml").read_text()
-    changed = overridden(text, {"calibrate.lambda_cons": 0.1, "commit.route": "direct", "decode.controls": [],
-                                "corpus.contexts": ["sn"]})
+    changed = overridden(
+        text, {"calibrate.lambda_cons": 0.1, "commit.route": "direct", "decode.controls": [], "corpus.contexts": ["sn"]}
+    )
     expected = yaml.load(text)
     expected["calibrate"]["lambda_cons"], expected["commit"]["route"] = 0.1, "direct"
     expected["corpus"]["contexts"], expected["decode"]["controls"] = ["sn"], []

@@ -17,18 +17,30 @@ from pacer.studies.render import latex, markdown, page
 from pacer.studies.study import Study
 from pacer.studies.table import Cell, Scored, build_table, collect, context_mean, printed, ranked
 
-SIGNATURE = {"standin_labeller": True, "clinical": {"convention": "llm-rg4", "labeller": {"files": {"a": "1"}}},
-             "language": {"target": "findings_and_impression", "cleaner": "upstream"}}
+SIGNATURE = {
+    "standin_labeller": True,
+    "clinical": {"convention": "llm-rg4", "labeller": {"files": {"a": "1"}}},
+    "language": {"target": "findings_and_impression", "cleaner": "upstream"},
+}
 
 
 def study(**changes: Any) -> Study:
-    return Study.model_validate({
-        "name": "mine", "title": "Mine", "layout": "mean", "metrics": ["f1", "bleu4"], "seeds": [1],
-        "rows": [{"name": "one"}, {"name": "two"}, {"name": "three"}], **changes})
+    return Study.model_validate(
+        {
+            "name": "mine",
+            "title": "Mine",
+            "layout": "mean",
+            "metrics": ["f1", "bleu4"],
+            "seeds": [1],
+            "rows": [{"name": "one"}, {"name": "two"}, {"name": "three"}],
+            **changes,
+        }
+    )
 
 
-def scored(row: int, seed: int | None = 1, source: str = "phantom", signature: dict | None = None,
-           **contexts: dict[str, float]) -> Scored:
+def scored(
+    row: int, seed: int | None = 1, source: str = "phantom", signature: dict | None = None, **contexts: dict[str, float]
+) -> Scored:
     record = {"split": "test", "corpus": {"source": source, "format": "rg4"}}
     return Scored(row, seed, Path("nowhere"), contexts, signature or SIGNATURE, record)
 
@@ -39,13 +51,17 @@ def texts(block) -> dict[str, list[tuple[str, str | None]]]:
 
 def test_the_mean_over_contexts_is_taken_before_rounding() -> None:
     """Rounded first, (0.100 + 0.100) / 2 would print 0.100; unrounded it is 0.10045, and of 0.1008 more than that."""
-    runs = [scored(0, sn={"f1": 0.1004, "bleu4": 0.25}, mw={"f1": 0.1005, "bleu4": 0.35}),
-            scored(1, sn={"f1": 0.1008, "bleu4": 0.30}, mw={"f1": 0.1004, "bleu4": 0.30})]
+    runs = [
+        scored(0, sn={"f1": 0.1004, "bleu4": 0.25}, mw={"f1": 0.1005, "bleu4": 0.35}),
+        scored(1, sn={"f1": 0.1008, "bleu4": 0.30}, mw={"f1": 0.1004, "bleu4": 0.30}),
+    ]
     table = build_table(study(rows=[{"name": "one"}, {"name": "two"}]), runs)
     assert table.columns == ("F1", "B@4")
     # 0.10045 -> 0.100; 0.1006 -> 0.101; both bleu4 means are 0.300
-    assert texts(table.blocks[0]) == {"one": [("0.100", "second"), ("0.300", "best")],
-                                      "two": [("0.101", "best"), ("0.300", "best")]}
+    assert texts(table.blocks[0]) == {
+        "one": [("0.100", "second"), ("0.300", "best")],
+        "two": [("0.101", "best"), ("0.300", "best")],
+    }
 
 
 def test_ties_for_best_are_all_bold_and_the_next_value_is_underlined() -> None:
@@ -58,7 +74,10 @@ def test_ties_go_by_the_printed_value() -> None:
     runs = [scored(i, sn={"f1": value, "bleu4": 0.1 * i}) for i, value in enumerate((0.50049, 0.49951, 0.4994))]
     marks = texts(build_table(study(), runs).blocks[0])
     assert [marks[name][0] for name in ("one", "two", "three")] == [
-        ("0.500", "best"), ("0.500", "best"), ("0.499", "second")]
+        ("0.500", "best"),
+        ("0.500", "best"),
+        ("0.499", "second"),
+    ]
 
 
 def test_a_row_alone_is_not_the_best_of_anything() -> None:
@@ -68,13 +87,16 @@ def test_a_row_alone_is_not_the_best_of_anything() -> None:
 
 def test_several_seeds_are_mean_and_sample_deviation() -> None:
     """Seed means over two contexts: 0.50, 0.53, 0.47; deviation sqrt((0 + 9 + 9) / 2) / 100 = 0.03."""
-    runs = [scored(0, seed, sn={"f1": a, "bleu4": 0.1}, sw={"f1": b, "bleu4": 0.1})
-            for seed, a, b in ((1, 0.4, 0.6), (2, 0.5, 0.56), (3, 0.4, 0.54))]
+    runs = [
+        scored(0, seed, sn={"f1": a, "bleu4": 0.1}, sw={"f1": b, "bleu4": 0.1})
+        for seed, a, b in ((1, 0.4, 0.6), (2, 0.5, 0.56), (3, 0.4, 0.54))
+    ]
     runs.append(scored(1, 1, sn={"f1": 0.5, "bleu4": 0.2}, sw={"f1": 0.5, "bleu4": 0.2}))
     table = build_table(study(seeds=[1, 2, 3], rows=[{"name": "one"}, {"name": "two"}]), runs)
     assert texts(table.blocks[0]) == {
         "one": [("0.500 ± 0.030", "best"), ("0.100 ± 0.000", "second")],
-        "two": [("0.500", "best"), ("0.200", "best")]}
+        "two": [("0.500", "best"), ("0.200", "best")],
+    }
     assert any("two: not run yet with seed 2, 3." in note for note in table.notes)
 
 
@@ -83,31 +105,50 @@ def test_a_score_that_one_context_lacks_has_no_mean() -> None:
     assert context_mean({"sn": {"f1": 0.5}, "mw": {"f1": 1.0}}, "f1") == 0.75
     runs = [scored(0, sn={"f1": 0.5}), scored(1, sn={"f1": 0.6})]
     block = texts(build_table(study(), runs).blocks[0])
-    assert block == {"one": [("0.500", "second"), ("–", None)], "two": [("0.600", "best"), ("–", None)],
-                     "three": [("–", None), ("–", None)]}
+    assert block == {
+        "one": [("0.500", "second"), ("–", None)],
+        "two": [("0.600", "best"), ("–", None)],
+        "three": [("–", None), ("–", None)],
+    }
 
 
 def test_contexts_make_blocks_that_are_ranked_apart_with_the_published_rows_below() -> None:
     runs = [scored(i, sn={"f1": 0.5 + i / 10}, mw={"f1": 0.7 - i / 10}) for i in range(2)]
-    table = build_table(study(layout="contexts", metrics=["f1"], published="main",
-                              rows=[{"name": "one"}, {"name": "two"}]), runs)
+    table = build_table(
+        study(layout="contexts", metrics=["f1"], published="main", rows=[{"name": "one"}, {"name": "two"}]), runs
+    )
     assert [block.title for block in table.blocks] == [
-        "SN", "SN (published, not comparable)", "MW", "MW (published, not comparable)",
-        "SW (published, not comparable)", "MN (published, not comparable)"]
+        "SN",
+        "SN (published, not comparable)",
+        "MW",
+        "MW (published, not comparable)",
+        "SW (published, not comparable)",
+        "MN (published, not comparable)",
+    ]
     assert texts(table.blocks[0]) == {"one": [("0.500", "second")], "two": [("0.600", "best")]}
     assert texts(table.blocks[2]) == {"one": [("0.700", "best")], "two": [("0.600", "second")]}
     assert texts(table.blocks[1])["LLM-RG4"] == [("0.609", "second")]
 
 
 def test_groups_are_ranked_apart_beside_the_published_group() -> None:
-    rows = [{"name": "a", "group": "Refine"}, {"name": "b", "group": "Refine"}, {"name": "c", "group": "Commit"},
-            {"name": "d", "group": "Commit"}]
+    rows = [
+        {"name": "a", "group": "Refine"},
+        {"name": "b", "group": "Refine"},
+        {"name": "c", "group": "Commit"},
+        {"name": "d", "group": "Commit"},
+    ]
     runs = [scored(i, sn={"f1": value}) for i, value in enumerate((0.1, 0.2, 0.4, 0.3))]
     table = build_table(study(rows=rows, metrics=["f1"], published="mechanisms"), runs)
     assert [block.title.split(" (")[0] for block in table.blocks] == [
-        "Refine", "Refine", "Commit", "Commit", "Calibrate"]
-    assert [[cell.mark for line in block.lines for cell in line.cells] for block in table.blocks if not block.published
-            ] == [["second", "best"], ["best", "second"]]
+        "Refine",
+        "Refine",
+        "Commit",
+        "Commit",
+        "Calibrate",
+    ]
+    assert [
+        [cell.mark for line in block.lines for cell in line.cells] for block in table.blocks if not block.published
+    ] == [["second", "best"], ["best", "second"]]
 
 
 def test_stand_ins_and_generated_corpora_are_named_and_kept_from_comparison() -> None:
@@ -117,17 +158,31 @@ def test_stand_ins_and_generated_corpora_are_named_and_kept_from_comparison() ->
 
 
 PAPER = {"sn": 2357, "sw": 2026, "mn": 1004, "mw": 828}
-DECODED = {"num_beams": 3, "min_new_tokens": 80, "max_new_tokens": 260, "repetition_penalty": 2.0,
-           "length_penalty": 2.0}  # fmt: skip
-REAL = SIGNATURE | {"standin_labeller": False, "predictions": {"stand_ins": [], "settings": DECODED}, "language": {
-    "target": "findings_and_impression", "cleaner": "upstream", "strict": False}}
+DECODED = {
+    "num_beams": 3,
+    "min_new_tokens": 80,
+    "max_new_tokens": 260,
+    "repetition_penalty": 2.0,
+    "length_penalty": 2.0,
+}
+REAL = SIGNATURE | {
+    "standin_labeller": False,
+    "predictions": {"stand_ins": [], "settings": DECODED},
+    "language": {"target": "findings_and_impression", "cleaner": "upstream", "strict": False},
+}
 
 
 def on_mimic(n: dict[str, int] = PAPER, signature: dict = REAL, **record: Any) -> Scored:
     """A run on the paper's own data, but for what is said."""
     corpus = {"source": "files", "format": "rg4", "limit": None} | record.pop("corpus", {})
-    return Scored(0, 1, Path("nowhere"), {context: {"f1": 0.5, "n": count} for context, count in n.items()}, signature,
-                  {"split": "test", "limit": None, "corpus": corpus} | record)
+    return Scored(
+        0,
+        1,
+        Path("nowhere"),
+        {context: {"f1": 0.5, "n": count} for context, count in n.items()},
+        signature,
+        {"split": "test", "limit": None, "corpus": corpus} | record,
+    )
 
 
 def test_scores_of_the_papers_own_data_and_protocol_stand_beside_the_published_ones() -> None:
@@ -136,23 +191,30 @@ def test_scores_of_the_papers_own_data_and_protocol_stand_beside_the_published_o
     assert "No row of this repository" not in " ".join(table.notes)
 
 
-@pytest.mark.parametrize(("run", "reason"), [
-    (on_mimic(corpus={"source": "phantom"}), "the corpus is not MIMIC-RG4"),
-    (on_mimic(corpus={"format": "openi"}), "the corpus is not MIMIC-RG4"),
-    (on_mimic(corpus={"limit": 100}), "not all records were used"),
-    (on_mimic(limit=50), "not all records were used"),
-    (on_mimic(split="val"), "scored on split val"),
-    (on_mimic(PAPER | {"mw": 827}), "records (published): MW 827 (828)"),
-    (on_mimic({"sn": 2357}), "the mean lacks SW, MN, MW"),
-    (on_mimic(signature=REAL | {"standin_labeller": True}), "stand-in models"),
-    (on_mimic(signature=REAL | {"clinical": {"convention": "r2gen"}}), "label convention r2gen, published llm-rg4"),
-    (on_mimic(signature=REAL | {"language": REAL["language"] | {"target": "findings"}}), "target findings"),
-    (on_mimic(signature=REAL | {"language": REAL["language"] | {"cleaner": "careful"}}), "cleaning careful"),
-    (on_mimic(signature=REAL | {"language": REAL["language"] | {"strict": True}}), "strict targets True"),
-    (on_mimic(signature=REAL | {"predictions": {"stand_ins": [], "settings": DECODED | {"length_penalty": 1.0}}}),
-     "decode.length_penalty 1.0, published 2.0"),
-    (on_mimic(signature=REAL | {"predictions": {"stand_ins": []}}), "decode.num_beams not recorded, published 3"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (on_mimic(corpus={"source": "phantom"}), "the corpus is not MIMIC-RG4"),
+        (on_mimic(corpus={"format": "openi"}), "the corpus is not MIMIC-RG4"),
+        (on_mimic(corpus={"limit": 100}), "not all records were used"),
+        (on_mimic(limit=50), "not all records were used"),
+        (on_mimic(split="val"), "scored on split val"),
+        (on_mimic(PAPER | {"mw": 827}), "records (published): MW 827 (828)"),
+        (on_mimic({"sn": 2357}), "the mean lacks SW, MN, MW"),
+        (on_mimic(signature=REAL | {"standin_labeller": True}), "stand-in models"),
+        (on_mimic(signature=REAL | {"clinical": {"convention": "r2gen"}}), "label convention r2gen, published llm-rg4"),
+        (on_mimic(signature=REAL | {"language": REAL["language"] | {"target": "findings"}}), "target findings"),
+        (on_mimic(signature=REAL | {"language": REAL["language"] | {"cleaner": "careful"}}), "cleaning careful"),
+        (on_mimic(signature=REAL | {"language": REAL["language"] | {"strict": True}}), "strict targets True"),
+        (
+            on_mimic(
+                signature=REAL | {"predictions": {"stand_ins": [], "settings": DECODED | {"length_penalty": 1.0}}}
+            ),
+            "decode.length_penalty 1.0, published 2.0",
+        ),
+        (on_mimic(signature=REAL | {"predictions": {"stand_ins": []}}), "decode.num_beams not recorded, published 3"),
+    ],
+)
 def test_scores_that_cannot_stand_beside_the_published_ones_say_why(run: Scored, reason: str) -> None:
     table = build_table(study(rows=[{"name": "one"}], metrics=["f1"], published="components"), [run])
     assert table.blocks[1].title == "Components (published, not comparable)"
@@ -197,10 +259,13 @@ def test_rows_that_were_scored_differently_are_told() -> None:
     assert not any("not scored alike" in note for note in build_table(study(), runs[:1]).notes)
 
 
-@pytest.mark.parametrize(("part", "said"), [
-    ({"counts": {"sn": {"n": 7}}}, "number of records"),
-    ({"data": {"records": "b"}}, "not scored on the same records"),
-])
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ({"counts": {"sn": {"n": 7}}}, "number of records"),
+        ({"data": {"records": "b"}}, "not scored on the same records"),
+    ],
+)
 def test_rows_of_other_records_are_told(part: dict, said: str) -> None:
     signature = SIGNATURE | {"counts": {"sn": {"n": 8}}, "data": {"records": "a", "predictions/sn": "x"}}
     runs = [scored(0, signature=signature, sn={"f1": 0.5}), scored(1, signature=signature | part, sn={"f1": 0.5})]
@@ -214,8 +279,12 @@ def difference(value: float | None = -0.0123, p: float | None = 0.0004) -> Diffe
 
 
 def test_all_seeds_of_a_row_are_compared_at_once_with_the_same_seeds_of_the_other() -> None:
-    runs = [scored(row, seed, sn={"f1": 0.5, "bleu4": 0.1})._replace(folder=Path(f"{row}-{seed}"))
-            for row in (0, 1, 2) for seed in (1, 2) if (row, seed) != (2, 1)]
+    runs = [
+        scored(row, seed, sn={"f1": 0.5, "bleu4": 0.1})._replace(folder=Path(f"{row}-{seed}"))
+        for row in (0, 1, 2)
+        for seed in (1, 2)
+        if (row, seed) != (2, 1)
+    ]
     runs.append(scored(3, None, sn={"f1": 0.5, "bleu4": 0.1})._replace(folder=Path("theirs")))
     asked = []
 
@@ -223,8 +292,11 @@ def test_all_seeds_of_a_row_are_compared_at_once_with_the_same_seeds_of_the_othe
         asked.append([(str(first), str(second)) for first, second in repeats])
         return {"f1": difference()}
 
-    settings = study(seeds=[1, 2], against="one", rows=[
-        {"name": "one"}, {"name": "two"}, {"name": "three"}, {"name": "theirs", "files": "theirs"}])
+    settings = study(
+        seeds=[1, 2],
+        against="one",
+        rows=[{"name": "one"}, {"name": "two"}, {"name": "three"}, {"name": "theirs", "files": "theirs"}],
+    )
     table = build_table(settings, runs, compare)
     assert asked == [[("0-1", "1-1"), ("0-2", "1-2")], [("0-2", "2-2")], [("0-1", "theirs"), ("0-2", "theirs")]]
     assert [line.label for line in table.comparison] == ["two − one", "three − one", "theirs − one"]
@@ -245,8 +317,13 @@ def test_a_row_that_cannot_be_compared_leaves_the_table_whole() -> None:
 
 
 def test_each_group_has_its_own_control() -> None:
-    rows = [{"name": "off", "group": "A"}, {"name": "on", "group": "A"}, {"name": "off", "group": "B"},
-            {"name": "on", "group": "B"}, {"name": "more", "group": "C"}]
+    rows = [
+        {"name": "off", "group": "A"},
+        {"name": "on", "group": "A"},
+        {"name": "off", "group": "B"},
+        {"name": "on", "group": "B"},
+        {"name": "more", "group": "C"},
+    ]
     runs = [scored(i, sn={"f1": 0.1 * i})._replace(folder=Path(str(i))) for i in range(5)]
     asked = []
     settings = study(rows=rows, metrics=["f1"], against={"A": "off", "B": "off"})
@@ -269,12 +346,20 @@ def test_an_undefined_difference_is_no_test_and_counts_as_none() -> None:
     runs = [scored(row, sn={"f1": 0.5, "bleu4": 0.1}) for row in range(2)]
     table = build_table(study(against="one", rows=[{"name": "one"}, {"name": "two"}]), runs, lambda repeats: found)
     assert [line.cells for line in table.comparison] == [
-        ("F1", "–", "–", "–", "–"), ("B@4", "−0.012", "−0.020 to +0.001", "0.020", "0.020")]
+        ("F1", "–", "–", "–", "–"),
+        ("B@4", "−0.012", "−0.020 to +0.001", "0.020", "0.020"),
+    ]
 
 
 def test_scores_of_other_outputs_stand_beside_runs(tmp_path: Path) -> None:
-    settings = study(rows=[{"name": "ours"}, {"name": "theirs", "files": "data/external/theirs"},
-                           {"name": "absent", "files": "data/external/absent"}], metrics=["f1"])
+    settings = study(
+        rows=[
+            {"name": "ours"},
+            {"name": "theirs", "files": "data/external/theirs"},
+            {"name": "absent", "files": "data/external/absent"},
+        ],
+        metrics=["f1"],
+    )
     write_json(tmp_path / "data/external/theirs/scores.json", {"sn": {"f1": 0.25}})
     write_json(tmp_path / "data/external/theirs/signature.json", SIGNATURE)
     runs = collect(settings, tmp_path, tmp_path / "state")
@@ -303,13 +388,13 @@ def test_marks_do_not_depend_on_the_order_of_rows(values: list[float], random) -
     assert all((cell.mark == "best") == (float(cell.text) == best) for cell in marks.values())
     below = [float(cell.text) for cell in marks.values() if float(cell.text) < best]
     assert {cell.text for cell in marks.values() if cell.mark == "second"} == (
-        {f"{max(below):.3f}"} if below else set())
+        {f"{max(below):.3f}"} if below else set()
+    )
 
 
 def test_every_format_shows_every_cell_and_its_mark() -> None:
     runs = [scored(0, sn={"f1": 0.5, "bleu4": 0.1}), scored(1, sn={"f1": 0.25, "bleu4": 0.2})]
-    settings = study(rows=[{"name": "A & <b>"}, {"name": "g(h,e) | 50 %"}], published="components",
-                     seeds=[1])
+    settings = study(rows=[{"name": "A & <b>"}, {"name": "g(h,e) | 50 %"}], published="components", seeds=[1])
     table = build_table(settings, runs)
     text = markdown(table)
     assert "| A & <b> | **0.500** | <u>0.100</u> |" in text and "| g(h,e) \\| 50 % | <u>0.250</u> | **0.200** |" in text

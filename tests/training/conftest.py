@@ -24,8 +24,12 @@ def parameters(**groups: dict) -> Params:
     """The micro profile with six updates of four records, and what ``groups`` change."""
     values = load_params(ROOT / "configs" / "micro.yaml").model_dump()
     phase = {"updates": 6, "batch_size": 4, "warmup_updates": 2}
-    changes = {"warmup": phase, "parent": phase, "calibrate": phase,
-               "train": {"state_interval": 2, "validation_interval": 3, "validation_records": None, "log_interval": 1}}
+    changes = {
+        "warmup": phase,
+        "parent": phase,
+        "calibrate": phase,
+        "train": {"state_interval": 2, "validation_interval": 3, "validation_records": None, "log_interval": 1},
+    }
     for group, own in changes.items():
         values[group] |= own
     for group, own in groups.items():
@@ -50,8 +54,14 @@ def setting(
         model = build_model(backbones, own, lora=phase != "warmup", calibrate=phase == "calibrate")
         bare = phase == "warmup"
         rows = records.filter(pl.col("context") == "sn") if bare else records
-        examples = Examples(RecordTable.of(rows, None if bare else anchors), load_tokenizer(backbones), features,
-                            QUERIES, 100, None if bare else MODEL["prompt"])
+        examples = Examples(
+            RecordTable.of(rows, None if bare else anchors),
+            load_tokenizer(backbones),
+            features,
+            QUERIES,
+            100,
+            None if bare else MODEL["prompt"],
+        )
         return model, examples
 
     return make

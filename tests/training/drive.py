@@ -50,9 +50,14 @@ def parameters(model: dict, **groups: dict) -> Params:
     base = load_params(ROOT / "configs" / "micro.yaml").model_dump()
     base["features"] |= {"dtype": "float32", "shard_size": 4, "batch_size": 4, "prior_tokens": 7}
     phase = {"updates": 6, "batch_size": 3, "warmup_updates": 2}
-    changes = {"warmup": phase | {"updates": 1}, "parent": phase, "calibrate": phase | {"source_cache": "on"},
-               "commit": {"route": "stochastic"}, "batches": {"window": 2},
-               "train": {"state_interval": 2, "validation_interval": 3, "log_interval": 1}}
+    changes = {
+        "warmup": phase | {"updates": 1},
+        "parent": phase,
+        "calibrate": phase | {"source_cache": "on"},
+        "commit": {"route": "stochastic"},
+        "batches": {"window": 2},
+        "train": {"state_interval": 2, "validation_interval": 3, "log_interval": 1},
+    }
     for values in (model, changes, groups):
         for name, own in values.items():
             base[name] |= own
@@ -66,11 +71,17 @@ def write_inputs(folder: Path, backbones: Path, params: Params) -> dict[str, str
     write_table(folder / "corpus" / "records.parquet", records, RECORD_SCHEMA)
     found = [extract_anchor(report) for report in records["report_raw"]]
     kinds = ("positive", "negative", "uncertain")
-    pl.DataFrame({"record_id": records["record_id"], **{k: [list(getattr(a, k)) for a in found] for k in kinds}},
-                 schema_overrides=dict.fromkeys(kinds, pl.List(pl.String))).write_parquet(folder / "anchors.parquet")
+    pl.DataFrame(
+        {"record_id": records["record_id"], **{k: [list(getattr(a, k)) for a in found] for k in kinds}},
+        schema_overrides=dict.fromkeys(kinds, pl.List(pl.String)),
+    ).write_parquet(folder / "anchors.parquet")
     write_features(folder / "features", folder / "images", backbones, params, seed=0)
-    return {"corpus": str(folder / "corpus"), "anchors": str(folder / "anchors.parquet"),
-            "features": str(folder / "features"), "backbones": str(backbones)}
+    return {
+        "corpus": str(folder / "corpus"),
+        "anchors": str(folder / "anchors.parquet"),
+        "features": str(folder / "features"),
+        "backbones": str(backbones),
+    }
 
 
 def write_features(out: Path, images: Path, backbones: Path, params: Params, seed: int) -> None:
@@ -93,8 +104,14 @@ def job(phase: str, params: Params, inputs: dict[str, str], out: Path, **more: A
             that were passed, with the files then in scratch. ``record``: prefix of files with gradients, digests of
             the weights and collectives of each update, one per rank.
     """
-    return {"phase": phase, "params": params.model_dump(mode="json"), "out": str(out), "log": f"{out}.log.jsonl",
-            **inputs, **more}
+    return {
+        "phase": phase,
+        "params": params.model_dump(mode="json"),
+        "out": str(out),
+        "log": f"{out}.log.jsonl",
+        **inputs,
+        **more,
+    }
 
 
 def logged(task: dict[str, Any]) -> list[tuple[int, dict[str, float]]]:
@@ -126,8 +143,10 @@ def perform(task: dict[str, Any]) -> None:
 
     points = Points(task) if task.get("stop") or task.get("watch") else None
     recorder = Recorder() if task.get("record") else None
-    paths = {key: Path(task[key]) if task.get(key) else None
-             for key in ("corpus", "backbones", "features", "anchors", "start", "out")}
+    paths = {
+        key: Path(task[key]) if task.get(key) else None
+        for key in ("corpus", "backbones", "features", "anchors", "start", "out")
+    }
     if task["phase"] == "warmup":
         paths["anchors"] = None
     run_phase(task["phase"], Params.model_validate(task["params"]), **paths, open_log=open_log)
@@ -189,7 +208,7 @@ class Points:
 
     def _file_name(self, path: Any) -> str:
         name = re.sub(r"\.\d+\.tmp$", ".tmp", os.path.basename(os.fspath(path)))
-        return f"out{name[len(self.out.name):]}" if name.startswith(self.out.name) else name
+        return f"out{name[len(self.out.name) :]}" if name.startswith(self.out.name) else name
 
 
 class Recorder:
@@ -210,9 +229,22 @@ class Recorder:
             return result
 
         torch.optim.AdamW.step = recorded
-        for name in ("all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "broadcast",
-                     "broadcast_object_list", "reduce", "reduce_scatter", "reduce_scatter_tensor", "gather", "scatter",
-                     "all_to_all", "send", "recv"):
+        for name in (
+            "all_reduce",
+            "all_gather",
+            "all_gather_into_tensor",
+            "all_gather_object",
+            "broadcast",
+            "broadcast_object_list",
+            "reduce",
+            "reduce_scatter",
+            "reduce_scatter_tensor",
+            "gather",
+            "scatter",
+            "all_to_all",
+            "send",
+            "recv",
+        ):
             self._count(name)
 
     def _count(self, name: str) -> None:
@@ -291,8 +323,13 @@ class Server:
         self.running: set[int] = set()
 
     def __enter__(self) -> Server:
-        self.process = subprocess.Popen([sys.executable, __file__, "serve"], stdin=subprocess.PIPE, text=True,
-                                        stdout=subprocess.PIPE, env=environment())
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "serve"],
+            stdin=subprocess.PIPE,
+            text=True,
+            stdout=subprocess.PIPE,
+            env=environment(),
+        )
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -348,8 +385,13 @@ class Server:
 
 def environment() -> dict[str, str]:
     """The environment of a process: this one's, on the CPU with one thread, and with the tree that the tests are in."""
-    return os.environ | {"CUDA_VISIBLE_DEVICES": "", "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1",
-                         "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": str(ROOT)}
+    return os.environ | {
+        "CUDA_VISIBLE_DEVICES": "",
+        "ACCELERATE_USE_CPU": "true",
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONPATH": str(ROOT),
+    }
 
 
 if __name__ == "__main__":

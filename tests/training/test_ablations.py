@@ -99,8 +99,9 @@ def row(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features,
             if name == "calibrate":
                 model.merge_lora()
             bare = name == "warmup"
-            table = (RecordTable.of(records.filter(pl.col("context") == "sn")) if bare
-                     else RecordTable.of(records, anchors))
+            table = (
+                RecordTable.of(records.filter(pl.col("context") == "sn")) if bare else RecordTable.of(records, anchors)
+            )
             examples = Examples(table, load_tokenizer(backbones), features, QUERIES, 100, own.get("prompt"))
             done[name] = run(model, examples, name, params, tmp_path / name)
             weights |= {n: p.detach() for n, p in model.named_parameters() if p.requires_grad}
@@ -137,11 +138,15 @@ def named(model: Pacer, *prefixes: str) -> set[str]:
 def test_a_row_trains_what_it_is_made_of_and_nothing_else(overrides: dict[str, str], row) -> None:
     done = row(overrides)
     for name, phase in done.items():
-        losses = [value for point in phase.logged for key, value in point.items()
-                  if key.startswith(("loss", "validation"))]
+        losses = [
+            value for point in phase.logged for key, value in point.items() if key.startswith(("loss", "validation"))
+        ]
         assert len(phase.logged) == UPDATES and losses and all(math.isfinite(loss) for loss in losses)
-        trained = {"warmup": ("router.", "interface.queries", "interface.frontal."),
-                   "parent": ("router.", "interface.", "language."), "calibrate": ("calibrator.",)}[name]
+        trained = {
+            "warmup": ("router.", "interface.queries", "interface.frontal."),
+            "parent": ("router.", "interface.", "language."),
+            "calibrate": ("calibrator.",),
+        }[name]
         expected = named(phase.model, *trained)
         if "e" not in overrides.get("calibrate.gate_inputs", "hze") and name == "calibrate":
             expected -= {"calibrator.availability.weight"}  # a cue that is off has no gradient
@@ -209,8 +214,10 @@ def test_rows_of_one_group_share_what_comes_before(row) -> None:
         return {name: value for name, value in model.named_parameters() if value.requires_grad}
 
     direct = {"calibrate.gate_inputs": "none", "commit.route": "direct"}
-    for one, other, phase in ((direct, direct | {"commit.route": "always"}, "warmup"),
-                              ({"calibrate.gate_inputs": "h"}, {"calibrate.gate_inputs": "none"}, "parent")):
+    for one, other, phase in (
+        (direct, direct | {"commit.route": "always"}, "warmup"),
+        ({"calibrate.gate_inputs": "h"}, {"calibrate.gate_inputs": "none"}, "parent"),
+    ):
         first, second = weights(one, phase), weights(other, phase)
         assert set(first) == set(second)
         assert all(torch.equal(first[name], second[name]) for name in first)

@@ -32,8 +32,9 @@ def order(sizes: dict[str, int], window: int = 1, mix: bool = False, batch_size:
     return Order(rows(sizes), batch_size, window, mix, seed=1, phase="parent")
 
 
-def epoch(sizes: dict[str, int], window: int = 1, mix: bool = False, batch_size: int = 8, number: int = 0
-          ) -> list[MicroBatch]:
+def epoch(
+    sizes: dict[str, int], window: int = 1, mix: bool = False, batch_size: int = 8, number: int = 0
+) -> list[MicroBatch]:
     lengths = np.random.default_rng(0).integers(10, 100, sum(sizes.values()))
     own = order(sizes, window, mix, batch_size)
     start = number * own.micro_batches_per_epoch
@@ -49,9 +50,10 @@ def test_the_papers_epoch_has_43152_micro_batches() -> None:
     assert {len(batch.rows) for batch in batches} == {16}
 
 
-@pytest.mark.parametrize(("phase", "updates", "contexts", "epochs"), [
-    ("warmup", 14_384, ["sn"], 4), ("parent", 43_152, list(PAPER), 2), ("calibrate", 21_576, list(PAPER), 1),
-])
+@pytest.mark.parametrize(
+    ("phase", "updates", "contexts", "epochs"),
+    [("warmup", 14_384, ["sn"], 4), ("parent", 43_152, list(PAPER), 2), ("calibrate", 21_576, list(PAPER), 1)],
+)
 def test_the_papers_updates_are_whole_epochs(phase: str, updates: int, contexts: list[str], epochs: int) -> None:
     own = getattr(load_params(ROOT / "configs" / "mimic_rg4.yaml"), phase)
     per_epoch = order({c: PAPER[c] for c in contexts}, batch_size=own.batch_size).micro_batches_per_epoch

@@ -37,8 +37,14 @@ def test_the_table_is_what_the_code_builds(builder: TrajectoryBuilder) -> None:
     assert found is not None
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in found[1].splitlines()[2:]]
     trajectory = committed(builder)
-    built = zip(trajectory.ids, trajectory.spans, trajectory.weights(0.35), trajectory.emphasis,
-                trajectory.consistency(), strict=True)  # fmt: skip
+    built = zip(
+        trajectory.ids,
+        trajectory.spans,
+        trajectory.weights(0.35),
+        trajectory.emphasis,
+        trajectory.consistency(),
+        strict=True,
+    )
     tokens = builder.tokenizer.convert_ids_to_tokens(trajectory.ids.tolist())
     assert rows == [
         [str(t), f"`{token}`", str(number), Span(span).name, f"{weight:.2f}", f"{int(s)}", "yes" if inside else "no"]
@@ -59,9 +65,12 @@ def test_the_sums_are_those_of_the_losses(builder: TrajectoryBuilder) -> None:
 
     emphasis = emphasis_loss(torch.ones(1, len(commit.ids)), torch.from_numpy(commit.emphasis)[None]).item()
     for value, said in (
-        (trajectory_term(commit), "0.97743"), (emphasis, "0.99975"), (trajectory_term(direct), "0.87489"),
-        (trajectory_term(commit, direct), "0.94264"), (trajectory_term(commit) + 0.75 * emphasis, "1.72724"),
-    ):  # fmt: skip
+        (trajectory_term(commit), "0.97743"),
+        (emphasis, "0.99975"),
+        (trajectory_term(direct), "0.87489"),
+        (trajectory_term(commit, direct), "0.94264"),
+        (trajectory_term(commit) + 0.75 * emphasis, "1.72724"),
+    ):
         assert f"{value:.5f}" == said
         assert said in DOCUMENT
     assert commit.weights(0.35).sum() == pytest.approx(15.2)

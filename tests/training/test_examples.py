@@ -21,6 +21,9 @@ def test_what_targets_lose_is_counted(records: pl.DataFrame, backbones, features
     table = RecordTable.of(pl.DataFrame(rows, schema=records.schema))
     survey = Examples(table, load_tokenizer(backbones), features, QUERIES, 100, None).survey()
     assert survey.counts == {
-        "targets/reports": 6.0, "targets/cut": 1.0, "targets/emphasis_shortened": 1.0,
-        "targets/emphasis_dropped": 1.0, "targets/emphasis_not_binary": 1.0,
-    }  # fmt: skip
+        "targets/reports": 6.0,
+        "targets/cut": 1.0,
+        "targets/emphasis_shortened": 1.0,
+        "targets/emphasis_dropped": 1.0,
+        "targets/emphasis_not_binary": 1.0,
+    }

@@ -58,8 +58,14 @@ def close(one: Tensor, other: Tensor, tolerance: float) -> None:
 
 
 @settings(max_examples=40)
-@given(n=st.integers(1, 40), vocabulary=st.integers(2, 60), rows=st.integers(1, 50), taught=st.booleans(),
-       seed=st.integers(0, 99), dtype=st.sampled_from([torch.float32, torch.float64]))
+@given(
+    n=st.integers(1, 40),
+    vocabulary=st.integers(2, 60),
+    rows=st.integers(1, 50),
+    taught=st.booleans(),
+    seed=st.integers(0, 99),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
 def test_it_equals_the_definition(n: int, vocabulary: int, rows: int, taught: bool, seed: int, dtype) -> None:
     case = Case(n, vocabulary, seed=seed, dtype=dtype)
     expected = value_and_gradient(case.reference(taught), case)

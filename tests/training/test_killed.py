@@ -57,8 +57,14 @@ class Setting:
     def task(self, name: str, phase: str, params: Params | None = None, **more: Any) -> dict[str, Any]:
         """A job with an output of its own, and a watch on it."""
         start = {"start": str(self.folder / START[phase])}
-        return drive.job(phase, params or drive.parameters(MODEL), self.inputs, self.folder / name,
-                         watch=str(self.folder / f"{name}.watch.json"), **(start | more))
+        return drive.job(
+            phase,
+            params or drive.parameters(MODEL),
+            self.inputs,
+            self.folder / name,
+            watch=str(self.folder / f"{name}.watch.json"),
+            **(start | more),
+        )
 
     def reference(self, phase: str) -> Reference:
         """The uninterrupted run of a phase, which replaces an older checkpoint."""
@@ -68,8 +74,9 @@ class Setting:
             started = time.monotonic()
             self.server.finish(task)
             seconds = time.monotonic() - started
-            self.references[phase] = Reference(drive.weights(task), drive.logged(task), read_json(task["watch"]),
-                                               seconds)
+            self.references[phase] = Reference(
+                drive.weights(task), drive.logged(task), read_json(task["watch"]), seconds
+            )
         return self.references[phase]
 
     def kill(self, *runs: tuple[dict[str, Any], str, int]) -> None:
@@ -127,12 +134,22 @@ def test_killed_at_every_point(phase: str, setting: Setting) -> None:
     # each kind of moment is among them: between updates, in and around the writes of states and of the checkpoint,
     # around the checkpoint's rename, while the older checkpoint and the scratch are removed
     assert points.count(STEP) == UPDATES and points.count(HALF_STATE) >= 2
-    assert {"save_file model.safetensors", "half of save_file model.safetensors", "os.unlink model.safetensors",
-            "os.replace out", "os.unlink lock", "os.unlink state.pt", "os.rmdir out.scratch"} <= {*points}
+    assert {
+        "save_file model.safetensors",
+        "half of save_file model.safetensors",
+        "os.unlink model.safetensors",
+        "os.replace out",
+        "os.unlink lock",
+        "os.unlink state.pt",
+        "os.rmdir out.scratch",
+    } <= {*points}
     tasks = [setting.task(f"{phase}-killed-{lane}", phase) for lane in (0, 1)]
     # in the second phase once at each, and there when it is met for the second time if it is met more than once
-    chosen = [index for index, (point, number, _) in enumerate(reference.points)
-              if phase == PHASES[0] or number == min(points.count(point), 2) - 1]
+    chosen = [
+        index
+        for index, (point, number, _) in enumerate(reference.points)
+        if phase == PHASES[0] or number == min(points.count(point), 2) - 1
+    ]
     for first in range(0, len(chosen), 2):  # two at a time
         runs = [(task, index, *reference.points[index][:2]) for task, index in zip(tasks, chosen[first:])]
         for task, *_ in runs:
@@ -152,8 +169,16 @@ def test_killed_at_every_point(phase: str, setting: Setting) -> None:
 def test_killed_time_after_time(phase: str, setting: Setting) -> None:
     task = setting.task(f"{phase}-again", phase)
     # in this order on one scratch; the numbers count within each process
-    for point, number in ((HALF_STATE, 0), (STEP, 3), (STATE_RENAMED, 0), (HALF_STATE, 0), (STEP, 3), (STEP, 0),
-                          ("half of save_file model.safetensors", 0), ("os.replace out", 0)):
+    for point, number in (
+        (HALF_STATE, 0),
+        (STEP, 3),
+        (STATE_RENAMED, 0),
+        (HALF_STATE, 0),
+        (STEP, 3),
+        (STEP, 0),
+        ("half of save_file model.safetensors", 0),
+        ("os.replace out", 0),
+    ):
         setting.kill((task, point, number))
     setting.server.finish(task)
     assert steps(task) == 0  # all was in the state by then, so the weights are those of resumed runs
@@ -220,9 +245,10 @@ def test_the_lock_of_a_killed_process_is_free_at_once(phase: str, workers: int, 
     assert_like(task, setting.reference(phase))
 
 
-@pytest.mark.parametrize(("phase", "change"), [
-    ("parent", {"train": {"lambda_tlw": 0.5}}), ("calibrate", {"calibrate": {"learning_rate": 5e-4}}),
-])
+@pytest.mark.parametrize(
+    ("phase", "change"),
+    [("parent", {"train": {"lambda_tlw": 0.5}}), ("calibrate", {"calibrate": {"learning_rate": 5e-4}})],
+)
 def test_changed_parameters_never_meet_the_old_state(phase: str, change: dict, setting: Setting) -> None:
     params = drive.parameters(MODEL, **change)
     fresh, task = setting.task(f"{phase}-fresh", phase, params), setting.task(f"{phase}-changed", phase, params)
@@ -237,8 +263,13 @@ def test_changed_features_never_meet_the_old_state(phase: str, setting: Setting)
     shutil.copytree(setting.inputs["features"], features)
     task, fresh = (setting.task(f"{phase}-{name}", phase, features=str(features)) for name in ("images", "other"))
     setting.kill((task, STEP, 4))
-    drive.write_features(features, setting.folder / f"{phase}-other-images", Path(setting.inputs["backbones"]),
-                         drive.parameters(MODEL), seed=1)
+    drive.write_features(
+        features,
+        setting.folder / f"{phase}-other-images",
+        Path(setting.inputs["backbones"]),
+        drive.parameters(MODEL),
+        seed=1,
+    )
     assert_starts_anew(setting, task, fresh)
     assert drive.weights(fresh) != setting.reference(phase).weights
 
@@ -258,8 +289,13 @@ def test_the_scratch_does_not_grow_with_the_updates(phase: str, setting: Setting
     tasks = []
     for updates in (8, 16):  # 8 updates see every record once
         # few points are logged: the state holds the curve up to now
-        params = drive.parameters(MODEL, **{phase: {"updates": updates}, "train": {
-            "state_interval": 1, "log_interval": 100, "validation_interval": 100}})
+        params = drive.parameters(
+            MODEL,
+            **{
+                phase: {"updates": updates},
+                "train": {"state_interval": 1, "log_interval": 100, "validation_interval": 100},
+            },
+        )
         tasks.append(setting.task(f"{phase}-{updates}", phase, params))
     setting.server.finish(*tasks)
     peaks = []

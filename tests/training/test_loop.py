@@ -33,7 +33,8 @@ def test_a_phase_trains_its_parameters_and_no_other(name: str, setting, accelera
     loop.train(model, examples, phase_of(name, params), params, accelerator, tmp_path, lambda v, s: logged.append(v))
     for parameter, value in model.named_parameters():
         expected = any(part in parameter for part in TRAINED[name]) and (
-            parameter.startswith(TRAINED[name]) or "lora_" in parameter)
+            parameter.startswith(TRAINED[name]) or "lora_" in parameter
+        )
         assert value.requires_grad is expected, parameter
         if not expected:
             assert torch.equal(value, before[parameter]), parameter
@@ -45,18 +46,25 @@ def test_a_phase_trains_its_parameters_and_no_other(name: str, setting, accelera
     assert parts <= set().union(*logged) and "validation/mean" in logged[-1]
 
 
-def test_a_logged_point_is_the_mean_over_the_updates_since_the_one_before(
-        setting, accelerator, tmp_path: Path) -> None:
+def test_a_logged_point_is_the_mean_over_the_updates_since_the_one_before(setting, accelerator, tmp_path: Path) -> None:
     """A micro-batch has one context: a point of one update would show the same contexts again and again."""
 
     def curve(log_interval: int) -> dict[int, dict]:
-        params = parameters(train={"log_interval": log_interval, "validation_interval": 100},
-                            calibrate={"updates": 9, "accumulation": 1})
+        params = parameters(
+            train={"log_interval": log_interval, "validation_interval": 100},
+            calibrate={"updates": 9, "accumulation": 1},
+        )
         logged: dict[int, dict] = {}
         folder = tmp_path / str(log_interval)
         folder.mkdir()
-        loop.train(*setting("calibrate"), phase_of("calibrate", params), params, accelerator, folder,
-                   lambda v, s: logged.update({s: v}))
+        loop.train(
+            *setting("calibrate"),
+            phase_of("calibrate", params),
+            params,
+            accelerator,
+            folder,
+            lambda v, s: logged.update({s: v}),
+        )
         return logged
 
     each, points = curve(1), curve(4)
@@ -83,8 +91,9 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
         folder.mkdir(exist_ok=True)
         logged: list = []
         model, examples = setting(name)
-        weights = loop.train(model, examples, phase, params, accelerator, folder,
-                             lambda v, s: logged.append((s, v["loss"])))
+        weights = loop.train(
+            model, examples, phase, params, accelerator, folder, lambda v, s: logged.append((s, v["loss"]))
+        )
         return weights, logged
 
     whole, curve = run(tmp_path / "whole")
@@ -116,8 +125,9 @@ def test_a_state_without_means_is_continued(
     def run(folder: Path) -> tuple[dict, dict]:
         folder.mkdir(exist_ok=True)
         logged: dict = {}
-        weights = loop.train(*setting("parent"), phase, params, accelerator, folder,
-                             lambda v, s: logged.update({s: v["loss"]}))
+        weights = loop.train(
+            *setting("parent"), phase, params, accelerator, folder, lambda v, s: logged.update({s: v["loss"]})
+        )
         return weights, logged
 
     whole, curve = run(tmp_path / "whole")
@@ -172,14 +182,18 @@ def test_best_without_validation_records_is_refused(setting, accelerator, tmp_pa
         loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)
 
 
-@pytest.mark.parametrize(("route", "expected"),
-                         [("direct", {False}), ("always", {True}), ("stochastic", {False, True})])
+@pytest.mark.parametrize(
+    ("route", "expected"), [("direct", {False}), ("always", {True}), ("stochastic", {False, True})]
+)
 def test_routes(route: str, expected: set, setting) -> None:
     phase = phase_of("parent", parameters(commit={"route": route}))
     _, examples = setting("parent")
     rows = examples.table.rows("train", ("sn",))["sn"]
-    drawn = {commit for visit in range(20)
-             for commit in examples.routes(rows, rows * 0 + visit, phase.rho(10**6), Draw(1, "parent"))}
+    drawn = {
+        commit
+        for visit in range(20)
+        for commit in examples.routes(rows, rows * 0 + visit, phase.rho(10**6), Draw(1, "parent"))
+    }
     assert drawn == expected
 
 
@@ -212,8 +226,9 @@ def test_the_last_good_state_outlives_a_loss_that_is_not_finite(setting, acceler
 
 
 @pytest.mark.parametrize("limit", [None, 0.01])
-def test_the_gradient_is_clipped_to_its_limit(limit: float | None, setting, accelerator, tmp_path: Path, monkeypatch
-                                              ) -> None:
+def test_the_gradient_is_clipped_to_its_limit(
+    limit: float | None, setting, accelerator, tmp_path: Path, monkeypatch
+) -> None:
     params = parameters(train={"max_grad_norm": limit})
     model, examples = setting("parent")
     norms, logged = [], []
@@ -225,8 +240,15 @@ def test_the_gradient_is_clipped_to_its_limit(limit: float | None, setting, acce
         return step(self, *arguments)
 
     monkeypatch.setattr(torch.optim.AdamW, "step", noting)
-    loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path,
-               lambda v, s: logged.append(v["gradient_norm"]))
+    loop.train(
+        model,
+        examples,
+        phase_of("parent", params),
+        params,
+        accelerator,
+        tmp_path,
+        lambda v, s: logged.append(v["gradient_norm"]),
+    )
     assert min(logged) > 0.02
     assert norms == pytest.approx(logged if limit is None else [limit] * 6, rel=1e-5)
 
@@ -247,9 +269,15 @@ def test_half_precision_trains_as_float32_does(name: str, setting, tmp_path: Pat
         losses: list[float] = []
         folder = tmp_path / precision
         folder.mkdir()
-        weights = loop.train(model, examples, phase_of(name, params), params,
-                             Accelerator(cpu=True, mixed_precision=precision), folder,
-                             lambda v, s, losses=losses: losses.append(v["loss"]))
+        weights = loop.train(
+            model,
+            examples,
+            phase_of(name, params),
+            params,
+            Accelerator(cpu=True, mixed_precision=precision),
+            folder,
+            lambda v, s, losses=losses: losses.append(v["loss"]),
+        )
         assert {weight.dtype for weight in weights.values()} == {torch.float32}
         curves[precision] = losses
     AcceleratorState._reset_state()
@@ -269,15 +297,28 @@ def test_everything_worth_watching_is_logged(setting, accelerator, tmp_path: Pat
     params = parameters(batches={"mix": True}, calibrate={"batch_size": 16})
     model, examples = setting("calibrate")
     logged: list[dict] = []
-    loop.train(model, examples, phase_of("calibrate", params), params, accelerator, tmp_path,
-               lambda v, s: logged.append(v))
+    loop.train(
+        model, examples, phase_of("calibrate", params), params, accelerator, tmp_path, lambda v, s: logged.append(v)
+    )
     contexts = ("sn", "sw", "mn", "mw")
     assert set(logged[-1]) == {
-        "loss", "loss_trajectory", "loss_emphasis", "loss_consistency", "loss_drift", "learning_rate", "rho", "alpha",
-        "gradient_norm", "tokens_per_second", "loader_wait", "memory_gb", "validation/mean",
-        *(f"gate/{c}" for c in contexts), *(f"validation/{c}" for c in contexts),
+        "loss",
+        "loss_trajectory",
+        "loss_emphasis",
+        "loss_consistency",
+        "loss_drift",
+        "learning_rate",
+        "rho",
+        "alpha",
+        "gradient_norm",
+        "tokens_per_second",
+        "loader_wait",
+        "memory_gb",
+        "validation/mean",
+        *(f"gate/{c}" for c in contexts),
+        *(f"validation/{c}" for c in contexts),
         *(f"depth_weight/{k}" for k in range(3)),
-    }  # fmt: skip
+    }
     for values in logged:
         parts = values["loss_trajectory"] + 0.75 * values["loss_emphasis"] + 0.05 * values["loss_consistency"]
         assert values["loss"] == pytest.approx(parts + 0.01 * values["loss_drift"], rel=1e-5)

@@ -45,15 +45,21 @@ ROUTER = {
 FRONTAL = {"interface.queries", *compressor("frontal", False)}
 LORA = {
     f"language.model.layers.{layer}.self_attn.{target}.lora_{matrix}.default.weight"
-    for layer in range(2) for target in ("q_proj", "v_proj") for matrix in "AB"
-}  # fmt: skip
+    for layer in range(2)
+    for target in ("q_proj", "v_proj")
+    for matrix in "AB"
+}
 TRAINED = {
     "warmup": ROUTER | FRONTAL,
-    "parent": ROUTER | FRONTAL | LORA | compressor("lateral", False) | compressor("prior", True)
+    "parent": ROUTER
+    | FRONTAL
+    | LORA
+    | compressor("lateral", False)
+    | compressor("prior", True)
     | both("interface.fusion", "interface.fusion_norm"),
     "calibrate": both("calibrator.gate_in", "calibrator.gate_out", "calibrator.norm")
     | {f"calibrator.{name}.weight" for name in ("availability", "down", "up")},
-}  # fmt: skip
+}
 
 
 def parameters(**groups: dict) -> Params:
@@ -87,8 +93,9 @@ def assemble(backbones: Path, name: str, *, trained: bool, merged: bool = False,
 def examples(records, anchors, backbones, features):
     def make(name: str) -> Examples:
         bare = name == "warmup"
-        table = RecordTable.of(records.filter(pl.col("context") == "sn") if bare else records,
-                               None if bare else anchors)
+        table = RecordTable.of(
+            records.filter(pl.col("context") == "sn") if bare else records, None if bare else anchors
+        )
         return Examples(table, load_tokenizer(backbones), features, QUERIES, 100, None if bare else MODEL["prompt"])
 
     return make
@@ -102,13 +109,23 @@ def train(model: Pacer, examples: Examples, phase: Phase, params: Params, scratc
 
 def mixed(own: Examples, name: str) -> Batch:
     """A batch of all contexts and both routes, as far as the phase has them."""
-    return own.batch([0, 1], [False, False], 0.35) if name == "warmup" else \
-        own.batch([0, 9, 18, 27], [True, False, False, True], 0.35)
+    return (
+        own.batch([0, 1], [False, False], 0.35)
+        if name == "warmup"
+        else own.batch([0, 9, 18, 27], [True, False, False, True], 0.35)
+    )
 
 
 def loss(model: Pacer, batch: Batch, phase: Phase) -> Tensor:
-    return objective(model, batch, warmup=phase.bare, regularised=phase.regularised, lambda_tlw=0.75,
-                     lambda_cons=0.5, lambda_drift=0.5).total
+    return objective(
+        model,
+        batch,
+        warmup=phase.bare,
+        regularised=phase.regularised,
+        lambda_tlw=0.75,
+        lambda_cons=0.5,
+        lambda_drift=0.5,
+    ).total
 
 
 @pytest.mark.parametrize("name", PHASES)
@@ -126,7 +143,8 @@ def test_lora_sits_on_the_queries_and_values_of_every_block(backbones: Path) -> 
     model = assemble(backbones, "parent", trained=False)
     assert {n for n, _ in model.named_parameters() if "lora_" in n} == LORA
     assert {n for n, p in model.language.named_parameters() if p.requires_grad} == {
-        n.removeprefix("language.") for n in LORA}
+        n.removeprefix("language.") for n in LORA
+    }
 
 
 @pytest.mark.parametrize("name", PHASES)
@@ -170,8 +188,9 @@ def logits(model: Pacer, batch: Batch, calibrated: bool) -> Tensor:
 
 def regularised(model: Pacer, batch: Batch) -> dict[str, Tensor]:
     with torch.no_grad():
-        return objective(model, batch, warmup=False, regularised=True, lambda_tlw=0.75, lambda_cons=0.05,
-                         lambda_drift=0.01).parts
+        return objective(
+            model, batch, warmup=False, regularised=True, lambda_tlw=0.75, lambda_cons=0.05, lambda_drift=0.01
+        ).parts
 
 
 def test_calibrate_starts_at_its_teacher(backbones: Path, examples) -> None:
@@ -195,16 +214,22 @@ def test_the_first_update_of_calibrate_meets_its_teacher(
     assert all(point["loss_consistency"] > 0 and point["loss_drift"] > 0 for point in logged[1:])
 
 
-@pytest.mark.parametrize(("name", "parts"), [
-    ("warmup", {"router", "interface"}), ("parent", {"router", "interface", "language"}), ("calibrate", {"calibrator"}),
-])
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("warmup", {"router", "interface"}),
+        ("parent", {"router", "interface", "language"}),
+        ("calibrate", {"calibrator"}),
+    ],
+)
 def test_dropout_is_on_where_a_phase_trains_and_nowhere_else(
     name: str, parts: set[str], backbones: Path, examples, tmp_path: Path
 ) -> None:
     params, model, met = parameters(), assemble(backbones, name, trained=False), dict[str, set[bool]]()
     for module, own in model.named_modules():
         own.register_forward_pre_hook(
-            lambda m, inputs, module=module: met.setdefault(module, set()).add(m.training and torch.is_grad_enabled()))
+            lambda m, inputs, module=module: met.setdefault(module, set()).add(m.training and torch.is_grad_enabled())
+        )
     train(model, examples(name), phase_of(name, params), params, tmp_path)
     assert {module.split(".")[0] for module, modes in met.items() if True in modes} == parts
     dropouts = {module for module, modes in met.items() if True in modes and module.endswith("dropout")}
@@ -252,7 +277,8 @@ def test_the_teacher_gets_no_gradient(backbones: Path, examples) -> None:
     parameters = [model.get_parameter(n) for n in names]
     silent = replace(batch, weight=torch.zeros_like(batch.weight))  # nothing is left but the divergence
     found = torch.autograd.grad(
-        objective(model, silent, warmup=False, regularised=True, lambda_tlw=0.0, lambda_cons=1.0).total, parameters)
+        objective(model, silent, warmup=False, regularised=True, lambda_tlw=0.0, lambda_cons=1.0).total, parameters
+    )
     teacher = logits(model, batch, calibrated=False)
     embedded = model.embed(batch)
     student = model.target_logits(model.hidden(model.calibrate(embedded, batch)[0]), batch)

@@ -52,9 +52,14 @@ def phase(
     def train(name: str, params: Params, start: str | None) -> list:
         logged: list = []
         run.run_phase(
-            name, params, corpus=corpus, backbones=backbones, features=tmp_path,
+            name,
+            params,
+            corpus=corpus,
+            backbones=backbones,
+            features=tmp_path,
             anchors=None if name == "warmup" else tmp_path / "anchors.parquet",
-            start=None if start is None else tmp_path / start, out=tmp_path / name,
+            start=None if start is None else tmp_path / start,
+            out=tmp_path / name,
             open_log=lambda scratch: nullcontext(lambda values, step: logged.append((step, values))),
         )
         return logged
@@ -103,14 +108,17 @@ def test_half_precision_runs_through_all_phases(phase, backbones: Path, tmp_path
     params = params.model_copy(update={"train": params.train.model_copy(update={"precision": "bfloat16"})})
     AcceleratorState._reset_state()
     try:
-        curves = [phase(name, params, start) for name, start in
-                  (("warmup", None), ("parent", "warmup"), ("calibrate", "parent"))]
+        curves = [
+            phase(name, params, start)
+            for name, start in (("warmup", None), ("parent", "warmup"), ("calibrate", "parent"))
+        ]
     finally:
         AcceleratorState._reset_state()
     assert all(0 < values["loss"] < 20 for curve in curves for step, values in curve if step)
     model, _ = load_model(tmp_path / "calibrate", backbones, torch.bfloat16)
     assert {p.dtype for n, p in model.named_parameters() if n.startswith(("router.", "interface.", "calibrator."))} == {
-        torch.float32}
+        torch.float32
+    }
     assert {p.dtype for n, p in model.language.named_parameters() if "lora_" not in n} == {torch.bfloat16}
 
 
@@ -142,6 +150,7 @@ def test_a_phase_without_training_records_is_refused(phase, records: pl.DataFram
 
 def test_what_does_not_matter_does_not_start_anew(phase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Settings that change no weight, and those of other stages, keep the state of a stopped run."""
+
     def stopped(*arguments):
         raise KeyboardInterrupt
 
@@ -153,10 +162,12 @@ def test_what_does_not_matter_does_not_start_anew(phase, monkeypatch: pytest.Mon
     monkeypatch.setattr(run, "train", stopped)
     params = parameters()
     first = folders(params)
-    other = params.model_copy(update={
-        "train": params.train.model_copy(update={"workers": 3, "state_interval": 7, "log_interval": 9}),
-        "features": params.features.model_copy(update={"workers": 5, "batch_size": 3}),
-    })
+    other = params.model_copy(
+        update={
+            "train": params.train.model_copy(update={"workers": 3, "state_interval": 7, "log_interval": 9}),
+            "features": params.features.model_copy(update={"workers": 5, "batch_size": 3}),
+        }
+    )
     assert folders(other) == first and len(first) == 1
     changed = params.model_copy(update={"train": params.train.model_copy(update={"lambda_tlw": 0.1})})
     assert folders(changed) != first and len(folders(changed)) == 1

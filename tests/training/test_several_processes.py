@@ -55,8 +55,14 @@ class Setting:
         # paper's learning rate, as AdamW's first steps amplify rounding
         own = {"accumulation": 2, "learning_rate": 3e-4}
         params = drive.parameters(STILL, **{"batches": {"mix": mix}, "train": train, phase: own})
-        return drive.job(phase, params, self.inputs, self.folder / name, start=str(self.folder / START[phase]),
-                         record=str(self.folder / name))
+        return drive.job(
+            phase,
+            params,
+            self.inputs,
+            self.folder / name,
+            start=str(self.folder / START[phase]),
+            record=str(self.folder / name),
+        )
 
     def write(self, task: dict[str, Any]) -> str:
         path = f"{task['out']}.job.json"
@@ -84,11 +90,28 @@ def setting(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def launch(setting: Setting, jobs: list[str], *options: str) -> subprocess.Popen:
     """Start two processes as a user does; ``options`` replace those that say how many there are and where."""
-    two_here = ("--multi_gpu", "--num_machines", "1", "--num_processes", "2", "--main_process_port", "0",
-                "--mixed_precision", "no", "--dynamo_backend", "no")
+    two_here = (
+        "--multi_gpu",
+        "--num_machines",
+        "1",
+        "--num_processes",
+        "2",
+        "--main_process_port",
+        "0",
+        "--mixed_precision",
+        "no",
+        "--dynamo_backend",
+        "no",
+    )
     command = [ACCELERATE, "launch", "--quiet", *(options or two_here), drive.__file__, *jobs]
-    return subprocess.Popen(command, env=drive.environment(), cwd=setting.folder, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return subprocess.Popen(
+        command,
+        env=drive.environment(),
+        cwd=setting.folder,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def ended(process: subprocess.Popen) -> tuple[int, str]:

@@ -61,8 +61,15 @@ def test_a_run_with_it_is_the_run_without(setting, accelerator, tmp_path: Path) 
         if examples.compressed is not None:
             examples.features = None  # nothing is read from the store any more
         logged: list = []
-        weights = loop.train(model, examples, phase, params, accelerator, folder,
-                             lambda v, s: logged.append([v["loss"], v["loss_consistency"], v["loss_drift"]]))
+        weights = loop.train(
+            model,
+            examples,
+            phase,
+            params,
+            accelerator,
+            folder,
+            lambda v, s: logged.append([v["loss"], v["loss_consistency"], v["loss_drift"]]),
+        )
         return weights, logged
 
     (tmp_path / "off").mkdir()
@@ -94,8 +101,9 @@ def test_auto_uses_it_where_fewer_bytes_move(
 ) -> None:
     model, examples = frozen_parent(setting)
     rows = np.arange(len(examples.table))
-    cache = open_source_cache("auto", Visits(rows, np.full(len(rows), visits)), model, examples, accelerator, tmp_path,
-                              0)
+    cache = open_source_cache(
+        "auto", Visits(rows, np.full(len(rows), visits)), model, examples, accelerator, tmp_path, 0
+    )
     assert (cache is not None) is used
     assert ("not used" in capsys.readouterr().out) is not used
     assert any(tmp_path.glob("*.safetensors")) is used

@@ -24,7 +24,7 @@ def test_it_is_the_objective_of_the_whole_context_as_one_batch(name: str, settin
                 if len(rows):
                     batch = examples.batch(rows, [name != "warmup"] * len(rows), phase.lambda_q)
                     expected[f"validation/{context}"] = objective(
-                        model, batch, warmup=phase.bare, regularised=False, lambda_tlw=params.train.lambda_tlw,
+                        model, batch, warmup=phase.bare, regularised=False, lambda_tlw=params.train.lambda_tlw
                     ).total.item()
         mean = sum(expected.values()) / len(expected)
         assert losses == pytest.approx(expected | {"validation/mean": mean}, rel=1e-5)

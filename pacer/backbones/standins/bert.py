@@ -54,8 +54,9 @@ def train_wordpiece(texts: Sequence[str], vocabulary: int) -> BertTokenizer:
     if not any(character.isalnum() for word in counts for character in word):
         raise DataError("a tokenizer cannot be learnt without text; the corpus gives no report")
     pieces = [*_SPECIAL_TOKENS, *_learn_pieces(counts, vocabulary - len(_SPECIAL_TOKENS))]
-    return BertTokenizer(vocab={piece: index for index, piece in enumerate(pieces)}, do_lower_case=True,
-                         model_max_length=_POSITIONS)
+    return BertTokenizer(
+        vocab={piece: index for index, piece in enumerate(pieces)}, do_lower_case=True, model_max_length=_POSITIONS
+    )
 
 
 def _learn_pieces(counts: dict[str, int], size: int) -> list[str]:
@@ -106,11 +107,20 @@ def small_bert(tokenizer: BertTokenizer, width: int, layers: int, heads: int) ->
     """
     if width % heads or width // heads < 4:
         raise ConfigError(f"width {width} and heads {heads}: heads must divide width and leave each head 4 at least")
-    bert = BertModel(BertConfig(
-        vocab_size=len(tokenizer), hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
-        intermediate_size=4 * width, max_position_embeddings=_POSITIONS, pad_token_id=PADDING,
-        initializer_range=_STD, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    ))
+    bert = BertModel(
+        BertConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=width,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            intermediate_size=4 * width,
+            max_position_embeddings=_POSITIONS,
+            pad_token_id=PADDING,
+            initializer_range=_STD,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+    )
     _look_back(bert, heads)
     return bert
 

@@ -27,8 +27,19 @@ from pacer.records.findings import FINDINGS
 
 #: The finding of each four-class head, in the checkpoint's order; head 13 is "No Finding" with two classes.
 HEADS: tuple[str, ...] = (
-    "enlarged mediastinum", "cardiomegaly", "lung opacity", "lung lesion", "edema", "consolidation", "pneumonia",
-    "atelectasis", "pneumothorax", "pleural effusion", "pleural abnormality", "fracture", "support devices",
+    "enlarged mediastinum",
+    "cardiomegaly",
+    "lung opacity",
+    "lung lesion",
+    "edema",
+    "consolidation",
+    "pneumonia",
+    "atelectasis",
+    "pneumothorax",
+    "pleural effusion",
+    "pleural abnormality",
+    "fracture",
+    "support devices",
 )
 _BLANK, _POSITIVE, _NEGATIVE, _UNCERTAIN = range(4)
 #: Weights of the classes: blank is easy and frequent, uncertain rare.
@@ -39,7 +50,11 @@ _JUDGED_AT_ONCE = 64
 
 
 def make_chexbert_standin(
-    config: TextStandin, reports: Sequence[str], statuses: np.ndarray, seed: int, out: str | Path,
+    config: TextStandin,
+    reports: Sequence[str],
+    statuses: np.ndarray,
+    seed: int,
+    out: str | Path,
     origin: str = "not stated",
 ) -> dict[str, Any]:
     """Train the labeller and save ``chexbert.pth``, ``config.json``, the tokenizer and ``provenance.json``.
@@ -73,8 +88,10 @@ def make_chexbert_standin(
         network = _Network(small_bert(tokenizer, config.width, config.layers, config.heads))
         reader = FindingReader(config.width, len(_CLASS_WEIGHTS))
         _train(network, reader, pieces, targets, rows, config, rng)
-        accuracy = {form: _accuracy(network, [pieces[row] for row in held_out + shift], targets[held_out])
-                    for form, shift in (("raw", 0), ("cleaned", count))}
+        accuracy = {
+            form: _accuracy(network, [pieces[row] for row in held_out + shift], targets[held_out])
+            for form, shift in (("raw", 0), ("cleaned", count))
+        }
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     state = {f"module.{name}": value for name, value in network.state_dict().items()}
@@ -82,9 +99,14 @@ def make_chexbert_standin(
     network.bert.config.save_pretrained(out)
     tokenizer.save_pretrained(out)
     provenance = {
-        "provider": "standin", "model": f"BERT, {config.layers} blocks, width {config.width}, 14 linear heads",
-        "data": origin, "objective": "blank, positive, negative or uncertain for each finding; no-finding",
-        "seed": seed, "texts": len(learnt), "steps": config.steps, "held_out_accuracy": accuracy,
+        "provider": "standin",
+        "model": f"BERT, {config.layers} blocks, width {config.width}, 14 linear heads",
+        "data": origin,
+        "objective": "blank, positive, negative or uncertain for each finding; no-finding",
+        "seed": seed,
+        "texts": len(learnt),
+        "steps": config.steps,
+        "held_out_accuracy": accuracy,
     }
     write_json(out / PROVENANCE, provenance)
     return provenance
@@ -113,8 +135,15 @@ class _Network(nn.Module):
         return torch.stack([head(first) for head in self.linear_heads[:-1]], 1), self.linear_heads[-1](first)
 
 
-def _train(network: _Network, reader: FindingReader, pieces: list[list[int]], targets: Tensor, rows: np.ndarray,
-           config: TextStandin, rng: np.random.Generator) -> None:
+def _train(
+    network: _Network,
+    reader: FindingReader,
+    pieces: list[list[int]],
+    targets: Tensor,
+    rows: np.ndarray,
+    config: TextStandin,
+    rng: np.random.Generator,
+) -> None:
     weights = torch.tensor(_CLASS_WEIGHTS)
     read_from = max(1, config.layers - 1)  # the states that [CLS] reads in the last block
     in_order = [HEADS.index(finding) for finding in FINDINGS]

@@ -85,8 +85,18 @@ def _phantom_texts(world: int, count: int) -> list[LabelledText]:
             sections = [name for name in ("findings", "impression") if getattr(report, name)]
             anchor = Anchor(report.listed("positive"), report.listed("negative"), report.listed("uncertain"))
             stated = tuple(sentence for sentence, mentioned in report.sentences if mentioned)
-            texts.append(LabelledText(report.text, clean_report(report.text), anchor, stated, study.view,
-                                      "+".join(sections), study.indication, study.history))
+            texts.append(
+                LabelledText(
+                    report.text,
+                    clean_report(report.text),
+                    anchor,
+                    stated,
+                    study.view,
+                    "+".join(sections),
+                    study.indication,
+                    study.history,
+                )
+            )
     return texts[:count]
 
 
@@ -120,15 +130,21 @@ def corpus_data(records: pl.DataFrame, images: pl.DataFrame, seed: int, rules: V
 
     def tokenizer(vocabulary: int) -> Tokenizer:
         samples = [_of_record(rules, *row) for row in rows]
-        return train_tokenizer([f"{render_anchor(t.anchor)}\n<REPORT>\n{t.cleaned}\n</REPORT>" for t in samples],
-                               vocabulary)
+        return train_tokenizer(
+            [f"{render_anchor(t.anchor)}\n<REPORT>\n{t.cleaned}\n</REPORT>" for t in samples], vocabulary
+        )
 
-    return TrainingData(f"train split of the corpus ({len(rows)} distinct reports), labels by the rules ({rules})",
-                        tokenizer, texts, pictures)
+    return TrainingData(
+        f"train split of the corpus ({len(rows)} distinct reports), labels by the rules ({rules})",
+        tokenizer,
+        texts,
+        pictures,
+    )
 
 
-def _of_record(rules: Version, raw: str, cleaned: str, view: str, sections: str, indication: str | None,
-               history: str | None) -> LabelledText:
+def _of_record(
+    rules: Version, raw: str, cleaned: str, view: str, sections: str, indication: str | None, history: str | None
+) -> LabelledText:
     stated = []
     for sentence in raw.split(". "):
         anchor = extract_anchor(sentence, rules)
@@ -148,8 +164,14 @@ def training_text(text: LabelledText, instruct: Instruct) -> TrainingText:
     """The language stand-in's form of a labelled text; sentences are cleaned as the report is."""
     before, direct = instruct(text.view, text.sections, text.indication, text.history, False)
     _, commit = instruct(text.view, text.sections, text.indication, text.history, True)
-    return TrainingText(before, direct, commit, text.cleaned, render_anchor(text.anchor),
-                        tuple(clean_report(sentence) for sentence in text.stated))
+    return TrainingText(
+        before,
+        direct,
+        commit,
+        text.cleaned,
+        render_anchor(text.anchor),
+        tuple(clean_report(sentence) for sentence in text.stated),
+    )
 
 
 def load_data(config: Backbones, records: pl.DataFrame, images: pl.DataFrame, rules: Version) -> TrainingData:

@@ -84,8 +84,13 @@ def make_language_standin(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
     ).save_pretrained(out)
     provenance = {
-        "provider": "standin", "model": f"Llama, {config.layers} blocks, width {config.width}", "data": origin,
-        "seed": seed, "texts": len(texts) - held_out, "steps": config.steps, "held_out_loss": round(held_out_loss, 4),
+        "provider": "standin",
+        "model": f"Llama, {config.layers} blocks, width {config.width}",
+        "data": origin,
+        "seed": seed,
+        "texts": len(texts) - held_out,
+        "steps": config.steps,
+        "held_out_loss": round(held_out_loss, 4),
         "objective": "next token given prefix slots that hold noisy sums of stated sentences' word embeddings",
     }
     write_json(out / "provenance.json", provenance)
@@ -94,9 +99,16 @@ def make_language_standin(
 
 def _architecture(config: LanguageStandin, vocabulary: int) -> LlamaConfig:
     return LlamaConfig(
-        vocab_size=vocabulary, hidden_size=config.width, intermediate_size=round(config.width * 8 / 3),
-        num_hidden_layers=config.layers, num_attention_heads=config.heads, max_position_embeddings=2048,
-        bos_token_id=BOS, eos_token_id=EOS, pad_token_id=None, tie_word_embeddings=False,
+        vocab_size=vocabulary,
+        hidden_size=config.width,
+        intermediate_size=round(config.width * 8 / 3),
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        max_position_embeddings=2048,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        pad_token_id=None,
+        tie_word_embeddings=False,
     )
 
 
@@ -113,7 +125,8 @@ def _encode(tokenizer: Tokenizer, text: TrainingText) -> _Encoded:
 
     report = ids(text.report)
     return _Encoded(
-        ids(text.before), {False: ids(text.after_direct), True: ids(text.after_commit)},
+        ids(text.before),
+        {False: ids(text.after_direct), True: ids(text.after_commit)},
         {False: report, True: ids(f"{text.commitment}\n<REPORT>\n{text.report}\n</REPORT>")},
         [ids(sentence) for sentence in text.stated],
     )

@@ -29,7 +29,11 @@ _JUDGED_AT_ONCE = 64
 
 
 def make_text_standin(
-    config: TextStandin, reports: Sequence[str], labels: np.ndarray, seed: int, out: str | Path,
+    config: TextStandin,
+    reports: Sequence[str],
+    labels: np.ndarray,
+    seed: int,
+    out: str | Path,
     origin: str = "not stated",
 ) -> dict[str, Any]:
     """Train the model and save it with its tokenizer and ``provenance.json`` into ``out``.
@@ -72,9 +76,13 @@ def make_text_standin(
     network.bert.save_pretrained(out)
     tokenizer.save_pretrained(out)
     provenance = {
-        "provider": "standin", "model": f"BERT, {config.layers} blocks, width {config.width}", "data": origin,
+        "provider": "standin",
+        "model": f"BERT, {config.layers} blocks, width {config.width}",
+        "data": origin,
         "objective": "masked words, and the findings that a report names as present or possible",
-        "seed": seed, "texts": len(learnt), "steps": config.steps,
+        "seed": seed,
+        "texts": len(learnt),
+        "steps": config.steps,
         "held_out_accuracy": dict(zip(FINDINGS, accuracy, strict=True)),
     }
     write_json(out / PROVENANCE, provenance)

@@ -58,11 +58,15 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     model = Dinov2Model(_architecture(config))
     _scale_initialisation(model)
     findings = data.labels.shape[1]
-    heads = nn.ModuleDict({
-        "label": nn.Linear(config.width, findings),
-        **{f"patch{depth}": nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, findings))
-           for depth in (BLOCKS // 3, 2 * BLOCKS // 3)},
-    })
+    heads = nn.ModuleDict(
+        {
+            "label": nn.Linear(config.width, findings),
+            **{
+                f"patch{depth}": nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, findings))
+                for depth in (BLOCKS // 3, 2 * BLOCKS // 3)
+            },
+        }
+    )
     held_out = max(1, len(data.images) // 10)
     train = np.arange(held_out, len(data.images))
     rng = np.random.default_rng(seed)
@@ -80,10 +84,14 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     model.save_pretrained(out)
     _processor(config).save_pretrained(out)
     provenance = {
-        "provider": "standin", "model": f"Dinov2, {BLOCKS} blocks, width {config.width}", "data": origin, "seed": seed,
-        "images": len(train), "steps": [config.steps, steps],
+        "provider": "standin",
+        "model": f"Dinov2, {BLOCKS} blocks, width {config.width}",
+        "data": origin,
+        "seed": seed,
+        "images": len(train),
+        "steps": [config.steps, steps],
         "objective": "findings from the endpoint's mean patch, and from patches at blocks 4 and 8 where places are "
-                     "known; then, blocks 9 to 12 alone, extensive findings from every patch, patches alike",
+        "known; then, blocks 9 to 12 alone, extensive findings from every patch, patches alike",
         "held_out_auroc": auroc,  # before the second training
     }
     write_json(out / "provenance.json", provenance)
@@ -91,8 +99,12 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
 
 
 def _train(
-    parameters: list[nn.Parameter], loss_of: Callable[[np.ndarray], Tensor], config: VisionStandin, steps: int,
-    train: np.ndarray, rng: np.random.Generator,
+    parameters: list[nn.Parameter],
+    loss_of: Callable[[np.ndarray], Tensor],
+    config: VisionStandin,
+    steps: int,
+    train: np.ndarray,
+    rng: np.random.Generator,
 ) -> None:
     """``steps`` updates of ``parameters`` down the gradient of ``loss_of(rows)``, over shuffled passes of ``train``."""
     optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=0.05)
@@ -111,8 +123,13 @@ def _train(
 
 def _architecture(config: VisionStandin) -> Dinov2Config:
     return Dinov2Config(
-        hidden_size=config.width, num_hidden_layers=BLOCKS, num_attention_heads=config.heads,
-        image_size=config.image_size, patch_size=config.patch_size, layerscale_value=0.4, mlp_ratio=4,
+        hidden_size=config.width,
+        num_hidden_layers=BLOCKS,
+        num_attention_heads=config.heads,
+        image_size=config.image_size,
+        patch_size=config.patch_size,
+        layerscale_value=0.4,
+        mlp_ratio=4,
     )
 
 
@@ -125,8 +142,10 @@ def _scale_initialisation(model: nn.Module) -> None:
 
 def _processor(config: VisionStandin) -> BitImageProcessorPil:
     return BitImageProcessorPil(
-        size={"shortest_edge": config.image_size}, crop_size={"height": config.image_size, "width": config.image_size},
-        image_mean=[MEAN] * 3, image_std=[STD] * 3,
+        size={"shortest_edge": config.image_size},
+        crop_size={"height": config.image_size, "width": config.image_size},
+        image_mean=[MEAN] * 3,
+        image_std=[STD] * 3,
     )
 
 
@@ -172,8 +191,12 @@ def _auroc(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows:
     """Mean over findings of the endpoint head's area under the ROC curve; None where no finding has both classes."""
     from sklearn.metrics import roc_auc_score
 
-    states = torch.cat([model(pixel_values=_pixels(data.images[part])).last_hidden_state[:, 1:].mean(1)
-                        for part in np.array_split(rows, max(1, len(rows) // 64))])
+    states = torch.cat(
+        [
+            model(pixel_values=_pixels(data.images[part])).last_hidden_state[:, 1:].mean(1)
+            for part in np.array_split(rows, max(1, len(rows) // 64))
+        ]
+    )
     scores, labels = heads["label"](states).numpy(), data.labels[rows] > 0.5
     usable = [f for f in range(labels.shape[1]) if 0 < labels[:, f].sum() < len(rows)]
     return float(np.mean([roc_auc_score(labels[:, f], scores[:, f]) for f in usable])) if usable else None
@@ -183,8 +206,12 @@ def _auroc(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows:
 def _standardise_endpoint(model: Dinov2Model, data: TrainingImages, rows: np.ndarray) -> None:
     """Fold per-channel standardisation of the patch states into the final LayerNorm, so channels that carry little
     variance are not lost on the small interface downstream."""
-    states = torch.cat([model(pixel_values=_pixels(data.images[part])).last_hidden_state[:, 1:].flatten(0, 1)
-                        for part in np.array_split(rows, max(1, len(rows) // 64))])
+    states = torch.cat(
+        [
+            model(pixel_values=_pixels(data.images[part])).last_hidden_state[:, 1:].flatten(0, 1)
+            for part in np.array_split(rows, max(1, len(rows) // 64))
+        ]
+    )
     mean, std = states.mean(0), states.std(0).clamp(min=1e-3)
     model.layernorm.weight.div_(std)
     model.layernorm.bias.sub_(mean).div_(std)

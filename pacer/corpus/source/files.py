@@ -43,12 +43,17 @@ def named_files(config: Corpus) -> dict[str, tuple[str, str]]:
     if config.format == "rg4":
         named = {c: (f"annotations.{c}", getattr(config.annotations, c)) for c in config.contexts}
     elif config.format == "r2gen":
-        named = {"annotation": ("r2gen.annotation", config.r2gen.annotation),
-                 "views": ("r2gen.views", config.r2gen.views)}
+        named = {
+            "annotation": ("r2gen.annotation", config.r2gen.annotation),
+            "views": ("r2gen.views", config.r2gen.views),
+        }
     elif config.format == "openi":
         listed = None if config.openi.split == R2GEN_SPLIT else config.openi.split
-        named = {"reports": ("openi.reports", config.openi.reports), "split": ("openi.split", listed),
-                 "projections": ("openi.projections", config.openi.projections)}
+        named = {
+            "reports": ("openi.reports", config.openi.reports),
+            "split": ("openi.split", listed),
+            "projections": ("openi.projections", config.openi.projections),
+        }
     elif config.format == "table":
         named = {"table": ("table.file", config.table.file)}
     named["original_references"] = ("original_references", config.original_references)

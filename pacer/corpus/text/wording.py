@@ -94,28 +94,37 @@ _NO_COMPARISON = (
     r"(?:short|long|regular|routine|month|week)[ -](?:term[ -]|time[ -])?interval",
     # other senses
     rf"compar\w+ (?:to|with) (?:the |that on the )?{_SIDE}",
-    r"(?:hemodynamically|clinically|medically|neurologically) stable\b", r"stable (?:condition|vitals?|patient|angina)",
+    r"(?:hemodynamically|clinically|medically|neurologically) stable\b",
+    r"stable (?:condition|vitals?|patient|angina)",
     r"patient (?:is|was|remains|has remained) stable",
-    r"(?:high|low|spatial|higher)[ -]resolution", r"progressive (?:massive|dyspnea|cough|weakness|shortness|systemic)",
+    r"(?:high|low|spatial|higher)[ -]resolution",
+    r"progressive (?:massive|dyspnea|cough|weakness|shortness|systemic)",
     r"residual (?:oral |enteric )?(?:contrast|barium|scar\w*|limbs?|volumes?|radiopaque|sutures?|calcif\w+)\b",
-    r"residual (?:to|of|from)\b", r"remains? of\b",
+    r"residual (?:to|of|from)\b",
+    r"remains? of\b",
     r"(?:improved|improving) (?:with|by|on|after) (?:deep|repeat|better|full)",
-    r"(?:still|not now|now) (?:images?|status post)", r"(?:right|for|until) now\b",
+    r"(?:still|not now|now) (?:images?|status post)",
+    r"(?:right|for|until) now\b",
     r"(?:worse|greater|more|less|larger|smaller|better|increased|decreased)(?: [\w-]+){0,4} than"
     rf" (?:on |in |that on )?(?:the )?{_SIDE}",
-)  # fmt: skip
+)
 
 #: Each rule's name and phrases. All follow a word boundary.
 _RULES: dict[str, tuple[str, ...]] = {
     "comparison": (
-        r"compared\b", r"compar(?:ing|ison) (?:to|with|is|was)\b", r"(?:in|by|for|on|direct) comparison\b",
-        r"comparison(?= ?:| x+\b| _| \d)", rf"comparisons? (?:made|{_KIND}{_STUDY})", r"comparable (?:to|with|in)\b",
+        r"compared\b",
+        r"compar(?:ing|ison) (?:to|with|is|was)\b",
+        r"(?:in|by|for|on|direct) comparison\b",
+        r"comparison(?= ?:| x+\b| _| \d)",
+        rf"comparisons? (?:made|{_KIND}{_STUDY})",
+        r"comparable (?:to|with|in)\b",
         r"(?:is|are|appears?|remains?|overall|essentially|grossly|relatively|very|fairly) similar\b"
         rf"(?! to (?:the )?{_SIDE})",
         r"similar(?:ly)? (?:appear\w+|to before|in (?:appearance|size|extent|degree|configuration|position"
         r"|distribution))",
         # "similar" at the beginning of a sentence
-        r"similar(?<![a-z,\d] similar)\b", r"on (?:the )?comparison\b",
+        r"similar(?<![a-z,\d] similar)\b",
+        r"on (?:the )?comparison\b",
         r"(?:the )?same (?:position|location|appearance|configuration|size as|as (?:before|on))",
         r"(?:from|to|than|at) (?:the |patient's |his |her )?(?:known |usual )?baseline\b",
     ),
@@ -125,19 +134,27 @@ _RULES: dict[str, tuple[str, ...]] = {
         r"(?:from|to|than|with|since|on|in|over|versus|the|multiple|several) (?:(?:the|most|recent|immediate"
         r"|immediately|last|multiple|several) )*"
         r"(?:priors\b|(?:prior|previous)(?= ?[.,;:)]|$| (?:from|dated|on|of|at|and|x+|_+|\d)))",
-        r"earlier (?:today|in the day|this|that|the same|same|on)\b", r"yesterday\b",
-        r"(?:one|two|\d+) (?:hours?|days?|weeks?) (?:prior|earlier)\b", r"the day (?:before|prior)\b",
+        r"earlier (?:today|in the day|this|that|the same|same|on)\b",
+        r"yesterday\b",
+        r"(?:one|two|\d+) (?:hours?|days?|weeks?) (?:prior|earlier)\b",
+        r"the day (?:before|prior)\b",
     ),
     "since": (
         r"since (?:the |an? |that |this |at |at least )*(?:prior|previous|last|earlier|most|preceding|yesterday|stud"
         r"|exam|radiograph|film|(?:\w+ )?ct\b|x+\b|_|\d|january|february|march|april|may|june|july|august|september"
         r"|october|november|december|removal|placement|extubation|intubation|admission|then|before|morning|time)",
-        rf"since{_END}", r"dating back\b", r"(?:as far|going) back\b",
+        rf"since{_END}",
+        r"dating back\b",
+        r"(?:as far|going) back\b",
     ),
     "unchanged": (
-        r"unchanged\b", r"unaltered\b", rf"not (?:{_DEGREE} )*changed\b",
+        r"unchanged\b",
+        r"unaltered\b",
+        rf"not (?:{_DEGREE} )*changed\b",
         rf"(?:no|without|little|minimal)(?: (?:{_DEGREE}|if any|or|new))* change\b(?! of (?:the )?(?:spine|copd))",
-        rf"no (?:{_DEGREE} )+changes\b", r"nothing has changed", r"no different\b",
+        rf"no (?:{_DEGREE} )+changes\b",
+        r"nothing has changed",
+        r"no different\b",
         r"chang(?:ed?|es) (?:since|compared|when compared|in comparison)\b",
         rf"changed? from (?:the |that of )?(?:{_EARLIER}|exam|stud|before|baseline|x+\b|_|\d)",
     ),
@@ -152,38 +169,54 @@ _RULES: dict[str, tuple[str, ...]] = {
     "change verb": (
         rf"(?:has|have|had) {_ADVERB}{_CHANGED}",
         r"(?:increas|decreas|worsen|improv|resolv|progress|diminish|enlarg)ing\b",
-        r"(?:is|are) developing\b", r"improved\b", r"improvements?\b", r"worsened\b",
+        r"(?:is|are) developing\b",
+        r"improved\b",
+        r"improvements?\b",
+        r"worsened\b",
         r"(?:is|are|appears?|appear|slightly|somewhat|markedly|mildly|minimally|now|much|significantly|become) worse\b"
         r"(?! (?:on|at|in|than)\b)",
         r"(?:slight|mild|some|further|marked|moderate|minimal|definite|apparent|significant|partial)"
         r" (?:progression|regression|clearing)\b",
-        r"progress(?:ed|ive|ively)\b", r"progression of\b",
+        r"progress(?:ed|ive|ively)\b",
+        r"progression of\b",
         r"(?:increased?|decreased?|reduction|reduced) (?:from|since|compared|when compared|in comparison)\b",
         r"(?:increased?|decreased?|reduction) in (?:the )?(?:overall )?(?:size|extent|degree|number|amount|severity"
         r"|conspicuity)\b",
         rf"(?:increased|decreased|reduced) {_PLACE}{_GROWING}",
         r"increased(?<!is increased)(?<!are increased)(?<!be increased)(?<!ly increased)(?= ?[.;]|$)",
         r"decreased(?<!is decreased)(?<!are decreased)(?<!be decreased)(?<!ly decreased)(?= ?[.;]|$)",
-        r"(?:was|were|been) (?:\w+ )?removed\b", r"removed since\b", r"re-?expan(?:ded|sion)\b", r"returned to\b",
+        r"(?:was|were|been) (?:\w+ )?removed\b",
+        r"removed since\b",
+        r"re-?expan(?:ded|sion)\b",
+        r"returned to\b",
     ),
     "again": (
-        r"again\b", r"re-?demonstrat\w*", r"re-?(?:identified|visuali[sz]ed|noted|seen)\b", r"as before\b",
+        r"again\b",
+        r"re-?demonstrat\w*",
+        r"re-?(?:identified|visuali[sz]ed|noted|seen)\b",
+        r"as before\b",
         r"(?:from|than|seen|noted|described|present) before\b",
     ),
     "persistence": (
-        r"persist(?:s|ent|ently|ing|ed|ence)?\b", r"remains?\b", r"has remained\b", r"have remained\b",
+        r"persist(?:s|ent|ently|ing|ed|ence)?\b",
+        r"remains?\b",
+        r"has remained\b",
+        r"have remained\b",
         r"continu(?:es?|ing) to\b",
         r"continued (?!follow|surveillance|attention|clinical|concern|monitoring|evaluation|imaging|radiograph"
         r"|observation)",
-        r"residual\b", r"still\b", r"pre-?existing\b",
+        r"residual\b",
+        r"still\b",
+        r"pre-?existing\b",
     ),
-    "new": (
-        r"no new\b", rf"new\b(?! {_NOT_NEW})(?![-/])", r"newly\b(?! diagnosed)", r"now\b",
-    ),
+    "new": (r"no new\b", rf"new\b(?! {_NOT_NEW})(?![-/])", r"newly\b(?! diagnosed)", r"now\b"),
     "resolution": (
-        r"no longer\b", r"resolved\b", r"resolution (?:of|since|from)\b",
+        r"no longer\b",
+        r"resolved\b",
+        r"resolution (?:of|since|from)\b",
         r"(?:interval|partial|partially|complete|near|near-complete|incomplete|further) (?:\w+ )?resolution\b",
-        r"disappeared\b", r"disappearance\b",
+        r"disappeared\b",
+        r"disappearance\b",
     ),
     "size": (
         r"(?:larger|smaller|bigger|greater|lesser|more|less|better|worse|wider|denser|higher|lower)(?: [\w-]+){0,3}"
@@ -198,9 +231,11 @@ _RULES: dict[str, tuple[str, ...]] = {
     "previously": (
         r"previously (?:\w+ly )?(?:seen|noted|described|identified|demonstrated|visuali[sz]ed|mentioned|reported"
         r"|questioned|present|referenced|measur\w+|observed|placed|shown|imaged|suggested|documented|suspected|was|were|x+)\b",
-        rf"previously{_END}", r"(?:as|than|was|were|measured|not) previously\b", r"formerly\b",
+        rf"previously{_END}",
+        r"(?:as|than|was|were|measured|not) previously\b",
+        r"formerly\b",
     ),
-}  # fmt: skip
+}
 
 
 def _branches(phrase: str) -> list[str]:

@@ -178,9 +178,11 @@ class BatchAsker:
                     raw = self._client.files.with_raw_response.create(file=upload, purpose="batch")
                 file_id = _object(raw.content)["id"]
             raw = self._client.batches.with_raw_response.create(
-                input_file_id=file_id, endpoint="/v1/chat/completions", completion_window="24h",
+                input_file_id=file_id,
+                endpoint="/v1/chat/completions",
+                completion_window="24h",
                 metadata={NAME: batch.name},
-            )  # fmt: skip
+            )
             return _object(raw.content)["id"]
 
         return self._call(create, self._name(batch))

@@ -64,8 +64,9 @@ class Budget:
         )
         over = self._over(len(questions), dollars)
         if over:
-            raise ConfigError(f"{over} does not cover {estimate}; raise it, or lower anchors.sample_per_context. "
-                              "Nothing was sent")
+            raise ConfigError(
+                f"{over} does not cover {estimate}; raise it, or lower anchors.sample_per_context. Nothing was sent"
+            )
         return estimate
 
     def take(self, dollars: float, requests: int = 1) -> None:

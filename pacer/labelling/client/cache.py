@@ -139,9 +139,18 @@ class AnswerCache:
         lines = [line | {"current": True} for line in current]
         lines += [line | {"current": False} for line in self.unused(current)]
         lines += [
-            {"record_id": record_ids.get(key, "unknown"), "request_hash": key, "provider": "openai", "current": False,
-             "raw": "", "status": LOST, "dollars": 0.0, "lost": lost}
-            for key, lost in self._lost.items() if lost and key not in self.lines
+            {
+                "record_id": record_ids.get(key, "unknown"),
+                "request_hash": key,
+                "provider": "openai",
+                "current": False,
+                "raw": "",
+                "status": LOST,
+                "dollars": 0.0,
+                "lost": lost,
+            }
+            for key, lost in self._lost.items()
+            if lost and key not in self.lines
         ]
         write_jsonl(self._path, sorted(lines, key=lambda line: (line["record_id"], line["request_hash"])))
         self._journal.close()
@@ -192,8 +201,12 @@ _EVENT: dict[str, tuple[type, ...]] = {"request_hash": (str,), "event": (str,)}
 _NAMED: dict[str, tuple[type, ...]] = {"record_id": (str,), "request_hash": (str,), "raw": (str,)}
 _PAID: dict[str, tuple[type, ...]] = {"dollars": (int, float), "lost": (int,)}
 _NONE = type(None)
-_ANSWERED: dict[str, tuple[type, ...]] = {"finish_reason": (str, _NONE), "model": (str, _NONE),
-                                          "prompt_tokens": (int, _NONE), "completion_tokens": (int, _NONE)}
+_ANSWERED: dict[str, tuple[type, ...]] = {
+    "finish_reason": (str, _NONE),
+    "model": (str, _NONE),
+    "prompt_tokens": (int, _NONE),
+    "completion_tokens": (int, _NONE),
+}
 
 
 def _check(line: Any, path: Path, kinds: Mapping[str, tuple[type, ...]]) -> None:
@@ -204,8 +217,10 @@ def _check(line: Any, path: Path, kinds: Mapping[str, tuple[type, ...]]) -> None
         if name not in line or type(value) not in kind or (isinstance(value, int | float) and not value >= 0):
             record_id = line.get("record_id")
             whose = f"the line of {record_id}" if isinstance(record_id, str) else "a line"
-            raise DataError(f"{path}: {whose} is no labelling answer ({name} is missing or wrong); delete the line, "
-                            "and its request is sent again, or move the file away and label again")
+            raise DataError(
+                f"{path}: {whose} is no labelling answer ({name} is missing or wrong); delete the line, "
+                "and its request is sent again, or move the file away and label again"
+            )
 
 
 def answer_line(

@@ -86,8 +86,9 @@ def connect(config: Labelling) -> openai.OpenAI:
     if scheme not in ("http", "https") or not host or (port or 1) >= 2**16:
         raise ConfigError(f"{address}; it has the scheme {scheme!r}, the host {host!r} and the port {port}")
     if not re.fullmatch(r"[!-~]+", client.api_key):
-        raise ConfigError(f"anchors.llm.provider: openai {_KEY}; this one is empty, or has blanks or other characters "
-                          "that no key has")
+        raise ConfigError(
+            f"anchors.llm.provider: openai {_KEY}; this one is empty, or has blanks or other characters that no key has"
+        )
     consent = config.send_reports_to
     if consent is None or consent.strip().lower() != host.lower():
         raise ConfigError(

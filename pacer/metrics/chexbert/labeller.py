@@ -21,8 +21,19 @@ from pacer.pretrained.pointers import resolve
 
 #: The labelled observations, in the order of the heads.
 OBSERVATIONS: tuple[str, ...] = (
-    "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation",
-    "Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices",
+    "Enlarged Cardiomediastinum",
+    "Cardiomegaly",
+    "Lung Opacity",
+    "Lung Lesion",
+    "Edema",
+    "Consolidation",
+    "Pneumonia",
+    "Atelectasis",
+    "Pneumothorax",
+    "Pleural Effusion",
+    "Pleural Other",
+    "Fracture",
+    "Support Devices",
     "No Finding",
 )
 
@@ -99,8 +110,10 @@ class CheXbert:
         if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
             missing.append("vocab.txt or tokenizer.json")  # without either, transformers makes an empty tokenizer
         if missing:
-            raise BackboneError(f"{folder} lacks {', '.join(missing)}; expected {CHECKPOINT} and the config.json "
-                                "and tokenizer files of its BERT (bert-base-uncased for the published weights)")
+            raise BackboneError(
+                f"{folder} lacks {', '.join(missing)}; expected {CHECKPOINT} and the config.json "
+                "and tokenizer files of its BERT (bert-base-uncased for the published weights)"
+            )
         try:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except (OSError, ValueError) as error:
@@ -108,8 +121,10 @@ class CheXbert:
         self.network = CheXbertNetwork(BertConfig.from_pretrained(folder, local_files_only=True))
         _load(self.network, folder / CHECKPOINT)
         if len(self.tokenizer) > self.network.bert.config.vocab_size:
-            raise BackboneError(f"the tokenizer in {folder} has {len(self.tokenizer)} pieces, its BERT only "
-                                f"{self.network.bert.config.vocab_size}; they do not belong together")
+            raise BackboneError(
+                f"the tokenizer in {folder} has {len(self.tokenizer)} pieces, its BERT only "
+                f"{self.network.bert.config.vocab_size}; they do not belong together"
+            )
         self.network.to(self.device)
         half = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
         self.arithmetic = "bfloat16" if half else "float32"
@@ -182,8 +197,11 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
         state = {key: value for key, value in state.items() if key != "bert.embeddings.position_ids"}
     expected = network.state_dict()
     absent, unknown = sorted(expected.keys() - state.keys()), sorted(state.keys() - expected.keys())
-    shapes = [f"{key} is {list(state[key].shape)}, expected {list(expected[key].shape)}"
-              for key in expected if key in state and state[key].shape != expected[key].shape]
+    shapes = [
+        f"{key} is {list(state[key].shape)}, expected {list(expected[key].shape)}"
+        for key in expected
+        if key in state and state[key].shape != expected[key].shape
+    ]
     problems = [f"missing {_some(absent)}"] * bool(absent) + [f"unknown {_some(unknown)}"] * bool(unknown)
     problems += [_some(shapes)] * bool(shapes)
     if problems:

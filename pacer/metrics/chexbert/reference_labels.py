@@ -22,8 +22,10 @@ LABEL_SCHEMA = {"record_id": pl.String, "labels": pl.List(pl.Int64), "text": pl.
 #: Where the file says what labelled it, in its own metadata.
 _ABOUT = "pacer"
 #: What to do about a file that does not fit, with and without the pipeline.
-_REMEDY = ("make it again: give `pacer score --labels` another path, or in the pipeline "
-           "`dvc repro --force --single-item reference_labels`")
+_REMEDY = (
+    "make it again: give `pacer score --labels` another path, or in the pipeline "
+    "`dvc repro --force --single-item reference_labels`"
+)
 
 
 def label_references(records: pl.DataFrame, chexbert_dir: str | Path, out: str | Path, batch_size: int = 64) -> None:
@@ -77,8 +79,10 @@ class KnownLabels:
         if about.get("labeller") != fingerprint(chexbert_dir):
             raise DataError(f"{path} was made by another labeller than {chexbert_dir}; {_REMEDY}")
         if about.get("arithmetic") != arithmetic:
-            raise DataError(f"{path} was labelled in {about.get('arithmetic', 'an arithmetic that it does not tell')}, "
-                            f"and here the reports would be in {arithmetic}; score where it was made, or {_REMEDY}")
+            raise DataError(
+                f"{path} was labelled in {about.get('arithmetic', 'an arithmetic that it does not tell')}, "
+                f"and here the reports would be in {arithmetic}; score where it was made, or {_REMEDY}"
+            )
 
     def covers(self, records: pl.DataFrame) -> bool:
         """Whether every record has labels."""
