@@ -6,8 +6,6 @@ most 1,024 new tokens. What it writes is kept as it is; the findings are taken f
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,16 +17,8 @@ from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoTokenizer, Qwen2VLImageProcessorPil
 
 from pacer.core.errors import BackboneError, ConfigError, DataError
-from pacer.core.io import (
-    drop_cut_line,
-    hash_json,
-    publish,
-    read_json,
-    read_jsonl,
-    scratch_directory,
-    write_json,
-    write_text,
-)
+from pacer.core.io import hash_json, publish, read_json, scratch_directory, write_json, write_jsonl
+from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.pretrained.pointers import fingerprint, resolve
 
@@ -160,23 +150,18 @@ def run_chexone(
     sizes = images.filter(pl.col("image_id").is_in(cases["frontal"].to_list())).select("image_id", "bytes").to_dicts()
     with scratch_directory(out, hash_json([manifest, cases["record_id"].to_list(), sizes])) as directory:
         final, part = directory / "out", directory / "part.jsonl"
-        if part.exists():
-            drop_cut_line(part)
-        answers = {line["record_id"]: line for line in read_jsonl(part)} if part.exists() else {}
+        answers = {line["record_id"]: line for _, line in read_journal(part)}
         left = [item for item in todo if item[0] not in answers]
         chexone = CheXOne(model, settings, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-        with Ticker("chexone", len(todo), done=len(answers)) as ticker, open(part, "a", encoding="utf-8") as file:
+        with Ticker("chexone", len(todo), done=len(answers)) as ticker, Journal(part) as journal:
             for first in range(0, len(left), settings.batch_size):
                 batch = left[first : first + settings.batch_size]
                 results = chexone([path for _, path in batch])
                 for (record, _), (text, tokens, ended) in zip(batch, results, strict=True):
                     answers[record] = {"record_id": record, "generated": text, "tokens": tokens, "ended": ended}
-                    file.write(json.dumps(answers[record], ensure_ascii=False) + "\n")
+                    journal.append(answers[record], durable=True)
                     ticker.advance()
-                file.flush()
-                os.fsync(file.fileno())
-        lines = [json.dumps(answers[record], ensure_ascii=False) + "\n" for record, _ in todo]
-        write_text(final / GENERATED, "".join(lines))
+        write_jsonl(final / GENERATED, [answers[record] for record, _ in todo])
         manifest["not_ended"] = sum(not answer["ended"] for answer in answers.values())
         write_json(final / MANIFEST, manifest)
         publish(final, out)

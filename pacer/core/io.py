@@ -138,31 +138,27 @@ def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
     an object, is a :class:`DataError` naming file and line."""
     try:
         with open(path, "rb") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    text = line.decode("utf-8-sig")
-                    if not text.strip():
-                        continue
-                    value = _parsed(text)
-                except (ValueError, RecursionError) as error:
-                    raise DataError(f"{path}, line {number} is not valid JSON: {_reason(error)}") from None
-                yield number, value
+            yield from parse_lines(file, path)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
+
+
+def parse_lines(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[int, Any]]:
+    """:func:`numbered_jsonl` of lines that were read already; ``path`` is for errors."""
+    for number, line in enumerate(lines, start=1):
+        try:
+            text = line.decode("utf-8-sig")
+            if not text.strip():
+                continue
+            value = _parsed(text)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{path}, line {number} is not valid JSON: {_reason(error)}") from None
+        yield number, value
 
 
 def read_jsonl(path: str | Path) -> list[Any]:
     """The values of :func:`numbered_jsonl`."""
     return [value for _, value in numbered_jsonl(path)]
-
-
-def drop_cut_line(path: str | Path) -> None:
-    """Remove what stands behind the last line break: the line that a kill cut short, if need be inside a letter."""
-    content = Path(path).read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if whole != content:
-        with atomic_path(path) as temporary:
-            temporary.write_bytes(whole)
 
 
 @contextmanager

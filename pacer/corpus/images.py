@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
+from pacer.core.journal import Journal, whole_lines
 from pacer.core.progress import Ticker
 from pacer.radiographs.opening import MISSING, ImageError, image_size, open_image
 
@@ -20,8 +19,6 @@ from pacer.radiographs.opening import MISSING, ImageError, image_size, open_imag
 HEADER_THREADS = 16
 #: Images whose results are Python objects at the same time; what is finished lies in columns.
 CHUNK = 8192
-#: Ledger lines written at once: what an interrupted run looks at again.
-BATCH = 256
 
 SCHEMA = {
     "image_id": pl.String(),
@@ -89,13 +86,14 @@ def inspect_images(
     pool = ThreadPoolExecutor(HEADER_THREADS if check == "headers" else _cores())
     try:
         own = Ticker("images", wanted.height) if ticker is None else nullcontext(ticker)
-        with own as progress, _LedgerWriter(ledger, check) as writer:
+        with own as progress, nullcontext() if ledger is None else Journal(ledger) as journal:
             for chunk in wanted.iter_slices(CHUNK):
                 seen = []
                 rows = chunk.select("path", *_KEPT).rows()
                 for row, found in zip(rows, pool.map(look, rows)):
-                    if found.problem is None and found != _Seen(*row[1:]):
-                        writer.add(row[0], found)
+                    if journal and found.problem is None and found != _Seen(*row[1:]):
+                        entry = {name: getattr(found, name) for name in _KEPT}
+                        journal.append({"path": row[0], "check": check} | entry)
                     seen.append(found)
                     progress.advance()
                 columns = {name: [getattr(found, name) for found in seen] for name in _RESULT}
@@ -131,63 +129,13 @@ def _look(path: str, check: str, earlier: _Seen) -> _Seen:
 
 
 def _read_ledger(path: Path, check: str) -> pl.DataFrame:
-    """The latest entry of each path. A torn last line is cut off, so that new lines do not continue it."""
+    """The latest entry of each path."""
+    lines = whole_lines(path)
     empty = pl.DataFrame(schema=_LEDGER_SCHEMA)
-    if not path.exists():
-        return empty.drop("check")
-    _cut_torn_line(path)
     try:
-        entries = pl.read_ndjson(path, schema=_LEDGER_SCHEMA) if path.stat().st_size else empty
+        entries = pl.read_ndjson(lines, schema=_LEDGER_SCHEMA) if lines else empty
     except pl.exceptions.PolarsError:
         path.unlink()  # not a ledger, or damaged in its middle: it saves time only, so it starts afresh
         entries = empty
     entries = entries.filter(pl.col("check") == check).drop("check").drop_nulls()
     return entries.unique("path", keep="last")
-
-
-def _cut_torn_line(path: Path) -> None:
-    with open(path, "rb+") as file:
-        end = file.seek(0, os.SEEK_END)
-        while end:
-            start = max(0, end - 65536)
-            file.seek(start)
-            newline = file.read(end - start).rfind(b"\n")
-            if newline >= 0:
-                end = start + newline + 1
-                break
-            end = start
-        file.truncate(end)
-
-
-class _LedgerWriter:
-    """Appends what was seen, a batch at a time, and the rest on exit, however the run ends. Without a path, nothing."""
-
-    def __init__(self, path: Path | None, check: str):
-        self.path, self.check = path, check
-        self.lines: list[str] = []
-
-    def __enter__(self) -> _LedgerWriter:
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.file = open(self.path, "a", encoding="utf-8")
-        return self
-
-    def add(self, path: str, seen: _Seen) -> None:
-        if self.path is None:
-            return
-        entry = {"path": path, "check": self.check} | {name: getattr(seen, name) for name in _KEPT}
-        self.lines.append(json.dumps(entry) + "\n")
-        if len(self.lines) >= BATCH:
-            self._flush()
-
-    def _flush(self) -> None:
-        self.file.write("".join(self.lines))
-        self.file.flush()
-        self.lines.clear()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.path is not None:
-            self._flush()
-            self.file.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,16 +13,8 @@ from safetensors.torch import save
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.core.io import (
-    drop_cut_line,
-    hash_bytes,
-    hash_json,
-    numbered_jsonl,
-    publish,
-    scratch_directory,
-    write_json,
-    write_jsonl,
-)
+from pacer.core.io import hash_bytes, hash_json, publish, scratch_directory, write_json, write_jsonl
+from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.extract import extract_report
@@ -100,8 +90,6 @@ def decode_records(
         parts, final = directory / "parts", directory / "out"
         if main:
             parts.mkdir(exist_ok=True)
-            for path in parts.glob("*.jsonl"):
-                drop_cut_line(path)
         state.wait_for_everyone()
         done = _finished(parts)
         state.wait_for_everyone()  # nobody appends before everybody has read
@@ -117,20 +105,13 @@ def decode_records(
         total = sum(len(part) for part in runs.values())
         with (
             Ticker("decode", total, done=len(done)) as ticker,
-            open(parts / f"{state.process_index}.jsonl", "a", encoding="utf-8") as file,
+            Journal(parts / f"{state.process_index}.jsonl") as journal,
         ):
             for count, (place, result) in enumerate(generator.stream([row for _, row in mine]), 1):
                 name, row = mine[place]
                 routing = _routing(result) if name == "" and row["record_id"] in routed else None
-                file.write(
-                    json.dumps(
-                        {"run": name, "routing": routing, **_line(row, result, generator.commit)}, ensure_ascii=False
-                    )
-                    + "\n"
-                )
-                file.flush()
-                if count % config.batch_size == 0 or count == len(mine):
-                    os.fsync(file.fileno())
+                line = {"run": name, "routing": routing, **_line(row, result, generator.commit)}
+                journal.append(line, durable=count % config.batch_size == 0 or count == len(mine))
                 ticker.advance()
         state.wait_for_everyone()
         manifest = {
@@ -184,7 +165,7 @@ def _finished(parts: Path) -> dict[tuple[str, str], dict]:
     finished = {}
     for path in sorted(parts.glob("*.jsonl")):
         try:
-            for number, prediction in numbered_jsonl(path):
+            for number, prediction in read_journal(path):
                 if not isinstance(prediction, dict) or not {"run", "record_id", "routing"} <= prediction.keys():
                     raise DataError(f"{path}, line {number} is no prediction with its run and record")
                 finished[prediction.pop("run"), prediction["record_id"]] = prediction

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 from pacer.core.contexts import CONTEXTS, Context, context_of
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import hash_bytes, hash_file, hash_json, write_json, write_jsonl
+from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.parallel.prefetch import prefetch
 from pacer.serving.case import Case, Prepared
@@ -127,24 +127,19 @@ def _own(out: Path) -> Generator[None]:
 
 
 def _lines(out: Path, names: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
-    """The results of an earlier run by case and context; a line that a kill cut short is cut off."""
-    content = out.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
+    """The results of an earlier run by case and context."""
     found = {}
-    for number, text in enumerate(whole.split(b"\n")[:-1], start=1):
-        try:
-            line = json.loads(text)
-            place = line["case"], line["context"]
-            line["key"]
-        except (ValueError, KeyError, TypeError):
-            raise DataError(f"{out}, line {number} is no result of this command; name another file") from None
-        if place[0] not in names:
-            raise DataError(f"{out} holds the result of {place[0]}, which is not among the cases; name another file")
-        found[place] = line
-    if not whole and content and not content.startswith(b"{"):
-        raise DataError(f"{out} is no file of results; name another file")
-    if whole != content:
-        os.truncate(out, len(whole))
+    with open(out, "rb") as file:
+        if file.read(1) not in (b"", b"{"):
+            raise DataError(f"{out} is no file of results; name another file")
+    for number, line in read_journal(out):
+        if not isinstance(line, dict) or not {"case", "context", "key"} <= line.keys():
+            raise DataError(f"{out}, line {number} is no result of this command; name another file")
+        if line["case"] not in names:
+            raise DataError(
+                f"{out} holds the result of {line['case']}, which is not among the cases; name another file"
+            )
+        found[line["case"], line["context"]] = line
     return found
 
 
@@ -230,16 +225,10 @@ def _report(
                     yield case.in_context(context)
 
     made: dict[tuple[str, str], dict[str, Any]] = {}
-    with (
-        Ticker("reports", len(wanted), done=len(wanted) - len(missing)) as ticker,
-        open(out, "a", encoding="utf-8") as file,
-    ):
+    with Ticker("reports", len(wanted), done=len(wanted) - len(missing)) as ticker, Journal(out) as journal:
         for count, (number, result) in enumerate(reporter.stream(units(), batch_size), start=1):
             name, context, key = order[number]
             made[name, context] = line = {"key": key} | result.as_dict()
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
-            file.flush()
-            if count % (batch_size or reporter.batch_size) == 0:
-                os.fsync(file.fileno())
+            journal.append(line, durable=count % (batch_size or reporter.batch_size) == 0)
             ticker.advance()
     return made

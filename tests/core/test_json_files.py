@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.core.io import drop_cut_line, numbered_jsonl, read_json, read_jsonl
+from pacer.core.io import numbered_jsonl, read_json, read_jsonl
 
 MARK = b"\xef\xbb\xbf"  # byte order mark
 
@@ -44,12 +44,3 @@ def test_a_line_that_cannot_be_read_is_named(path: Path, line: bytes) -> None:
     path.write_bytes(b"\n{}\n" + line + b"\n")
     with pytest.raises(DataError, match=r"rows.jsonl, line 3 is not valid JSON"):
         read_jsonl(path)
-
-
-@pytest.mark.parametrize("left", [b"", b'{"a": "', '"è'.encode()[:-1], b"\0\0\0"])
-def test_a_line_that_a_kill_cut_short_goes(path: Path, left: bytes) -> None:
-    whole = '{"a": "è"}\n'.encode()
-    for before in (b"", whole):
-        path.write_bytes(before + left)
-        drop_cut_line(path)
-        assert path.read_bytes() == before
