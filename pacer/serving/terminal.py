@@ -10,15 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pacer.terminal import COLOURS, SIGNS, chips
+
 if TYPE_CHECKING:
-    from pacer.anchors.anchor import Anchor
     from pacer.core.contexts import Context
     from pacer.serving.case import Result
     from pacer.serving.differences import Word
 
-#: Colours of polarities, and the sign of each.
-COLOURS = {"positive": "red", "uncertain": "yellow", "negative": "blue"}
-SIGNS = {"positive": "+", "uncertain": "?", "negative": "-"}
 #: Words that the first context lacks, and words of the first that another lacks.
 _NEW, _NOT_ALL = "green", "yellow"
 
@@ -29,16 +27,6 @@ NAMES = {
     "mw": "frontal and lateral view, previous report",
 }
 NOTICE = "For research only. Not for clinical decisions."
-
-
-def chips(anchor: Anchor) -> Text:
-    """A commitment in one line: + present, ? uncertain, - absent."""
-    parts = [
-        Text(f"{SIGNS[polarity]} {finding}", colour)
-        for polarity, colour in COLOURS.items()
-        for finding in getattr(anchor, polarity)
-    ]
-    return Text("   ").join(parts) if parts else Text("none")
 
 
 def show_result(console: Console, result: Result) -> None:

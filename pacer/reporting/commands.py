@@ -1,0 +1,246 @@
+"""``pacer audit``, ``score``, ``compare`` and ``anchors show``: what ends in a table; imports wait for the command."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from pacer.core.errors import ConfigError
+from pacer.params import load_params
+from pacer.terminal import COLOURS, PARAMS, ParamsFile, chips, console, print_rows, print_table, say
+
+anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
+
+
+def audit(
+    params: ParamsFile = PARAMS,
+    out: Annotated[Path | None, typer.Option(help="Keep the corpus, audit.json and problems.csv here.")] = None,
+) -> None:
+    """Read the corpus that params.yaml names and report what is in it and what is wrong with it."""
+    from pacer.core.io import refuse_foreign
+    from pacer.corpus.build_corpus import OUTPUTS, build_corpus
+    from pacer.corpus.ledger import COLUMNS
+    from pacer.corpus.source.files import point_to_files
+    from pacer.reporting.corpus_audit import corpus_checks, corpus_table
+
+    corpus = load_params(params).corpus
+    if out is not None:
+        refuse_foreign(out, OUTPUTS)
+    problems = Path("problems.csv") if out is None else None
+    # a refused corpus leaves its problems here, and a later audit removes them: never a file of the user's own
+    ours = ",".join(COLUMNS).encode()
+    if problems is not None and problems.exists() and not problems.read_bytes().startswith(ours):
+        raise ConfigError(f"{problems} exists and is not from an earlier audit; move it, or give --out")
+    with tempfile.TemporaryDirectory() as scratch:
+        source = Path("data/source")
+        if corpus.source == "files":
+            source = Path(scratch) / "source"
+            point_to_files(corpus, source)
+        found = build_corpus(corpus, source, out or Path(scratch) / "corpus", problems)
+    print_table(corpus_table(found))
+    console.print()
+    print_rows(
+        (Text("ok") if check.good else Text("look", "yellow"), check.name, check.found)
+        for check in corpus_checks(found)
+    )
+    if out is not None:
+        listed = found["excluded"]["count"] + found["left_out"]["count"]
+        say(f"\nwritten to {out}; {out / 'problems.csv'} lists what is bad or left out ({listed:,})")
+
+
+def score(
+    out: Annotated[Path, typer.Option(help="Folder for scores, details, signature and cases.")],
+    records: Annotated[Path | None, typer.Option(help="records.parquet that the predictions belong to.")] = None,
+    predictions: Annotated[Path | None, typer.Option(help="Folder of {context}.jsonl; of any model.")] = None,
+    references: Annotated[
+        Path | None, typer.Option(help="Instead: references as CSV, JSONL, JSON or Parquet (docs/scoring.md).")
+    ] = None,
+    hypotheses: Annotated[Path | None, typer.Option(help="And the reports of any system, in any of these.")] = None,
+    chexbert: Annotated[Path, typer.Option(help="The labeller of the findings.")] = Path("models/backbones/chexbert"),
+    labels: Annotated[
+        Path | None, typer.Option(help="Keep the labels of the references here; a file that is there is used.")
+    ] = None,
+    truth: Annotated[Path | None, typer.Option(help="truth.parquet of a generated corpus.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split to score; default: the decoded one, or test of --references with splits.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Score this context of the references alone.")] = None,
+    missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
+    duplicates: Annotated[str, typer.Option(help="An id that stands twice: error, first, or all.")] = "error",
+    extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
+    deduplicate: Annotated[bool, typer.Option(help="Drop repeated sentences of a report.")] = False,
+    clean_references: Annotated[str, typer.Option(help="Clean the references: none, upstream, careful.")] = "none",
+    clean_hypotheses: Annotated[str, typer.Option(help="Clean the reports: none, upstream, careful.")] = "none",
+    reference_id: Annotated[str | None, typer.Option(help="Column of the ids of the references.")] = None,
+    reference_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
+    hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
+    hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
+    params: ParamsFile = PARAMS,
+) -> None:
+    """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
+    import polars as pl
+
+    from pacer.core.io import read_json
+    from pacer.external.foreign import Protocol, score_reports
+    from pacer.metrics.chexbert.reference_labels import label_references
+    from pacer.metrics.scoring import decoded_records, limit_note, score_predictions
+    from pacer.records.schemas import read_about, read_records
+
+    protocol = Protocol(
+        missing=missing,
+        duplicates=duplicates,
+        extract=extract,
+        deduplicate=deduplicate,
+        clean_references=clean_references,
+        clean_hypotheses=clean_hypotheses,
+        split=split,
+        context=context,
+        reference_id=reference_id,
+        reference_text=reference_text,
+        hypothesis_id=hypothesis_id,
+        hypothesis_text=hypothesis_text,
+    )
+    settings = load_params(params)
+    common = settings.score.model_dump(include={"convention", "originals", "batch_size"})
+    common["rules"] = settings.anchors.rules
+    if records and predictions and not (references or hypotheses):
+        if protocol != Protocol(split=split):
+            raise ConfigError(
+                "--missing, --duplicates, --extract, --deduplicate, --context, --clean-* and the names "
+                "of columns go with --references and --hypotheses"
+            )
+        table = read_records(records)
+        wanted = decoded_records(table, predictions, split)
+        if note := limit_note(table, predictions, split):
+            say(note)
+        if labels is not None and not labels.is_file():
+            label_references(wanted, chexbert, labels, common["batch_size"])
+        scores = score_predictions(
+            wanted,
+            predictions,
+            labels,
+            None,
+            chexbert,
+            truth,
+            out,
+            train_records=table.filter(pl.col("split") == "train") if truth is not None else None,
+            about=read_about(records),
+            **common,
+        )
+    elif references and hypotheses and not (records or predictions or truth):
+        scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, **common)
+    else:
+        raise ConfigError("give --records and --predictions (and --truth), or --references and --hypotheses")
+    _print_scores(scores, read_json(out / "signature.json"))
+    console.print(f"\nwritten to {out}")
+
+
+def _print_scores(scores: dict, signature: dict) -> None:
+    from pacer.reporting.audits import reading_notes, signature_line, standin_note
+    from pacer.reporting.comparisons import convention_table
+    from pacer.reporting.tables import original_table, report_content_table, score_table
+
+    print_table(score_table(scores))
+    originals = original_table(scores, signature["language"]["target"])
+    if originals is not None:
+        console.print(f"\nAgainst the original findings ({signature['language']['original_references']})")
+        print_table(originals)
+    console.print("\nBy label convention")
+    print_table(convention_table(scores))
+    console.print("\nPolarity of the findings, and comparison with earlier examinations")
+    print_table(report_content_table(scores))
+    console.print()
+    for line in filter(None, (*reading_notes(signature), signature_line(signature), standin_note(signature))):
+        say(line)
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="RUN_A", help="Folder of scores, or a folder with metrics/.")],
+    second: Annotated[Path, typer.Argument(metavar="RUN_B", help="The other one; differences are B - A.")],
+    convention: Annotated[str, typer.Option(help="Label convention of the F1.")] = "llm-rg4",
+    unit: Annotated[str | None, typer.Option(help="Resample: subject, study or record; default: as known.")] = None,
+    resamples: Annotated[int, typer.Option(help="Bootstrap samples, and as many of randomisation.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Seed of both.")] = 0,
+    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
+) -> None:
+    """Compare two scored runs case by case: paired bootstrap intervals and approximate randomisation."""
+    from json import dumps
+
+    from pacer.comparison.compare import compare_runs
+    from pacer.reporting.comparisons import comparison_notes, comparison_table
+
+    found = compare_runs(first, second, convention=convention, unit=unit, resamples=resamples, seed=seed, level=level)
+    if json:
+        print(dumps(found.as_dict(), indent=2))
+        return
+    print_table(comparison_table(found))
+    console.print()
+    for line in comparison_notes(found):
+        say(line)
+
+
+@anchors.command("show")
+def show_anchor(
+    record: Annotated[str, typer.Argument(help="Record id, such as those in predictions/*.jsonl.")],
+    html: Annotated[Path | None, typer.Option(help="Write the explanation as a page.")] = None,
+    records: Annotated[Path, typer.Option(help="The corpus.")] = Path("data/corpus/records.parquet"),
+    table: Annotated[Path, typer.Option("--anchors", help="Its commitments.")] = Path("data/anchors/anchors.parquet"),
+    answers: Annotated[Path, typer.Option(help="Answers of the labelling model, for its evidence; may be missing.")] = (
+        Path("data/anchors/llm_cache.jsonl")
+    ),
+) -> None:
+    """Explain one commitment: the report with the words that the rules read, coloured by polarity."""
+    from pacer.core.io import write_text
+    from pacer.reporting.explanation import KINDS, explain, explanation_page
+
+    if html is not None and html.is_dir():
+        raise ConfigError(f"--html {html} is a folder; name a file")
+    found = explain(record, records, table, answers)
+    made_by = "the labelling model" if found.origin == "llm" else f"the rules, version {found.version}"
+    console.print(Text(f"{record}, {found.context.upper()}, {found.split}; made by {made_by}\n"))
+    console.print(chips(found.anchor))
+    if found.origin == "llm":
+        same = found.by_rules == found.anchor
+        console.print(Text("the rules alone would say: ") + (Text("the same") if same else chips(found.by_rules)))
+    if found.evidence:
+        console.print("\nwhat the labelling model gives as evidence")
+        print_rows(
+            (
+                (phrase.finding, phrase.text, "" if phrase.found else "not in the report in these words")
+                for phrase in found.evidence
+            ),
+            ("finding", "phrase", ""),
+        )
+    report = Text("\n")
+    for run in found.runs:
+        style = " ".join([COLOURS.get(run.polarity or "", ""), "bold" * run.decided, "underline" * run.cue])
+        report.append(run.text, style.strip())
+    console.print(report)
+    legend = Text("\n")
+    for polarity, colour in COLOURS.items():
+        legend.append(polarity, colour).append(", ")
+    legend.append("bold", "bold").append(": decides, ").append("underlined", "underline").append(": because of it")
+    console.print(legend)
+    console.print("\nwhat the rules read")
+    print_rows(
+        (
+            (
+                words,
+                mention.finding,
+                mention.polarity or "nothing said",
+                cue,
+                KINDS.get(mention.kind or "", ""),
+                "yes" if mention.decided else "",
+            )
+            for mention, words, cue in found.mentions
+        ),
+        ("words", "finding", "polarity", "because of", "which", "decides"),
+    )
+    if html is not None:
+        write_text(html, explanation_page(found))
+        say(f"\nwritten to {html}")

@@ -1,0 +1,64 @@
+"""What the commands of all rooms share on a terminal: common options, plain lines, tables, and commitments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from pacer.anchors.anchor import Anchor
+    from pacer.reporting.tables import Table
+
+console = Console(highlight=False)
+
+PARAMS, BACKBONES = Path("params.yaml"), Path("models/backbones")
+ParamsFile = Annotated[Path, typer.Option("--params", help="Parameter file to use.", show_default="params.yaml")]
+BackbonesFolder = Annotated[Path, typer.Option("--backbones", help="Frozen models.")]
+RecordsFile = Annotated[
+    Path, typer.Option("--records", help="records.parquet of a corpus (`pacer audit --out` makes it).")
+]
+
+#: Colours of polarities, and the sign of each.
+COLOURS = {"positive": "red", "uncertain": "yellow", "negative": "blue"}
+SIGNS = {"positive": "+", "uncertain": "?", "negative": "-"}
+
+
+def say(line: str | Text = "", style: str = "") -> None:
+    """Print a line as it is: nothing in it is markup, and no break is added."""
+    console.print(line if isinstance(line, Text) else Text(line, style), soft_wrap=True)
+
+
+def print_rows(rows: Iterable[Iterable[str | Text]], headings: tuple[str, ...] = ()) -> None:
+    """Print a table of texts in which nothing is markup."""
+    grid = Grid(*headings, box=None, pad_edge=False, show_header=bool(headings), padding=(0, 2, 0, 0))
+    for row in rows:
+        grid.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    console.print(grid)
+
+
+def print_table(table: Table | None) -> None:
+    """Print a result table, where there is one."""
+    if table is None:
+        return
+    grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for column, right in zip(table.columns, table.numeric, strict=True):
+        grid.add_column(column, justify="right" if right else "left")
+    for row in table.rows:
+        grid.add_row(*row)
+    console.print(grid)
+
+
+def chips(anchor: Anchor) -> Text:
+    """A commitment in one line: + present, ? uncertain, - absent."""
+    parts = [
+        Text(f"{SIGNS[polarity]} {finding}", colour)
+        for polarity, colour in COLOURS.items()
+        for finding in getattr(anchor, polarity)
+    ]
+    return Text("   ").join(parts) if parts else Text("none")

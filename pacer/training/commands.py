@@ -1,0 +1,34 @@
+"""``pacer import-llm-rg4``; imports wait for the command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacer.params import load_params
+from pacer.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, console, say
+
+
+def import_llm_rg4(
+    file: Annotated[Path, typer.Argument(help="Released second-stage weights, .pth or .ckpt.")],
+    out: Annotated[Path, typer.Option(help="Folder for the checkpoint; an earlier import is replaced.")],
+    backbones: BackbonesFolder = BACKBONES,
+    params: ParamsFile = PARAMS,
+) -> None:
+    """Turn LLM-RG4's released weights into a checkpoint: for `pacer decode --model`, or for parent.start."""
+    from pacer.core.io import refuse_foreign
+    from pacer.model.checkpoint import RECORD, WEIGHTS
+    from pacer.training.adopt import adopt_llm_rg4
+
+    refuse_foreign(out, (RECORD, WEIGHTS))
+    weights = adopt_llm_rg4(file, load_params(params), backbones, out)
+    settings = ", ".join(f"{name} {value}" for name, value in weights.settings.items())
+    console.print(f"{len(weights.interface)} tensors of the source interface, {len(weights.lora)} of LoRA ({settings})")
+    frozen = len(weights.unused) - len(weights.surplus)
+    if frozen:
+        console.print(f"{frozen} tensors of frozen models not taken: those of {backbones} are used")
+    for name in weights.surplus:
+        say(f"unused: {name}")
+    console.print(f"written to {out}; decode with `pacer decode --model {out}`, or set parent.start: {out}")
