@@ -2,33 +2,25 @@
 
 from pathlib import Path
 
-import polars as pl
-
 from pacer.core.errors import run_cleanly
-from pacer.metrics.scoring import decoded_records, limit_note, score_predictions
+from pacer.metrics.inputs import ScoreInputs, ScoreSettings
+from pacer.metrics.scoring import score_decoded
 from pacer.params import load_params
-from pacer.records.schemas import read_about, read_records
 
 
 def main() -> None:
-    config = load_params().score
-    records = read_records(Path("data/corpus/records.parquet"))
     truth = Path("data/corpus/truth.parquet")
-    if note := limit_note(records, "predictions"):
-        print(note)
-    score_predictions(
-        decoded_records(records, "predictions"),
+    score_decoded(
+        Path("data/corpus/records.parquet"),
         Path("predictions"),
-        Path("data/labels/references.parquet"),
-        Path("data/anchors/anchors.parquet"),
-        Path("models/backbones/chexbert"),
-        truth if truth.exists() else None,
         Path("metrics"),
-        train_records=records.filter(pl.col("split") == "train"),
-        convention=config.convention,
-        originals=config.originals,
-        batch_size=config.batch_size,
-        about=read_about(Path("data/corpus/records.parquet")),
+        ScoreInputs(
+            Path("models/backbones/chexbert"),
+            Path("data/labels/references.parquet"),
+            Path("data/anchors/anchors.parquet"),
+            truth if truth.exists() else None,
+        ),
+        ScoreSettings(**load_params().score.model_dump()),
     )
 
 

@@ -17,13 +17,13 @@ from pacer.external.protocols import last_box, without_repeats
 from pacer.external.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, ReportFile, read_reports
 from pacer.metrics.cases import UNKNOWN, Scored
 from pacer.metrics.chexbert.reference_labels import label_references
+from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs, ScoreSettings
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.pairing import Prediction
 from pacer.metrics.scoring import as_lists, score_contexts
 from pacer.metrics.signature import STRICTLY
 from pacer.records.schemas import read_about
 from pacer.rules.extract import extract_anchor
-from pacer.rules.version import Version
 
 #: Columns of a frame of paired records; ``given_id``: the id in the file, which several rows may share.
 _SCHEMA = dict.fromkeys(
@@ -80,11 +80,8 @@ def score_reports(
     protocol: Protocol = Protocol(),
     *,
     labels_path: str | Path | None = None,
-    convention: str = "llm-rg4",
-    originals: str = "upstream",
-    batch_size: int = 64,
-    rules: Version = "paper",
-) -> dict[str, Any]:
+    settings: ScoreSettings = DEFAULTS,
+) -> dict[str, dict]:
     """Score a file of hypotheses against a file of references; writes what
     :func:`~pacer.metrics.scoring.score_predictions` writes.
 
@@ -92,7 +89,6 @@ def score_reports(
         references, hypotheses: see :mod:`pacer.external.report_files`. References with a column ``context`` that names
             the four contexts are scored by context, others as one, ``all``.
         labels_path: CheXbert labels of the references, made there if the file does not exist.
-        rules: version of the rules that read the reports.
 
     Raises:
         DataError: a file is malformed, both sides are the same column, a split or context is asked for that the
@@ -121,7 +117,7 @@ def score_reports(
     with Meteor() as meteor:
         records, reports, counts = pair_reports(expected, found, protocol)
         if labels_path is not None and not Path(labels_path).is_file():
-            label_references(records, chexbert_dir, labels_path, batch_size)
+            label_references(records, chexbert_dir, labels_path, settings.batch_size)
         contexts = {}
         for context in (*CONTEXTS, UNKNOWN):
             rows = records.with_row_index("row").filter(pl.col("context") == context)
@@ -130,26 +126,22 @@ def score_reports(
                     Prediction(record, reports[row], None, False, None)
                     for record, row in rows.select("record_id", "row").iter_rows()
                 ]
-                anchors = [as_lists(extract_anchor(text, rules)) for text in rows["report_raw"].to_list()]
+                anchors = [as_lists(extract_anchor(text, settings.rules)) for text in rows["report_raw"].to_list()]
                 contexts[context] = Scored(rows.drop("row"), predictions, {}, anchors)
         files = {"references": expected, "hypotheses": found}
-        return score_contexts(
-            contexts,
-            labels_path,
-            chexbert_dir,
-            None,
-            out_dir,
-            meteor,
-            convention=convention,
-            originals=originals,
-            batch_size=batch_size,
-            about=about,
-            rules=rules,
-            inputs={name: file.path for name, file in files.items()},
-            protocol={name: {"file": file.path.name} | file.columns for name, file in files.items()}
+        protocol_of_files = (
+            {name: {"file": file.path.name} | file.columns for name, file in files.items()}
             | asdict(protocol)
             | counts
-            | {"pairing": _pairing(found, counts)},
+            | {"pairing": _pairing(found, counts)}
+        )
+        return score_contexts(
+            contexts,
+            Path(out_dir),
+            ScoreInputs(Path(chexbert_dir), None if labels_path is None else Path(labels_path)),
+            settings,
+            Origin({name: file.path for name, file in files.items()}, about, protocol=protocol_of_files),
+            meteor,
         )
 
 

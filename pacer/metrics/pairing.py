@@ -39,13 +39,13 @@ def check_pairs(expected: Sequence[str], found: Sequence[str], expected_name: st
     for ids, name in ((expected, expected_name), (found, found_name)):
         repeated = [key for key, count in Counter(ids).items() if count > 1]
         if repeated:
-            problems.append(f"more than once in {name}: {_named(repeated)}")
+            problems.append(f"more than once in {name}: {named(repeated)}")
     known, given = set(expected), set(found)
     missing, extra = [i for i in expected if i not in given], [i for i in found if i not in known]
     if missing:
-        problems.append(f"missing in {found_name}: {_named(missing)}")
+        problems.append(f"missing in {found_name}: {named(missing)}")
     if extra:
-        problems.append(f"in {found_name} but not in {expected_name}: {_named(extra)}")
+        problems.append(f"in {found_name} but not in {expected_name}: {named(extra)}")
     if problems:
         raise DataError(f"ids of {expected_name} and {found_name} do not pair; {'; '.join(problems)}")
 
@@ -110,5 +110,6 @@ _OPTIONAL: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def _named(ids: Sequence[str]) -> str:
-    return ", ".join(map(str, ids[:3])) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
+def named(ids: Sequence[str], most: int = 3) -> str:
+    """The first of ``ids``, and how many there are besides."""
+    return ", ".join(map(str, ids[:most])) + (f" and {len(ids) - most} more" if len(ids) > most else "")

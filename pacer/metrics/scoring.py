@@ -2,11 +2,15 @@
 
 Serves the stage `score` and any other corpus: what is not given (reference labels, anchors) is computed on the
 spot, and what the corpus does not have (latent truth) is left out.
+
+A further score of a context is one more entry of :func:`_context_scores`; it needs a column in
+:mod:`pacer.reporting.tables` to be shown, and no change elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,17 +24,19 @@ from pacer.core.io import atomic_path, read_json, write_json
 from pacer.corpus.text.cleaning import CLEANERS
 from pacer.metrics.cases import POLARITIES, Scored, case_table
 from pacer.metrics.chexbert.labeller import CheXbert
-from pacer.metrics.chexbert.reference_labels import KnownLabels
+from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
 from pacer.metrics.clinical import RATIOS, clinical_efficacy, label_confusion
 from pacer.metrics.commitments import commitment_scores
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.extraction import extraction_counts
+from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs, ScoreSettings
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.nlg import language_scores
-from pacer.metrics.pairing import check_pairs, read_predictions
+from pacer.metrics.pairing import check_pairs, named, read_predictions
 from pacer.metrics.signature import build_signature
 from pacer.metrics.truth import truth_scores
 from pacer.metrics.wording_scores import report_wording, wording_counts, wording_scores
+from pacer.records.schemas import read_about, read_records
 from pacer.rules.extract import extract_anchor
 from pacer.rules.version import Version, rules_of
 
@@ -44,6 +50,9 @@ _COUNTS = ("n", "original_n")
 ORIGINALS: Mapping[str, Callable[[str], str]] = MappingProxyType(
     {**CLEANERS, "lowercase": lambda text: " ".join(text.lower().split()), "as_is": lambda text: " ".join(text.split())}
 )
+
+#: Scores by name; ``None``: undefined.
+Numbers = dict[str, float | None]
 
 
 def decoded_records(records: pl.DataFrame, predictions_dir: str | Path, split: str | None = None) -> pl.DataFrame:
@@ -69,40 +78,52 @@ def _decoded(predictions_dir: str | Path) -> tuple[str, int | None]:
     return settings.get("split", "test"), settings.get("limit")
 
 
+def score_decoded(
+    records: Path,
+    predictions: Path,
+    out: Path,
+    inputs: ScoreInputs,
+    settings: ScoreSettings,
+    *,
+    split: str | None = None,
+    say: Callable[[str], object] = print,
+) -> dict[str, dict]:
+    """Score what was decoded of a corpus; ``say`` gets a line where that is not the whole split.
+
+    Args:
+        records: ``records.parquet``. predictions, out, inputs, settings: as in :func:`score_predictions`; the labels of
+            the references are made where their file does not exist. split: as in :func:`decoded_records`.
+    """
+    table = read_records(records)
+    wanted = decoded_records(table, predictions, split)
+    if note := limit_note(table, predictions, split):
+        say(note)
+    if inputs.labels is not None and not inputs.labels.is_file():
+        label_references(wanted, inputs.chexbert, inputs.labels, settings.batch_size)
+    train = table.filter(pl.col("split") == "train") if inputs.truth is not None else None
+    return score_predictions(wanted, predictions, out, inputs, settings, train_records=train, about=read_about(records))
+
+
 def score_predictions(
     records: pl.DataFrame,
-    predictions_dir: str | Path,
-    labels_path: str | Path | None,
-    anchors_path: str | Path | None,
-    chexbert_dir: str | Path,
-    truth_path: str | Path | None,
-    out_dir: str | Path,
+    predictions_dir: Path,
+    out_dir: Path,
+    inputs: ScoreInputs,
+    settings: ScoreSettings = DEFAULTS,
     *,
     train_records: pl.DataFrame | None = None,
-    convention: str = "llm-rg4",
-    originals: str = "upstream",
-    batch_size: int = 64,
     about: Mapping[str, Any] | None = None,
-    rules: Version = "paper",
-) -> dict[str, Any]:
+) -> dict[str, dict]:
     """Score ``predictions_dir`` against ``records`` and write the files of :data:`OUTPUTS` into ``out_dir``.
 
     Args:
         records: exactly the records that must have a prediction (columns of ``records.parquet``). Contexts
             without records are skipped.
         predictions_dir: ``{context}.jsonl``, and ``controls/{control}/{context}.jsonl`` where a control was run.
-        labels_path: CheXbert labels of the references; ``None``: labelled now.
-        anchors_path: reference anchors; ``None``: the rules read ``report_raw``. The rules that made them also read the
-            generated reports.
-        chexbert_dir: directory of the labeller.
-        truth_path: latent findings of every study, ``None`` for corpora without.
         out_dir: where the files go; other files there stay.
-        train_records: training records for the constant-report yardstick (used with ``truth_path``).
-        convention: how CheXbert classes become present or absent.
-        originals: key of :data:`ORIGINALS`.
-        batch_size: reports of one labeller pass.
+        settings: the rules that made ``inputs.anchors`` come before ``settings.rules``.
+        train_records: training records for the constant-report yardstick (used with ``inputs.truth``).
         about: how the references were made (:func:`~pacer.records.schemas.read_about`), for the signature.
-        rules: version of the rules, where no table of anchors says which one made it.
 
     Returns:
         The content of ``scores.json``; see :func:`score_contexts`.
@@ -110,55 +131,33 @@ def score_predictions(
     Raises:
         DataError: ids that do not pair one to one, or a malformed input.
     """
-    predictions_dir = Path(predictions_dir)
     manifest = predictions_dir / "manifest.json"
-    made = read_json(manifest) if manifest.is_file() else None
-    version = (None if anchors_path is None else rules_of(anchors_path)) or rules
+    rules = (None if inputs.anchors is None else rules_of(inputs.anchors)) or settings.rules
     with Meteor() as meteor:
-        contexts = _read(records, predictions_dir, anchors_path, version)
+        contexts = _read(records, predictions_dir, inputs.anchors, rules)
+        files = {"anchors": inputs.anchors} | {
+            f"predictions/{name}": predictions_dir / f"{name}.jsonl" for name in contexts
+        }
+        origin = Origin(files, about or {}, made=read_json(manifest) if manifest.is_file() else None)
         return score_contexts(
-            contexts,
-            labels_path,
-            chexbert_dir,
-            truth_path,
-            out_dir,
-            meteor,
-            train_records=train_records if truth_path is not None else None,
-            convention=convention,
-            originals=originals,
-            batch_size=batch_size,
-            about=about,
-            rules=version,
-            inputs={"anchors": None if anchors_path is None else Path(anchors_path)}
-            | {f"predictions/{name}": predictions_dir / f"{name}.jsonl" for name in contexts},
-            made=made,
+            contexts, out_dir, inputs, replace(settings, rules=rules), origin, meteor, train_records=train_records
         )
 
 
 def score_contexts(
     contexts: dict[str, Scored],
-    labels_path: str | Path | None,
-    chexbert_dir: str | Path,
-    truth_path: str | Path | None,
-    out_dir: str | Path,
+    out_dir: Path,
+    inputs: ScoreInputs,
+    settings: ScoreSettings,
+    origin: Origin,
     meteor: Meteor,
     *,
-    inputs: Mapping[str, Path | None],
-    made: Mapping[str, Any] | None = None,
     train_records: pl.DataFrame | None = None,
-    convention: str = "llm-rg4",
-    originals: str = "upstream",
-    batch_size: int = 64,
-    about: Mapping[str, Any] | None = None,
-    protocol: Mapping[str, Any] | None = None,
-    rules: Version,
-) -> dict[str, Any]:
+) -> dict[str, dict]:
     """Score paired reports and write the files of :data:`OUTPUTS` into ``out_dir``.
 
     Args:
         contexts: context -> records with their predictions and reference anchors.
-        inputs: name -> file that was read, for the signature. made: the manifest beside the predictions.
-        protocol: what was done to other systems' reports before scoring. rules: version that reads the reports.
         Others: as in :func:`score_predictions`.
 
     Returns:
@@ -166,57 +165,40 @@ def score_contexts(
         context -> averages), and ``"controls"`` and ``"truth"`` where there are such. A score without a denominator is
         ``None``, and named in the signature. A single context that is none of the four has no mean.
     """
-    out_dir = Path(out_dir)
-    labeller = CheXbert(chexbert_dir, batch_size)
-    known = None if labels_path is None else KnownLabels(labels_path, chexbert_dir, labeller.arithmetic)
-    train_labels = _label(contexts, known, train_records, labeller)
-    limit = ((made or {}).get("settings") or {}).get("max_new_tokens")
-    scores: dict[str, Any] = {}
-    details: dict[str, Any] = {"commitments": {}, "wording": {}}
+    labeller = CheXbert(inputs.chexbert, settings.batch_size)
+    train = train_records if inputs.truth is not None else None
+    train_labels = _label(contexts, inputs, train, labeller)
+    limit = origin.max_new_tokens
+    scores: dict[str, dict] = {}
+    comparisons, wording = {}, {}
     for name, scored in contexts.items():
-        scores[name], comparisons = _context_scores(name, scored, convention, originals, limit, meteor, rules)
-        details["commitments"][name] = comparisons
-        details["wording"][name] = wording_counts(scored.reference_wording, scored.wording)
+        scores[name], comparisons[name] = _context_scores(name, scored, settings, limit, meteor)
+        wording[name] = wording_counts(scored.reference_wording, scored.wording)
     averaged = set(contexts) <= set(CONTEXTS)
     if averaged:
         scores["mean"] = _mean(scores)
-    scores["conventions"], details["labels"] = _conventions(contexts, averaged)
-    details["confusion"] = {name: label_confusion(s.reference_labels, s.labels) for name, s in contexts.items()}
-    controls = _control_scores(contexts, convention)
-    if controls:
+    scores["conventions"], labels = _conventions(contexts, averaged)
+    confusion = {name: label_confusion(s.reference_labels, s.labels) for name, s in contexts.items()}
+    if controls := _control_scores(contexts, settings.convention):
         scores["controls"] = controls
     truths = None
-    if truth_path is not None:
-        scores["truth"], truths = truth_scores(contexts, truth_path, train_records, train_labels)
+    if inputs.truth is not None:
+        scores["truth"], truths = truth_scores(contexts, inputs.truth, train, train_labels)
     scores = _without_nan(scores)
+    details = {"commitments": comparisons, "wording": wording, "labels": labels, "confusion": confusion}
+    counts = {name: _counts(scored, limit) for name, scored in contexts.items()}
+    signature = build_signature(
+        contexts, inputs, settings, origin, counts, list(_undefined(scores)), labeller.arithmetic
+    )
     with atomic_path(out_dir / "cases.parquet") as temporary:
         case_table(contexts, truths).write_parquet(temporary)
-    files = {"reference_labels": labels_path, "truth": truth_path}
-    signature = build_signature(
-        pl.concat(
-            [pl.DataFrame({"record_id": scored.ids, "report": scored.references}) for scored in contexts.values()]
-        ),
-        convention,
-        chexbert_dir,
-        {name: None if path is None else Path(path) for name, path in files.items()} | dict(inputs),
-        _counts(contexts, limit),
-        _undefined(scores),
-        made,
-        about or {},
-        arithmetic=labeller.arithmetic,
-        protocol=protocol,
-        rules=rules,
-        originals=originals,
-    )
     write_json(out_dir / "details.json", _without_nan(details))
     write_json(out_dir / "signature.json", signature)
     write_json(out_dir / "scores.json", scores)
     return scores
 
 
-def _read(
-    records: pl.DataFrame, predictions_dir: Path, anchors_path: str | Path | None, rules: Version
-) -> dict[str, Scored]:
+def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: Path | None, rules: Version) -> dict[str, Scored]:
     ids = records["record_id"].to_list()
     if not ids:
         raise DataError("there are no records to score")
@@ -244,7 +226,7 @@ def _read(
     return contexts
 
 
-def _read_anchors(path: str | Path, ids: Sequence[str]) -> dict[str, dict[str, list[str]]]:
+def _read_anchors(path: Path, ids: Sequence[str]) -> dict[str, dict[str, list[str]]]:
     try:
         table = pl.read_parquet(path, columns=["record_id", *POLARITIES])
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -252,10 +234,7 @@ def _read_anchors(path: str | Path, ids: Sequence[str]) -> dict[str, dict[str, l
     anchors = {row["record_id"]: {name: row[name] or [] for name in POLARITIES} for row in table.to_dicts()}
     missing = [key for key in ids if key not in anchors]
     if missing:
-        raise DataError(
-            f"{path} has no anchor for record {missing[0]}"
-            + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
-        )
+        raise DataError(f"{path} has no anchor for record {named(missing, 1)}")
     return anchors
 
 
@@ -265,55 +244,55 @@ def as_lists(anchor: Any) -> dict[str, list[str]]:
 
 
 def _label(
-    contexts: dict[str, Scored], known: KnownLabels | None, train: pl.DataFrame | None, labeller: CheXbert
+    contexts: dict[str, Scored], inputs: ScoreInputs, train: pl.DataFrame | None, labeller: CheXbert
 ) -> np.ndarray | None:
-    """Label every text in one pass and hand the rows back to their contexts; returns the training labels.
+    """Label every text in one pass and hand the rows to their contexts; returns the training labels.
 
     References whose labels are known are not labelled again; the training reports are, where the file leaves them out.
     """
+    known = None if inputs.labels is None else KnownLabels(inputs.labels, inputs.chexbert, labeller.arithmetic)
     texts: list[str] = []
-    spans: dict[tuple[str, str], slice] = {}
-
-    def request(context: str, what: str, reports: list[str]) -> None:
-        spans[context, what] = slice(len(texts), len(texts) + len(reports))
-        texts.extend(reports)
-
-    for name, scored in contexts.items():
-        request(name, "hypotheses", scored.hypotheses)
-        for control, predictions in scored.controls.items():
-            request(name, f"control {control}", [prediction.report for prediction in predictions])
+    for scored in contexts.values():
+        texts += scored.hypotheses
+        for predictions in scored.controls.values():
+            texts += [prediction.report for prediction in predictions]
         if known is None:
-            request(name, "references", scored.references)
+            texts += scored.references
         else:
             scored.reference_labels = np.array(known(scored.records))
-    given = known is not None and train is not None and known.covers(train)
-    if train is not None and not given:
-        request("train", "references", train["report"].to_list())
-    labels = labeller(texts).numpy()
-    for name, scored in contexts.items():
-        scored.labels = labels[spans[name, "hypotheses"]]
+    train_known = known if known is not None and train is not None and known.covers(train) else None
+    if train is not None and train_known is None:
+        texts += train["report"].to_list()
+    # the labeller gives equal texts equal labels
+    by_text = dict(zip(texts, labeller(texts).numpy(), strict=True))
+
+    def rows(reports: Sequence[str]) -> np.ndarray:
+        return np.stack([by_text[report] for report in reports])
+
+    for scored in contexts.values():
+        scored.labels = rows(scored.hypotheses)
         if known is None:
-            scored.reference_labels = labels[spans[name, "references"]]
-        scored.control_labels = {control: labels[spans[name, f"control {control}"]] for control in scored.controls}
+            scored.reference_labels = rows(scored.references)
+        scored.control_labels = {
+            control: rows([prediction.report for prediction in predictions])
+            for control, predictions in scored.controls.items()
+        }
     if train is None:
         return None
-    return np.array(known(train)) if known is not None and given else labels[spans["train", "references"]]
+    return rows(train["report"].to_list()) if train_known is None else np.array(train_known(train))
 
 
 def _context_scores(
-    name: str, scored: Scored, convention: str, originals: str, limit: int | None, meteor: Meteor, rules: Version
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    name: str, scored: Scored, settings: ScoreSettings, limit: int | None, meteor: Meteor
+) -> tuple[Numbers, dict]:
     """Scores of one context, and the comparisons of polarity behind those of the commitments."""
     hypotheses = scored.hypotheses
-    clinical = clinical_efficacy(scored.reference_labels, scored.labels, convention, scored.studies)
-    scores: dict[str, Any] = {"n": len(hypotheses)} | {ratio: clinical[ratio] for ratio in RATIOS}
+    clinical = clinical_efficacy(scored.reference_labels, scored.labels, settings.convention, scored.studies)
+    scores: Numbers = {"n": len(hypotheses)} | {ratio: clinical[ratio] for ratio in RATIOS}
     scored.language = language_scores(scored.references, hypotheses, meteor)
     scores |= scored.language.scores
-    written = [
-        (ORIGINALS[originals](text), hypothesis)
-        for text, hypothesis in zip(scored.originals, hypotheses, strict=True)
-        if text
-    ]
+    form = ORIGINALS[settings.originals]
+    written = [(form(text), found) for text, found in zip(scored.originals, hypotheses, strict=True) if text]
     if written:
         found = language_scores([text for text, _ in written], [text for _, text in written], meteor)
         scores |= {"original_n": len(written)} | {f"original_{key}": value for key, value in found.scores.items()}
@@ -323,17 +302,17 @@ def _context_scores(
     gates = [prediction.gate for prediction in scored.predictions if prediction.gate is not None]
     if gates:
         scores["gate"] = float(np.mean(gates))
-    scored.read = [as_lists(extract_anchor(text, rules)) for text in hypotheses]
+    scored.read = [as_lists(extract_anchor(text, settings.rules)) for text in hypotheses]
     generated = [prediction.anchor for prediction in scored.predictions]
     commitments, comparisons = commitment_scores(scored.anchors, generated, scored.read)
     scored.reference_wording, scored.wording = report_wording(scored.references), report_wording(hypotheses)
     return scores | commitments | wording_scores(name, scored.reference_wording, scored.wording), comparisons
 
 
-def _conventions(contexts: dict[str, Scored], averaged: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def _conventions(contexts: dict[str, Scored], averaged: bool) -> tuple[dict[str, dict], dict[str, dict]]:
     """All conventions side by side: their averages (with the mean of the contexts), and the observations behind."""
-    scores: dict[str, Any] = {}
-    details: dict[str, Any] = {}
+    scores: dict[str, dict] = {}
+    details: dict[str, dict] = {}
     for convention in CONVENTIONS:
         found = {
             name: clinical_efficacy(scored.reference_labels, scored.labels, convention, scored.studies)
@@ -348,13 +327,12 @@ def _conventions(contexts: dict[str, Scored], averaged: bool) -> tuple[dict[str,
     return scores, details
 
 
-def _control_scores(contexts: dict[str, Scored], convention: str) -> dict[str, Any]:
-    scores: dict[str, Any] = {}
+def _control_scores(contexts: dict[str, Scored], convention: str) -> dict[str, dict[str, Numbers]]:
+    scores: dict[str, dict[str, Numbers]] = {}
     for name, scored in contexts.items():
         for control, labels in scored.control_labels.items():
             values = clinical_efficacy(scored.reference_labels, labels, convention, scored.studies)
-            kept = {"n": len(labels)} | {key: values[key] for key in RATIOS}
-            scores.setdefault(control, {})[name] = kept
+            scores.setdefault(control, {})[name] = {"n": len(labels)} | {key: values[key] for key in RATIOS}
     return scores
 
 
@@ -364,18 +342,16 @@ def _without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and value != value else value
 
 
-def _undefined(scores: Mapping[str, Any], prefix: str = "") -> list[str]:
+def _undefined(scores: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Dotted names of the scores without a value."""
-    names: list[str] = []
     for name, value in scores.items():
         if isinstance(value, dict):
-            names += _undefined(value, f"{prefix}{name}.")
+            yield from _undefined(value, f"{prefix}{name}.")
         elif value is None:
-            names.append(prefix + name)
-    return names
+            yield prefix + name
 
 
-def _mean(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
+def _mean(scores: Mapping[str, Mapping[str, Any]]) -> Numbers:
     """Plain mean over contexts of every score that all contexts have; undefined as soon as one of them is."""
     contexts = list(scores.values())
     shared = [name for name in contexts[0] if name not in _COUNTS and all(name in context for context in contexts)]
@@ -383,20 +359,17 @@ def _mean(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
     return {name: None if None in found else float(np.mean(found)) for name, found in values.items()}
 
 
-def _counts(contexts: dict[str, Scored], limit: int | None) -> dict[str, Any]:
+def _counts(scored: Scored, limit: int | None) -> dict[str, Any]:
     return {
-        name: {
-            "n": len(scored.ids),
-            "studies": None if None in scored.studies else len(set(scored.studies)),
-            "original_references": sum(bool(text) for text in scored.originals),
-            "empty_references": sum(map(_is_empty, scored.references)),
-            "empty_hypotheses": sum(map(_is_empty, scored.hypotheses)),
-            "distinct_hypotheses": len(set(scored.hypotheses)),
-            "without_anchor": sum(prediction.anchor is None for prediction in scored.predictions),
-            **extraction_counts(scored.predictions, limit),
-            **({"texts_with_line_breaks": scored.line_breaks} if scored.line_breaks else {}),
-        }
-        for name, scored in contexts.items()
+        "n": len(scored.ids),
+        "studies": None if None in scored.studies else len(set(scored.studies)),
+        "original_references": sum(bool(text) for text in scored.originals),
+        "empty_references": sum(map(_is_empty, scored.references)),
+        "empty_hypotheses": sum(map(_is_empty, scored.hypotheses)),
+        "distinct_hypotheses": len(set(scored.hypotheses)),
+        "without_anchor": sum(prediction.anchor is None for prediction in scored.predictions),
+        **extraction_counts(scored.predictions, limit),
+        **({"texts_with_line_breaks": scored.line_breaks} if scored.line_breaks else {}),
     }
 
 

@@ -10,11 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from pacer.core.io import hash_file, hash_json
+from pacer.metrics.cases import Scored
 from pacer.metrics.chexbert.labeller import CHECKPOINT
-from pacer.metrics.clinical import CONVENTIONS
+from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.inputs import Origin, ScoreInputs, ScoreSettings
 from pacer.pretrained.pointers import is_standin, provenance, resolve
 
 #: Packages whose version can move a score.
@@ -49,7 +49,7 @@ _TRUTH = (
 )
 
 
-def labeller_signature(chexbert_dir: str | Path) -> dict[str, Any]:
+def labeller_signature(chexbert_dir: Path) -> dict[str, Any]:
     """What labelled the reports: provenance, content hashes, and ``standin``: was it made here rather than published.
 
     ``standin`` is ``None`` when the directory has no ``provenance.json``.
@@ -65,43 +65,29 @@ def labeller_signature(chexbert_dir: str | Path) -> dict[str, Any]:
 
 
 def build_signature(
-    records: pl.DataFrame,
-    convention: str,
-    chexbert_dir: str | Path,
-    inputs: dict[str, Path | None],
-    counts: dict[str, Any],
+    contexts: Mapping[str, Scored],
+    inputs: ScoreInputs,
+    settings: ScoreSettings,
+    origin: Origin,
+    counts: Mapping[str, Mapping[str, Any]],
     undefined: list[str],
-    predictions: Mapping[str, Any] | None,
-    about: Mapping[str, Any],
-    *,
-    arithmetic: str = "not recorded",
-    protocol: Mapping[str, Any] | None = None,
-    rules: str,
-    originals: str,
+    arithmetic: str,
 ) -> dict[str, Any]:
     """The signature of one scoring run.
 
     Args:
-        records: the scored records.
-        convention: key of :data:`~pacer.metrics.clinical.CONVENTIONS`.
-        chexbert_dir: directory of the labeller.
-        inputs: name -> file that was read (``None``: computed on the spot); each is hashed.
-        counts: number of records and of empty texts, by context.
-        undefined: names of scores without a denominator.
-        predictions: the manifest written beside the predictions, or ``None``.
-        about: how the references were made; what is not known is "not recorded".
+        counts: number of records and of empty texts, by context. undefined: names of scores without a denominator.
         arithmetic: in which type the labeller computed.
-        protocol: how other systems' reports were read and changed before scoring; ``None`` for own predictions.
-        rules: version of the rules that read reports.
-        originals: what was done to original references (:data:`~pacer.metrics.scoring.ORIGINALS`).
     """
-    rule = CONVENTIONS[convention]
-    labeller = labeller_signature(chexbert_dir)
-    reports = records.select("record_id", "report").sort("record_id").rows()
+    rule = CONVENTIONS[settings.convention]
+    labeller = labeller_signature(inputs.chexbert)
+    protocol, about = origin.protocol, origin.about
+    files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
+    broken = any("texts_with_line_breaks" in context for context in counts.values())
     return {
         "standin_labeller": labeller["standin"],
         "clinical": {
-            "convention": convention,
+            "convention": settings.convention,
             "present_classes": list(rule.present),
             "observations": list(rule.observations),
             "average": rule.averages[0],
@@ -111,24 +97,29 @@ def build_signature(
             "labeller": labeller | {"arithmetic": arithmetic},
         },
         "language": {
-            **_texts(protocol, about, any("texts_with_line_breaks" in context for context in counts.values())),
-            "original_references": _original(counts, bool(protocol), originals),
+            **_texts(protocol, about, broken),
+            "original_references": _original(counts, bool(protocol), settings.originals),
             **{name: about.get(name, "not recorded") for name in ("cleaner", "target", "deidentified", "strict")},
             **_LANGUAGE,
         },
-        "anchors": _ANCHORS | {"reference": _reference_anchors(protocol, inputs), "rules": rules},
+        "anchors": _ANCHORS | {"reference": _reference_anchors(protocol, inputs.anchors), "rules": settings.rules},
         "wording": _WORDING,
         "protocol": dict(protocol) if protocol else None,
-        "truth": None if inputs.get("truth") is None else _TRUTH,
+        "truth": None if inputs.truth is None else _TRUTH,
         "mean": "plain mean of the context scores, before rounding",
-        "pairing": (protocol or {}).get("pairing") or _pairing(predictions),
+        "pairing": (protocol or {}).get("pairing") or _pairing(origin.decoding.get("limit")),
         "counts": counts,
         "undefined": undefined,
         "versions": {name: _version(name) for name in _PACKAGES},
-        "data": {"records": hash_json(reports)}
-        | {name: None if path is None else hash_file(path) for name, path in inputs.items()},
-        "predictions": None if predictions is None else dict(predictions),
+        "data": {"records": hash_json(_reports(contexts))}
+        | {name: None if path is None else hash_file(path) for name, path in files.items()},
+        "predictions": None if origin.made is None else dict(origin.made),
     }
+
+
+def _reports(contexts: Mapping[str, Scored]) -> list[tuple[str, str]]:
+    """Record id and reference of every record, by id."""
+    return sorted(pair for scored in contexts.values() for pair in zip(scored.ids, scored.references, strict=True))
 
 
 def _texts(protocol: Mapping[str, Any] | None, about: Mapping[str, Any], broken: bool) -> dict[str, str]:
@@ -147,19 +138,18 @@ def _texts(protocol: Mapping[str, Any] | None, about: Mapping[str, Any], broken:
     return {"references": references, "hypotheses": f"the texts of their file, changed as `protocol` says; {lines}"}
 
 
-def _pairing(predictions: Mapping[str, Any] | None) -> str:
+def _pairing(limit: int | None) -> str:
     """How predictions of the pipeline and records pair."""
-    limit = ((predictions or {}).get("settings") or {}).get("limit")
     return STRICTLY if limit is None else f"by record id, one to one; the first {limit} records of each context alone"
 
 
-def _reference_anchors(protocol: Mapping[str, Any] | None, inputs: Mapping[str, Path | None]) -> str:
-    if inputs.get("anchors") is not None:
+def _reference_anchors(protocol: Mapping[str, Any] | None, given: Path | None) -> str:
+    if given is not None:
         return "file"
     return "rules on the raw report" if protocol is None else "rules on the column report_raw, else on the reference"
 
 
-def _original(counts: dict[str, Any], foreign: bool, form: str) -> str:
+def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str) -> str:
     if not any(context["original_references"] for context in counts.values()):
         return "not available"
     texts = "the column findings_original" if foreign else "findings as published"

@@ -82,13 +82,10 @@ def score(
     params: ParamsFile = PARAMS,
 ) -> None:
     """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
-    import polars as pl
-
     from pacer.core.io import read_json
     from pacer.external.foreign import Protocol, score_reports
-    from pacer.metrics.chexbert.reference_labels import label_references
-    from pacer.metrics.scoring import decoded_records, limit_note, score_predictions
-    from pacer.records.schemas import read_about, read_records
+    from pacer.metrics.inputs import ScoreInputs, ScoreSettings
+    from pacer.metrics.scoring import score_decoded
 
     protocol = Protocol(
         missing=missing,
@@ -104,35 +101,18 @@ def score(
         hypothesis_id=hypothesis_id,
         hypothesis_text=hypothesis_text,
     )
-    settings = load_params(params)
-    common = settings.score.model_dump(include={"convention", "originals", "batch_size"})
-    common["rules"] = settings.anchors.rules
+    config = load_params(params)
+    settings = ScoreSettings(**config.score.model_dump(), rules=config.anchors.rules)
     if records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split):
             raise ConfigError(
                 "--missing, --duplicates, --extract, --deduplicate, --context, --clean-* and the names "
                 "of columns go with --references and --hypotheses"
             )
-        table = read_records(records)
-        wanted = decoded_records(table, predictions, split)
-        if note := limit_note(table, predictions, split):
-            say(note)
-        if labels is not None and not labels.is_file():
-            label_references(wanted, chexbert, labels, common["batch_size"])
-        scores = score_predictions(
-            wanted,
-            predictions,
-            labels,
-            None,
-            chexbert,
-            truth,
-            out,
-            train_records=table.filter(pl.col("split") == "train") if truth is not None else None,
-            about=read_about(records),
-            **common,
-        )
+        inputs = ScoreInputs(chexbert, labels, truth=truth)
+        scores = score_decoded(records, predictions, out, inputs, settings, split=split, say=say)
     elif references and hypotheses and not (records or predictions or truth):
-        scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, **common)
+        scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, settings=settings)
     else:
         raise ConfigError("give --records and --predictions (and --truth), or --references and --hypotheses")
     _print_scores(scores, read_json(out / "signature.json"))

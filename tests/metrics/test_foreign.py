@@ -16,6 +16,7 @@ from pacer.external.foreign import Protocol, pair_reports, score_reports
 from pacer.external.report_files import REFERENCE_COLUMNS, ReportFile, read_reports
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.clinical import clinical_efficacy
+from pacer.metrics.inputs import ScoreInputs, ScoreSettings
 from pacer.metrics.lines import joined
 from pacer.metrics.scoring import score_predictions
 from pacer.reporting.audits import reading_notes, signature_line
@@ -128,7 +129,7 @@ def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directo
     reports = [{"record_id": f"sn-{key}", "report": text.replace(" ", "\n")} for key, text in REPORTS.items()]
     write_jsonl(tmp_path / "predictions/sn.jsonl", reports)
     chexbert, labels = chexbert_directory(), tmp_path / "labels.parquet"
-    own = score_predictions(records, tmp_path / "predictions", None, None, chexbert, None, tmp_path / "own")
+    own = score_predictions(records, tmp_path / "predictions", tmp_path / "own", ScoreInputs(chexbert))
     for kept in (None, labels, labels):  # labels that this route made, and those of the same texts as read there
         foreign = score_reports(
             tmp_path / "records.parquet",
@@ -138,10 +139,10 @@ def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directo
             labels_path=kept,
         )
         assert foreign == own
-    assert score_predictions(records, tmp_path / "predictions", labels, None, chexbert, None, tmp_path / "own") == own
+    assert score_predictions(records, tmp_path / "predictions", tmp_path / "own", ScoreInputs(chexbert, labels)) == own
     write_jsonl(tmp_path / "predictions/sn.jsonl", [row | {"report": joined(row["report"])} for row in reports])
     whole = records.with_columns(report=pl.Series(map(joined, records["report"])))
-    assert score_predictions(whole, tmp_path / "predictions", None, None, chexbert, None, tmp_path / "lines") == own
+    assert score_predictions(whole, tmp_path / "predictions", tmp_path / "lines", ScoreInputs(chexbert)) == own
     signatures = [json.loads((tmp_path / name / "signature.json").read_text()) for name in ("own", "foreign", "lines")]
     for signature in signatures[:2]:
         assert signature["counts"]["sn"]["texts_with_line_breaks"] == {"references": 3, "hypotheses": 3}
@@ -319,7 +320,9 @@ def test_references_with_contexts_are_scored_by_context(files, chexbert_director
     ]
     (files / "h.jsonl").write_text("".join(json.dumps(row) + "\n" for row in reports))
     chexbert = chexbert_directory()
-    scores = score_reports(files / "records.parquet", files / "h.jsonl", chexbert, files / "out", originals="as_is")
+    scores = score_reports(
+        files / "records.parquet", files / "h.jsonl", chexbert, files / "out", settings=ScoreSettings(originals="as_is")
+    )
     assert list(scores) == ["sn", "mw", "mean", "conventions"]
     assert scores["sn"]["n"] == 3 and scores["sn"]["bleu1"] == scores["mw"]["bleu1"] == scores["mean"]["bleu1"]
     assert scores["sn"]["original_bleu1"] < scores["sn"]["bleu1"]
@@ -330,7 +333,7 @@ def test_references_with_contexts_are_scored_by_context(files, chexbert_director
         chexbert,
         files / "out",
         Protocol(context="sn", reference_id="study_id"),
-        originals="as_is",
+        settings=ScoreSettings(originals="as_is"),
     )
     assert {**alone["sn"]} == scores["sn"]
 

@@ -16,6 +16,7 @@ from pacer.labelling.targets.build_anchors import build_anchors
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.reference_labels import label_references, read_labels
 from pacer.metrics.clinical import clinical_efficacy
+from pacer.metrics.inputs import ScoreInputs, ScoreSettings
 from pacer.metrics.scoring import score_predictions
 from pacer.metrics.truth import findings_present, truth_f1
 from pacer.records.columns import TableWriter
@@ -93,14 +94,17 @@ class Case:
         ).write_parquet(folder / "truth.parquet")
 
     def score(self, **changes) -> dict:
+        """``changes``: of the inputs, of the settings, or of what :func:`score_predictions` takes by name."""
+        inputs, settings = (
+            {name: changes.pop(name) for name in [*changes] if name in kind.__annotations__}
+            for kind in (ScoreInputs, ScoreSettings)
+        )
         arguments = {
             "records": self.records,
             "predictions_dir": self.predictions,
-            "labels_path": None,
-            "anchors_path": None,
-            "chexbert_dir": self.chexbert,
-            "truth_path": None,
             "out_dir": self.folder / "metrics",
+            "inputs": ScoreInputs(self.chexbert, **inputs),
+            "settings": ScoreSettings(**settings),
         }
         return score_predictions(**(arguments | changes))
 
@@ -154,10 +158,7 @@ def test_given_labels_and_anchors_equal_those_made_on_the_spot(case):
         },
         schema_overrides=dict.fromkeys(("positive", "negative", "uncertain"), pl.List(pl.String)),
     ).write_parquet(case.folder / "anchors.parquet")
-    assert (
-        case.score(labels_path=case.folder / "references.parquet", anchors_path=case.folder / "anchors.parquet")
-        == expected
-    )
+    assert case.score(labels=case.folder / "references.parquet", anchors=case.folder / "anchors.parquet") == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -175,7 +176,7 @@ def test_reports_are_read_by_the_rules_that_made_the_anchors(case, version):
             case.predictions / f"{context}.jsonl",
             [line(key, text) | {"anchor": anchor} for key, text, anchor in zip(ids, texts, anchors, strict=True)],
         )
-    for changes in ({"anchors_path": case.folder / "anchors.parquet"}, {"rules": version}):
+    for changes in ({"anchors": case.folder / "anchors.parquet"}, {"rules": version}):
         scores = case.score(records=records, **changes)
         assert scores["sn"]["anchor_agreement"] == scores["sn"]["report_follows_anchor"] == 1.0
         assert case.read("signature.json")["anchors"]["rules"] == version
@@ -185,11 +186,11 @@ def test_a_table_of_anchors_by_unknown_rules(case):
     with TableWriter(case.folder / "anchors.parquet", ANCHOR_SCHEMA, {"rules": "newer"}):
         pass
     with pytest.raises(DataError, match="rules 'newer', expected paper or scoped"):
-        case.score(anchors_path=case.folder / "anchors.parquet")
+        case.score(anchors=case.folder / "anchors.parquet")
 
 
 def test_truth_and_its_yardsticks(case):
-    truth = case.score(truth_path=case.folder / "truth.parquet", train_records=case.train)["truth"]
+    truth = case.score(truth=case.folder / "truth.parquet", train_records=case.train)["truth"]
     label = CheXbert(case.chexbert)
     test, train = case.latent[:4], case.latent[4:]
 
@@ -332,7 +333,7 @@ def test_ids_must_pair_one_to_one(case, edit, problem):
 def test_inputs_that_lack_a_record_are_refused(case):
     label_references(case.records[1:], case.chexbert, case.folder / "references.parquet")
     with pytest.raises(DataError, match=r"no labels for record sn-test0; make it again"):
-        case.score(labels_path=case.folder / "references.parquet")
+        case.score(labels=case.folder / "references.parquet")
     (case.predictions / "mn.jsonl").unlink()
     with pytest.raises(DataError, match=r"mn\.jsonl does not exist"):
         case.score()
@@ -358,7 +359,7 @@ def test_labels_in_another_arithmetic_are_refused(case, monkeypatch):
     """Those of a GPU (bfloat16) beside reports labelled on a CPU, and those of a file that does not tell."""
     path = case.folder / "references.parquet"
     label_references(case.records, case.chexbert, path)
-    case.score(labels_path=path)
+    case.score(labels=path)
     start = CheXbert.__init__
 
     def half(self, *arguments, **options):
@@ -369,9 +370,9 @@ def test_labels_in_another_arithmetic_are_refused(case, monkeypatch):
         patched.setattr(CheXbert, "__init__", half)
         label_references(case.records, case.chexbert, path)
     with pytest.raises(DataError, match=r"was labelled in bfloat16, and here .* in float32; .*another path"):
-        case.score(labels_path=path)
+        case.score(labels=path)
     about = json.loads(pq.read_metadata(path).metadata[b"pacer"])
     about.pop("arithmetic")
     pl.read_parquet(path).write_parquet(path, metadata={"pacer": json.dumps(about)})
     with pytest.raises(DataError, match="was labelled in an arithmetic that it does not tell"):
-        case.score(labels_path=path)
+        case.score(labels=path)

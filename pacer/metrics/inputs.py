@@ -1,0 +1,66 @@
+"""What scoring reads and how it counts: the three objects that go through it together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pacer.rules.version import Version
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """How reports are scored: the group ``score`` of ``params.yaml``, and the version of the rules that read reports.
+
+    ``convention``: how CheXbert classes become present or absent. ``originals``: what is done to original references
+    (:data:`~pacer.metrics.scoring.ORIGINALS`). ``batch_size``: reports of one labeller pass.
+    """
+
+    convention: str = "llm-rg4"
+    originals: str = "upstream"
+    batch_size: int = 64
+    rules: Version = "paper"
+
+
+#: The paper's convention, and references as the records have them.
+DEFAULTS = ScoreSettings()
+
+
+@dataclass(frozen=True)
+class ScoreInputs:
+    """What reports are scored with: ``chexbert``, the folder of the labeller, and three files that may be absent.
+
+    ``labels``: CheXbert labels of the references; ``None``: labelled now. ``anchors``: reference anchors; ``None``: the
+    rules read ``report_raw``. ``truth``: latent findings of every study, ``None`` for corpora without.
+    """
+
+    chexbert: Path
+    labels: Path | None = None
+    anchors: Path | None = None
+    truth: Path | None = None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where references and reports come from, for the signature.
+
+    ``files``: name -> file that was read (``None``: computed on the spot). ``about``: how the references were made.
+    ``made``: the manifest beside the predictions, or ``None``. ``protocol``: how other systems' reports were read and
+    changed before scoring; ``None`` for predictions of the pipeline.
+    """
+
+    files: Mapping[str, Path | None]
+    about: Mapping[str, Any]
+    made: Mapping[str, Any] | None = None
+    protocol: Mapping[str, Any] | None = None
+
+    @property
+    def decoding(self) -> Mapping[str, Any]:
+        """How the reports were searched for, as far as their manifest says."""
+        return (self.made or {}).get("settings") or {}
+
+    @property
+    def max_new_tokens(self) -> int | None:
+        return self.decoding.get("max_new_tokens")
