@@ -387,9 +387,9 @@ def measure_types(run: Path, missed: list[str], cases: int = 96) -> list[str]:
             table_,
             load_tokenizer(run / "models/backbones"),
             exact,
-            record.model["interface"]["num_queries"],
+            record.model.interface.num_queries,
             load_params(run / "params.yaml").trajectory.report_tokens,
-            record.model["prompt"],
+            record.model.prompt,
         )
         numbers = iter(range(len(table_)))
         batches = list(iter(lambda: list(islice(numbers, 8)), []))

@@ -14,9 +14,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from pacer.model.assemble import wire
 from pacer.model.pacer import Pacer
+from pacer.model.specification import specification_of
 from pacer.params import Params, load_params
 from pacer.training.phases import phase_of
-from pacer.training.run import model_parameters
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,9 +44,7 @@ def published_model(params: Params) -> Pacer:
     """The model of ``params`` around the published frozen models' shapes, on the meta device."""
     with torch.device("meta"):
         language = LlamaForCausalLM(LlamaConfig(**LANGUAGE))
-        return wire(
-            language, nn.LayerNorm(D_VISION), D_TEXT, model_parameters("calibrate", params), lora=True, calibrate=True
-        )
+        return wire(language, nn.LayerNorm(D_VISION), D_TEXT, specification_of("calibrate", params))
 
 
 def trainable_counts(model: Pacer, params: Params) -> dict[str, dict[str, int]]:

@@ -19,9 +19,9 @@ from pacer.model.assemble import wire
 from pacer.model.collate import Sources, Target, collate
 from pacer.model.pacer import Batch, Pacer
 from pacer.model.prompt.instruction import PromptIds
+from pacer.model.specification import ModelSpecification, specification_of
 from pacer.params import load_params
 from pacer.training.batches import MicroBatch, Order, micro_batches
-from pacer.training.run import model_parameters
 from pacer.training.trajectory import Span, Trajectory
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -350,7 +350,7 @@ def make_model(preset: Preset, device: torch.device, d_model: int | None = None,
         eos_token_id=EOS,
         num_attention_heads=max(preset.heads * width // preset.d_model, 1),
     )
-    groups = model_parameters("calibrate", PARAMS)
+    groups = specification_of("calibrate", PARAMS).written()
     groups["interface"] |= {
         "num_queries": preset.queries,
         "num_heads": preset.vision_heads,
@@ -364,7 +364,9 @@ def make_model(preset: Preset, device: torch.device, d_model: int | None = None,
             language = LlamaForCausalLM(config)
         finally:
             torch.set_default_dtype(before)
-        model = wire(language, nn.LayerNorm(preset.d_vision), preset.d_vision, groups, lora=True, calibrate=True)
+        model = wire(
+            language, nn.LayerNorm(preset.d_vision), preset.d_vision, ModelSpecification.model_validate(groups)
+        )
     model.to(device)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -72,7 +72,7 @@ def main() -> None:
         store,
         params.interface.num_queries,
         params.trajectory.report_tokens,
-        record.model["prompt"],
+        record.model.prompt,
     )
     rows = examples.table.rows("train", ["sn"])["sn"][: params.calibrate.batch_size]
     batch = examples.batch(rows, [True] * len(rows), params.calibrate.lambda_q)

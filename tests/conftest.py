@@ -25,6 +25,7 @@ from transformers import (
 )
 
 from pacer.core.io import write_json
+from pacer.model.specification import ModelSpecification
 from pacer.phantom.tokenizer import phantom_tokenizer
 from tests.made_records import few_records
 
@@ -58,6 +59,13 @@ MODEL = {
         "gate_bias": -2.2,
     },
 }
+
+
+def specification(phase: str = "calibrate", **groups: dict) -> ModelSpecification:
+    """The tiny model of a phase, with what ``groups`` change."""
+    later = {"warmup": {"lora", "prompt", "commit", "calibrate"}, "parent": {"calibrate"}}.get(phase, set())
+    own = {name: values | groups.get(name, {}) for name, values in MODEL.items() if name not in later}
+    return ModelSpecification.model_validate(own)
 
 
 def pytest_configure() -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import safetensors.torch
 import torch
+from pydantic import SerializeAsAny
 from torch import nn
 
-from pacer.core.errors import CheckpointError
+from pacer.core.errors import CheckpointError, ConfigError
+from pacer.core.io import read_json, write_json
 from pacer.model.assemble import load_model
 from pacer.model.checkpoint import (
     WEIGHTS,
@@ -23,6 +24,8 @@ from pacer.model.checkpoint import (
     read_record,
 )
 from pacer.model.pacer import Pacer
+from pacer.params import validated
+from pacer.params.baselines import Adaptation
 
 
 class Adapted(Pacer):
@@ -38,8 +41,22 @@ class Adapted(Pacer):
         self.added: Any = added.requires_grad_(True)
 
 
-#: Puts a baseline's fresh modules around a parent, by the settings that its checkpoint records.
-Adapt = Callable[[Pacer, dict[str, Any]], Adapted]
+#: File of a baseline's settings, beside the record of its checkpoint.
+ADAPTATION = "adaptation.json"
+Own = TypeVar("Own", bound=Adaptation)
+#: Puts a baseline's fresh modules around a parent.
+Adapt = Callable[[Pacer, Own], Adapted]
+
+
+class AdaptedRecord(CheckpointRecord):
+    """What a baseline's checkpoint is: the record of its parent, and the settings of what was added."""
+
+    adaptation: SerializeAsAny[Adaptation]
+
+    def write(self, directory: Path) -> None:
+        """Write record and settings into the checkpoint's directory."""
+        super().write(directory)
+        write_json(directory / ADAPTATION, self.adaptation.model_dump())
 
 
 def load_parent(
@@ -56,32 +73,48 @@ def load_parent(
     return load_model(checkpoint, backbones, dtype)
 
 
-def adapted_record(name: str, settings: dict[str, Any], parent: Path, out: Path) -> CheckpointRecord:
-    """What the checkpoint ``out`` of baseline ``name`` will be: the parent's record with ``settings`` under its name,
-    and the parent's hash."""
+def adapted_record(name: str, adaptation: Adaptation, parent: Path, out: Path) -> AdaptedRecord:
+    """What the checkpoint ``out`` of baseline ``name`` will be."""
     record = read_record(parent)
-    return replace(
-        record,
+    return AdaptedRecord(
         phase=name,
-        step=settings["updates"],
-        model=record.model | {name: settings},
+        step=adaptation.updates,
+        model=record.model,
+        frozen=record.frozen,
         parent=parent_reference(out, parent),
         versions=package_versions(),
+        adaptation=adaptation,
     )
 
 
+def read_adaptation(checkpoint: Path, kind: type[Own]) -> Own:
+    """The settings of a baseline's checkpoint.
+
+    Raises:
+        CheckpointError: it is no checkpoint of this baseline.
+    """
+    path = checkpoint / ADAPTATION
+    if not path.exists():
+        raise CheckpointError(f"{checkpoint} is not the checkpoint of a baseline: it has no {ADAPTATION}")
+    try:
+        return validated(read_json(path), f"{path} is not of this baseline", kind)
+    except ConfigError as error:
+        raise CheckpointError(f"{error}; train it again") from None
+
+
 def load_adapted(
-    checkpoint: Path, backbones: Path, adapt: Adapt, dtype: torch.dtype = torch.float32
-) -> tuple[Adapted, CheckpointRecord]:
+    checkpoint: Path, backbones: Path, kind: type[Own], adapt: Adapt[Own], dtype: torch.dtype = torch.float32
+) -> tuple[Adapted, CheckpointRecord, Own]:
     """A trained baseline, ready for inference; its checkpoint holds the added modules alone.
 
     Raises:
         CheckpointError: weights do not fit, or the parent or a frozen model is not the one it was trained on.
     """
+    own = read_adaptation(checkpoint, kind)
     record, _ = load_weights(checkpoint)  # makes sure that the parent is the same
-    if record.parent is None or record.phase not in record.model:
+    if record.parent is None:
         raise CheckpointError(f"{checkpoint} is a checkpoint of {record.phase}, not of an adapted parent")
-    parent, _ = load_parent(checkpoint / record.parent["path"], backbones, dtype)
-    model = adapt(parent, record.model[record.phase])
+    parent, _ = load_parent(checkpoint / record.parent.path, backbones, dtype)
+    model = adapt(parent, own)
     load_strictly(model, safetensors.torch.load_file(checkpoint / WEIGHTS), checkpoint)
-    return model.eval().requires_grad_(False), record
+    return model.eval().requires_grad_(False), record, own

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -35,6 +34,7 @@ from pacer.model.checkpoint import checkpoint_hash
 from pacer.model.collate import Features
 from pacer.model.pacer import Pacer
 from pacer.parallel.processes import PATIENCE
+from pacer.params import Natural, Positive, Strict, validated
 from pacer.params.baselines import Bank
 from pacer.training.examples import Examples
 from pacer.training.plan import Visits
@@ -45,6 +45,22 @@ from pacer.training.source_cache import SourceCache, open_source_cache
 _ENTRIES, _NEIGHBOURS, _ABOUT, _SOURCES, _KEYS = "entries.parquet", "neighbours.parquet", "bank.json", "sources", "keys"
 #: Images of one file of keys, images compressed at a time, and queries compared at a time.
 _BLOCK, _BATCH, _QUERIES = 4096, 32, 1024
+
+
+class BankManifest(Strict):
+    """What a bank was made of: its parent's hash, the store's, the settings, how many entries and images and a hash of
+    their records; and the form of the stored sources."""
+
+    parent: str
+    features: str
+    settings: Bank
+    precision: str
+    entries: Natural
+    images: Natural
+    records: str
+    shape: list[Positive]
+    dtype: str
+    bytes: Natural
 
 
 def bank_entries(records: pl.DataFrame, settings: Bank) -> pl.DataFrame:
@@ -103,7 +119,7 @@ def nearest(
 
 def build_bank(
     settings: Bank, precision: str, records: pl.DataFrame, backbones: Path, features: Path, parent: Path, out: Path
-) -> dict[str, Any]:
+) -> BankManifest:
     """Make the bank of ``parent`` and publish it as ``out``; returns its manifest. A stopped run continues.
 
     Args:
@@ -147,7 +163,8 @@ def build_bank(
         assert cache is not None
         _write_keys(model, store, images["frontal"].to_list(), directory / _KEYS, accelerator)
         accelerator.wait_for_everyone()
-        about |= {"shape": list(cache.shape), "dtype": str(cache.dtype).removeprefix("torch."), "bytes": cache.nbytes}
+        stored = {"shape": list(cache.shape), "dtype": str(cache.dtype).removeprefix("torch."), "bytes": cache.nbytes}
+        manifest = BankManifest.model_validate(about | stored)
         if main:
             keys = torch.cat([load_file(path)[_KEYS] for path in sorted((directory / _KEYS).iterdir())])
             place = {image: number for number, image in enumerate(images["frontal"])}
@@ -161,10 +178,10 @@ def build_bank(
                 pl.DataFrame(
                     {"frontal": images["frontal"], "entries": found.tolist(), "similarity": similarity.tolist()}
                 ).write_parquet(temporary)
-            write_json(final / _ABOUT, about)
+            write_json(final / _ABOUT, manifest.model_dump())
             publish(final, out)
     accelerator.wait_for_everyone()
-    return about
+    return manifest
 
 
 @torch.no_grad()
@@ -198,25 +215,20 @@ class Retrieval:
     """
 
     def __init__(self, directory: Path, parent: Path):
-        self.about = read_json(directory / _ABOUT)
-        if self.about["parent"] != checkpoint_hash(parent):
+        self.manifest = validated(read_json(directory / _ABOUT), str(directory / _ABOUT), BankManifest)
+        if self.manifest.parent != checkpoint_hash(parent):
             raise CheckpointError(f"{directory} was made with another parent than {parent}; run stage `ragpt_bank`")
         table = pl.read_parquet(directory / _NEIGHBOURS)
         self._entries = np.array(table["entries"].to_list(), dtype=np.int64)
         self._place = {image: number for number, image in enumerate(table["frontal"])}
-        rows = np.arange(self.about["entries"])
+        rows = np.arange(self.manifest.entries)
         self._sources = SourceCache(
             directory / _SOURCES,
             rows,
             np.full(len(rows), CONTEXTS.index("mw")),
-            tuple(self.about["shape"]),
-            getattr(torch, self.about["dtype"]),
+            (self.manifest.shape[0], self.manifest.shape[1]),
+            getattr(torch, self.manifest.dtype),
         )
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of what the bank was made of."""
-        return hash_json(self.about)
 
     def entries(self, frontals: Sequence[str]) -> np.ndarray:
         """Entry numbers [B, k], the nearest first.

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pacer.baselines.adapted import Adapted
+from pacer.baselines.bank import BankManifest
 from pacer.model.interface import SourceTokens
 from pacer.model.pacer import Batch, Embedded, Pacer
+from pacer.params import baselines as params
 
 
 @dataclass
@@ -133,6 +134,12 @@ class RAGPT(Adapted):
         return Embedded(inputs, embedded.sources, weights, lateral_weights)
 
 
-def adapt(parent: Pacer, settings: dict[str, Any]) -> RAGPT:
-    """RAGPT around ``parent`` by its recorded settings."""
-    return RAGPT(parent, prompt_tokens=settings["prompt_tokens"], dropout=settings["dropout"])
+class TrainedRAGPT(params.RAGPT):
+    """Settings of a checkpoint, and the bank that it was trained with."""
+
+    made_with: BankManifest
+
+
+def adapt(parent: Pacer, own: params.RAGPT) -> RAGPT:
+    """RAGPT around ``parent`` by its settings."""
+    return RAGPT(parent, prompt_tokens=own.prompt_tokens, dropout=own.dropout)

@@ -11,18 +11,20 @@ import torch
 from accelerate import Accelerator
 
 from pacer.baselines import ragpt, simmlm
-from pacer.baselines.adapted import Adapt, adapted_record, load_adapted, load_parent
+from pacer.baselines.adapted import ADAPTATION, Adapt, AdaptedRecord, adapted_record, load_adapted, load_parent
 from pacer.baselines.bank import Retrieval
 from pacer.baselines.pairs import PARTS, PairedExamples, PairTable
 from pacer.baselines.retrieved import RetrievedExamples, RetrievedGenerator
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError
+from pacer.core.io import read_json
 from pacer.decoding.generate import Generator
 from pacer.decoding.run import decode_records, inference_dtype
 from pacer.features.online import open_features
 from pacer.model.assemble import load_tokenizer
-from pacer.model.checkpoint import CheckpointRecord, read_record
+from pacer.model.checkpoint import CheckpointRecord
 from pacer.model.pacer import Pacer
+from pacer.model.specification import ModelSpecification
 from pacer.params import Decode, Params
 from pacer.params.baselines import RAGPT, Adaptation, SimMLM, adaptation_params
 from pacer.training.examples import Examples
@@ -30,13 +32,13 @@ from pacer.training.phases import Phase
 from pacer.training.run import OpenLog, carry_out
 
 
-def phase_of(name: str, own: Adaptation, route: str, batch_size: int) -> Phase:
+def phase_of(name: str, own: Adaptation, parent: ModelSpecification, batch_size: int) -> Phase:
     """The training of a baseline: the added modules on all contexts, with the parent's objective.
 
     Args:
-        route: the parent's ``commit.route``. batch_size: examples of a micro-batch.
+        parent: decides over the routes. batch_size: examples of a micro-batch.
     """
-    rho = {"direct": 1.0, "always": 0.0}.get(route, own.rho)
+    rho = {"direct": 1.0, "always": 0.0}.get(parent.commit.route if parent.commit else "", own.rho)
     return Phase(
         name,
         "parent",
@@ -71,7 +73,7 @@ def train_simmlm(
     Args:
         params: the pipeline's; what the parent's checkpoint records and what ``own`` sets goes before it.
     """
-    record = adapted_record("simmlm", own.model_dump(), parent, out)
+    record = adapted_record("simmlm", own, parent, out)
     pairs, parts = own.batch_size // 2, PARTS[own.pair_target]
 
     def examples(table: Any, *rest: Any) -> Examples:
@@ -111,8 +113,8 @@ def train_ragpt(
 ) -> None:
     """Train RAGPT's modules on the frozen ``parent`` with its ``bank``; as :func:`train_simmlm`."""
     retrieval = Retrieval(bank, parent)
-    settings = own.model_dump() | {"bank": retrieval.about}
-    record = adapted_record("ragpt", settings, parent, out)
+    trained = ragpt.TrainedRAGPT(**own.model_dump(), made_with=retrieval.manifest)
+    record = adapted_record("ragpt", trained, parent, out)
 
     def examples(*rest: Any) -> Examples:
         return RetrievedExamples(*rest, retrieval=retrieval, places=3 * own.prompt_tokens)
@@ -139,7 +141,7 @@ def _train(
     name: str,
     own: Adaptation,
     params: Params,
-    record: CheckpointRecord,
+    record: AdaptedRecord,
     adapt: Adapt,
     batch_size: int,
     *,
@@ -147,16 +149,22 @@ def _train(
     start: Path,
     **more: Any,
 ) -> None:
-    phase = phase_of(name, own, record.model["commit"]["route"], batch_size)
+    phase = phase_of(name, own, record.model, batch_size)
 
     def build(accelerator: Accelerator) -> Pacer:
         torch.manual_seed(own.seed)
         half = accelerator.mixed_precision == "bf16"
         model, _ = load_parent(start, backbones, torch.bfloat16 if half else torch.float32)
-        return adapt(model, record.model[name]).to(accelerator.device)
+        return adapt(model, record.adaptation).to(accelerator.device)
 
     carry_out(
-        phase, adaptation_params(params, own, record.model), record, build, backbones=backbones, start=start, **more
+        phase,
+        adaptation_params(params, own, record.model.written()),
+        record,
+        build,
+        backbones=backbones,
+        start=start,
+        **more,
     )
 
 
@@ -168,7 +176,7 @@ def decode_simmlm(
     def generator(
         checkpoint: Path, backbones: Path, features: Path, config: Decode, device: torch.device
     ) -> tuple[Generator, CheckpointRecord]:
-        model, record = load_adapted(checkpoint, backbones, simmlm.adapt, inference_dtype(device))
+        model, record, _ = load_adapted(checkpoint, backbones, SimMLM, simmlm.adapt, inference_dtype(device))
         return Generator(
             model, load_tokenizer(backbones), open_features(features, backbones, device), record.model, config, device
         ), record
@@ -188,15 +196,16 @@ def decode_ragpt(
     def generator(
         checkpoint: Path, backbones: Path, features: Path, config: Decode, device: torch.device
     ) -> tuple[Generator, CheckpointRecord]:
-        model, record = load_adapted(checkpoint, backbones, ragpt.adapt, inference_dtype(device))
+        model, record, own = load_adapted(
+            checkpoint, backbones, ragpt.TrainedRAGPT, ragpt.adapt, inference_dtype(device)
+        )
         assert record.parent is not None
-        retrieval = Retrieval(bank, checkpoint / record.parent["path"])
-        settings = record.model["ragpt"]
-        if settings["bank"] != retrieval.about:
+        retrieval = Retrieval(bank, checkpoint / record.parent.path)
+        if own.made_with != retrieval.manifest:
             raise CheckpointError(f"{checkpoint} was trained with another bank than {bank}; train it again")
         return RetrievedGenerator(
             retrieval,
-            3 * settings["prompt_tokens"],
+            3 * own.prompt_tokens,
             model,
             load_tokenizer(backbones),
             open_features(features, backbones, device),
@@ -209,6 +218,5 @@ def decode_ragpt(
 
 
 def _about(checkpoint: Path) -> dict[str, Any]:
-    """A baseline's settings and its parent's hash, for the manifest of its predictions."""
-    record = read_record(checkpoint)
-    return {"baseline": record.model[record.phase], "parent": record.parent}
+    """A baseline's settings, for the manifest of its predictions."""
+    return {"baseline": read_json(checkpoint / ADAPTATION)}

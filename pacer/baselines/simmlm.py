@@ -6,7 +6,7 @@ Adapted from SimMLM (Li et al., 2025) as PACER's appendix "Incomplete-Multimodal
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from pacer.baselines.adapted import Adapted
 from pacer.model.interface import SourceTokens
 from pacer.model.pacer import Batch, Pacer
+from pacer.params import baselines as params
 from pacer.training.head import head_losses
 from pacer.training.losses import EPSILON
 from pacer.training.objective import Objective, denominators
@@ -94,9 +95,9 @@ class SimMLM(Adapted):
         return found
 
 
-def adapt(parent: Pacer, settings: dict[str, Any]) -> SimMLM:
-    """SimMLM around ``parent`` by its recorded settings."""
-    return SimMLM(parent, **{key: settings[key] for key in ("rank", "d_gate", "mixing")})
+def adapt(parent: Pacer, own: params.SimMLM) -> SimMLM:
+    """SimMLM around ``parent`` by its settings."""
+    return SimMLM(parent, rank=own.rank, d_gate=own.d_gate, mixing=own.mixing)
 
 
 def paired_objective(

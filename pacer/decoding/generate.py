@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from pacer.core.errors import DataError
+from pacer.core.errors import CheckpointError, DataError
 from pacer.decoding.beam import BeamSearch
 from pacer.decoding.transformers_generate import Generate
 from pacer.model.collate import Features, Sources, Target, collate
 from pacer.model.pacer import Batch, Pacer
 from pacer.model.prompt.instruction import PromptIds, build_prompt
+from pacer.model.specification import ModelSpecification
 from pacer.params import Decode
 
 #: ``decode.engine``. Both take prefixes and give the same tokens.
@@ -53,7 +54,10 @@ class Generator:
     ``decode`` may be replaced between calls.
 
     Args:
-        model: in eval mode. settings: groups ``prompt``, ``commit``, ``interface`` of its checkpoint record.
+        model: in eval mode. specification: of its checkpoint record.
+
+    Raises:
+        CheckpointError: the model is of the warm-up, which knows no instruction.
     """
 
     def __init__(
@@ -61,26 +65,20 @@ class Generator:
         model: Pacer,
         tokenizer: PreTrainedTokenizerBase,
         features: Features,
-        settings: dict[str, Any],
+        specification: ModelSpecification,
         decode: Decode,
         device: torch.device | str = "cpu",
     ):
         self.model, self.tokenizer, self.features, self.decode = model.to(device), tokenizer, features, decode
-        self.prompt, self.device = settings["prompt"], device
-        self.commit = settings["commit"]["route"] != "direct"
-        self.num_queries = settings["interface"]["num_queries"]
+        if specification.prompt is None:
+            raise CheckpointError("a model of the warm-up writes no reports; decode one of parent or calibrate")
+        self.prompt, self.device = specification.prompt, device
+        self.commit = specification.commits
+        self.num_queries = specification.interface.num_queries
 
     def prompt_ids(self, record: dict[str, Any]) -> PromptIds:
         """Text of the prefix, in which alone the lengths of prefixes differ."""
-        return build_prompt(
-            self.tokenizer,
-            view=record["view"],
-            sections=record["sections"],
-            indication=record["indication"],
-            history=record["history"],
-            commit=self.commit,
-            **self.prompt,
-        )
+        return build_prompt(self.tokenizer, record, commit=self.commit, **self.prompt.model_dump())
 
     def batch(self, records: Sequence[dict[str, Any]]) -> Batch:
         """Prefix and the target's BOS of each record."""

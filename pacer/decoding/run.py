@@ -123,7 +123,7 @@ def decode_records(
             "stand_ins": _standins(backbones),
             "examples": examples,
             "settings": config.model_dump(),
-            "parent": record.parent,
+            "parent": record.parent.model_dump() if record.parent else None,
             "frozen": record.frozen,
             "trained_with": record.versions,
             "records": {name or "main": len(part) for name, part in runs.items()},

@@ -1,4 +1,4 @@
 """The method's blocks (Refine, the interface, Calibrate), the model that they make, and its checkpoints.
 
-Uses pretrained and core.
+Uses params, pretrained and core.
 """

@@ -17,6 +17,7 @@ from pacer.model.checkpoint import CheckpointRecord, check_frozen, load_strictly
 from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Pacer
 from pacer.model.refine import DepthRouter
+from pacer.model.specification import ModelSpecification
 from pacer.pretrained.pointers import fingerprint, resolve
 
 FROZEN = ("vision", "language", "text")
@@ -56,43 +57,33 @@ def frozen_fingerprints(backbones: str | Path) -> dict[str, str]:
     return {name: fingerprint(Path(backbones) / name) for name in FROZEN}
 
 
-def build_model(
-    backbones: str | Path, model: dict[str, Any], *, lora: bool, calibrate: bool, dtype: torch.dtype = torch.float32
-) -> Pacer:
+def build_model(backbones: str | Path, specification: ModelSpecification, dtype: torch.dtype = torch.float32) -> Pacer:
     """A model with fresh trainable parts around the frozen ones.
 
     Args:
         backbones: the directory of the ``backbones`` stage.
-        model: groups ``features``, ``refine``, ``interface``, ``lora``, ``calibrate`` as plain dictionaries.
-        lora, calibrate: build LoRA and the calibrator (not in the warm-up, resp. in the calibrate phase alone).
         dtype: of the frozen language model; trainable parts are float32.
     """
     backbones = Path(backbones)
     language = AutoModelForCausalLM.from_pretrained(resolve(backbones / "language"), dtype=dtype)
     vision = resolve(backbones / "vision")
     d_text = read_json(resolve(backbones / "text") / "config.json")["hidden_size"]
-    return wire(language, load_endpoint_norm(vision), d_text, model, lora=lora, calibrate=calibrate)
+    return wire(language, load_endpoint_norm(vision), d_text, specification)
 
 
 def wire(
-    language: PreTrainedModel,
-    endpoint_norm: nn.LayerNorm,
-    d_text: int,
-    model: dict[str, Any],
-    *,
-    lora: bool,
-    calibrate: bool,
+    language: PreTrainedModel, endpoint_norm: nn.LayerNorm, d_text: int, specification: ModelSpecification
 ) -> Pacer:
     """Fresh trainable parts around frozen modules; see :func:`build_model`. On the meta device nothing is allocated."""
     d_model, d_vision = language.config.hidden_size, endpoint_norm.normalized_shape[0]
-    router = DepthRouter(len(model["features"]["depths"]), d_vision, **model["refine"])
-    interface = SourceInterface(d_vision, d_text, d_model, **model["interface"])
+    router = DepthRouter(len(specification.features.depths), d_vision, **specification.refine.model_dump())
+    interface = SourceInterface(d_vision, d_text, d_model, **specification.interface.model_dump())
     calibrator = None
-    if calibrate and model["calibrate"]["gate_inputs"] != "none":
-        calibrator = PrefixCalibrator(d_model, **model["calibrate"])
+    if specification.calibrate is not None and specification.calibrate.gate_inputs != "none":
+        calibrator = PrefixCalibrator(d_model, **specification.calibrate.model_dump())
     pacer = Pacer(language, endpoint_norm, router, interface, calibrator)
-    if lora:
-        pacer.add_lora(**model["lora"])
+    if specification.lora is not None:
+        pacer.add_lora(**specification.lora.model_dump())
     return pacer
 
 
@@ -106,8 +97,7 @@ def load_model(
     """
     record, weights = load_weights(checkpoint)
     check_frozen(record, frozen_fingerprints(backbones), checkpoint)
-    phase = record.phase
-    model = build_model(backbones, record.model, lora=phase != "warmup", calibrate=phase == "calibrate")
+    model = build_model(backbones, record.model)
     load_strictly(model, weights, checkpoint)
     model.eval().requires_grad_(False)
     model.merge_lora()  # in float32, as Calibrate met it; rounded once, afterwards

@@ -4,39 +4,48 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from pacer.core.errors import CheckpointError
+from pacer.core.errors import CheckpointError, ConfigError
 from pacer.core.io import hash_file, publish, read_json, scratch_directory, write_json
+from pacer.model.specification import ModelSpecification
+from pacer.params import Natural, Strict, validated
 
 WEIGHTS, RECORD = "model.safetensors", "config.json"
 PACKAGES = ("torch", "transformers", "peft", "safetensors")
 
 
-@dataclass(frozen=True)
-class CheckpointRecord:
+class ParentReference(Strict):
+    """The checkpoint that another one builds on and needs for use: its path from there, and the hash of its weights."""
+
+    path: str
+    sha256: str
+
+
+class CheckpointRecord(Strict):
     """What a checkpoint is.
 
     Attributes:
-        phase: warmup | parent | calibrate. step: optimiser updates done.
-        model: the parameters that the model is built from (groups of ``params.yaml``).
-        frozen: fingerprint of each frozen model. parent: relative path and hash of the checkpoint this one builds
-            on and needs for use, or None. versions: package versions at training time.
+        phase: warmup | parent | calibrate, or the name of a baseline. step: optimiser updates done.
+        frozen: fingerprint of each frozen model. versions: of the packages at training time.
     """
 
     phase: str
-    step: int
-    model: dict[str, Any]
+    step: Natural
+    model: ModelSpecification
     frozen: dict[str, str]
-    parent: dict[str, str] | None
+    parent: ParentReference | None
     versions: dict[str, str]
+
+    def write(self, directory: Path) -> None:
+        """Write the record into a checkpoint's directory."""
+        own = self.model_dump(include=set(CheckpointRecord.model_fields))
+        write_json(directory / RECORD, own | {"model": self.model.written()})
 
 
 def package_versions() -> dict[str, str]:
@@ -50,7 +59,7 @@ def save_checkpoint(directory: str | Path, weights: dict[str, Tensor], record: C
     target.mkdir(parents=True, exist_ok=True)
     contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
     safetensors.torch.save_file(contiguous, target / WEIGHTS, metadata={"format": "pt"})
-    write_json(target / RECORD, asdict(record))
+    record.write(target)
     shutil.copymode(target / RECORD, target / WEIGHTS)  # safetensors makes files that only their owner can read
 
 
@@ -63,34 +72,34 @@ def weights_hash(directory: str | Path) -> str:
     """SHA-256 of the weights that make the model: its own, or its parent's where it is a reference to that."""
     parent = read_record(directory).parent
     own = Path(directory) / WEIGHTS
-    return hash_file(own) if parent is None or own.exists() else parent["sha256"]
+    return hash_file(own) if parent is None or own.exists() else parent.sha256
 
 
 def refer_to_parent(out: str | Path, record: CheckpointRecord) -> None:
     """Publish a checkpoint directory that has no weights of its own: it is its parent (no Calibrate)."""
     with scratch_directory(out, "reference") as scratch:
-        write_json(scratch / RECORD, asdict(record))
+        record.write(scratch)
         publish(scratch, out)
 
 
-def parent_reference(out: str | Path, parent: str | Path) -> dict[str, str]:
-    """The ``parent`` entry of a record that lies in ``out``."""
-    return {"path": os.path.relpath(parent, out), "sha256": checkpoint_hash(parent)}
+def parent_reference(out: str | Path, parent: str | Path) -> ParentReference:
+    """The ``parent`` of a record that lies in ``out``."""
+    return ParentReference(path=os.path.relpath(parent, out), sha256=checkpoint_hash(parent))
 
 
 def read_record(directory: str | Path) -> CheckpointRecord:
     """Read what a checkpoint is.
 
     Raises:
-        CheckpointError: the folder is no checkpoint of this software.
+        CheckpointError: the folder is no checkpoint of this software; unknown and missing keys are named.
     """
     path = Path(directory) / RECORD
     if not path.exists():
         raise CheckpointError(f"{directory} is not a PACER checkpoint: it has no {RECORD}")
     try:
-        return CheckpointRecord(**read_json(path))
-    except TypeError as error:
-        raise CheckpointError(f"{path} is not the record of a PACER checkpoint: {error}") from None
+        return validated(read_json(path), f"{path} is not the record of a PACER checkpoint", CheckpointRecord)
+    except ConfigError as error:
+        raise CheckpointError(f"{error}; use the version of this software that wrote it, or train again") from None
 
 
 def load_weights(directory: str | Path) -> tuple[CheckpointRecord, dict[str, Tensor]]:
@@ -103,10 +112,10 @@ def load_weights(directory: str | Path) -> tuple[CheckpointRecord, dict[str, Ten
     record = read_record(directory)
     weights: dict[str, Tensor] = {}
     if record.parent is not None:
-        parent = directory / record.parent["path"]
+        parent = directory / record.parent.path
         if not (parent / WEIGHTS).exists():
             raise CheckpointError(f"{directory} builds on {parent}, which has no {WEIGHTS}")
-        if checkpoint_hash(parent) != record.parent["sha256"]:
+        if checkpoint_hash(parent) != record.parent.sha256:
             raise CheckpointError(f"{parent} has changed since {directory} was trained on it; train {directory} again")
         weights |= load_weights(parent)[1]
     if (directory / WEIGHTS).exists():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -78,7 +78,7 @@ def load_baseline_params(path: str | Path = "baselines/params.yaml") -> Baseline
     return read_params(path, BaselineParams)
 
 
-def adaptation_params(params: Params, own: Adaptation, model: dict) -> Params:
+def adaptation_params(params: Params, own: Adaptation, model: dict[str, Any]) -> Params:
     """The pipeline's parameters with what an adaptation sets itself, and with the parent's model groups.
 
     Args:

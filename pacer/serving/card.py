@@ -77,13 +77,13 @@ def _model(
     record: CheckpointRecord, settings: Settings, origins: Mapping[str, Mapping[str, Any]], with_backbones: bool
 ) -> str:
     model, search = record.model, settings.search
-    calibrated = record.phase == "calibrate" and model["calibrate"]["gate_inputs"] != "none"
+    calibrated = model.calibrate is not None and model.calibrate.gate_inputs != "none"
     lines = [
         "## Model\n",
         f"- Phase `{record.phase}`, {record.step:,} updates",
-        f"- Refine: `{model['refine']['variant']}` over blocks {', '.join(map(str, settings.states.depths))}",
-        f"- Commit: `{model['commit']['route']}`",
-        f"- Calibrate: {'gate of `' + model['calibrate']['gate_inputs'] + '`' if calibrated else 'none'}",
+        f"- Refine: `{model.refine.variant}` over blocks {', '.join(map(str, settings.states.depths))}",
+        f"- Commit: `{model.commit.route if model.commit else 'none'}`",
+        f"- Calibrate: {f'gate of `{model.calibrate.gate_inputs}`' if calibrated else 'none'}",
         f"- Search: {search.num_beams} beams, {search.min_new_tokens} to {search.max_new_tokens} tokens, repetition "
         f"penalty {search.repetition_penalty}, length penalty {search.length_penalty}",
         "- Contexts: " + "; ".join(f"`{context}` {_SOURCES[context]}" for context in settings.contexts),

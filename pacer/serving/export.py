@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -89,7 +88,7 @@ def export_model(
     scores = _scores(metrics, model, decode)
     origins = {name: provenance(backbones / name) for name in FROZEN}
     with _writable(out), whole_directory(out) as directory:
-        save_checkpoint(directory, weights, replace(record, parent=None))
+        save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
         write_json(directory / SETTINGS, settings.model_dump())
         _copy_tokenizer(resolve(backbones / "language"), directory / TOKENIZER)
         for name in FROZEN:
@@ -109,7 +108,7 @@ def export_model(
         write_manifest(directory, about)
     return {
         "settings": settings.model_dump(),
-        "record": asdict(record),
+        "record": record.model_dump(),
         "scored": bool(scores),
         "parameters": sum(tensor.numel() for tensor in weights.values()),
     }
@@ -159,10 +158,10 @@ def _states(features: Path, record: CheckpointRecord) -> States:
                 f"{features} was made with another {name} model than the one that was trained on; name the "
                 "store that belongs to the model"
             )
-    if states.depths != record.model["features"]["depths"]:
+    if states.depths != record.model.features.depths:
         raise DataError(
             f"{features} has depths {states.depths}, and the model was trained on "
-            f"{record.model['features']['depths']}; name the store that belongs to the model"
+            f"{record.model.features.depths}; name the store that belongs to the model"
         )
     if (states.preparation, states.rounding) != (prepare.VERSION, rounding.VERSION):
         raise DataError(f"{features} was made by another version of this software; run the features stage again")

@@ -25,6 +25,7 @@ from pacer.decoding.generate import Generated, Generator, Prefix
 from pacer.decoding.run import inference_dtype
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model
+from pacer.model.checkpoint import CheckpointRecord
 from pacer.model.pacer import Pacer
 from pacer.model.prompt.instruction import instruction
 from pacer.parallel.prefetch import prefetch
@@ -66,18 +67,18 @@ class Reporter:
         directory: Path,
         settings: Settings,
         model: Pacer,
-        phase: str,
-        own: dict[str, Any],
+        record: CheckpointRecord,
         features: CaseFeatures,
         tokenizer: Any,
         device: torch.device,
         dtype: torch.dtype,
     ):
-        self.directory, self.settings, self.device, self.dtype, self.phase = directory, settings, device, dtype, phase
+        self.directory, self.settings, self.device, self.dtype = directory, settings, device, dtype
+        self.phase = record.phase
         self.contexts = tuple(context for context in CONTEXTS if context in settings.contexts)
         self.depths = tuple(settings.states.depths)
-        self._features, self._own = features, own
-        self._generator = _Timed(model, tokenizer, features, own, settings.search.decode(), device)
+        self._features = features
+        self._generator = _Timed(model, tokenizer, features, record.model, settings.search.decode(), device)
         self.commit = self._generator.commit
         self._one_at_a_time = RLock()
         # counting has tokenizers of its own: a call sets how they cut, which the encoder's must not lose half-way
@@ -118,14 +119,14 @@ class Reporter:
                 TextEncoder(resolve(root / "text"), states.prior_tokens, place, states.precision),
                 states.dtype,
             )
-        own = record.model["features"]["depths"]
+        own = record.model.features.depths
         if own != states.depths:
             raise CheckpointError(
                 f"{directory}: the weights belong to depths {own}, the settings to {states.depths}; "
                 "export the model again"
             )
         tokenizer = AutoTokenizer.from_pretrained(directory / TOKENIZER)
-        return cls(directory, settings, model, record.phase, record.model, features, tokenizer, place, kind)
+        return cls(directory, settings, model, record, features, tokenizer, place, kind)
 
     def __call__(
         self,
@@ -302,7 +303,7 @@ class Reporter:
         )
         with self._counting:
             count = len(self._pieces(before, add_special_tokens=False, verbose=False)["input_ids"])
-        return max(0, count - self._own["prompt"]["before_tokens"])
+        return max(0, count - self._generator.prompt.before_tokens)
 
     def _result(self, found: Generated, case: Prepared, started: float, encoded: float) -> Result:
         report, anchor, fallback = found.text.strip(), None, False

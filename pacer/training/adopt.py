@@ -10,9 +10,9 @@ from pacer.core.errors import CheckpointError
 from pacer.core.io import whole_directory
 from pacer.model.assemble import build_model, frozen_fingerprints
 from pacer.model.checkpoint import CheckpointRecord, load_strictly, package_versions, save_checkpoint
+from pacer.model.specification import specification_of
 from pacer.model.upstream import UpstreamWeights, import_llm_rg4
-from pacer.params import Params
-from pacer.training.run import model_parameters
+from pacer.params import Commit, Params
 
 
 def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> UpstreamWeights:
@@ -29,23 +29,22 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
         CheckpointError: the file is something else, or its shapes do not fit the parameters; differences are listed.
     """
     weights = import_llm_rg4(source)
-    model_params = model_parameters("parent", params)
-    model_params["refine"] = model_params["refine"] | {"variant": "endpoint"}
-    model_params["commit"] = {"route": "direct"}
+    changes = {"refine": params.refine.model_copy(update={"variant": "endpoint"}), "commit": Commit(route="direct")}
+    specification = specification_of("parent", params).model_copy(update=changes)
     _compare(weights, params, source)
-    model = build_model(backbones, model_params, lora=True, calibrate=False)
+    model = build_model(backbones, specification)
     state = {f"interface.{name}": tensor.float() for name, tensor in weights.interface.items()}
     state |= {f"language.{name}": tensor.float() for name, tensor in weights.lora.items()}
     for name, parameter in model.named_parameters():  # what must be there: the interface and LoRA
         parameter.requires_grad_(name.startswith("interface.") or "lora_" in name)
     load_strictly(model, state, source)
     record = CheckpointRecord(
-        "parent",
-        weights.settings.get("step", 0),
-        model_params,
-        frozen_fingerprints(backbones),
-        None,
-        package_versions(),
+        phase="parent",
+        step=weights.settings.get("step", 0),
+        model=specification,
+        frozen=frozen_fingerprints(backbones),
+        parent=None,
+        versions=package_versions(),
     )
     with whole_directory(out) as directory:
         save_checkpoint(directory, state, record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -16,6 +16,7 @@ from pacer.anchors.render import render_anchor
 from pacer.model.collate import Features, Sources, Target, collate
 from pacer.model.pacer import Batch
 from pacer.model.prompt.instruction import PromptIds, build_prompt
+from pacer.params import Prompt
 from pacer.training.batches import MicroBatch
 from pacer.training.record_table import RecordTable
 from pacer.training.trajectory import TrajectoryBuilder, draw
@@ -67,7 +68,7 @@ class Examples:
     features: Features
     num_queries: int
     report_tokens: int
-    prompt: dict[str, Any] | None
+    prompt: Prompt | None
     compressed: CompressedSources | None = None
 
     def __post_init__(self) -> None:
@@ -169,15 +170,7 @@ class Examples:
         """Text of the prefix of one record."""
         if self.prompt is None:
             return PromptIds([], [])
-        return build_prompt(
-            self.tokenizer,
-            view=record["view"],
-            sections=record["sections"],
-            indication=record["indication"],
-            history=record["history"],
-            commit=commit,
-            **self.prompt,
-        )
+        return build_prompt(self.tokenizer, record, commit=commit, **self.prompt.model_dump())
 
 
 def sources_of(record: dict) -> Sources:

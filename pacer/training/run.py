@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,8 +26,9 @@ from pacer.model.checkpoint import (
     save_checkpoint,
 )
 from pacer.model.pacer import Pacer
+from pacer.model.specification import specification_of
 from pacer.parallel.processes import PATIENCE, process_state
-from pacer.params import Params
+from pacer.params import Params, Prompt
 from pacer.training.examples import Examples
 from pacer.training.loop import Log, Loss, train
 from pacer.training.objective import objective
@@ -45,27 +45,6 @@ _NO_MATTER = {"workers", "state_interval", "log_interval"}
 
 #: Makes the ``log`` callable of a run in the run's scratch directory.
 OpenLog = Callable[[Path], AbstractContextManager[Log]]
-
-
-def model_parameters(phase: str, params: Params) -> dict[str, Any]:
-    """The parameters that the phase's model is built and decoded with, as its checkpoint records them."""
-    groups = {
-        "features": params.features.model_dump(include={"depths"}),
-        "refine": params.refine.model_dump(),
-        "interface": params.interface.model_dump(),
-        "trajectory": params.trajectory.model_dump(),
-    }
-    if phase != "warmup":
-        groups |= {
-            "lora": params.lora.model_dump(),
-            "prompt": params.prompt.model_dump(),
-            "commit": params.commit.model_dump(),
-        }
-    if phase == "calibrate":
-        groups["calibrate"] = params.calibrate.model_dump(
-            include={"rank", "d_availability", "d_gate", "dropout", "gate_inputs", "gate_bias"}
-        )
-    return groups
 
 
 def run_phase(
@@ -86,25 +65,25 @@ def run_phase(
         anchors: ``anchors.parquet`` (None in the warm-up). start: checkpoint of the phase before (None: none).
     """
     phase = phase_of(name, params)
-    model_params = model_parameters(name, params)
-    frozen = frozen_fingerprints(backbones)
-    record = CheckpointRecord(name, phase.updates, model_params, frozen, None, package_versions())
-    if name == "calibrate":
-        assert start is not None
-        record = CheckpointRecord(
-            name, phase.updates, model_params, frozen, parent_reference(out, start), package_versions()
-        )
-        if params.calibrate.gate_inputs == "none":
-            state = process_state()
-            if state.is_main_process:
-                with scratch_directory(out, "log") as directory, open_log(directory) as log:
-                    log({"updates": 0.0}, 0)
-                refer_to_parent(out, record)
-            state.wait_for_everyone()
-            return
+    record = CheckpointRecord(
+        phase=name,
+        step=phase.updates,
+        model=specification_of(name, params),
+        frozen=frozen_fingerprints(backbones),
+        parent=parent_reference(out, start) if name == "calibrate" and start is not None else None,
+        versions=package_versions(),
+    )
+    if name == "calibrate" and params.calibrate.gate_inputs == "none":
+        state = process_state()
+        if state.is_main_process:
+            with scratch_directory(out, "log") as directory, open_log(directory) as log:
+                log({"updates": 0.0}, 0)
+            refer_to_parent(out, record)
+        state.wait_for_everyone()
+        return
 
     def build(accelerator: Accelerator) -> Pacer:
-        return _build(name, params, model_params, backbones, start, frozen, accelerator)
+        return _build(params, record, backbones, start, accelerator)
 
     def cache_sources(model: Pacer, examples: Examples, directory: Path, accelerator: Accelerator) -> None:
         examples.compressed = open_source_cache(
@@ -164,9 +143,8 @@ def carry_out(
     groups = {phase.name, "train", "batches", "commit"}
     inputs = {
         "params": params.model_dump(include=groups, exclude={"train": _NO_MATTER}),
-        "model": record.model,
+        "record": record.model_dump(exclude={"step", "parent", "versions"}),
         "precision": accelerator.mixed_precision,
-        "frozen": record.frozen,
         "records": hash_file(corpus / "records.parquet"),
         "anchors": hash_file(anchors) if anchors else None,
         "features": content_hash(features),
@@ -177,7 +155,16 @@ def carry_out(
     with scratch as directory:
         model = build(accelerator)
         examples = _examples(
-            corpus, anchors, backbones, features, phase, params, record.model, directory, accelerator, make_examples
+            corpus,
+            anchors,
+            backbones,
+            features,
+            phase,
+            params,
+            record.model.prompt,
+            directory,
+            accelerator,
+            make_examples,
         )
         facts = read_json(directory / _SURVEY)
         if prepare is not None:
@@ -197,24 +184,18 @@ def carry_out(
 
 
 def _build(
-    name: str,
-    params: Params,
-    model_params: dict[str, Any],
-    backbones: Path,
-    start: Path | None,
-    frozen: dict[str, str],
-    accelerator: Accelerator,
+    params: Params, record: CheckpointRecord, backbones: Path, start: Path | None, accelerator: Accelerator
 ) -> Pacer:
     """The phase's model with its starting weights; with bfloat16 training the frozen language model is bfloat16."""
     torch.manual_seed(params.train.seed)
     half = accelerator.mixed_precision == "bf16"
-    calibrate = name == "calibrate"
+    calibrate = record.phase == "calibrate"
     # Calibrate's parent is merged in float32 and rounded once, as decoding does
     dtype = torch.bfloat16 if half and not calibrate else torch.float32
-    model = build_model(backbones, model_params, lora=name != "warmup", calibrate=calibrate, dtype=dtype)
+    model = build_model(backbones, record.model, dtype)
     if start is not None:
-        _start_from(model, start, frozen)
-    if name == "parent" and params.parent.start == "warmup":
+        _start_from(model, start, record.frozen)
+    if record.phase == "parent" and params.parent.start == "warmup":
         if params.parent.lateral_start == "frontal":
             model.interface.start_lateral_from_frontal()
         if params.parent.prior_start == "frontal":
@@ -233,7 +214,7 @@ def _examples(
     features: Path,
     phase: Phase,
     params: Params,
-    model_params: dict[str, Any],
+    prompt: Prompt | None,
     directory: Path,
     accelerator: Accelerator,
     make: Callable[..., Examples],
@@ -249,7 +230,7 @@ def _examples(
             opened,
             params.interface.num_queries,
             params.trajectory.report_tokens,
-            model_params.get("prompt"),
+            prompt,
         )
 
     if accelerator.is_main_process and not (directory / _SURVEY).exists():

@@ -21,7 +21,7 @@ from pacer.params import Params, load_params
 from pacer.params.baselines import BaselineParams, load_baseline_params
 from pacer.records.schemas import RECORD_SCHEMA, write_table
 from pacer.training import run as training
-from tests.conftest import MODEL
+from tests.conftest import specification
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,14 +31,20 @@ def parent(tmp_path_factory: pytest.TempPathFactory, backbones: Path) -> Path:
     """A checkpoint of the parent phase with every trained weight off its initial value."""
     out = tmp_path_factory.mktemp("models") / "parent"
     torch.manual_seed(3)
-    settings = {name: group for name, group in MODEL.items() if name != "calibrate"}
-    model = build_model(backbones, settings, lora=True, calibrate=False)
+    settings = specification("parent")
+    model = build_model(backbones, settings)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.add_(torch.randn_like(parameter) * 0.2)
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    save_checkpoint(out, trained, CheckpointRecord("parent", 7, settings, frozen_fingerprints(backbones), None, {}))
+    save_checkpoint(
+        out,
+        trained,
+        CheckpointRecord(
+            phase="parent", step=7, model=settings, frozen=frozen_fingerprints(backbones), parent=None, versions={}
+        ),
+    )
     return out
 
 

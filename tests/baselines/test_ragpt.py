@@ -14,12 +14,11 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from pacer.baselines import run
-from pacer.baselines.adapted import load_adapted, load_parent
+from pacer.baselines.adapted import load_adapted, load_parent, read_adaptation
 from pacer.baselines.bank import Retrieval, bank_entries, build_bank, nearest
-from pacer.baselines.ragpt import RAGPT, ContextPrompts, MissingGenerator, adapt
+from pacer.baselines.ragpt import RAGPT, ContextPrompts, MissingGenerator, TrainedRAGPT, adapt
 from pacer.baselines.retrieved import RetrievedExamples
 from pacer.core.errors import CheckpointError, DataError
-from pacer.core.io import read_json
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_tokenizer
 from pacer.model.pacer import Batch
@@ -27,7 +26,7 @@ from pacer.params.baselines import Bank
 from pacer.training.examples import Examples
 from pacer.training.objective import objective
 from pacer.training.record_table import RecordTable
-from tests.conftest import MODEL, QUERIES, WIDTH
+from tests.conftest import QUERIES, WIDTH, specification
 from tests.decoding.searches import settings as decode_settings
 
 K, PLACES = 3, 18
@@ -103,7 +102,7 @@ def test_the_bank_holds_the_compressed_sources(
 ) -> None:
     model, _ = load_parent(parent, backbones)
     table = RecordTable.of(records, anchors)
-    examples = Examples(table, load_tokenizer(backbones), features, QUERIES, 100, MODEL["prompt"])
+    examples = Examples(table, load_tokenizer(backbones), features, QUERIES, 100, specification().prompt)
     ids = [table.record_id(n) for n in range(len(table))]
     entries = pl.read_parquet(tmp_path / "bank" / "entries.parquet")["record_id"].to_list()
     found = retrieval.read(["f0.jpg", "f7.jpg"])
@@ -211,7 +210,7 @@ def examples(
         features,
         QUERIES,
         100,
-        MODEL["prompt"],
+        specification().prompt,
         retrieval=retrieval,
         places=PLACES,
     )
@@ -249,7 +248,7 @@ def test_what_is_there_stays_and_only_missing_slots_are_filled(
 def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
     model: RAGPT, examples: RetrievedExamples, parent: Path, backbones: Path
 ) -> None:
-    plain = Examples(examples.table, examples.tokenizer, examples.features, QUERIES, 100, MODEL["prompt"])
+    plain = Examples(examples.table, examples.tokenizer, examples.features, QUERIES, 100, specification().prompt)
     batch, base = batch_of(examples), batch_of(plain)  # type: ignore[arg-type]
     assert torch.equal(batch.prefix_length, base.prefix_length + PLACES)
     frozen, _ = load_parent(parent, backbones)
@@ -297,16 +296,16 @@ def test_it_is_trained_and_decoded_with_its_bank(
     assert logged[-1][0] == 4 and "validation/mean" in logged[-1][1]
     weights = load_file(out / "model.safetensors")
     assert weights and all(name.startswith("added.") for name in weights)
-    record = read_json(out / "config.json")
-    assert record["model"]["ragpt"]["bank"] == retrieval.about and record["model"]["ragpt"]["prompt_tokens"] == 6
-    assert not any(p.requires_grad for p in load_adapted(out, backbones, adapt)[0].parameters())
+    settings = read_adaptation(out, TrainedRAGPT)
+    assert settings.made_with == retrieval.manifest and settings.prompt_tokens == 6
+    assert not any(p.requires_grad for p in load_adapted(out, backbones, TrainedRAGPT, adapt)[0].parameters())
 
     cases = records.with_columns(split=pl.lit("test"))
     config = decode_settings(max_new_tokens=20, batch_size=3, examples=1, controls=["another_patient"])
 
     def decode(name: str, bank: Path) -> str:
         manifest = run.decode_ragpt(bank, out, backbones, cases, inputs["features"], config, tmp_path / name)
-        assert manifest["baseline"]["bank"] == retrieval.about
+        assert manifest["baseline"]["made_with"] == retrieval.manifest.model_dump()
         return "".join((tmp_path / name / f"{context}.jsonl").read_text() for context in ("sn", "sw", "mn", "mw"))
 
     found = decode("found", bank)
@@ -320,7 +319,7 @@ def test_it_is_trained_and_decoded_with_its_bank(
         out / "model.safetensors",
     )
     with pytest.raises(CheckpointError, match=r"added\.more"):
-        load_adapted(out, backbones, adapt)
+        load_adapted(out, backbones, TrainedRAGPT, adapt)
 
 
 def test_it_retrieves_and_trains_in_half_precision(

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from pacer.baselines import run
-from pacer.baselines.adapted import load_adapted, load_parent
+from pacer.baselines.adapted import load_adapted, load_parent, read_adaptation
 from pacer.baselines.pairs import PairedExamples, PairTable
 from pacer.baselines.simmlm import ResidualExperts, SimMLM, adapt, paired_objective
 from pacer.core.errors import CheckpointError, ConfigError
@@ -23,13 +23,14 @@ from pacer.core.io import read_json
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_tokenizer
 from pacer.model.pacer import Batch, Pacer
+from pacer.params.baselines import SimMLM as SimMLMSettings
 from pacer.training.batches import MicroBatch
 from pacer.training.examples import Draw
 from pacer.training.losses import emphasis_loss, trajectory_loss
 from pacer.training.objective import Objective, denominators
 from pacer.training.record_table import RecordTable
 from pacer.training.tally import Tally
-from tests.conftest import MODEL, QUERIES
+from tests.conftest import QUERIES, specification
 from tests.decoding.searches import settings as decode_settings
 
 D, Q = 24, 3
@@ -93,7 +94,12 @@ def examples(
     # targets differ from context to context
     table = RecordTable.of(records.with_columns(report=pl.col("report") + " effusion in " + pl.col("context")), anchors)
     return PairedExamples(
-        PairTable(table.blocks, request.param), load_tokenizer(backbones), features, QUERIES, 100, MODEL["prompt"]
+        PairTable(table.blocks, request.param),
+        load_tokenizer(backbones),
+        features,
+        QUERIES,
+        100,
+        specification().prompt,
     )
 
 
@@ -271,11 +277,11 @@ def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
     assert any(tensor.any() for name, tensor in weights.items() if ".up." in name)
     record = read_json(tmp_path / "simmlm" / "config.json")
     assert record["phase"] == "simmlm" and record["step"] == 4 and record["parent"]["sha256"]
-    assert record["model"]["simmlm"] == own.simmlm.model_dump()
+    assert read_adaptation(tmp_path / "simmlm", SimMLMSettings) == own.simmlm
     assert (parent / "model.safetensors").read_bytes() == before
     values = logged[-1][1]
     assert {"loss_ranking", "loss_violated", "validation/mean"} <= set(values)
-    model, _ = load_adapted(tmp_path / "simmlm", backbones, adapt)
+    model, *_ = load_adapted(tmp_path / "simmlm", backbones, SimMLMSettings, adapt)
     assert not any(parameter.requires_grad for parameter in model.parameters())
     for name, tensor in weights.items():
         assert torch.equal(dict(model.named_parameters())[name], tensor)
@@ -322,7 +328,7 @@ def test_another_parent_is_refused(own, params, inputs, parent: Path, backbones:
     with open(tmp_path / "parent" / "model.safetensors", "ab") as file:
         file.write(b"\0")
     with pytest.raises(CheckpointError, match="has changed"):
-        load_adapted(tmp_path / "simmlm", backbones, adapt)
+        load_adapted(tmp_path / "simmlm", backbones, SimMLMSettings, adapt)
 
 
 def test_decoding_writes_the_settings_and_asks_the_experts(

@@ -9,7 +9,7 @@ import torch
 
 from pacer.decoding.generate import Generator
 from pacer.model.assemble import build_model, load_tokenizer
-from tests.conftest import MODEL
+from tests.conftest import specification
 from tests.decoding.searches import settings
 
 
@@ -18,7 +18,7 @@ def generator(request: pytest.FixtureRequest, backbones, features) -> Generator:
     """No parameter at its initial value; LoRA merged or beside the weights, with and without Calibrate."""
     merged, calibrate = request.param
     torch.manual_seed(4)
-    model = build_model(backbones, MODEL, lora=True, calibrate=calibrate).eval()
+    model = build_model(backbones, specification("calibrate" if calibrate else "parent")).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
@@ -26,7 +26,7 @@ def generator(request: pytest.FixtureRequest, backbones, features) -> Generator:
         model.language.lm_head.weight[2] *= 5.0  # some rows end early
     if merged:
         model.merge_lora()
-    return Generator(model, load_tokenizer(backbones), features, MODEL, settings(max_new_tokens=24))
+    return Generator(model, load_tokenizer(backbones), features, specification(), settings(max_new_tokens=24))
 
 
 def rows(records: Any) -> list[dict]:

@@ -14,7 +14,7 @@ from pacer.decoding.generate import ENGINES, Generator, Prefix
 from pacer.decoding.transformers_generate import left_padded
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.params import Decode
-from tests.conftest import MODEL
+from tests.conftest import specification
 
 
 def settings(**changes) -> Decode:
@@ -40,12 +40,12 @@ def settings(**changes) -> Decode:
 @pytest.fixture
 def generator(backbones, features):
     torch.manual_seed(3)
-    model = build_model(backbones, MODEL, lora=True, calibrate=True).eval()
+    model = build_model(backbones, specification()).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "calibrator" in name or "router" in name or "lora_B" in name:
                 parameter.add_(torch.randn_like(parameter) * 0.2)
-    return Generator(model, load_tokenizer(backbones), features, MODEL, settings())
+    return Generator(model, load_tokenizer(backbones), features, specification(), settings())
 
 
 @pytest.mark.parametrize("beams", [1, 3])

@@ -20,7 +20,7 @@ from pacer.decoding.run import decode_records
 from pacer.features.store import IMAGES, PRIORS
 from pacer.model.assemble import build_model, frozen_fingerprints
 from pacer.model.checkpoint import WEIGHTS, CheckpointRecord, save_checkpoint
-from tests.conftest import MODEL
+from tests.conftest import specification
 from tests.decoding.searches import settings
 
 DECODE = settings(max_new_tokens=20, batch_size=3, examples=2, controls=["another_patient", "no_lateral"])
@@ -32,14 +32,18 @@ def stage(tmp_path: Path, backbones: Path, records: pl.DataFrame, features, monk
     gives the folder's files."""
     cases = records.with_columns(split=pl.lit("test"))
     torch.manual_seed(5)
-    model = build_model(backbones, MODEL, lora=True, calibrate=True)
+    model = build_model(backbones, specification())
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.add_(torch.randn_like(parameter) * 0.2)
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     frozen = frozen_fingerprints(backbones)
-    save_checkpoint(tmp_path / "model", trained, CheckpointRecord("calibrate", 7, MODEL, frozen, None, {}))
+    save_checkpoint(
+        tmp_path / "model",
+        trained,
+        CheckpointRecord(phase="calibrate", step=7, model=specification(), frozen=frozen, parent=None, versions={}),
+    )
     (tmp_path / "features").mkdir()
     (tmp_path / "features" / "manifest.json").write_text("{}")
     for index in (IMAGES, PRIORS):

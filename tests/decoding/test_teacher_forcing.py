@@ -17,7 +17,7 @@ from pacer.model.prompt.instruction import build_prompt
 from pacer.params import Decode
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
-from tests.conftest import MODEL, QUERIES
+from tests.conftest import QUERIES, specification
 
 #: Two records of each context; prompts differ in length, so rows are padded.
 ROWS = [0, 1, 8, 11, 18, 19, 26, 27]
@@ -44,14 +44,14 @@ def settings(**changes: Any) -> Decode:
 @pytest.fixture
 def examples(records, anchors, backbones, features) -> Examples:
     table = RecordTable.of(records, anchors)
-    return Examples(table, load_tokenizer(backbones), features, QUERIES, 100, MODEL["prompt"])
+    return Examples(table, load_tokenizer(backbones), features, QUERIES, 100, specification().prompt)
 
 
 @pytest.fixture(params=["calibrated", "parent"])
 def generator(request: pytest.FixtureRequest, backbones, features) -> Generator:
     """A model with no parameter at its initial value and LoRA merged, with and without Calibrate."""
     torch.manual_seed(3)
-    model = build_model(backbones, MODEL, lora=True, calibrate=request.param == "calibrated").eval()
+    model = build_model(backbones, specification("calibrate" if request.param == "calibrated" else "parent")).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
@@ -60,7 +60,7 @@ def generator(request: pytest.FixtureRequest, backbones, features) -> Generator:
         if model.calibrator is not None:
             model.calibrator.gate_out.bias.add_(3.0)  # the correction is large enough to be seen
     model.merge_lora()
-    return Generator(model, load_tokenizer(backbones), features, MODEL, settings())
+    return Generator(model, load_tokenizer(backbones), features, specification(), settings())
 
 
 class Heard(NamedTuple):
@@ -99,16 +99,7 @@ def listen(generator: Generator, records: list[dict], monkeypatch: pytest.Monkey
 def teacher_forced(generator: Generator, records: list[dict], sequences: list[list[int]]) -> tuple[Batch, list[Tensor]]:
     """Logits of the given target tokens from one training pass over right-padded rows."""
     prompts = [
-        build_prompt(
-            generator.tokenizer,
-            view=r["view"],
-            sections=r["sections"],
-            indication=r["indication"],
-            history=r["history"],
-            commit=True,
-            **MODEL["prompt"],
-        )
-        for r in records
+        build_prompt(generator.tokenizer, r, commit=True, **specification().prompt.model_dump()) for r in records
     ]
     targets = []
     for tokens in sequences:
@@ -203,7 +194,7 @@ def test_generation_starts_from_the_training_prefix(
 
 def test_a_direct_configuration_starts_from_the_direct_prefix(generator: Generator, examples: Examples) -> None:
     direct = Generator(
-        generator.model, generator.tokenizer, generator.features, MODEL | {"commit": {"route": "direct"}}, settings()
+        generator.model, generator.tokenizer, generator.features, specification(commit={"route": "direct"}), settings()
     )
     own, training = direct.batch([examples.table.row(row) for row in ROWS]), examples.batch(ROWS, [False] * 8, 0.35)
     for row, prefix in enumerate(training.prefix_length.tolist()):

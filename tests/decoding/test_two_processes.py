@@ -14,7 +14,7 @@ from pacer.decoding.run import decode_records
 from pacer.model.assemble import build_model, frozen_fingerprints
 from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
 from pacer.records.schemas import RECORD_SCHEMA, read_records, write_table
-from tests.conftest import MODEL
+from tests.conftest import MODEL, specification
 from tests.training import drive
 
 ACCELERATE = str(Path(sys.executable).with_name("accelerate"))
@@ -38,7 +38,7 @@ def test_two_processes_write_the_files_of_one(tmp_path: Path, backbones: Path) -
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "backbones").symlink_to(backbones)
     torch.manual_seed(5)
-    model = build_model(backbones, MODEL, lora=True, calibrate=True)
+    model = build_model(backbones, specification())
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     with torch.no_grad():
         for parameter in trained.values():
@@ -46,7 +46,14 @@ def test_two_processes_write_the_files_of_one(tmp_path: Path, backbones: Path) -
     save_checkpoint(
         tmp_path / "models" / "calibrate",
         trained,
-        CheckpointRecord("calibrate", 7, MODEL, frozen_fingerprints(backbones), None, {}),
+        CheckpointRecord(
+            phase="calibrate",
+            step=7,
+            model=specification(),
+            frozen=frozen_fingerprints(backbones),
+            parent=None,
+            versions={},
+        ),
     )
     with open(tmp_path / "params.yaml", "w") as file:
         YAML().dump(params.model_dump(mode="json"), file)

@@ -14,6 +14,7 @@ from pacer.core.errors import CheckpointError
 from pacer.model.assemble import build_model, frozen_fingerprints, load_model
 from pacer.model.checkpoint import (
     CheckpointRecord,
+    ParentReference,
     load_strictly,
     load_weights,
     parent_reference,
@@ -23,15 +24,15 @@ from pacer.model.checkpoint import (
 from pacer.model.pacer import Pacer
 from pacer.params import Params, load_params, parse_params
 from pacer.training.phases import phase_of
-from tests.conftest import MODEL
+from tests.conftest import specification
 
 ROOT = Path(__file__).parents[2]
 #: Widths at which names and shapes weigh little against numbers.
-WIDE = MODEL | {
-    "refine": MODEL["refine"] | {"d_routing": 256},
-    "interface": MODEL["interface"] | {"d_hidden": 768},
-    "lora": MODEL["lora"] | {"rank": 128},
-    "calibrate": MODEL["calibrate"] | {"d_gate": 512, "d_availability": 256},
+WIDE = {
+    "refine": {"d_routing": 256},
+    "interface": {"d_hidden": 768},
+    "lora": {"rank": 128},
+    "calibrate": {"d_gate": 512, "d_availability": 256},
 }
 
 
@@ -42,7 +43,7 @@ def params() -> Params:
 
 def assemble(backbones: Path, name: str, seed: int = 3) -> Pacer:
     torch.manual_seed(seed)
-    model = build_model(backbones, WIDE, lora=name != "warmup", calibrate=name == "calibrate").eval()
+    model = build_model(backbones, specification(name, **WIDE)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
@@ -50,11 +51,16 @@ def assemble(backbones: Path, name: str, seed: int = 3) -> Pacer:
     return model
 
 
+def record(phase: str, frozen: dict[str, str], parent: ParentReference | None = None) -> CheckpointRecord:
+    model = specification(phase, **WIDE)
+    return CheckpointRecord(phase=phase, step=1, model=model, frozen=frozen, parent=parent, versions={})
+
+
 def save(model: Pacer, name: str, params: Params, backbones: Path, out: Path, parent: Path | None = None) -> dict:
     """The checkpoint of a phase, as its stage writes it; the trained parameters."""
     trained = {n: p for n, p in model.named_parameters() if phase_of(name, params).trainable(n)}
     reference = None if parent is None else parent_reference(out, parent)
-    save_checkpoint(out, trained, CheckpointRecord(name, 1, WIDE, frozen_fingerprints(backbones), reference, {}))
+    save_checkpoint(out, trained, record(name, frozen_fingerprints(backbones), reference))
     return trained
 
 
@@ -95,8 +101,7 @@ def test_a_checkpoint_is_no_larger_than_what_was_trained(name: str, backbones, p
 
 def test_a_view_is_saved_without_what_it_is_a_view_of(backbones: Path, tmp_path: Path) -> None:
     big = torch.randn(1000, 100)
-    record = CheckpointRecord("warmup", 1, WIDE, {}, None, {})
-    save_checkpoint(tmp_path / "a", {"row": big[3], "column": big[:, 5], "twice": big[3]}, record)
+    save_checkpoint(tmp_path / "a", {"row": big[3], "column": big[:, 5], "twice": big[3]}, record("warmup", {}))
     start, _ = header(tmp_path / "a" / "model.safetensors")
     assert (tmp_path / "a" / "model.safetensors").stat().st_size - start == 4 * (100 + 1000 + 100)
     _, weights = load_weights(tmp_path / "a")
@@ -106,7 +111,7 @@ def test_a_view_is_saved_without_what_it_is_a_view_of(backbones: Path, tmp_path:
 def test_calibrate_comes_back_with_its_parent(saved, backbones: Path) -> None:
     model, directory = saved
     record, weights = load_weights(directory / "calibrate")
-    assert record.parent is not None and record.parent["path"] == "../parent"
+    assert record.parent is not None and record.parent.path == "../parent"
     own = {n: p for n, p in model.named_parameters() if p.requires_grad}
     assert set(weights) == set(own)
     assert all(torch.equal(weights[name], own[name]) for name in own)
@@ -166,8 +171,7 @@ def test_another_frozen_model_is_named(name: str, saved, backbones: Path, tmp_pa
 def test_weights_of_another_model_are_refused_with_their_names(group: dict, saved, backbones: Path) -> None:
     _, directory = saved
     _, weights = load_weights(directory / "calibrate")
-    settings = {name: values | group.get(name, {}) for name, values in WIDE.items()}
-    other = build_model(backbones, settings, lora=True, calibrate=True)
+    other = build_model(backbones, specification(**{n: WIDE.get(n, {}) | group.get(n, {}) for n in {*WIDE, *group}}))
     before = {name: parameter.clone() for name, parameter in other.named_parameters()}
     with pytest.raises(CheckpointError, match=r"calibrate does not fit this model: (other shapes|unknown weights): \w"):
         load_strictly(other, weights, directory / "calibrate")
@@ -192,5 +196,32 @@ def test_a_damaged_record_is_no_record(saved) -> None:
     with pytest.raises(CheckpointError, match=r"is not the record of a PACER checkpoint: .*surprise"):
         read_record(directory / "parent")
     file.write_text(json.dumps({"phase": "parent"}))
-    with pytest.raises(CheckpointError, match="is not the record of a PACER checkpoint"):
+    with pytest.raises(CheckpointError, match="is not the record of a PACER checkpoint: step is missing"):
         read_record(directory / "parent")
+
+
+def test_the_key_that_a_record_has_too_many_or_too_few_is_named(saved) -> None:
+    _, directory = saved
+    file = directory / "parent" / "config.json"
+    written = file.read_text()
+    changes = {
+        r"unknown key model\.refine\.max_scales; the closest known key is max_scale": ("max_scales", 0.5),
+        r"model\.refine\.variant is missing": ("variant", None),
+        r"model\.refine\.max_scale = 'wide'": ("max_scale", "wide"),
+    }
+    for message, (key, value) in changes.items():
+        content = json.loads(written)
+        content["model"]["refine"] |= {key: value}
+        if value is None:
+            del content["model"]["refine"][key]
+        file.write_text(json.dumps(content))
+        with pytest.raises(CheckpointError, match=rf"parent/config\.json .*{message}.* or train again"):
+            read_record(directory / "parent")
+
+
+def test_a_record_is_written_as_it_was_read(saved, tmp_path: Path) -> None:
+    _, directory = saved
+    for name in ("parent", "calibrate"):
+        read_record(directory / name).write(tmp_path)
+        assert (tmp_path / "config.json").read_text() == (directory / name / "config.json").read_text()
+        assert read_record(tmp_path) == read_record(directory / name)

@@ -29,7 +29,7 @@ from pacer.model.refine import DepthRouter
 from pacer.training.examples import Examples
 from pacer.training.objective import objective
 from pacer.training.record_table import RecordTable
-from tests.conftest import MODEL, QUERIES
+from tests.conftest import QUERIES, specification
 
 #: One record of each context, in the order sn, sw, mn, mw, with prompts and targets of different lengths.
 ROWS = [0, 9, 18, 27]
@@ -39,8 +39,7 @@ COMMITS = [True, False, False, True]
 def assemble(backbones: Path, trained: bool = True, **groups: dict) -> Pacer:
     """The model with LoRA and Calibrate; ``trained``: with no parameter where its initialisation put it."""
     torch.manual_seed(3)
-    settings = {name: values | groups.get(name, {}) for name, values in MODEL.items()}
-    model = build_model(backbones, settings, lora=True, calibrate=True).eval()
+    model = build_model(backbones, specification(**groups)).eval()
     if trained:
         with torch.no_grad():
             for parameter in model.parameters():
@@ -52,7 +51,7 @@ def assemble(backbones: Path, trained: bool = True, **groups: dict) -> Pacer:
 @pytest.fixture
 def examples(records, anchors, backbones, features) -> Examples:
     table = RecordTable.of(records, anchors)
-    return Examples(table, load_tokenizer(backbones), features, QUERIES, 100, MODEL["prompt"])
+    return Examples(table, load_tokenizer(backbones), features, QUERIES, 100, specification().prompt)
 
 
 class Outcome(NamedTuple):
@@ -182,7 +181,7 @@ def test_longer_rows_beside_a_row_change_nothing(records, anchors, backbones, fe
         history=pl.when(pl.col("i") == last).then(pl.lit("pain and fever " * 10)).otherwise("history"),
     )
     examples = Examples(
-        RecordTable.of(longer, anchors), load_tokenizer(backbones), features, QUERIES, 100, MODEL["prompt"]
+        RecordTable.of(longer, anchors), load_tokenizer(backbones), features, QUERIES, 100, specification().prompt
     )
     model, alone = assemble(backbones), examples.batch(ROWS, COMMITS, 0.35)
     outcome = run(model, alone)
@@ -335,7 +334,9 @@ class Tagged:
 
 def collated(sources: list[Sources], store: Tagged, backbones: Path) -> Batch:
     tokenizer = load_tokenizer(backbones)
-    prompt = build_prompt(tokenizer, view="AP", sections="findings", indication=None, history=None, commit=True)
+    prompt = build_prompt(
+        tokenizer, dict.fromkeys(("indication", "history")) | {"view": "AP", "sections": "findings"}, commit=True
+    )
     ids = torch.tensor([1, *range(300, 300 + 5), 2]).numpy()
     weight = (ids > 1).astype("float32")
     target = Target(ids, weight, weight, weight, 1.0)

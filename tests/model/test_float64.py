@@ -26,7 +26,7 @@ from pacer.training.examples import Examples
 from pacer.training.losses import consistency_loss, drift_loss, emphasis_loss, trajectory_loss
 from pacer.training.objective import denominators, objective
 from pacer.training.record_table import RecordTable
-from tests.conftest import MODEL, QUERIES
+from tests.conftest import QUERIES, specification
 
 #: lambda_Q: a number that float32, in which batches hold weights, has exactly.
 COMMITMENT = 0.25
@@ -299,9 +299,9 @@ def test_float64_inputs_stay_float64(name: str) -> None:
 def setting(backbones, records, anchors, features) -> SimpleNamespace:
     """The whole model in float64 and a mixed batch in which the second and the last row are direct."""
     tokenizer = load_tokenizer(backbones)
-    examples = Examples(RecordTable.of(records, anchors), tokenizer, features, QUERIES, 100, MODEL["prompt"])
+    examples = Examples(RecordTable.of(records, anchors), tokenizer, features, QUERIES, 100, specification().prompt)
     torch.manual_seed(3)
-    model = build_model(backbones, MODEL, lora=True, calibrate=True)
+    model = build_model(backbones, specification())
     frozen = [parameter.clone() for parameter in model.language.parameters() if not parameter.requires_grad]
     model = perturbed(model)
     with torch.no_grad():  # a language model of random weights would be left with next to no entropy

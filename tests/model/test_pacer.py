@@ -13,18 +13,18 @@ from pacer.model.assemble import build_model, frozen_fingerprints, load_model, l
 from pacer.model.checkpoint import CheckpointRecord, load_strictly, save_checkpoint
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
-from tests.conftest import MODEL, QUERIES
+from tests.conftest import QUERIES, specification
 
 
 @pytest.fixture
 def examples(records, anchors, backbones, features) -> Examples:
     table = RecordTable.of(records, anchors)
-    return Examples(table, load_tokenizer(backbones), features, QUERIES, 100, MODEL["prompt"])
+    return Examples(table, load_tokenizer(backbones), features, QUERIES, 100, specification().prompt)
 
 
 def model(backbones: Path, calibrate: bool = True, trained: bool = True):
     torch.manual_seed(3)
-    built = build_model(backbones, MODEL, lora=True, calibrate=calibrate).eval()
+    built = build_model(backbones, specification("calibrate" if calibrate else "parent")).eval()
     if trained:
         with torch.no_grad():
             for name, parameter in built.named_parameters():
@@ -100,11 +100,15 @@ def test_a_checkpoint_comes_back_and_strange_ones_are_named(backbones, tmp_path:
     built = model(backbones)
     trainable = {n: p for n, p in built.named_parameters() if p.requires_grad}
     frozen = frozen_fingerprints(backbones)
-    save_checkpoint(tmp_path / "a", trainable, CheckpointRecord("calibrate", 1, MODEL, frozen, None, {}))
+    save_checkpoint(
+        tmp_path / "a",
+        trainable,
+        CheckpointRecord(phase="calibrate", step=1, model=specification(), frozen=frozen, parent=None, versions={}),
+    )
     loaded, record = load_model(tmp_path / "a", backbones)
     batch = examples.batch(ROWS, [True] * 4, 0.35)
     torch.testing.assert_close(logits(loaded, batch), logits(built, batch), rtol=0, atol=1e-4)
-    assert record.model == MODEL
+    assert record.model == specification()
 
     size = (tmp_path / "a" / "model.safetensors").stat().st_size
     assert size <= 1.05 * sum(p.numel() * 4 for p in trainable.values()) + 8192
@@ -116,7 +120,16 @@ def test_a_checkpoint_comes_back_and_strange_ones_are_named(backbones, tmp_path:
     with pytest.raises(CheckpointError, match=r"missing weights: router\.eta"):
         load_strictly(built, less, "x")
     save_checkpoint(
-        tmp_path / "b", trainable, CheckpointRecord("calibrate", 1, MODEL, frozen | {"language": "0" * 64}, None, {})
+        tmp_path / "b",
+        trainable,
+        CheckpointRecord(
+            phase="calibrate",
+            step=1,
+            model=specification(),
+            frozen=frozen | {"language": "0" * 64},
+            parent=None,
+            versions={},
+        ),
     )
     with pytest.raises(CheckpointError, match="another language backbone"):
         load_model(tmp_path / "b", backbones)

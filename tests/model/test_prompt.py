@@ -60,7 +60,7 @@ def test_by_sections_asks_for_what_exists() -> None:
 
 
 def test_a_long_history_is_cut_and_the_image_marker_stays(tokenizer) -> None:
-    ids = build_prompt(tokenizer, before_tokens=20, **{**RECORD, "history": "pain " * 100}).before
+    ids = build_prompt(tokenizer, {**RECORD, "history": "pain " * 100}, commit=False, before_tokens=20).before
     assert len(ids) == 20
     assert tokenizer.decode(ids).endswith("<Img>")
 

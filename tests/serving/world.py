@@ -22,7 +22,7 @@ from pacer.model.checkpoint import CheckpointRecord, parent_reference, save_chec
 from pacer.params import Corpus, Decode, Features, load_params
 from pacer.records.schemas import read_images, read_records
 from pacer.serving.case import Case
-from tests.conftest import MODEL
+from tests.conftest import specification
 from tests.decoding.searches import settings
 from tests.dicom import write_dicom
 
@@ -172,7 +172,7 @@ def _image(folder: Path, kind: str, study: int, rng: np.random.Generator) -> Non
 def _train(root: Path, backbones: Path) -> None:
     """Random weights in the place of training: a parent, and a calibrate checkpoint that builds on it."""
     torch.manual_seed(5)
-    model = build_model(backbones, MODEL, lora=True, calibrate=True)
+    model = build_model(backbones, specification())
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
@@ -181,6 +181,16 @@ def _train(root: Path, backbones: Path) -> None:
     own = {name: p for name, p in trained.items() if name.startswith("calibrator.")}
     frozen = frozen_fingerprints(backbones)
     rest = {name: p for name, p in trained.items() if name not in own}
-    save_checkpoint(root / "parent", rest, CheckpointRecord("parent", 5, MODEL, frozen, None, {}))
+    save_checkpoint(
+        root / "parent",
+        rest,
+        CheckpointRecord(
+            phase="parent", step=5, model=specification("parent"), frozen=frozen, parent=None, versions={}
+        ),
+    )
     parent = parent_reference(root / "calibrate", root / "parent")
-    save_checkpoint(root / "calibrate", own, CheckpointRecord("calibrate", 7, MODEL, frozen, parent, {}))
+    save_checkpoint(
+        root / "calibrate",
+        own,
+        CheckpointRecord(phase="calibrate", step=7, model=specification(), frozen=frozen, parent=parent, versions={}),
+    )

@@ -15,7 +15,7 @@ from pacer.model.pacer import Pacer
 from pacer.params import Params, load_params, parse_params
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
-from tests.conftest import MODEL, QUERIES
+from tests.conftest import QUERIES, specification
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,8 +50,8 @@ def setting(
 
     def make(phase: str, dropout: float = 0.1) -> tuple[Pacer, Examples]:
         torch.manual_seed(5)
-        own = MODEL | {group: MODEL[group] | {"dropout": dropout} for group in ("interface", "lora", "calibrate")}
-        model = build_model(backbones, own, lora=phase != "warmup", calibrate=phase == "calibrate")
+        own = specification(phase, **{group: {"dropout": dropout} for group in ("interface", "lora", "calibrate")})
+        model = build_model(backbones, own)
         bare = phase == "warmup"
         rows = records.filter(pl.col("context") == "sn") if bare else records
         examples = Examples(
@@ -60,7 +60,7 @@ def setting(
             features,
             QUERIES,
             100,
-            None if bare else MODEL["prompt"],
+            own.prompt,
         )
         return model, examples
 

@@ -18,12 +18,12 @@ from torch import Tensor
 
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Pacer
+from pacer.model.specification import specification_of
 from pacer.params import Params, load_params, parse_params
 from pacer.training import loop
 from pacer.training.examples import Examples
 from pacer.training.phases import phase_of
 from pacer.training.record_table import RecordTable
-from pacer.training.run import model_parameters
 from tests.conftest import MODEL, QUERIES
 
 ROOT = Path(__file__).parents[2]
@@ -91,8 +91,8 @@ def row(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features,
         calibrates = params.calibrate.gate_inputs != "none"
         for name in ("warmup", "parent", "calibrate")[: 3 if calibrates else 2]:
             torch.manual_seed(5)
-            own = model_parameters(name, params)
-            model = build_model(backbones, own, lora=name != "warmup", calibrate=name == "calibrate")
+            own = specification_of(name, params)
+            model = build_model(backbones, own)
             with torch.no_grad():
                 for parameter, value in weights.items():
                     model.get_parameter(parameter).copy_(value)
@@ -102,7 +102,7 @@ def row(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features,
             table = (
                 RecordTable.of(records.filter(pl.col("context") == "sn")) if bare else RecordTable.of(records, anchors)
             )
-            examples = Examples(table, load_tokenizer(backbones), features, QUERIES, 100, own.get("prompt"))
+            examples = Examples(table, load_tokenizer(backbones), features, QUERIES, 100, own.prompt)
             done[name] = run(model, examples, name, params, tmp_path / name)
             weights |= {n: p.detach() for n, p in model.named_parameters() if p.requires_grad}
         return done
@@ -168,7 +168,7 @@ def test_a_row_trains_what_it_is_made_of_and_nothing_else(overrides: dict[str, s
 def count(backbones: Path, overrides: dict[str, str]) -> int:
     """Trainable numbers of the row's model in its last phase."""
     params = parameters(overrides)
-    model = build_model(backbones, model_parameters("calibrate", params), lora=True, calibrate=True)
+    model = build_model(backbones, specification_of("calibrate", params))
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
@@ -191,7 +191,7 @@ def test_router_variants_differ_by_what_the_paper_says(backbones: Path) -> None:
 
 def test_no_calibrate_builds_no_calibrator(backbones: Path) -> None:
     params = parameters({"calibrate.gate_inputs": "none"})
-    model = build_model(backbones, model_parameters("calibrate", params), lora=True, calibrate=True)
+    model = build_model(backbones, specification_of("calibrate", params))
     assert model.calibrator is None
     assert not any("calibrator" in name for name in model.state_dict())
 

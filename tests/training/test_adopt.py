@@ -11,10 +11,10 @@ from transformers import BertConfig, BertModel
 
 from pacer.core.errors import CheckpointError
 from pacer.model.assemble import build_model, load_model
+from pacer.model.specification import specification_of
 from pacer.model.upstream import interface_names
 from pacer.params import Params, load_params, parse_params
 from pacer.training.adopt import adopt_llm_rg4
-from pacer.training.run import model_parameters
 from tests.conftest import MODEL, WIDTH
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def params() -> Params:
 def released(params: Params, alike: Path, tmp_path: Path) -> Path:
     """A second-stage file with the shapes of the tiny model."""
     torch.manual_seed(2)
-    model = build_model(alike, model_parameters("parent", params), lora=True, calibrate=False)
+    model = build_model(alike, specification_of("parent", params))
     own = {name: torch.randn_like(tensor) for name, tensor in model.interface.state_dict().items()}
     state = {theirs: own[ours][None] if ours == "queries" else own[ours] for ours, theirs in interface_names().items()}
     for name, tensor in model.language.named_parameters():
@@ -57,8 +57,8 @@ def test_the_checkpoint_holds_upstreams_weights_and_decodes_directly(params, rel
     weights = adopt_llm_rg4(released, params, alike, tmp_path / "llm_rg4")
     model, record = load_model(tmp_path / "llm_rg4", alike)
     assert (record.phase, record.step) == ("parent", 9)
-    assert record.model["refine"]["variant"] == "endpoint"
-    assert record.model["commit"] == {"route": "direct"}
+    assert record.model.refine.variant == "endpoint"
+    assert record.model.commit.route == "direct"
     for name, tensor in weights.interface.items():
         assert torch.equal(model.interface.state_dict()[name], tensor)
     merged = dict(model.language.named_parameters())
@@ -71,7 +71,7 @@ def test_the_parent_phase_can_start_from_it(params, released, alike, tmp_path) -
     from pacer.training.run import _start_from
 
     weights = adopt_llm_rg4(released, params, alike, tmp_path / "llm_rg4")
-    model = build_model(alike, model_parameters("parent", params), lora=True, calibrate=False)
+    model = build_model(alike, specification_of("parent", params))
     before = {name: tensor.clone() for name, tensor in model.router.state_dict().items()}
     _start_from(model, tmp_path / "llm_rg4", frozen_fingerprints(alike))
     for name, tensor in weights.lora.items():

@@ -20,7 +20,7 @@ from pacer.training.losses import consistency_loss
 from pacer.training.objective import objective
 from pacer.training.phases import Phase, phase_of
 from pacer.training.record_table import RecordTable
-from tests.conftest import MODEL, QUERIES
+from tests.conftest import QUERIES, specification
 
 ROOT = Path(__file__).parents[2]
 PHASES = ("warmup", "parent", "calibrate")
@@ -77,8 +77,8 @@ def assemble(backbones: Path, name: str, *, trained: bool, merged: bool = False,
     A model that starts Calibrate has a ``trained`` parent and a fresh calibrator.
     """
     torch.manual_seed(5)
-    settings = MODEL | {group: MODEL[group] | {"dropout": dropout} for group in ("interface", "lora", "calibrate")}
-    model = build_model(backbones, settings, lora=name != "warmup", calibrate=name == "calibrate")
+    own = specification(name, **{group: {"dropout": dropout} for group in ("interface", "lora", "calibrate")})
+    model = build_model(backbones, own)
     with torch.no_grad():
         for parameter, value in model.named_parameters():
             fresh = parameter.startswith("calibrator.") and not trained
@@ -96,7 +96,7 @@ def examples(records, anchors, backbones, features):
         table = RecordTable.of(
             records.filter(pl.col("context") == "sn") if bare else records, None if bare else anchors
         )
-        return Examples(table, load_tokenizer(backbones), features, QUERIES, 100, None if bare else MODEL["prompt"])
+        return Examples(table, load_tokenizer(backbones), features, QUERIES, 100, specification(name).prompt)
 
     return make
 

@@ -6,6 +6,7 @@ commitment-first suffix belongs to the instruction and stands before ``Assistant
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
@@ -63,13 +64,21 @@ def instruction(
     return before, f"{AFTER_START}{task(view, sections, unknown_view)}{suffix}"
 
 
-def build_prompt(tokenizer: PreTrainedTokenizerBase, *, before_tokens: int = 50, **record: Any) -> PromptIds:
-    """Token ids of the :func:`instruction` for one record.
+def build_prompt(
+    tokenizer: PreTrainedTokenizerBase,
+    record: Mapping[str, Any],
+    *,
+    commit: bool,
+    before_tokens: int = 50,
+    unknown_view: Literal["upstream", "by_sections"] = "upstream",
+) -> PromptIds:
+    """Token ids of the :func:`instruction` for one record (a row of ``records.parquet``).
 
     A long clinical context is cut so that the text before the image keeps within ``before_tokens``; its closing
     ``<Img>`` marker always stays (upstream cuts it off).
     """
-    before_text, after_text = instruction(**record)
+    known = {name: record[name] for name in ("view", "sections", "indication", "history")}
+    before_text, after_text = instruction(**known, commit=commit, unknown_view=unknown_view)
     before = _encode(tokenizer, before_text)
     if len(before) > before_tokens:
         marker = continuation_ids(tokenizer, BEFORE_END)
