@@ -7,6 +7,7 @@ is flushed to disk, and is renamed.
 from __future__ import annotations
 
 import fcntl
+import gzip
 import hashlib
 import json
 import os
@@ -134,10 +135,10 @@ def write_jsonl(path: str | Path, rows: list[dict]) -> None:
 
 
 def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
-    """Number and value of each line of JSON, blank lines passed over; a malformed line, or a key that stands twice in
-    an object, is a :class:`DataError` naming file and line."""
+    """Number and value of each line of JSON (``.gz`` is unpacked), blank lines passed over; a malformed line, or a key
+    that stands twice in an object, is a :class:`DataError` naming file and line."""
     try:
-        with open(path, "rb") as file:
+        with (gzip.open if str(path).lower().endswith(".gz") else open)(path, "rb") as file:
             yield from parse_lines(file, path)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None

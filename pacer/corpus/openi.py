@@ -164,8 +164,8 @@ def _annotation_splits(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _table_splits(path: Path) -> Iterator[tuple[str, str, str]]:
-    for number, row in enumerate(table_rows(path, ("id", "uid"), ("split",)), start=1):
-        yield f"row {number}", first_text(row, ("id", "uid")) or "", first_text(row, ("split",)) or ""
+    for place, row in table_rows(path, ("id", "uid"), ("split",)):
+        yield place, first_text(row, ("id", "uid")) or "", first_text(row, ("split",)) or ""
 
 
 # ---------------------------------------------------------------------------------------------------------- images
@@ -202,12 +202,12 @@ def _file_of(name: str, files: dict[str, str]) -> str:
 
 def _kaggle_reports(path: Path, projections: Path) -> Iterator[tuple[Place, Report | Unusable]]:
     images: dict[str, list[str]] = {}
-    for row in table_rows(projections, IMAGE_COLUMNS):
+    for _, row in table_rows(projections, (*IMAGE_COLUMNS, "uid")):
         name = first_text(row, IMAGE_COLUMNS) or ""
         match = _NUMBER.fullmatch(first_text(row, ("uid",)) or "") or _NUMBER_FIRST.match(image_key(name))
         if match:
             images.setdefault(f"CXR{match[1]}", []).append(_kaggle_name(name))
-    for index, row in enumerate(table_rows(path, ("uid",), ("findings",), ("impression",), ("indication",))):
+    for index, (_, row) in enumerate(table_rows(path, *((name,) for name in ("uid", *SECTIONS)))):
         place = Place(str(path), "", index)
         try:
             uid = _uid(row["uid"], "uid")

@@ -6,19 +6,14 @@ The same image is named differently in each distribution. Tables and readers mee
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
-
-import polars as pl
+from typing import Any, Literal, NamedTuple
 
 from pacer.core.errors import DataError
-from pacer.corpus.csv_file import csv_rows, is_csv
+from pacer.tables.table import open_table
 
 #: Columns that name the image and its view, in lower case; where a table has several, the first that tells counts.
 IMAGE_COLUMNS = ("image", "filename", "dicom_id")
@@ -97,7 +92,7 @@ def view_of(views: Mapping[str, View], image: str) -> View | None:
 
 
 def read_views(path: str | Path) -> dict[str, View]:
-    """Read a table of views: CSV (``.csv``, ``.tsv``), JSON lines (``.jsonl``), both also ``.gz``, or Parquet.
+    """Read a table of views; see :func:`~pacer.tables.table.open_table` for its kinds.
 
     It names the image in a column ``image``, ``filename`` or ``dicom_id`` and its view in ``view``, ``projection`` or
     ``ViewPosition``. Of several view columns, the first that is understood says whether the image is frontal; the
@@ -113,17 +108,17 @@ def read_views(path: str | Path) -> dict[str, View]:
     """
     views: dict[str, View] = {}
     alone: dict[str, str] = {}  # name without folder: key; empty where several images have the name
-    for number, row in enumerate(table_rows(path, IMAGE_COLUMNS, VIEW_COLUMNS), start=1):
+    for place, row in table_rows(path, IMAGE_COLUMNS, VIEW_COLUMNS):
         name = first_text(row, IMAGE_COLUMNS)
         if name is None:
-            raise DataError(f"{path}: row {number} names no image in {', '.join(IMAGE_COLUMNS)}")
+            raise DataError(f"{path}, {place} names no image in {', '.join(IMAGE_COLUMNS)}")
         key = image_key(name)
         folder, _, last = key.rpartition("/")
         if folder:
             alone[last] = key if alone.get(last, key) == key else ""
         view = _view_in(row)
         if view is not None and views.setdefault(key, view) != view:
-            raise DataError(f"{path}: row {number} gives image {key!r:.80} another view than an earlier row")
+            raise DataError(f"{path}, {place} gives image {key!r:.80} another view than an earlier {place.split()[0]}")
     for last, key in alone.items():
         if key in views:
             views.setdefault(last, views[key])
@@ -149,78 +144,21 @@ def first_text(row: dict[str, Any], columns: tuple[str, ...]) -> str | None:
     return None
 
 
-def table_rows(path: str | Path, *needed: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """The rows of a CSV, JSON-lines or Parquet table, one at a time, with column names in lower case.
-
-    Rows of a CSV file without any text are no rows.
+def table_rows(path: str | Path, *needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Place (``line 3``) and values of each row of a table that is not empty, one at a time.
 
     Args:
-        needed: groups of column names (lower case) of which the table must have at least one each.
+        needed: groups of column names (lower case) of which the table must have at least one each; they are the keys.
 
     Raises:
-        DataError: the file is missing, unreadable, malformed or of another type, or lacks a column.
+        DataError: see :func:`~pacer.tables.table.open_table`, or it lacks a column or has one twice.
     """
-    path = Path(path)
-    name = path.name.lower()
-    if is_csv(path):
-        yield from _csv_rows(path, needed)
-        return
-    try:
-        if name.endswith(".parquet"):
-            yield from _parquet_rows(path, needed)
-        elif name.endswith((".jsonl", ".jsonl.gz")):
-            with (gzip.open if name.endswith(".gz") else open)(path, "rt", encoding="utf-8-sig") as file:
-                yield from _jsonl_rows(path, file, needed)
-        else:
-            raise DataError(f"{path} must be a table: .csv, .tsv, .jsonl (also .gz) or .parquet")
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not valid UTF-8: {error.reason}") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read: {error}") from None
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path} is not a readable Parquet file: {error}") from None
-
-
-def _csv_rows(path: Path, needed: tuple[tuple[str, ...], ...]) -> Iterator[dict[str, Any]]:
-    rows = csv_rows(path)
-    header = [column.strip().lower() for column in next(rows, [])]
-    _check_columns(path, set(header), needed)
-    for column in (column for group in needed for column in group):
-        if header.count(column) > 1:
-            raise DataError(f"{path} has more than one column {column}")
-    for cells in rows:
-        if any(cells):
-            yield dict(zip(header, cells, strict=True))
-
-
-def _jsonl_rows(path: Path, file: IO[str], needed: tuple[tuple[str, ...], ...]) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(file, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            raise DataError(f"{path}: line {number} is not valid JSON") from None
-        if not isinstance(row, dict):
-            raise DataError(f"{path}: line {number} is not an object")
-        row = {column.strip().lower(): value for column, value in row.items()}
-        _check_columns(path, set(row), needed)
-        yield row
-
-
-def _parquet_rows(path: Path, needed: tuple[tuple[str, ...], ...]) -> Iterator[dict[str, Any]]:
-    columns = {column.strip().lower(): column for column in pl.read_parquet_schema(path)}
-    _check_columns(path, set(columns), needed)
-    wanted = [column for group in needed for column in group if column in columns] or list(columns)
-    table = pl.read_parquet(path, columns=[columns[column] for column in wanted])
-    for row in table.iter_rows():
-        yield dict(zip(wanted, row, strict=True))
-
-
-def _check_columns(path: Path, columns: set[str], needed: tuple[tuple[str, ...], ...]) -> None:
+    table = open_table(path)
+    found = {name: column for group in needed for name in group if (column := table.only(name)) is not None}
     for group in needed:
-        if not columns & set(group):
+        if not any(name in found for name in group):
             names = f"a column {group[0]}" if len(group) == 1 else f"one of the columns {', '.join(group)}"
-            raise DataError(f"{path} needs {names}")
+            raise DataError(f"{path} needs {names}; it has {', '.join(table.columns) or 'none'}")
+    for row in table.rows(list(found.values())):
+        if not row.empty:
+            yield row.place, dict(zip(found, row.values, strict=True))

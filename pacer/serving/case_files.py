@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pacer.core.errors import DataError
-from pacer.corpus.csv_file import csv_rows, is_csv
 from pacer.serving.case import Case
 from pacer.serving.sources import load_text, text_or_file
+from pacer.tables.table import open_table
 
 COLUMNS = ("case", "frontal", "lateral", "prior", "indication", "history", "view", "sections")
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".dcm", ".dicom")
@@ -40,7 +40,7 @@ def read_cases(path: Path) -> list[Case | BadCase]:
     """
     if path.is_dir():
         cases = list(_folder(path))
-    elif is_csv(path):
+    elif path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
         cases = list(_table(path))
     else:
         raise DataError(f"{path} is neither a folder nor a table .csv or .tsv")
@@ -55,8 +55,8 @@ def read_cases(path: Path) -> list[Case | BadCase]:
 
 
 def _table(path: Path) -> Iterator[Case | BadCase]:
-    rows = csv_rows(path)
-    header = [column.strip().lower() for column in next(rows, [])]
+    table = open_table(path)
+    header = [column.strip().lower() for column in table.columns]
     unknown = [column for column in header if column not in COLUMNS]
     if unknown:
         close = difflib.get_close_matches(unknown[0], COLUMNS, n=1, cutoff=0.0)
@@ -68,13 +68,13 @@ def _table(path: Path) -> Iterator[Case | BadCase]:
         raise DataError(f"{path} has a column twice")
     if "frontal" not in header:
         raise DataError(f"{path} has no column frontal")
-    for number, cells in enumerate(rows, start=1):
-        row = {column: cell.strip() for column, cell in zip(header, cells)}
-        if not any(row.values()):
+    for number, (place, cells, empty) in enumerate(table.rows(table.columns), start=1):
+        if empty:
             continue
+        row = {column: cell.strip() for column, cell in zip(header, cells, strict=True)}
         name = row.get("case") or row["frontal"] or f"row {number}"
         if not row["frontal"]:
-            yield BadCase(name, f"{name} (row {number}) names no frontal image")
+            yield BadCase(name, f"{name} ({place}) names no frontal image")
             continue
         try:
             yield Case(

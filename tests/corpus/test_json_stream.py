@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
-from pacer.corpus.source.files import json_stream
+from pacer.corpus.source import json_stream
 from pacer.corpus.source.json_stream import stream_records
 
 VALUES = st.recursive(

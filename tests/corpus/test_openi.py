@@ -406,9 +406,9 @@ def test_split_files(name: str, content: str | bytes, distribution: OpenI) -> No
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("split.csv", "uid,split\n1,dev\n", r"row 1 must name a report"),
-        ("split.csv", "uid,split\nx,val\n", r"row 1 must name a report"),
-        ("split.csv", "uid,split\n1,val\nCXR1,test\n", r"row 2 puts CXR1 into a second split"),
+        ("split.csv", "uid,split\n1,dev\n", r"line 2 must name a report"),
+        ("split.csv", "uid,split\nx,val\n", r"line 2 must name a report"),
+        ("split.csv", "uid,split\n1,val\nCXR1,test\n", r"line 3 puts CXR1 into a second split"),
         ("split.csv", "uid\n1\n", r"needs a column split"),
         ("annotation.json", '{"train": [1]}', r"train\[0\] must name a report"),
         ("annotation.json", '{"train": [{"id": "CXR1"}', r"not valid JSON"),
@@ -484,7 +484,7 @@ def test_kaggle_problems(line: str, field: str, reason: str, distribution: OpenI
 )
 def test_kaggle_damaged(lines: str, distribution: OpenI) -> None:
     """A stray quote would swallow the reports below it; a file that is cut off in a cell ends in one."""
-    with pytest.raises(DataError, match=r"indiana_reports\.csv, row 0") as caught:
+    with pytest.raises(DataError, match=r"indiana_reports\.csv, line 2") as caught:
         kaggle(distribution, lines + "\n", VIEWS)
     assert "secret" not in str(caught.value).replace(str(distribution.root), "")
 

@@ -13,7 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pacer.core.contexts import availability
-from pacer.corpus.text.cleaning import CLEANERS, wording
+from pacer.corpus.text import wording
+from pacer.corpus.text.cleaning import CLEANERS
 from pacer.corpus.text.wording import compares_with_prior, prior_wording
 from pacer.phantom.language import contexts_of, report_of
 from pacer.phantom.world import make_world

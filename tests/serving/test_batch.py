@@ -268,7 +268,7 @@ def test_a_table_of_cases(table, tmp_path: Path) -> None:
         ("frontal\n", "holds no case"),
         ("", "has no column frontal"),
         ("frontal\na.png\na.png\n", "two cases with the name a.png"),
-        ("frontal,prior\na.png\n", "row 0, which begins in line 2: 1 field, but the header has 2"),
+        ("frontal,prior\na.png\n", "line 2: 1 field, but the header has 2"),
         ('frontal\n"a.png\n', "quotes do not match"),
     ],
 )

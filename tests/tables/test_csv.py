@@ -1,4 +1,4 @@
-"""The one strict reader of CSV files."""
+"""CSV files, read strictly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
-from pacer.corpus.csv_file import LARGEST, csv_rows, is_csv
+from pacer.tables.table import LARGEST, kind_of, numbered_csv
 
 SECRET = "Zephyrine opacity"  # a report text that no message may hold
 
@@ -20,19 +20,27 @@ SECRET = "Zephyrine opacity"  # a report text that no message may hold
 def rows_of(folder: Path, content: bytes | str, name: str = "t.csv") -> list[list[str]]:
     content = content.encode() if isinstance(content, str) else content
     (folder / name).write_bytes(gzip.compress(content) if name.lower().endswith(".gz") else content)
-    return list(csv_rows(folder / name))
+    return cells_of(folder / name)
+
+
+def cells_of(path: Path) -> list[list[str]]:
+    return [cells for _, cells in numbered_csv(path)]
 
 
 @pytest.mark.parametrize("name", ["t.csv", "T.CSV", "t.csv.gz", "T.CSV.GZ", "t.tsv", "t.tsv.gz"])
 def test_kinds_of_file(name: str, tmp_path: Path) -> None:
-    assert is_csv(Path(name))
+    assert kind_of(name) == "csv"
     text = '\ufeffa,b\r\n1,"x\r\ny ""z"""\r\n,\r\n'
     text = text.replace(",", "\t") if "tsv" in name else text
     assert rows_of(tmp_path, text, name) == [["a", "b"], ["1", 'x\r\ny "z"'], ["", ""]]
 
 
 def test_other_files_are_not_csv() -> None:
-    assert not any(is_csv(Path(name)) for name in ("t.jsonl", "t.parquet", "t.gz", "csv", "t.csv.bz2"))
+    for name, kind in (("t.jsonl", "jsonl"), ("T.JSONL.gz", "jsonl"), ("t.parquet", "parquet")):
+        assert kind_of(name) == kind
+    for name in ("t.gz", "csv", "t.csv.bz2", "t.parquet.gz"):
+        with pytest.raises(DataError, match="must be a table"):
+            kind_of(name)
 
 
 def test_blank_lines(tmp_path: Path) -> None:
@@ -45,12 +53,12 @@ def test_blank_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (f'1,c,Clear.,"ok\n2,c,{SECRET},bad\n', "row 0, which begins in line 2: unexpected end of data"),
-        (f'1,c,d,e\n2,c,"Clear.","No pneumothorax. {SECRET}', "row 1, which begins in line 3: unexpected end of data"),
-        (f'1,c,"a\nb",e\n\n2,c,"{SECRET}" x,e\n', "row 2, which begins in line 5: ',' expected after"),
-        (f"1,c,d,e\n1,c,{SECRET}\n", "row 1, which begins in line 3: 3 fields, but the header has 4"),
-        (f"1,c,d,e,{SECRET}\n", "row 0, which begins in line 2: 5 fields, but the header has 4"),
-        (" \n", "row 0, which begins in line 2: 1 field, but the header has 4"),
+        (f'1,c,Clear.,"ok\n2,c,{SECRET},bad\n', "line 2: unexpected end of data"),
+        (f'1,c,d,e\n2,c,"Clear.","No pneumothorax. {SECRET}', "line 3: unexpected end of data"),
+        (f'1,c,"a\nb",e\n\n2,c,"{SECRET}" x,e\n', "line 5: ',' expected after"),
+        (f"1,c,d,e\n1,c,{SECRET}\n", "line 3: 3 fields, but the header has 4"),
+        (f"1,c,d,e,{SECRET}\n", "line 2: 5 fields, but the header has 4"),
+        (" \n", "line 2: 1 field, but the header has 4"),
         (b"1,c,d,e\n1,c,caf\xe9,e\n", "not UTF-8"),
     ],
 )
@@ -64,27 +72,27 @@ def test_damage_is_named_by_row_and_not_quoted(content: str | bytes, message: st
 
 
 def test_a_stray_quote_in_the_header(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="the header: unexpected end of data"):
+    with pytest.raises(DataError, match="line 1: unexpected end of data"):
         rows_of(tmp_path, 'a,"b\n1,2\n')
 
 
 def test_long_fields(tmp_path: Path) -> None:
     assert len(rows_of(tmp_path, f'a\n"{"x" * 200_000}"\n')[1][0]) == 200_000
-    with pytest.raises(DataError, match="row 0, which begins in line 2: field larger"):
+    with pytest.raises(DataError, match="line 2: field larger"):
         rows_of(tmp_path, f'a\n"{"x" * (LARGEST + 1)}"\n')
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.csv does not exist"):
-        list(csv_rows(tmp_path / "none.csv"))
+        cells_of(tmp_path / "none.csv")
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(DataError, match=r"folder\.csv cannot be read"):
-        list(csv_rows(tmp_path / "folder.csv"))
+        cells_of(tmp_path / "folder.csv")
     sound = gzip.compress(b"a,b\n1,2\n" * 2000)
     for content in (b"a,b\n1,2\n", sound[:-9], sound[: len(sound) // 2], sound[:20] + b"\xff" * 9 + sound[29:]):
         (tmp_path / "t.csv.gz").write_bytes(content)
         with pytest.raises(DataError, match=r"t\.csv\.gz cannot be read"):
-            list(csv_rows(tmp_path / "t.csv.gz"))
+            cells_of(tmp_path / "t.csv.gz")
 
 
 TABLES = st.integers(2, 4).flatmap(
@@ -124,7 +132,7 @@ def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes, nam
     path = tmp_path_factory.mktemp("csv") / name
     path.write_bytes(content)
     try:
-        rows = list(csv_rows(path))
+        rows = cells_of(path)
     except DataError:
         return
     assert all(len(row) in (0, len(rows[0])) for row in rows)

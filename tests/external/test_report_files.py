@@ -61,10 +61,10 @@ SECRET = "zephyrine effusion"
         ("r.jsonl", "\n", "is empty"),
         ("r.csv", f"id,words\n1,{SECRET}\n", "no column of reports: expected hypothesis, .*it has id, words"),
         ("r.csv", f"key,report\n1,{SECRET}\n", "no column of ids: expected record_id, .*it has key, report"),
-        ("r.csv", f"id,report\n1,{SECRET}\n\n2,x\n", "row 2 is blank"),
-        ("r.csv", f"id,report\n,{SECRET}\n", "row 1, id: expected an id .*got nothing"),
-        ("r.csv", f'id,report\n1,"{SECRET}\n', "row 0"),
-        ("r.json", "[1]", "row 1: expected an object, got a number"),
+        ("r.csv", f"id,report\n1,{SECRET}\n\n2,x\n", "line 3 is blank"),
+        ("r.csv", f"id,report\n,{SECRET}\n", "line 2, id: expected an id .*got blank text"),
+        ("r.csv", f'id,report\n1,"{SECRET}\n', "line 2: unexpected end"),
+        ("r.json", "[1]", "row 1: expected an object, got 1"),
         ("r.json", '"text"', "expected an object of ids and texts"),
         ("r.json", json.dumps({"a": [SECRET, SECRET]}), "id a: expected one text, got a list of 2"),
         ("r.json", json.dumps({"a": {"text": SECRET}}), "id a: expected one text, got an object"),
@@ -80,15 +80,15 @@ SECRET = "zephyrine effusion"
         ),
         ("r.json", f'{{"a": "x", "b": "x", "a": "{SECRET}"}}', "the key 'a' stands more than once"),
         ("r.json", '{"a": "\\ud800"}', "id a: the text holds half of a surrogate pair"),
-        ("r.json", '{"\\ud800": "a"}', "row 1, the keys: the id holds half of a surrogate pair"),
+        ("r.json", '{"\\ud800": "a"}', "row 1, the keys: the text holds half of a surrogate pair"),
         (
             "r.jsonl",
             f'\n{{"id": 1, "report": "{SECRET} \\udc00"}}',
             "line 2, report: the text holds half of a surrogate",
         ),
-        ("r.json", '{"": "a"}', "row 1, the keys: expected an id .*got nothing"),
-        ("r.parquet", SECRET, "not a readable Parquet file"),
-        ("r.txt", SECRET, "the kind of a file is told by its name"),
+        ("r.json", '{"": "a"}', "row 1, the keys: expected an id .*got blank text"),
+        ("r.parquet", SECRET, "cannot be read"),
+        ("r.txt", SECRET, "must be a table"),
     ],
 )
 def test_bad_files_are_one_clear_error_without_text(tmp_path, name, content, problem):
@@ -105,7 +105,7 @@ def test_bad_files_are_one_clear_error_without_text(tmp_path, name, content, pro
 )
 def test_other_encodings_are_named(tmp_path, name, content, encoding):
     (tmp_path / name).write_bytes(content.format(f"{SECRET} épanchement").encode(encoding))
-    with pytest.raises(DataError, match=r"not UTF-8.*save the (file|table) as UTF-8") as error:
+    with pytest.raises(DataError, match=r"not UTF-8.*save the file as UTF-8") as error:
         read_reports(tmp_path / name, HYPOTHESIS_COLUMNS)
     assert SECRET not in str(error.value)
 

@@ -1,0 +1,4 @@
+"""Tables that users bring (CSV, JSON lines, Parquet), read strictly and in one way.
+
+Uses core.
+"""

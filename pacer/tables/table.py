@@ -1,0 +1,261 @@
+"""Tables that users bring: CSV, JSON lines and Parquet, read strictly.
+
+A file that is damaged anywhere is refused as a whole and before anything of it is used: what follows a stray quote or
+a cut cannot be trusted. Messages name the file, the line (of Parquet, which has none, the row) and the column, say what
+arrived and what was expected, and never quote a cell.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+import zlib
+from collections import Counter
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import polars as pl
+
+from pacer.core.errors import DataError
+from pacer.core.io import is_broken, numbered_jsonl
+
+#: Characters of one cell at most.
+LARGEST = 1 << 24
+# The limit belongs to the module csv and is looked up at every cell, so a reader cannot have one of its own. Reports
+# exceed the default of 131,072 characters. It is raised here, once, and never lowered.
+csv.field_size_limit(max(csv.field_size_limit(), LARGEST))
+
+#: Lines of JSON that are held as Python objects at a time.
+_LINES = 20_000
+
+Kind = Literal["csv", "jsonl", "parquet"]
+
+
+class Row(NamedTuple):
+    """The values of the columns asked for. ``place``: ``line 3``, of Parquet ``row 3``, counted from 1. ``empty``: no
+    column of the file holds text here (CSV alone); a blank line has None in every column."""
+
+    place: str
+    values: tuple[Any, ...]
+    empty: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file that has been read through once and is whole; see :func:`open_table`.
+
+    Attributes:
+        columns: as the file names them, in its order; a name of CSV may stand twice.
+        height: its rows, blank lines of CSV included.
+        counts: rows that have the column (JSON lines need not have it).
+    """
+
+    path: Path
+    kind: Kind
+    columns: list[str]
+    height: int
+    counts: dict[str, int]
+
+    def named(self, *names: str) -> list[str]:
+        """The columns of these names, whatever their case and the blanks around them, in the order of ``names``."""
+        return [column for name in names for column in self.columns if column.strip().lower() == name.lower()]
+
+    def only(self, name: str) -> str | None:
+        """The column of a name, see :meth:`named`; None without one.
+
+        Raises:
+            DataError: several columns have the name.
+        """
+        found = self.named(name)
+        if len(found) > 1:
+            raise DataError(f"{self.path} has the column {name} more than once ({', '.join(found)})")
+        return found[0] if found else None
+
+    def rows(self, columns: Sequence[str]) -> Iterator[Row]:
+        """The values of some columns, row by row, in bounded memory: text in CSV, else as the file types them."""
+        with _readable(self.path):
+            if self.kind == "jsonl":
+                for number, row in numbered_jsonl(self.path):
+                    yield Row(f"line {number}", tuple([row.get(name) for name in columns]))
+            elif self.kind == "parquet":
+                table = self._parquet(columns)
+                for number, values in enumerate(table.iter_rows(), start=1):
+                    yield Row(f"row {number}", values)
+            else:
+                lines = numbered_csv(self.path)
+                next(lines, None)
+                places = [self.columns.index(name) for name in columns]
+                blank = (None,) * len(places)
+                for line, cells in lines:
+                    values = tuple([cells[place] for place in places]) if cells else blank
+                    yield Row(f"line {line}", values, not any(map(str.strip, cells)))
+
+    def frame(self, columns: Sequence[str], decimals: Collection[str] = ()) -> pl.DataFrame:
+        """Some columns at once, in the order of the file's rows: of CSV and JSON lines as text, of Parquet as typed.
+
+        Args:
+            decimals: columns of JSON whose whole numbers keep their point; elsewhere 7.0 is 7, because an id does not
+                change its name when its column has gaps.
+
+        Raises:
+            DataError: a value is neither text nor a number, or polars, which is fast but reads some layouts of CSV in
+                another way, finds other rows.
+        """
+        with _readable(self.path):
+            if self.kind == "jsonl":
+                return self._texts(columns, decimals)
+            if self.kind == "parquet":
+                return self._parquet(columns)
+        try:
+            separator = separator_of(self.path)
+            table = pl.read_csv(self.path, separator=separator, infer_schema=False, glob=False, columns=list(columns))
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            table = None
+        if table is None or table.height != self.height:
+            raise DataError(
+                f"{self.path}: its {self.height} rows can be told apart in two ways; put every cell that holds a quote "
+                "or a line end into quotes, double the quotes in it, and end all lines alike"
+            )
+        return table.select(columns)
+
+    def _parquet(self, columns: Sequence[str]) -> pl.DataFrame:
+        table = pl.read_parquet(self.path, columns=list(columns), glob=False, hive_partitioning=False)
+        return table.select(columns)
+
+    def _texts(self, columns: Sequence[str], decimals: Collection[str]) -> pl.DataFrame:
+        schema = dict.fromkeys(columns, pl.String())
+        frames = [pl.DataFrame(schema=schema)]
+        held: list[list[str | None]] = []
+        for row in self.rows(columns):
+            held.append(
+                [
+                    _as_text(value, f"{self.path}, {row.place}, {name}", name in decimals)
+                    for name, value in zip(columns, row.values, strict=True)
+                ]
+            )
+            if len(held) == _LINES:
+                frames.append(pl.DataFrame(held, schema=schema, orient="row"))
+                held = []
+        return pl.concat([*frames, pl.DataFrame(held, schema=schema, orient="row")])
+
+
+def open_table(path: str | Path) -> Table:
+    """Read a table through once: ``.csv``, ``.tsv``, ``.jsonl`` (also ``.gz``) or ``.parquet``.
+
+    Raises:
+        DataError: the file is missing, of another kind, or damaged anywhere, or a line of JSON is no object.
+    """
+    path = Path(path)
+    kind = kind_of(path)
+    with _readable(path):
+        if kind == "parquet":
+            columns = list(pl.read_parquet_schema(path))
+            height = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
+            return Table(path, kind, columns, height, dict.fromkeys(columns, height))
+        if kind == "jsonl":
+            height, counts = 0, Counter[str]()
+            for number, row in numbered_jsonl(path):
+                if not isinstance(row, dict):
+                    raise DataError(f"{path}, line {number}: expected an object, got {shown(row)}")
+                counts.update(row.keys())
+                height += 1
+            return Table(path, kind, list(counts), height, counts)
+        lines = numbered_csv(path)
+        _, columns = next(lines, (0, []))
+        height = sum(1 for _ in lines)
+        return Table(path, kind, columns, height, dict.fromkeys(columns, height))
+
+
+def kind_of(path: str | Path) -> Kind:
+    """What a table is, by the ending of its name; ``csv`` for ``.tsv`` as well.
+
+    Raises:
+        DataError: the ending is that of no table.
+    """
+    name = Path(path).name.lower()
+    if name.endswith(".parquet"):
+        return "parquet"
+    text = name.removesuffix(".gz")
+    if text.endswith((".csv", ".tsv")):
+        return "csv"
+    if text.endswith(".jsonl"):
+        return "jsonl"
+    raise DataError(f"{path} must be a table: .csv, .tsv, .jsonl (also .gz) or .parquet")
+
+
+def separator_of(path: str | Path) -> str:
+    """What stands between the cells of a CSV file of that name."""
+    return "\t" if str(path).lower().removesuffix(".gz").endswith(".tsv") else ","
+
+
+def numbered_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The header, then the rows, of a ``.csv`` or ``.tsv`` file, each with the line that it begins in.
+
+    Every row has as many cells as the header. A blank line is an empty list; blank lines above the header are passed
+    over. In UTF-8, with or without a byte order mark.
+    """
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    with _readable(path), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=separator_of(path), strict=True)
+        width, line = 0, 1
+        while True:
+            try:
+                cells = next(reader, None)
+            except csv.Error as error:
+                reason = f"{error}; the file is cut off or its quotes do not match"
+                raise DataError(f"{path}, line {line}: {reason}") from None
+            except UnicodeDecodeError as error:
+                # the file is decoded in blocks, so the place is a little further on
+                reason = f"not UTF-8 ({error.reason}); save the file as UTF-8"
+                raise DataError(f"{path}, after line {line}: {reason}") from None
+            if cells is None:
+                return
+            width = width or len(cells)
+            if cells and len(cells) != width:
+                fields = "1 field" if len(cells) == 1 else f"{len(cells)} fields"
+                raise DataError(f"{path}, line {line}: {fields}, but the header has {width}")
+            if width:
+                yield line, cells
+            line = reader.line_num + 1
+
+
+def shown(value: Any) -> str:
+    """What arrived, for an error, without its content: numbers are shown, text is not."""
+    if isinstance(value, str):
+        return "blank text" if not value.strip() else f"text of {len(value)} characters"
+    if isinstance(value, bool | float | None):
+        return repr(value)
+    if isinstance(value, int):
+        return repr(value) if abs(value) < 10**20 else "a number of more than 20 digits"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
+
+
+def _as_text(value: Any, place: str, decimal: bool) -> str | None:
+    if value is None or value != value:  # null or NaN
+        return None
+    if isinstance(value, str):
+        if is_broken(value):
+            raise DataError(f"{place}: half of a surrogate pair is in the text: the file is damaged")
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DataError(f"{place}: expected text or a number, got {shown(value)}")
+    whole = isinstance(value, float) and value.is_integer() and not decimal
+    return str(int(value) if whole else value)
+
+
+@contextmanager
+def _readable(path: Path) -> Generator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist") from None
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, EOFError, zlib.error) as error:
+        # the first line of a message, up to where it begins to quote
+        reason = re.split(r"[`'\"]", (getattr(error, "strerror", None) or str(error)).partition("\n")[0])[0]
+        raise DataError(f"{path} cannot be read: {reason.strip(' :') or type(error).__name__}") from None
