@@ -27,6 +27,9 @@ WORKERS = 2
 #: Bad cases that a message lists.
 _SHOWN = 20
 
+#: Result lines by case and context.
+Lines = dict[tuple[str, str], dict[str, Any]]
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -40,12 +43,13 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class _Todo:
-    """A case, what its reports depend on, and the contexts in which it is reported."""
+class _Task:
+    """A case, what its reports depend on, and the contexts in which it is reported and in which a report is missing."""
 
     case: Case
     key: str
     contexts: tuple[Context, ...]
+    missing: tuple[Context, ...]
 
 
 def report_cases(
@@ -71,10 +75,15 @@ def report_cases(
         DataError: cases cannot be used (all are named, with the reason); or ``out`` is no file of results, or holds
             those of other cases. PacerError: another process writes to ``out``.
     """
-    names = {case.name for case in cases}
     with _own(out):
-        earlier = _lines(out, names)
-        todo, bad = _checked(reporter, cases, earlier, all_contexts)
+        earlier = _lines(out, {case.name for case in cases})
+        fingerprint, tasks, bad = reporter.fingerprint, [], []
+        with Ticker("check cases", len(cases)) as ticker:
+            for found in prefetch(
+                lambda case: _checked(reporter, fingerprint, case, earlier, all_contexts), cases, WORKERS
+            ):
+                (bad if isinstance(found, BadCase) else tasks).append(found)
+                ticker.advance()
         if bad and not skip_bad:
             shown = "; ".join(case.problem for case in bad[:_SHOWN])
             more = f"; and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
@@ -82,24 +91,22 @@ def report_cases(
                 f"{len(bad):,} of {len(cases):,} cases cannot be used: {shown}{more}. Mend them, or leave "
                 "them out with --skip-bad"
             )
-        keys = {task.case.name: task.key for task in todo}
+        made = _report(reporter, tasks, out, batch_size)
+        keys = {task.case.name: task.key for task in tasks}
         kept = {place: line for place, line in earlier.items() if keys.get(place[0]) == line["key"]}
-        made = _report(reporter, todo, kept, out, batch_size)
         lines = kept | made
         write_jsonl(out, [lines[name, context] for name in keys for context in CONTEXTS if (name, context) in lines])
-        write_json(
-            f"{out}.about.json",
-            {
-                "model": reporter.fingerprint,
-                "directory": str(reporter.directory),
-                "device": str(reporter.device),
-                "dtype": str(reporter.dtype),
-                "search": reporter.settings.search.model_dump(),
-                "cases": len(cases),
-                "reports": len(lines),
-                "skipped": [case._asdict() for case in bad],
-            },
-        )
+        about = {
+            "model": fingerprint,
+            "directory": str(reporter.directory),
+            "device": str(reporter.device),
+            "dtype": str(reporter.dtype),
+            "search": reporter.settings.search.model_dump(),
+            "cases": len(cases),
+            "reports": len(lines),
+            "skipped": [case._asdict() for case in bad],
+        }
+        write_json(f"{out}.about.json", about)
     return Summary(len(made), len(kept), len(earlier.keys() & made.keys()), tuple(bad))
 
 
@@ -111,10 +118,10 @@ def _own(out: Path) -> Generator[None]:
     existed = out.exists()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.touch()
+        file = open(out, "a")  # noqa: SIM115
     except OSError as error:
         raise DataError(f"{out} cannot be written: {error.strerror}; name another file") from None
-    with open(out, "a") as file:
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -126,8 +133,8 @@ def _own(out: Path) -> Generator[None]:
                 out.unlink()
 
 
-def _lines(out: Path, names: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
-    """The results of an earlier run by case and context."""
+def _lines(out: Path, names: set[str]) -> Lines:
+    """The results of an earlier run."""
     found = {}
     with open(out, "rb") as file:
         if file.read(1) not in (b"", b"{"):
@@ -144,91 +151,65 @@ def _lines(out: Path, names: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def _checked(
-    reporter: Reporter,
-    cases: Sequence[Case | BadCase],
-    earlier: dict[tuple[str, str], dict[str, Any]],
-    all_contexts: bool,
-) -> tuple[list[_Todo], list[BadCase]]:
-    """What is to be reported, and the cases that cannot be; a case whose results are there is not opened again."""
-
-    def look(case: Case | BadCase) -> _Todo | BadCase:
-        if isinstance(case, BadCase):
-            return case
-        try:
-            task = _task(reporter, case, all_contexts)
-            if any(earlier.get((case.name, context), {}).get("key") != task.key for context in task.contexts):
-                reporter.prepare(case)
-        except DataError as error:
-            return BadCase(case.name, str(error))
-        return task
-
-    todo, bad = [], []
-    with Ticker("check cases", len(cases)) as ticker:
-        for found in prefetch(look, cases, WORKERS):
-            (bad if isinstance(found, BadCase) else todo).append(found)
-            ticker.advance()
-    return todo, bad
-
-
-def _task(reporter: Reporter, case: Case, all_contexts: bool) -> _Todo:
-    texts = [
-        load_text(source, f"{what} of {case.name}")
-        for what, source in (
-            ("previous report", case.prior),
-            ("indication", case.indication),
-            ("history", case.history),
-        )
-    ]
-    images = [
-        _image_hash(source, f"{what} of {case.name}")
-        for what, source in (("frontal", case.frontal), ("lateral", case.lateral))
-    ]
-    own = context_of(case.lateral is not None, texts[0] is not None)
-    contexts = (own,)
-    if all_contexts:
-        contexts = tuple(c for c in reporter.contexts if c[0] in ("s", own[0]) and c[1] in ("n", own[1]))
-    return _Todo(case, hash_json([reporter.fingerprint, images, texts, case.view, case.sections]), contexts)
+    reporter: Reporter, fingerprint: str, case: Case | BadCase, earlier: Lines, all_contexts: bool
+) -> _Task | BadCase:
+    """What is to be reported of a case, or why it cannot be; one whose results are all there is not prepared again."""
+    if isinstance(case, BadCase):
+        return case
+    try:
+        texts = [
+            load_text(source, f"{what} of {case.name}")
+            for what, source in (
+                ("previous report", case.prior),
+                ("indication", case.indication),
+                ("history", case.history),
+            )
+        ]
+        images = [_hash(case.frontal), _hash(case.lateral)]
+        context = context_of(case.lateral is not None, texts[0] is not None)
+        contexts = reporter.contexts_of(context) if all_contexts else (context,)
+        key = hash_json([fingerprint, images, texts, case.view, case.sections])
+        missing = tuple(c for c in contexts if earlier.get((case.name, c), {}).get("key") != key)
+        if missing:
+            reporter.prepare(case)
+    except DataError as error:
+        return BadCase(case.name, str(error))
+    return _Task(case, key, contexts, missing)
 
 
-def _image_hash(source: Any, name: str) -> str | None:
-    if isinstance(source, str | PathLike):
-        try:
-            return hash_file(os.fspath(source))
-        except (OSError, ValueError):
-            return None  # the case is bad, and preparing it says why
-    if isinstance(source, bytes):
-        return hash_bytes(source)
-    if source is None:
+def _hash(image: Any) -> str | None:
+    """Of a file, or of its bytes; None where there is none, or none that can be read: preparing the case says why.
+
+    Raises:
+        DataError: an image in memory, which no later run could know again.
+    """
+    if isinstance(image, bytes):
+        return hash_bytes(image)
+    if image is not None and not isinstance(image, str | PathLike):
+        raise DataError(f"an image of many cases must be a path or the bytes of a file, got {type(image).__name__}")
+    try:
+        return None if image is None else hash_file(os.fspath(image))
+    except (OSError, ValueError):
         return None
-    raise DataError(f"image {name}: expected a path or the bytes of a file, got {type(source).__name__}")
 
 
-def _report(
-    reporter: Reporter,
-    todo: Sequence[_Todo],
-    kept: dict[tuple[str, str], dict[str, Any]],
-    out: Path,
-    batch_size: int | None,
-) -> dict[tuple[str, str], dict[str, Any]]:
+def _report(reporter: Reporter, tasks: Sequence[_Task], out: Path, batch_size: int | None) -> Lines:
     """Generate what is missing and append it; returns the new lines."""
-    wanted = [(task.case.name, context) for task in todo for context in task.contexts]
-    missing = set(wanted) - kept.keys()
-    open_tasks = [task for task in todo if any((task.case.name, context) in missing for context in task.contexts)]
-    order: list[tuple[str, Context, str]] = []
+    opened = [task for task in tasks if task.missing]
+    keys: list[str] = []
 
     def units() -> Iterator[Prepared]:
-        prepared = prefetch(lambda task: reporter.prepare(task.case), open_tasks, WORKERS)
-        for task, case in zip(open_tasks, prepared, strict=True):
-            for context in task.contexts:
-                if (case.name, context) in missing:
-                    order.append((case.name, context, task.key))
-                    yield case.in_context(context)
+        for task, case in zip(opened, prefetch(lambda task: reporter.prepare(task.case), opened, WORKERS), strict=True):
+            for context in task.missing:
+                keys.append(task.key)
+                yield case.in_context(context)
 
-    made: dict[tuple[str, str], dict[str, Any]] = {}
-    with Ticker("reports", len(wanted), done=len(wanted) - len(missing)) as ticker, Journal(out) as journal:
+    made: Lines = {}
+    wanted, missing = (sum(map(len, parts)) for parts in ([t.contexts for t in tasks], [t.missing for t in tasks]))
+    with Ticker("reports", wanted, done=wanted - missing) as ticker, Journal(out) as journal:
         for count, (number, result) in enumerate(reporter.stream(units(), batch_size), start=1):
-            name, context, key = order[number]
-            made[name, context] = line = {"key": key} | result.as_dict()
+            line = {"key": keys[number]} | result.as_dict()
+            made[result.name, result.context] = line
             journal.append(line, durable=count % (batch_size or reporter.batch_size) == 0)
             ticker.advance()
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, Literal, NamedTuple
@@ -16,6 +17,7 @@ from pacer.serving.sources import ImageSource
 
 View = Literal["AP", "PA", "other"]
 Sections = Literal["findings+impression", "findings", "impression"]
+TextSource = str | PathLike | None
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,16 @@ class Case:
 
     frontal: ImageSource
     lateral: ImageSource | None = None
-    prior: str | PathLike | None = None
-    indication: str | PathLike | None = None
-    history: str | PathLike | None = None
+    prior: TextSource = None
+    indication: TextSource = None
+    history: TextSource = None
     view: str | None = None
     sections: str | None = None
     name: str = "case"
+
+    def images(self) -> dict[str, ImageSource]:
+        """``frontal``, and ``lateral`` where there is one."""
+        return {"frontal": self.frontal} | ({} if self.lateral is None else {"lateral": self.lateral})
 
 
 class Cuts(NamedTuple):
@@ -48,9 +54,19 @@ class Cuts(NamedTuple):
     clinical_context_tokens: int
 
 
+NO_CUTS = Cuts(0, 0)
+
+
+def contexts_within(context: Context) -> tuple[Context, ...]:
+    """The contexts left when any or all of a context's optional sources are left out, in the order of ``CONTEXTS``."""
+    lateral, prior = availability(context)
+    return tuple(c for c in CONTEXTS if availability(c)[0] <= lateral and availability(c)[1] <= prior)
+
+
 @dataclass(frozen=True)
 class Prepared:
-    """A case that can be used: images [1 or 3, H, W] uint8 as the encoder sees them, texts as the model reads them."""
+    """A case that can be used: images [1 or 3, H, W] uint8 as the encoder sees them, texts as the model reads them;
+    ``seconds``: what preparing it took."""
 
     name: str
     frontal: Tensor
@@ -60,11 +76,11 @@ class Prepared:
     history: str | None
     view: View
     sections: Sections
-    cuts: Cuts
     notes: tuple[str, ...]
-    seconds: float
+    cuts: Cuts = NO_CUTS
+    seconds: float = 0.0
 
-    def told(self) -> tuple[str, ...]:
+    def all_notes(self) -> tuple[str, ...]:
         """Sentences about what a person may not expect."""
         return self.notes + tuple(
             f"{count:,} tokens of the {what} were cut off, as in training"
@@ -76,22 +92,13 @@ class Prepared:
     def context(self) -> Context:
         return context_of(self.lateral is not None, self.prior is not None)
 
-    def contexts(self) -> tuple[Context, ...]:
-        """The contexts that the sources allow, each of them or all left out, in the order of ``CONTEXTS``."""
-        own = availability(self.context)
-        return tuple(
-            context
-            for context in CONTEXTS
-            if all(has or not asked for has, asked in zip(own, availability(context), strict=True))
-        )
-
     def in_context(self, context: Context) -> Prepared:
         """The same case without the sources that a context does not have.
 
         Raises:
             ValueError: the case lacks a source of the context.
         """
-        if context not in self.contexts():
+        if context not in contexts_within(self.context):
             raise ValueError(f"{self.name} has the sources of {self.context}, not of {context}")
         lateral, prior = availability(context)
         cuts = self.cuts if prior else self.cuts._replace(prior_tokens=0)
@@ -139,7 +146,7 @@ class Result:
         truncated: as many tokens as are allowed, so the end may be missing. tokens: generated. cuts: see the class.
         notes: sentences about what a person may not expect: cuts, and DICOM files that name another view.
         gate: of Calibrate, 0 to 1; None without. frontal, lateral: routing; lateral None without the view.
-        context, view, sections: what the model was told that it has, sees and is asked for.
+        context, view, sections: what the model was given, and was asked for.
     """
 
     name: str
@@ -165,13 +172,16 @@ class Result:
             return {}
         return {finding: polarity for polarity in POLARITIES for finding in getattr(self.commitment, polarity)}
 
+    def routing(self) -> dict[str, Routing]:
+        """``frontal``, and ``lateral`` where there is one."""
+        return {"frontal": self.frontal} | ({} if self.lateral is None else {"lateral": self.lateral})
+
     def as_dict(self, weights: bool = False) -> dict[str, Any]:
         """For JSON; ``weights``: with the depth weights of every patch, not their means alone."""
         routing = {
             view: {"means": {str(depth): round(mean, 6) for depth, mean in found.means().items()}}
             | ({"depths": list(found.depths), "weights": found.weights.tolist()} if weights else {})
-            for view, found in (("frontal", self.frontal), ("lateral", self.lateral))
-            if found is not None
+            for view, found in self.routing().items()
         }
         return {
             "case": self.name,
@@ -190,3 +200,14 @@ class Result:
             "depth_weights": routing,
             "seconds": {name: round(value, 4) for name, value in self.timings._asdict().items()},
         }
+
+
+def notes_of(results: Sequence[Result]) -> list[str]:
+    """Sentences about what a person may not expect, each once; those of one report alone begin with its context."""
+    notes = [note for result in results for note in result.notes]
+    for result in results:
+        if result.fallback:
+            notes.append(f"{result.context.upper()}: no report could be found in the text, which stands for it")
+        if result.truncated:
+            notes.append(f"{result.context.upper()}: as many tokens as are allowed; the end may be missing")
+    return list(dict.fromkeys(notes))

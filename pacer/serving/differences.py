@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
+from pacer.core.contexts import Context
+from pacer.serving.case import Result
+
 
 class Word(NamedTuple):
-    """``own``: the report that it is compared with does not have this word in this place."""
+    """``own``: a report that it is compared with does not have this word in this place."""
 
     text: str
     own: bool
 
 
-def compared(report: str, other: str) -> list[Word]:
-    """The words of ``report``, aligned with those of ``other`` (Ratcliff and Obershelp: longest runs first)."""
-    words, others = report.split(), other.split()
-    shared = [False] * len(words)
-    for block in SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks():
-        shared[block.a : block.a + block.size] = [True] * block.size
-    return [Word(word, not both) for word, both in zip(words, shared, strict=True)]
+def compared(report: str, others: Sequence[str]) -> list[Word]:
+    """The words of ``report``, aligned with those of each other report (Ratcliff and Obershelp: longest runs first);
+    ``own``: at least one of them lacks the word in this place."""
+    words = report.split()
+    own = [False] * len(words)
+    for other in others:
+        at = 0
+        for block in SequenceMatcher(None, words, other.split(), autojunk=False).get_matching_blocks():
+            own[at : block.a] = [True] * (block.a - at)
+            at = block.a + block.size
+    return [Word(*pair) for pair in zip(words, own, strict=True)]
 
 
-def compared_with_all(report: str, others: Sequence[str]) -> list[Word]:
-    """The words of ``report``; ``own``: at least one of the others lacks the word in this place."""
-    found = [compared(report, other) for other in others]
-    if not found:
-        return [Word(word, False) for word in report.split()]
-    return [Word(words[0].text, any(word.own for word in words)) for words in zip(*found, strict=True)]
+def compared_contexts(results: Mapping[Context, Result]) -> dict[Context, list[Word]]:
+    """The first report against all others, and each of these against the first."""
+    first, *others = results.values()
+    words = {first.context: compared(first.report, [other.report for other in others])}
+    return words | {other.context: compared(other.report, [first.report]) for other in others}

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 #: No file of the server (``/file=``), no proxy, no interface description, no saved runs, no links to states.
 _ALLOWED = {
@@ -23,62 +20,50 @@ _ALLOWED = {
 }
 #: Bytes of a request other than an upload: texts that are too long get their sentence, and floods end here.
 _MAX_BODY = 2_000_000
-_HEADERS = (
-    (
-        b"content-security-policy",
-        b"default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
-        b"img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; base-uri 'self'; "
-        b"form-action 'self'; frame-ancestors 'none'",
-    ),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cache-control", b"no-store"),
-)
+_HEADERS = {
+    "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
+    "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
 
 
 class Guard:
     """ASGI middleware: refuses all other paths and tells the browser to ask no other server for anything."""
 
-    def __init__(self, app: App):
+    def __init__(self, app: ASGIApp):
         self.app = app
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
         if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self.app(scope, receive, send)
             return
-        status = self._refusal(scope)
+        status = _refusal(scope)
         if status is not None:
             while (await receive()).get("more_body"):
                 pass  # who still sends would not hear the answer
-            await send(
-                {
-                    "type": "http.response.start",
-                    "status": status,
-                    "headers": [(b"content-type", b"text/plain"), *_HEADERS],
-                }
-            )
-            await send({"type": "http.response.body", "body": b"not available\n"})
+            await PlainTextResponse("not available\n", status, _HEADERS)(scope, receive, send)
             return
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = {name for name, _ in _HEADERS}
-                kept = [(name, value) for name, value in message.get("headers", []) if name.lower() not in own]
-                message = {**message, "headers": [*kept, *_HEADERS]}
+                MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
         await self.app(scope, receive, answer)
 
-    @staticmethod
-    def _refusal(scope: Message) -> int | None:
-        method, path = scope["method"], scope["path"]
-        if method not in _ALLOWED or ".." in path or not _ALLOWED[method].fullmatch(path):
-            return 404
-        if method == "POST" and not path.startswith("/gradio_api/upload"):
-            length = dict(scope["headers"]).get(b"content-length", b"")
-            if not length.isdigit():
-                return 411
-            if int(length) > _MAX_BODY:
-                return 413
-        return None
+
+def _refusal(scope: Scope) -> int | None:
+    method, path = scope["method"], scope["path"]
+    if method not in _ALLOWED or ".." in path or not _ALLOWED[method].fullmatch(path):
+        return 404
+    if method == "POST" and not path.startswith("/gradio_api/upload"):
+        length = Headers(scope=scope).get("content-length", "")
+        if not length.isdigit():
+            return 411
+        if int(length) > _MAX_BODY:
+            return 413
+    return None

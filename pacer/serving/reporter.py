@@ -9,7 +9,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from threading import Lock, RLock
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -19,25 +19,31 @@ from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import CheckpointError, ConfigError, DataError, PacerError
 from pacer.core.io import hash_file, hash_json
 from pacer.corpus.text.cleaning import CLEANERS
-from pacer.corpus.views import View
-from pacer.decoding.extract import extract_report
+from pacer.decoding.extract import Extraction, extract_report
 from pacer.decoding.generate import Generated, Generator, Prefix
 from pacer.decoding.run import inference_dtype
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model
-from pacer.model.checkpoint import CheckpointRecord
-from pacer.model.pacer import Pacer
 from pacer.model.prompt.instruction import instruction
 from pacer.parallel.prefetch import prefetch
 from pacer.pretrained.pointers import resolve
-from pacer.serving.case import Case, Cuts, Prepared, Result, Routing, Timings
+from pacer.serving.case import (
+    Case,
+    Cuts,
+    Prepared,
+    Result,
+    Routing,
+    Sections,
+    TextSource,
+    Timings,
+    View,
+    contexts_within,
+)
 from pacer.serving.features import CaseFeatures
-from pacer.serving.package import MANIFEST, TOKENIZER, Settings, frozen_models, read_settings
+from pacer.serving.package import MANIFEST, TOKENIZER, frozen_models, read_settings
 from pacer.serving.sources import ImageSource, load_image, load_text
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-SECTIONS = ("findings+impression", "findings", "impression")
-VIEWS = ("AP", "PA", "other")
 
 
 class _Timed(Generator):
@@ -52,37 +58,61 @@ class _Timed(Generator):
 
 
 class Reporter:
-    """Writes reports with an exported model; :meth:`from_pretrained` makes one.
+    """Writes reports with an exported model.
 
     Threads may call it at once: cases are prepared side by side, and reports are generated one call after the other.
+
+    Args:
+        directory: made by ``pacer export``. device: None: the first GPU, else the CPU.
+        dtype: of the language model, ``float32`` or ``bfloat16``; None: as the stage ``decode`` chooses.
+        backbones: folder with frozen models in ``vision``, ``language`` and ``text`` (those that are there count),
+            for a directory that came without them from another machine.
 
     Attributes:
         settings: of the export. contexts: that the model was trained on. phase: of training that it comes from.
         commit: does it state findings first? depths: encoder blocks that it draws on, 1 is the first.
         directory, device, dtype: where it was loaded from, where it runs, and the language model's type.
+
+    Raises:
+        CheckpointError: the directory is no exported model, not whole, or the frozen models are not its own.
+        BackboneError: a frozen model is not there. ConfigError: a device or type that there is not.
     """
 
     def __init__(
         self,
-        directory: Path,
-        settings: Settings,
-        model: Pacer,
-        record: CheckpointRecord,
-        features: CaseFeatures,
-        tokenizer: Any,
-        device: torch.device,
-        dtype: torch.dtype,
+        directory: str | PathLike,
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype | None = None,
+        backbones: str | PathLike | None = None,
     ):
-        self.directory, self.settings, self.device, self.dtype = directory, settings, device, dtype
-        self.phase = record.phase
+        self.directory = Path(directory)
+        self.settings = settings = read_settings(self.directory)
+        self.device = _device(device)
+        self.dtype = inference_dtype(self.device) if dtype is None else _dtype(dtype)
+        given = None if backbones is None else Path(backbones)
+        if given is not None and not given.is_dir():
+            raise ConfigError(f"backbones {given} is not a folder; name one that holds vision, language and text")
+        states = settings.states
+        with frozen_models(self.directory, given) as root:
+            model, record = load_model(self.directory, root, self.dtype)
+            self._features = CaseFeatures(
+                ImageEncoder(resolve(root / "vision"), states.depths, self.device, states.precision),
+                TextEncoder(resolve(root / "text"), states.prior_tokens, self.device, states.precision),
+                states.dtype,
+            )
+        if record.model.features.depths != states.depths:
+            raise CheckpointError(
+                f"{directory}: the weights belong to depths {record.model.features.depths}, the settings to "
+                f"{states.depths}; export the model again"
+            )
+        tokenizer: Any = AutoTokenizer.from_pretrained(self.directory / TOKENIZER)
+        self._generator = _Timed(model, tokenizer, self._features, record.model, settings.search.decode(), self.device)
+        self.phase, self.commit, self.depths = record.phase, self._generator.commit, tuple(states.depths)
         self.contexts = tuple(context for context in CONTEXTS if context in settings.contexts)
-        self.depths = tuple(settings.states.depths)
-        self._features = features
-        self._generator = _Timed(model, tokenizer, features, record.model, settings.search.decode(), device)
-        self.commit = self._generator.commit
         self._one_at_a_time = RLock()
         # counting has tokenizers of its own: a call sets how they cut, which the encoder's must not lose half-way
-        self._counting, self._words, self._pieces = Lock(), deepcopy(features.texts.tokenizer), deepcopy(tokenizer)
+        self._counting, self._words = Lock(), deepcopy(self._features.texts.tokenizer)
+        self._pieces = deepcopy(tokenizer)
 
     @classmethod
     def from_pretrained(
@@ -92,49 +122,16 @@ class Reporter:
         dtype: str | torch.dtype | None = None,
         backbones: str | PathLike | None = None,
     ) -> Reporter:
-        """Load an exported model.
-
-        Args:
-            directory: made by ``pacer export``. device: None: the first GPU, else the CPU.
-            dtype: of the language model, ``float32`` or ``bfloat16``; None: as the stage ``decode`` chooses.
-            backbones: folder with frozen models in ``vision``, ``language`` and ``text`` (those that are there count),
-                for a directory that came without them from another machine.
-
-        Raises:
-            CheckpointError: the directory is no exported model, not whole, or the frozen models are not its own.
-            BackboneError: a frozen model is not there. ConfigError: a device or type that there is not.
-        """
-        directory = Path(directory)
-        settings = read_settings(directory)
-        place, kind = _device(device), _dtype(dtype)
-        kind = inference_dtype(place) if kind is None else kind
-        given = None if backbones is None else Path(backbones)
-        if given is not None and not given.is_dir():
-            raise ConfigError(f"backbones {given} is not a folder; name one that holds vision, language and text")
-        with frozen_models(directory, given) as root:
-            model, record = load_model(directory, root, kind)
-            states = settings.states
-            features = CaseFeatures(
-                ImageEncoder(resolve(root / "vision"), states.depths, place, states.precision),
-                TextEncoder(resolve(root / "text"), states.prior_tokens, place, states.precision),
-                states.dtype,
-            )
-        own = record.model.features.depths
-        if own != states.depths:
-            raise CheckpointError(
-                f"{directory}: the weights belong to depths {own}, the settings to {states.depths}; "
-                "export the model again"
-            )
-        tokenizer = AutoTokenizer.from_pretrained(directory / TOKENIZER)
-        return cls(directory, settings, model, record, features, tokenizer, place, kind)
+        """Load an exported model; see the class."""
+        return cls(directory, device, dtype, backbones)
 
     def __call__(
         self,
         frontal: ImageSource,
         lateral: ImageSource | None = None,
-        prior: str | PathLike | None = None,
-        indication: str | PathLike | None = None,
-        history: str | PathLike | None = None,
+        prior: TextSource = None,
+        indication: TextSource = None,
+        history: TextSource = None,
         view: str | None = None,
         sections: str | None = None,
     ) -> Result:
@@ -152,49 +149,51 @@ class Reporter:
             DataError: a source cannot be used, or the model was trained without such a source. One sentence that
                 names the case and the source.
         """
-        started, name = time.perf_counter(), case.name
-        frontal, seen = self._levels(case.frontal, f"frontal of {name}")
-        lateral = named = None
-        if case.lateral is not None:
-            lateral, named = self._levels(case.lateral, f"lateral of {name}")
-            if torch.equal(frontal, lateral):
-                raise DataError(f"{name}: the same image is given as frontal and as lateral; leave out the lateral")
-        prior = self._prior(load_text(case.prior, f"previous report of {name}"), name)
-        indication = load_text(case.indication, f"indication of {name}")
-        history = load_text(case.history, f"history of {name}")
-        view = _one_of(_as_stored(case.view), (None, *VIEWS), f"view of {name}")
-        target = self.settings.texts.target
-        sections = _one_of(case.sections, (None, *SECTIONS), f"sections of {name}")
+        started, name, notes = time.perf_counter(), case.name, []
+        levels: dict[str, Tensor] = {}
+        view = "other"
+        for place, source in case.images().items():
+            image, seen = load_image(source, f"{place} of {name}")
+            levels[place] = self._features.images.preparation.levels_of(image)
+            if seen is not None and seen.kind != place:
+                notes.append(f"the DICOM file given as {place} names a {seen.kind} view")
+            if seen is not None and place == "frontal":
+                view = seen.view
+        frontal, lateral = levels["frontal"], levels.get("lateral")
+        if lateral is not None and torch.equal(frontal, lateral):
+            raise DataError(f"{name}: the same image is given as frontal and as lateral; leave out the lateral")
+        if case.view is not None:
+            letters = case.view.strip().upper() if isinstance(case.view, str) else case.view
+            view = letters if letters in ("AP", "PA") else case.view
+        target = "findings" if self.settings.texts.target == "findings" else "findings+impression"
         prepared = Prepared(
             name=name,
             frontal=frontal,
             lateral=lateral,
-            prior=prior,
-            indication=indication,
-            history=history,
-            view=view or (seen.view if seen else "other"),
-            sections=sections or ("findings" if target == "findings" else "findings+impression"),
-            cuts=Cuts(0, 0),
-            notes=_kinds(seen, named),
-            seconds=0.0,
+            prior=self._prior(load_text(case.prior, f"previous report of {name}"), name),
+            indication=load_text(case.indication, f"indication of {name}"),
+            history=load_text(case.history, f"history of {name}"),
+            view=_one_of(view, get_args(View), f"view of {name}"),
+            sections=_one_of(
+                target if case.sections is None else case.sections, get_args(Sections), f"sections of {name}"
+            ),
+            notes=tuple(notes),
         )
         if prepared.context not in self.contexts:
-            known = ", ".join(self.contexts)
             raise DataError(
                 f"{name} has the sources of context {prepared.context}, and the model was trained on "
-                f"{known} alone; leave out the source that it does not know"
+                f"{', '.join(self.contexts)} alone; leave out the source that it does not know"
             )
-        cuts = Cuts(self._cut_of_prior(prior), self._cut_of_context(prepared))
-        return replace(prepared, cuts=cuts, seconds=time.perf_counter() - started)
+        return replace(prepared, cuts=self._cuts(prepared), seconds=time.perf_counter() - started)
 
-    def contexts_of(self, case: Prepared) -> tuple[Context, ...]:
-        """The contexts that both the case's sources and the model allow."""
-        return tuple(context for context in case.contexts() if context in self.contexts)
+    def contexts_of(self, context: Context) -> tuple[Context, ...]:
+        """The contexts that both a case's own context and the model allow."""
+        return tuple(inner for inner in contexts_within(context) if inner in self.contexts)
 
     def in_all_contexts(self, case: Case | Prepared, batch_size: int | None = None) -> dict[Context, Result]:
         """The same case in each of its :meth:`contexts_of`."""
         prepared = self._prepared(case)
-        contexts = self.contexts_of(prepared)
+        contexts = self.contexts_of(prepared.context)
         results = self.generate([prepared.in_context(context) for context in contexts], batch_size)
         return dict(zip(contexts, results, strict=True))
 
@@ -208,8 +207,8 @@ class Reporter:
         if batch_size is None:
             batch_size = max(1, min(len(prepared), self.batch_size))
         with self._one_at_a_time:
-            found = list(self.stream(prepared, batch_size))
-        return [result for _, result in sorted(found, key=lambda item: item[0])]
+            found = dict(self.stream(prepared, batch_size))
+        return [found[number] for number in range(len(prepared))]
 
     @property
     def fingerprint(self) -> str:
@@ -247,6 +246,7 @@ class Reporter:
                 frontal, lateral = self._features.show(case.frontal, case.lateral)
                 yield {
                     "number": number,
+                    "record_id": case.name,
                     "context": case.context,
                     "frontal": frontal,
                     "lateral": lateral,
@@ -276,10 +276,6 @@ class Reporter:
     def _prepared(self, case: Case | Prepared) -> Prepared:
         return self.prepare(case) if isinstance(case, Case) else case
 
-    def _levels(self, source: ImageSource, name: str) -> tuple[Tensor, View | None]:
-        image, view = load_image(source, name)
-        return self._features.images.preparation.levels_of(image), view
-
     def _prior(self, text: str | None, name: str) -> str | None:
         if text is None:
             return None
@@ -290,42 +286,35 @@ class Reporter:
             )
         return cleaned
 
-    def _cut_of_prior(self, prior: str | None) -> int:
-        if prior is None:
-            return 0
-        with self._counting:
-            count = len(self._words(prior, truncation=False, verbose=False)["input_ids"])
-        return max(0, count - self._features.texts.tokens)
-
-    def _cut_of_context(self, case: Prepared) -> int:
+    def _cuts(self, case: Prepared) -> Cuts:
         before, _ = instruction(
             view=case.view, sections=case.sections, indication=case.indication, history=case.history, commit=self.commit
         )
         with self._counting:
-            count = len(self._pieces(before, add_special_tokens=False, verbose=False)["input_ids"])
-        return max(0, count - self._generator.prompt.before_tokens)
+            words = self._words(case.prior, truncation=False, verbose=False)["input_ids"] if case.prior else ()
+            pieces = self._pieces(before, add_special_tokens=False, verbose=False)["input_ids"]
+        return Cuts(
+            max(0, len(words) - self._features.texts.tokens), max(0, len(pieces) - self._generator.prompt.before_tokens)
+        )
 
     def _result(self, found: Generated, case: Prepared, started: float, encoded: float) -> Result:
-        report, anchor, fallback = found.text.strip(), None, False
-        if self.commit:
-            report, anchor, fallback = extract_report(found.text)
+        extracted = extract_report(found.text) if self.commit else Extraction(found.text.strip(), None, False)
         ended = time.perf_counter()
-        timings = Timings(case.seconds, encoded - started, ended - encoded, case.seconds + ended - started)
         return Result(
             name=case.name,
             context=case.context,
-            report=report,
+            report=extracted.report,
             generated=found.text,
-            commitment=anchor,
-            fallback=fallback,
+            commitment=extracted.anchor,
+            fallback=extracted.fallback,
             truncated=found.tokens >= self.settings.search.max_new_tokens,
             tokens=found.tokens,
             cuts=case.cuts,
-            notes=case.told(),
+            notes=case.all_notes(),
             gate=found.gate,
             view=case.view,
             sections=case.sections,
-            timings=timings,
+            timings=Timings(case.seconds, encoded - started, ended - encoded, case.seconds + ended - started),
             frontal=self._routing(case.frontal, found.frontal_weights),
             lateral=None
             if case.lateral is None or found.lateral_weights is None
@@ -344,24 +333,9 @@ class Reporter:
         )
 
 
-def _kinds(frontal: View | None, lateral: View | None) -> tuple[str, ...]:
-    """What DICOM files say against the places that they were given."""
-    return tuple(
-        f"the DICOM file given as {place} names a {view.kind} view"
-        for place, view in (("frontal", frontal), ("lateral", lateral))
-        if view is not None and view.kind != place
-    )
-
-
-def _as_stored(view: Any) -> Any:
-    """A view in the letters of the corpus; what is none stays as it is, to be refused."""
-    letters = view.strip().upper() if isinstance(view, str) else view
-    return letters if letters in ("AP", "PA") else view
-
-
 def _one_of(value: Any, allowed: tuple[Any, ...], name: str) -> Any:
     if value not in allowed:
-        raise DataError(f"{name}: expected {' or '.join(filter(None, allowed))}, got {value!r:.40}")
+        raise DataError(f"{name}: expected {' or '.join(allowed)}, got {value!r:.40}")
     return value
 
 
@@ -378,9 +352,7 @@ def _device(device: str | torch.device | None) -> torch.device:
     return found
 
 
-def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
-    if dtype is None:
-        return None
+def _dtype(dtype: str | torch.dtype) -> torch.dtype:
     for name, known in DTYPES.items():
         if dtype in (name, known):
             return known

@@ -45,12 +45,12 @@ def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None
         DataError: the source is of another type, too large, empty, no image, damaged, or no single radiograph.
     """
     if isinstance(source, np.ndarray):
-        return as_radiograph(_pillow(source, name), name), None
+        source = _pillow(source, name)
     if isinstance(source, Image.Image):
         return as_radiograph(source, name), None
     if isinstance(source, str | PathLike):
-        content = _file(Path(source), name)
-        name = f"{name}, {source}"  # the ending tells a DICOM file without preamble, as it does in a corpus
+        content = _read(Path(source), f"image {name}", MAX_BYTES, f"more than {MAX_BYTES:,}")
+        name = f"{name}, {source}"  # the ending marks a DICOM file without preamble, as it does in a corpus
     elif isinstance(source, bytes | bytearray | memoryview):
         content = bytes(source)
     else:
@@ -58,7 +58,10 @@ def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None
             f"image {name}: expected a path, the bytes of a file, a Pillow image or an array, got "
             f"{type(source).__name__}"
         )
-    _check_size(len(content), name)
+    if not content:
+        raise DataError(f"image {name}: the file is empty (0 bytes)")
+    if len(content) > MAX_BYTES:
+        raise DataError(f"image {name}: the file has {len(content):,} bytes, more than {MAX_BYTES:,}")
     if _DEFLATED in content:
         raise DataError(
             f"image {name}: the DICOM file is packed as a whole (Deflated Explicit VR Little Endian); "
@@ -67,25 +70,21 @@ def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None
     return read_image(io.BytesIO(content), name, FORMATS), _dicom_view(content)
 
 
-def _file(path: Path, name: str) -> bytes:
+def _read(path: Path, name: str, limit: int, excess: str) -> bytes:
+    """A file of at most ``limit`` bytes; a larger one is refused unread, as having ``excess``."""
     if "\0" in str(path):
-        raise DataError(f"image {name}: no file can have the name that was given, as it holds a NUL")
+        raise DataError(f"{name}: no file can have the name that was given, as it holds a NUL")
     try:
+        size = path.stat().st_size
         if path.is_dir():
-            raise DataError(f"image {name}: {path} is a folder; name the file")
-        if not path.is_file():
-            raise DataError(f"image {name}: the file {path} does not exist")
-        _check_size(path.stat().st_size, f"{name}, {path}")
+            raise DataError(f"{name}: {path} is a folder; name the file")
+        if size > limit:
+            raise DataError(f"{name}: the file {path} has {size:,} bytes, {excess}")
         return path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"{name}: the file {path} does not exist") from None
     except OSError as error:
-        raise DataError(f"image {name}: the file {path} cannot be read: {error.strerror}") from None
-
-
-def _check_size(count: int, name: str) -> None:
-    if not count:
-        raise DataError(f"image {name}: the file is empty (0 bytes)")
-    if count > MAX_BYTES:
-        raise DataError(f"image {name}: the file has {count:,} bytes, more than {MAX_BYTES:,}")
+        raise DataError(f"{name}: the file {path} cannot be read: {error.strerror}") from None
 
 
 def _pillow(array: np.ndarray, name: str) -> Image.Image:
@@ -112,7 +111,7 @@ def _dicom_view(content: bytes) -> View | None:
     try:
         header = pydicom.dcmread(io.BytesIO(content), stop_before_pixels=True, specific_tags=["ViewPosition"])
         return parse_view(str(header.get("ViewPosition") or ""))
-    except Exception:  # whatever a damaged field raises: it tells nothing about an image that is whole
+    except Exception:  # whatever a damaged field raises: it says nothing about an image that is whole
         return None
 
 
@@ -125,15 +124,20 @@ def load_text(source: str | PathLike | None, name: str) -> str | None:
     if source is None:
         return None
     if isinstance(source, PathLike):
-        source = _text_file(Path(source), name)
+        most = 4 * MAX_CHARACTERS + 3  # bytes of UTF-8, a byte order mark included
+        content = _read(Path(source), name, most, f"more than {MAX_CHARACTERS:,} characters; give the report alone")
+        try:
+            source = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        except UnicodeDecodeError:
+            raise DataError(f"{name}: the file {source} is not text in UTF-8") from None
     if not isinstance(source, str):
         raise DataError(f"{name}: expected text, got {type(source).__name__}")
     if len(source) > MAX_CHARACTERS:
         raise DataError(f"{name}: {len(source):,} characters, more than {MAX_CHARACTERS:,}; give the report alone")
-    for place, character in enumerate(source):
+    for place, character in enumerate(source, start=1):
         if character not in "\t\n\r" and unicodedata.category(character) in ("Cc", "Cs"):
             raise DataError(
-                f"{name}: character {place + 1:,} is the control character U+{ord(character):04X}; give plain text"
+                f"{name}: character {place:,} is the control character U+{ord(character):04X}; give plain text"
             )
     return source if source.strip() else None
 
@@ -149,8 +153,8 @@ def text_or_file(value: str | None, name: str, folder: Path | None = None) -> st
     """
     if value is None or not value.strip():
         return None
+    path = (folder or Path()) / value
     try:
-        path = Path(value) if folder is None else folder / value
         if path.is_file():
             return path
     except (OSError, ValueError):
@@ -161,18 +165,3 @@ def text_or_file(value: str | None, name: str, folder: Path | None = None) -> st
             "name one that exists, or give the text"
         )
     return value
-
-
-def _text_file(path: Path, name: str) -> str:
-    if "\0" in str(path):
-        raise DataError(f"{name}: no file can have the name that was given, as it holds a NUL")
-    try:
-        if path.stat().st_size > 4 * MAX_CHARACTERS + 3:
-            raise DataError(
-                f"{name}: the file {path} has more than {MAX_CHARACTERS:,} characters; give the report alone"
-            )
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError(f"{name}: the file {path} is not text in UTF-8") from None
-    except OSError as error:
-        raise DataError(f"{name}: the file {path} cannot be read: {error.strerror}") from None

@@ -44,9 +44,9 @@ def show_result(console: Console, result: Result) -> None:
 
 def show_contexts(console: Console, results: Mapping[Context, Result]) -> None:
     """The same case in several contexts side by side; what differs is marked in colour."""
-    from pacer.serving.differences import compared, compared_with_all
+    from pacer.serving.differences import compared_contexts
 
-    first, *others = results.values()
+    first = next(iter(results))
     table = Table(box=SIMPLE_HEAD, show_lines=True, pad_edge=False)
     table.add_column("")
     for context in results:
@@ -55,16 +55,14 @@ def show_contexts(console: Console, results: Mapping[Context, Result]) -> None:
     table.add_row("gate", *("" if r.gate is None else f"{r.gate:.3f}" for r in results.values()))
     table.add_row("commitment", *(_findings(r, results) for r in results.values()))
     table.add_row(
-        "report",
-        _marked(compared_with_all(first.report, [r.report for r in others]), _NOT_ALL),
-        *(_marked(compared(r.report, first.report), _NEW) for r in others),
+        "report", *(_marked(words, _NOT_ALL if c == first else _NEW) for c, words in compared_contexts(results).items())
     )
     table.add_row("tokens", *(str(r.tokens) for r in results.values()))
     console.print(table)
     legend = Text("Findings in bold", "bold").append(": not in every context. Words ", "not bold")
-    legend.append(f"in {_NEW}", f"not bold {_NEW}").append(f": not in {first.context.upper()}; ", "not bold")
+    legend.append(f"in {_NEW}", f"not bold {_NEW}").append(f": not in {first.upper()}; ", "not bold")
     legend.append(f"in {_NOT_ALL}", f"not bold {_NOT_ALL}").append(": not in all others.", "not bold")
-    if others:
+    if len(results) > 1:
         console.print(legend)
     _show_notes(console, list(results.values()))
     console.print(Text(NOTICE, "bold"))
@@ -89,12 +87,7 @@ def _marked(words: list[Word], colour: str) -> Text:
 
 
 def _show_notes(console: Console, results: list[Result]) -> None:
-    notes = [note for result in results for note in result.notes]
-    notes += [
-        f"{r.context.upper()}: no report could be found in the text, which stands for it" for r in results if r.fallback
-    ]
-    notes += [
-        f"{r.context.upper()}: as many tokens as are allowed; the end may be missing" for r in results if r.truncated
-    ]
-    for note in dict.fromkeys(notes):
+    from pacer.serving.case import notes_of
+
+    for note in notes_of(results):
         console.print(Text(f"note: {note}", "yellow"), soft_wrap=True)

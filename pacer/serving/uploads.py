@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 #: Seconds after which a file is removed; the page reads it within moments.
@@ -24,21 +24,23 @@ def upload_folder(parent: Path | None = None, lifetime: float = LIFETIME) -> Gen
     Args:
         parent: None: the system's folder for temporary files.
     """
-    parent = Path(tempfile.gettempdir()) if parent is None else parent
-    _clear_up(parent)
+    parent = parent or Path(tempfile.gettempdir())
+    _remove_abandoned(parent)
     ended = threading.Event()
-    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent, ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        with open(folder / _LOCK, "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            (folder / "uploads").mkdir()
-            sweeper = threading.Thread(target=_sweep, args=(folder / "uploads", lifetime, ended), daemon=True)
-            sweeper.start()
-            try:
-                yield folder / "uploads"
-            finally:
-                ended.set()
-                sweeper.join()
+    with (
+        tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent, ignore_cleanup_errors=True) as name,
+        open(Path(name, _LOCK), "w") as lock,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        uploads = Path(name, "uploads")
+        uploads.mkdir()
+        sweeper = threading.Thread(target=_sweep, args=(uploads, lifetime, ended), daemon=True)
+        sweeper.start()
+        try:
+            yield uploads
+        finally:
+            ended.set()
+            sweeper.join()
 
 
 def environment(uploads: Path) -> dict[str, str]:
@@ -56,23 +58,18 @@ def environment(uploads: Path) -> dict[str, str]:
 
 def _sweep(folder: Path, lifetime: float, ended: threading.Event) -> None:
     while not ended.wait(lifetime / 6):
-        oldest = time.time() - lifetime
         for path in sorted(folder.rglob("*"), reverse=True):  # files before the folders that hold them
-            try:
-                if path.stat().st_mtime < oldest:
+            with suppress(OSError):  # in use again, or gone
+                if path.stat().st_mtime < time.time() - lifetime:
                     path.rmdir() if path.is_dir() else path.unlink()
-            except OSError:
-                continue  # in use again, or gone
 
 
-def _clear_up(parent: Path) -> None:
+def _remove_abandoned(parent: Path) -> None:
     """Remove folders whose process has ended; the system lets go of a lock however a process ends."""
     for folder in parent.glob(f"{_PREFIX}*"):
-        try:
-            if time.time() - folder.stat().st_mtime < LIFETIME:
-                continue  # perhaps not locked yet
-            with open(folder / _LOCK) as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder)
-        except OSError:
-            continue  # in use, of another user, or gone
+        # suppressed: in use, of another user, or gone; a young folder is perhaps not locked yet
+        with suppress(OSError):
+            if folder.stat().st_mtime < time.time() - LIFETIME:
+                with open(folder / _LOCK) as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder)

@@ -14,8 +14,8 @@ from pacer.anchors.vocabulary import FINDINGS
 from pacer.core.contexts import Context
 from pacer.reporting.html import TEMPLATES
 from pacer.reporting.images import LONGEST_EDGE, data_uri
-from pacer.serving.case import Result
-from pacer.serving.differences import Word, compared, compared_with_all
+from pacer.serving.case import Result, notes_of
+from pacer.serving.differences import Word, compared_contexts
 from pacer.serving.maps import film
 from pacer.serving.sentences import marked_sentences, unsaid
 from pacer.serving.terminal import NAMES
@@ -61,11 +61,7 @@ def context_line(context: Context | None) -> str:
 
 def result_page(result: Result) -> str:
     """One report: commitment, marked sentences, gate, routing maps, notes and timings."""
-    films = [
-        film(name, found)
-        for name, found in (("Frontal", result.frontal), ("Lateral", result.lateral))
-        if found is not None
-    ]
+    films = [film(name.capitalize(), routing) for name, routing in result.routing().items()]
     commitment = result.commitment
     sentences = marked_sentences(result.report, None if result.fallback else commitment)
     return render(
@@ -76,41 +72,27 @@ def result_page(result: Result) -> str:
         sources=NAMES[result.context],
         unsaid=[] if commitment is None or result.fallback else unsaid(result.report, commitment),
         gate=None if result.gate is None else gate_words(result.gate),
-        notes=_notes(result),
+        notes=notes_of([result]),
     )
 
 
 def contexts_page(results: Mapping[Context, Result]) -> str:
     """The same case in several contexts: the findings that differ, and every report with the words that do."""
-    first, *others = results.values()
-    words = {first.context: compared_with_all(first.report, [other.report for other in others])}
-    words |= {other.context: compared(other.report, first.report) for other in others}
     rows = [(finding, [result.findings().get(finding) for result in results.values()]) for finding in FINDINGS]
     return render(
         "contexts.html",
         results=results,
-        first=first.context,
+        first=next(iter(results)),
         sources=NAMES,
-        runs={context: _runs(found) for context, found in words.items()},
+        runs={context: _runs(words) for context, words in compared_contexts(results).items()},
         differing=[(finding, states) for finding, states in rows if len(set(states)) > 1],
         gates={
             context: None if result.gate is None else gate_words(result.gate) for context, result in results.items()
         },
-        notes=list(dict.fromkeys(note for result in results.values() for note in _notes(result, result.context))),
+        notes=notes_of(list(results.values())),
     )
 
 
 def _runs(words: Sequence[Word]) -> list[tuple[bool, str]]:
     """Words in a row that are marked alike, as one text."""
     return [(own, " ".join(word.text for word in run)) for own, run in groupby(words, key=lambda word: word.own)]
-
-
-def _notes(result: Result, context: Context | None = None) -> list[str]:
-    """Sentences about what a person may not expect; those of one report alone begin with its ``context``."""
-    name = "" if context is None else f"{context.upper()}: "
-    found = list(result.notes)
-    if result.fallback:
-        found.append(f"{name}no report could be found in the text, which stands for it")
-    if result.truncated:
-        found.append(f"{name}as many tokens as are allowed; the end may be missing")
-    return found

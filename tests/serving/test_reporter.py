@@ -182,7 +182,7 @@ def test_what_is_cut_is_counted_and_said(world: World, reporter: Reporter) -> No
         whole = 0 if prepared.prior is None else len(tokenizer(prepared.prior)["input_ids"])
         assert prepared.cuts.prior_tokens == max(0, whole - 12)
         assert (prepared.cuts.clinical_context_tokens > 0) == (record_id[3:] == "50000002")
-        assert len(prepared.told()) == sum(count > 0 for count in prepared.cuts)
+        assert len(prepared.all_notes()) == sum(count > 0 for count in prepared.cuts)
     assert reporter.prepare(world.case("sw-50000004")).cuts.prior_tokens > 0
 
 
@@ -195,7 +195,7 @@ def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path,
     assert reporter.prepare(Case(frontal, view="pa ")).view == "PA"
     assert reporter.prepare(Case(np.zeros((60, 60), np.uint8))).view == "other"
     assert reporter.prepare(Case(frontal, lateral)).notes == ()
-    assert reporter.prepare(Case(lateral, frontal)).told() == (
+    assert reporter.prepare(Case(lateral, frontal)).all_notes() == (
         "the DICOM file given as frontal names a lateral view",
         "the DICOM file given as lateral names a frontal view",
     )

@@ -181,8 +181,8 @@ def test_texts_that_are_refused(tmp_path: Path) -> None:
         (3, "got int"),
         (latin, "not text in UTF-8"),
         (long, "more than 20,000 characters"),
-        (tmp_path / "absent.txt", "cannot be read: No such file"),
-        (tmp_path, "cannot be read: Is a directory"),
+        (tmp_path / "absent.txt", "does not exist"),
+        (tmp_path, "is a folder; name the file"),
         (Path("a\0b"), "as it holds a NUL"),
     ):
         with pytest.raises(DataError, match=f"^previous report of x: .*{sentence}") as error:
@@ -242,4 +242,6 @@ def test_a_case_is_refused_by_name(reporter: Reporter, changes: dict[str, Any], 
 def test_long_priors_within_the_limit_are_cut_as_in_training(reporter: Reporter) -> None:
     prepared = reporter.prepare(Case(SMALL, prior="effusion. " * (MAX_CHARACTERS // 10)))
     assert prepared.cuts.prior_tokens > 1000
-    assert prepared.told()[0].startswith(f"{prepared.cuts.prior_tokens:,} tokens of the previous report were cut off")
+    assert prepared.all_notes()[0].startswith(
+        f"{prepared.cuts.prior_tokens:,} tokens of the previous report were cut off"
+    )
