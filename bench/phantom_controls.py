@@ -24,13 +24,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from transformers import Dinov2Model
 
-from pacer.backbones.standins.vision import MEAN, STD, TrainingImages, make_vision_standin
+from pacer.backbones.standins.data import PhantomData
+from pacer.backbones.standins.vision import MEAN, STD, make_vision_standin
 from pacer.corpus.text.cleaning import clean_report
 from pacer.params import load_params
 from pacer.phantom.language import contexts_of, report_of, sample_texts
 from pacer.phantom.render import render_frontal, render_lateral, visible_findings
 from pacer.phantom.tokenizer import phantom_tokenizer
-from pacer.phantom.training import training_images
 from pacer.phantom.world import LATERAL_CAPABLE, Study, make_world
 from pacer.records.findings import FINDINGS
 
@@ -162,12 +162,10 @@ def vision_standin(folder: Path | None) -> tuple[Dinov2Model, str]:
         return Dinov2Model.from_pretrained(folder).eval(), f"Vision stand-in of `{folder}`."
     backbones = load_params().backbones
     config, seed = backbones.vision_standin, backbones.seed
-    grid = config.image_size // config.patch_size
-    # the world of `pacer.backbones.standins.data.phantom_data`
-    pixels, labels, masks, _ = training_images(1_000_003 + seed, config.images, config.image_size, grid, processes=1)
+    images = PhantomData(seed).images(config.images, config.image_size, config.image_size // config.patch_size)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as made:
-        known = make_vision_standin(config, TrainingImages(pixels, labels, masks), seed, Path(made), "phantom")
+        known = make_vision_standin(config, images, seed, Path(made))
         model = Dinov2Model.from_pretrained(made).eval()
         seconds = time.monotonic() - started
     text = f"Vision stand-in: {config.images} images, {config.steps} steps, {seconds:.0f} s, AUROC of its own"

@@ -1,5 +1,6 @@
 """Stage `backbones`: the frozen models, each in Hugging Face format or as a pointer with hashes."""
 
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -16,16 +17,7 @@ def main() -> None:
     params = load_params()
     records, images = read_records(Path("data/corpus/records.parquet")), pl.read_parquet("data/corpus/images.parquet")
 
-    def instruct(view: str, sections: str, indication: str | None, history: str | None, commit: bool):
-        return instruction(
-            view=view,
-            sections=sections,
-            indication=indication,
-            history=history,
-            commit=commit,
-            unknown_view=params.prompt.unknown_view,
-        )
-
+    instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
     with whole_directory(Path("models/backbones")) as out:
         locate_backbones(params.backbones, out)
         make_standins(params.backbones, records, images, instruct, out, params.anchors.rules)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from functools import partial
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
 import polars as pl
 
-from pacer.backbones.gguf import convert_gguf
 from pacer.backbones.hub import point_to_hub
-from pacer.backbones.standins.chexbert import make_chexbert_standin
-from pacer.backbones.standins.data import Instruct, TrainingData, load_data, training_text
-from pacer.backbones.standins.language import make_language_standin
-from pacer.backbones.standins.text import make_text_standin
-from pacer.backbones.standins.vision import make_vision_standin
+from pacer.backbones.standins.data import Instruct, TrainingData, load_data
+from pacer.core.errors import BackboneError
+from pacer.core.io import write_json
 from pacer.params import Backbones
+from pacer.pretrained.pointers import PROVENANCE
 from pacer.rules.version import Version
 
-MODELS = ("vision", "language", "text", "chexbert")
+#: The one whose stand-in takes longest first.
+MODELS = ("vision", "language", "chexbert", "text")
 
 
 def locate_backbones(config: Backbones, out: Path) -> None:
@@ -30,55 +35,119 @@ def locate_backbones(config: Backbones, out: Path) -> None:
     for name in MODELS:
         backbone = getattr(config, name)
         if backbone.provider == "gguf":
+            from pacer.backbones.gguf import convert_gguf  # loads torch, which stand-ins load in their own processes
+
             convert_gguf(backbone, out / name)
         elif backbone.provider != "standin":
             point_to_hub(backbone, out / name, name)
 
 
+class StandinJob(NamedTuple):
+    """All that the training of one stand-in needs, in whatever process."""
+
+    name: str
+    config: Backbones
+    data: TrainingData
+    instruct: Instruct
+    out: Path
+    threads: int
+
+    def __call__(self) -> None:
+        """Train the model and write it with its provenance; torch is loaded here alone."""
+        import torch
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        torch.set_num_threads(self.threads)
+        self.out.mkdir(parents=True, exist_ok=True)
+        facts = getattr(self, f"_{self.name}")()
+        origin = {"provider": "standin", "data": self.data.origin, "seed": self.config.seed}
+        write_json(self.out / PROVENANCE, origin | facts)
+
+    def _vision(self) -> dict:
+        from pacer.backbones.standins.vision import make_vision_standin
+
+        own = self.config.vision_standin
+        images = self.data.images(own.images, own.image_size, own.image_size // own.patch_size)
+        return make_vision_standin(own, images, self.config.seed, self.out)
+
+    def _language(self) -> dict:
+        from pacer.backbones.standins.language import make_language_standin
+
+        own = self.config.language_standin
+        tokenizer, texts = self.data.tokenizer(own.vocabulary), self.data.texts(own.texts)
+        return make_language_standin(own, tokenizer, texts, self.instruct, self.config.seed, self.out)
+
+    def _text(self) -> dict:
+        from pacer.backbones.standins.text import make_text_standin
+
+        own = self.config.text_standin
+        return make_text_standin(own, self.data.texts(own.texts), self.config.seed, self.out)
+
+    def _chexbert(self) -> dict:
+        from pacer.backbones.standins.chexbert import make_chexbert_standin
+
+        own = self.config.chexbert_standin
+        return make_chexbert_standin(own, self.data.texts(own.texts), self.config.seed, self.out)
+
+
 def make_standins(
     config: Backbones, records: pl.DataFrame, images: pl.DataFrame, instruct: Instruct, out: Path, rules: Version
 ) -> None:
-    """Train every model whose provider is ``standin``.
+    """Train every model whose provider is ``standin``, side by side, each with its share of the cores.
+
+    What is made depends on the settings and the number of cores, not on which training ends first.
 
     Args:
         records, images: the corpus (used with ``train_on: corpus``).
-        instruct: makes the instruction text that the language model will meet downstream.
+        instruct: makes the instruction text that the language model will meet downstream; picklable.
         rules: version of the rules that label the corpus (used with ``train_on: corpus``).
+
+    Raises:
+        PacerError: the first of a training; the others are ended.
     """
     wanted = [name for name in MODELS if getattr(config, name).provider == "standin"]
     if not wanted:
         return
     data = load_data(config, records, images, rules)
-    makers = {
-        "vision": partial(_vision, config, data),
-        "language": partial(_language, config, data, instruct),
-        "text": partial(_text, config, data),
-        "chexbert": partial(_chexbert, config, data),
-    }
-    for name in wanted:
-        makers[name](out / name)
+    threads = max(1, _cores() // len(wanted))
+    side_by_side({name: StandinJob(name, config, data, instruct, out / name, threads) for name in wanted})
 
 
-def _vision(config: Backbones, data: TrainingData, out: Path) -> None:
-    own = config.vision_standin
-    images = data.images(own.images, own.image_size, own.image_size // own.patch_size)
-    make_vision_standin(own, images, config.seed, out, data.origin)
+def side_by_side(jobs: Mapping[str, Callable[[], None]]) -> None:
+    """Run picklable jobs in processes, as many at a time as there are cores, in the order given.
+
+    Raises:
+        BackboneError: a process was killed. Whatever a job raises, once; the others are ended.
+    """
+    context = multiprocessing.get_context("spawn")  # a fork would copy the locks of the tables' threads
+    with ProcessPoolExecutor(min(_cores(), len(jobs)), context, initializer=_end_with_parent) as pool:
+        running = {pool.submit(job): name for name, job in jobs.items()}
+        try:
+            for done in as_completed(running):
+                done.result()
+        except BaseException as error:
+            for child in multiprocessing.active_children():
+                child.terminate()
+            if isinstance(error, BrokenProcessPool):
+                raise BackboneError(
+                    f"a process that made {' or '.join(jobs)} was killed; is there memory for so many at a time?"
+                ) from None
+            raise
 
 
-def _language(config: Backbones, data: TrainingData, instruct: Instruct, out: Path) -> None:
-    own = config.language_standin
-    texts = [training_text(text, instruct) for text in data.texts(own.texts)]
-    make_language_standin(own, data.tokenizer(own.vocabulary), texts, config.seed, out, data.origin)
+def _end_with_parent() -> None:
+    """In a process of the pool: no life after the stage's own, and Ctrl-C is the stage's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
-def _text(config: Backbones, data: TrainingData, out: Path) -> None:
-    texts = data.texts(config.text_standin.texts)
-    statuses = np.array([text.statuses for text in texts])
-    labels = np.isin(statuses, (1, 3)).astype(np.int64)
-    make_text_standin(config.text_standin, [t.cleaned for t in texts], labels, config.seed, out, data.origin)
-
-
-def _chexbert(config: Backbones, data: TrainingData, out: Path) -> None:
-    texts = data.texts(config.chexbert_standin.texts)
-    statuses = np.array([text.statuses for text in texts])
-    make_chexbert_standin(config.chexbert_standin, [t.raw for t in texts], statuses, config.seed, out, data.origin)
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

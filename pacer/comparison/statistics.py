@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 
-from pacer.metrics.chexbert.labeller import OBSERVATIONS
+from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.conventions import Convention
 
 #: What pycocoevalcap adds to counts so that no logarithm of zero is taken.

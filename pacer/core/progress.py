@@ -1,7 +1,8 @@
-"""Progress of long work: a live bar with rate and ETA on a terminal, plain lines in a log file."""
+"""Progress of long work: a live bar with rate and ETA on a terminal, plain lines in a log file or a child process."""
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -35,7 +36,7 @@ class Ticker:
         self.bar: Progress | None = None
 
     def __enter__(self) -> Ticker:
-        if self.shown and sys.stderr.isatty():
+        if self.shown and sys.stderr.isatty() and multiprocessing.parent_process() is None:
             columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate()
             self.bar = Progress(
                 *columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=Console(stderr=True)

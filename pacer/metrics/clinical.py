@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pacer.core.errors import ConfigError, DataError
-from pacer.metrics.chexbert.labeller import OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.conventions import CONVENTIONS, Convention
 
 __all__ = ["CONVENTIONS", "Convention", "as_labels", "clinical_efficacy", "label_confusion", "precision_recall_f1"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pacer.metrics.chexbert.labeller import OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 
 #: micro: over all cells of records x observations; macro: mean of the observations; weighted: the same by number of
 #: references with the observation; example: mean of the records.

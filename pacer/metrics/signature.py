@@ -12,7 +12,7 @@ from typing import Any
 
 from pacer.core.io import hash_file, hash_json
 from pacer.metrics.cases import Scored
-from pacer.metrics.chexbert.labeller import CHECKPOINT
+from pacer.metrics.chexbert.network import CHECKPOINT
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.inputs import Origin, ScoreInputs, ScoreSettings
 from pacer.pretrained.pointers import is_standin, provenance, resolve

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.metrics.chexbert.labeller import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.clinical import as_labels, precision_recall_f1
 from pacer.records.findings import FINDINGS
 

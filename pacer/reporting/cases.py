@@ -12,7 +12,7 @@ import polars as pl
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, read_jsonl
-from pacer.metrics.chexbert.labeller import OBSERVATIONS
+from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.reporting import images
 from pacer.reporting.routing import PRESENT, depth_names
 from pacer.reporting.routing_figures import over_radiograph

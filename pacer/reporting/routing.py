@@ -12,7 +12,7 @@ import polars as pl
 from safetensors.numpy import load_file
 
 from pacer.core.errors import DataError
-from pacer.metrics.chexbert.labeller import OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 
 #: CheXbert classes that count as a finding being present: positive and uncertain.
 PRESENT = (POSITIVE, UNCERTAIN)

@@ -10,9 +10,9 @@ import torch
 from transformers import Dinov2Model
 
 from pacer.backbones.standins import vision
-from pacer.backbones.standins.vision import MEAN, STD, TrainingImages, make_vision_standin
+from pacer.backbones.standins.vision import MEAN, STD, make_vision_standin
 from pacer.params import VisionStandin
-from pacer.phantom.training import training_images
+from pacer.phantom.training import TrainingImages, training_images
 
 CONFIG = VisionStandin(
     width=16, image_size=56, patch_size=14, heads=2, images=24, steps=24, batch_size=8, learning_rate=3e-3
@@ -21,8 +21,7 @@ CONFIG = VisionStandin(
 
 @pytest.fixture(scope="module")
 def images() -> TrainingImages:
-    pixels, labels, masks, _ = training_images(3, CONFIG.images, CONFIG.image_size, 4, processes=1)
-    return TrainingImages(pixels, labels, masks)
+    return training_images(3, CONFIG.images, CONFIG.image_size, 4)
 
 
 def states(folder: Path, images: TrainingImages) -> tuple[torch.Tensor, ...]:
@@ -45,7 +44,7 @@ def test_the_second_training_evens_out_the_endpoint_and_leaves_the_earlier_depth
     made = {}
     for share in (0.0, 1.0):
         monkeypatch.setattr(vision, "SECOND", share)
-        provenance = make_vision_standin(CONFIG, images, 5, tmp_path / str(share), "a test")
+        provenance = make_vision_standin(CONFIG, images, 5, tmp_path / str(share))
         assert provenance["steps"] == [24, max(1, 24 * share)]
         made[share] = states(tmp_path / str(share), images)
     for once, twice in zip(made[0.0][:9], made[1.0][:9], strict=True):
@@ -55,7 +54,7 @@ def test_the_second_training_evens_out_the_endpoint_and_leaves_the_earlier_depth
 
 
 def test_the_endpoint_is_standardised(images: TrainingImages, tmp_path: Path) -> None:
-    make_vision_standin(CONFIG, images._replace(masks=None), 5, tmp_path, "a test")
+    make_vision_standin(CONFIG, images._replace(masks=None), 5, tmp_path)
     endpoint = states(tmp_path, images)[-1][2:].flatten(0, 1)  # without the held-out tenth
     np.testing.assert_allclose(endpoint.mean(0), 0, atol=1e-3)
     np.testing.assert_allclose(endpoint.std(0), 1, atol=1e-3)

@@ -14,7 +14,7 @@ from pacer.comparison.case_statistics import label_intervals, resampled_units, s
 from pacer.comparison.resampling import intervals
 from pacer.comparison.statistics import Statistics, mean, mean_statistics
 from pacer.core.errors import DataError
-from pacer.metrics.chexbert.labeller import OBSERVATIONS
+from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.nlg import nlg_scores
 
 WORDS = ("the heart is enlarged", "no effusion", "small left effusion", "lungs are clear", "a line ends in the svc")

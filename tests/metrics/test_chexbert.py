@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from transformers import BertModel
 
 from pacer.core.errors import BackboneError, DataError
-from pacer.metrics.chexbert.labeller import CPU_PIECES, OBSERVATION_OF, OBSERVATIONS, CheXbert, CheXbertNetwork
+from pacer.metrics.chexbert.labeller import CPU_PIECES, CheXbert
+from pacer.metrics.chexbert.network import CheXbertNetwork
+from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS
 from pacer.pretrained.pointers import write_pointer
 from pacer.records.findings import FINDINGS
 from tests.metrics.conftest import small_config
@@ -74,7 +76,7 @@ def test_white_space_and_case_do_not_matter(chexbert_directory):
 
 def test_scores_are_those_of_a_plain_bert_and_its_heads(checkpoint_state):
     """The network leaves out what [CLS] does not need; the numbers are those of all positions."""
-    network = CheXbertNetwork(small_config())
+    network = CheXbertNetwork(BertModel(small_config()))
     network.load_state_dict(checkpoint_state)
     plain = BertModel(small_config()).eval()
     plain.load_state_dict(network.bert.state_dict())

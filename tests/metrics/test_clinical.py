@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from pacer.core.errors import ConfigError, DataError
-from pacer.metrics.chexbert.labeller import OBSERVATIONS
+from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.clinical import clinical_efficacy, label_confusion
 from pacer.metrics.conventions import CONVENTIONS
 

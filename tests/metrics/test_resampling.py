@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score
 
 from pacer.comparison import statistics
 from pacer.comparison.resampling import Pair, differences, sums_by_unit
-from pacer.metrics.chexbert.labeller import OBSERVATIONS
+from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.conventions import CONVENTIONS
 
 WORDS = ["the", "heart", "lungs", "is", "clear", "no", "effusions", "effusion", "enlarged", "enlargement", "."]

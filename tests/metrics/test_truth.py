@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
-from pacer.metrics.chexbert.labeller import OBSERVATION_OF, OBSERVATIONS
+from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS
 from pacer.metrics.truth import Truth, best_constant, findings_present, truth_f1, truth_scores
 from pacer.records.findings import FINDINGS
 

@@ -17,7 +17,7 @@ from pacer.corpus.build_corpus import build_corpus
 from pacer.corpus.source.files import point_to_files
 from pacer.labelling.sample.draw import sample_records
 from pacer.labelling.targets.build_anchors import build_anchors
-from pacer.metrics.chexbert.labeller import OBSERVATIONS
+from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.params import Corpus, Params, load_params, parse_params
 from pacer.records.findings import FINDINGS
 from pacer.records.schemas import read_records

@@ -8,7 +8,7 @@ direct reports, half are commitment-first; a quarter stands in the warm-up layou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,9 +19,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from pacer.backbones.standins.training import peak_schedule
-from pacer.core.io import write_json
-from pacer.core.progress import Ticker
+from pacer.anchors.render import render_anchor
+from pacer.backbones.standins.data import Instruct, LabelledText
+from pacer.backbones.standins.training import train
+from pacer.corpus.text.cleaning import clean_report
 from pacer.params import LanguageStandin
 
 BOS, EOS = 1, 2
@@ -32,49 +33,41 @@ DROPPED, NOISE = 0.1, (0.1, 0.6)
 BARE, BARE_STEPS, COMMIT = 0.15, 0.4, 0.7
 
 
-class TrainingText(NamedTuple):
-    """One training text: the instruction's two parts, the target of each route, and the sentences that state a
-    finding (what the prefix is conditioned on)."""
-
-    before: str
-    after_direct: str
-    after_commit: str
-    report: str
-    commitment: str
-    stated: tuple[str, ...]
-
-
 def make_language_standin(
-    config: LanguageStandin, tokenizer: Tokenizer, texts: Sequence[TrainingText], seed: int, out: Path, origin: str
+    config: LanguageStandin,
+    tokenizer: Tokenizer,
+    texts: Sequence[LabelledText],
+    instruct: Instruct,
+    seed: int,
+    out: Path,
 ) -> dict:
     """Train the model and save it as a Hugging Face directory with its tokenizer.
 
     Args:
-        tokenizer: with ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2. origin: what the texts are, for the provenance.
+        tokenizer: with ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2.
+        instruct: makes the instruction text that the model will meet downstream.
 
     Returns:
-        The provenance, written to ``out/provenance.json`` as well.
+        What the provenance says of the training.
     """
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     model = LlamaForCausalLM(_architecture(config, tokenizer.get_vocab_size()))
-    encoded = [_encode(tokenizer, text) for text in texts]
+    encoded = [_encode(tokenizer, text, instruct) for text in texts]
     held_out = max(1, len(encoded) // 20)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=0.01)
-    model.train()
-    with Ticker("train language stand-in", config.steps) as ticker:
+
+    def batches() -> Iterator[tuple[list[_Encoded], float]]:
+        # binding is learnt on short sequences first, the instruction and the commitment afterwards
         for step in range(config.steps):
-            # binding is learnt on short sequences first, the instruction and the commitment afterwards
             bare, size = (1.0, 2 * config.batch_size) if step < BARE_STEPS * config.steps else (BARE, config.batch_size)
-            rows = rng.integers(held_out, len(encoded), size=size)
-            for group in optimizer.param_groups:
-                group["lr"] = config.learning_rate * peak_schedule(step, config.steps)
-            loss = _loss(model, [encoded[r] for r in rows], config.slots, bare, rng)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            ticker.advance(note=f"loss {loss.item():.3f}")
+            yield [encoded[row] for row in rng.integers(held_out, len(encoded), size=size)], bare
+
+    def loss_of(batch: tuple[list[_Encoded], float]) -> Tensor:
+        return _loss(model, batch[0], config.slots, batch[1], rng)
+
+    model.train()
+    what = "train language stand-in"
+    train(what, model.parameters(), batches(), loss_of, steps=config.steps, peak=config.learning_rate)
     model.eval()
     with torch.no_grad():
         parts = [encoded[i : min(i + 16, held_out)] for i in range(0, held_out, 16)]
@@ -83,18 +76,13 @@ def make_language_standin(
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
     ).save_pretrained(out)
-    provenance = {
-        "provider": "standin",
+    return {
         "model": f"Llama, {config.layers} blocks, width {config.width}",
-        "data": origin,
-        "seed": seed,
         "texts": len(texts) - held_out,
         "steps": config.steps,
         "held_out_loss": round(held_out_loss, 4),
         "objective": "next token given prefix slots that hold noisy sums of stated sentences' word embeddings",
     }
-    write_json(out / "provenance.json", provenance)
-    return provenance
 
 
 def _architecture(config: LanguageStandin, vocabulary: int) -> LlamaConfig:
@@ -119,16 +107,24 @@ class _Encoded(NamedTuple):
     stated: list[list[int]]
 
 
-def _encode(tokenizer: Tokenizer, text: TrainingText) -> _Encoded:
+def _encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct) -> _Encoded:
+    """Both routes of a text; stated sentences are cleaned as the report is."""
+
     def ids(piece: str) -> list[int]:
         return tokenizer.encode(piece, add_special_tokens=False).ids
 
-    report = ids(text.report)
+    parts = {
+        commit: instruct(
+            view=text.view, sections=text.sections, indication=text.indication, history=text.history, commit=commit
+        )
+        for commit in (False, True)
+    }
+    committed = f"{render_anchor(text.anchor)}\n<REPORT>\n{text.cleaned}\n</REPORT>"
     return _Encoded(
-        ids(text.before),
-        {False: ids(text.after_direct), True: ids(text.after_commit)},
-        {False: report, True: ids(f"{text.commitment}\n<REPORT>\n{text.report}\n</REPORT>")},
-        [ids(sentence) for sentence in text.stated],
+        ids(parts[False][0]),
+        {commit: ids(after) for commit, (_, after) in parts.items()},
+        {False: ids(text.cleaned), True: ids(committed)},
+        [ids(clean_report(sentence)) for sentence in text.stated],
     )
 
 

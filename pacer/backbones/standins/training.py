@@ -1,10 +1,11 @@
-"""What the stand-ins' training shares: the learning-rate schedule, the held-out tenth, length-sorted batches."""
+"""What the stand-ins' training shares: the loop, its schedule, the held-out tenth, length-sorted batches."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +18,39 @@ from pacer.core.progress import Ticker
 _RISE = 0.1
 #: Batches drawn together and sorted by length.
 _WINDOW = 8
+
+Batch = TypeVar("Batch")
+
+
+def train(
+    what: str,
+    parameters: Iterable[nn.Parameter],
+    batches: Iterable[Batch],
+    loss_of: Callable[[Batch], Tensor],
+    *,
+    steps: int,
+    peak: float,
+    weight_decay: float = 0.01,
+) -> None:
+    """AdamW down the gradient of ``loss_of(batch)``, ``steps`` times, with the gradient's norm clipped at 1.
+
+    Args:
+        what: name of the work in its progress lines.
+        batches: at least ``steps``; endless is fine.
+        peak: highest learning rate, see :func:`peak_schedule`.
+    """
+    parameters = list(parameters)
+    optimizer = torch.optim.AdamW(parameters, lr=peak, weight_decay=weight_decay, fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: peak_schedule(step, steps))
+    with Ticker(what, steps) as ticker:
+        for _, batch in zip(range(steps), batches, strict=False):
+            loss = loss_of(batch)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+            schedule.step()
+            ticker.advance(note=f"loss {loss.item():.3f}")
 
 
 def peak_schedule(step: int, steps: int) -> float:
@@ -41,21 +75,16 @@ def held_out_tenth(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np
 
 
 def training_batches(
-    lengths: np.ndarray, rows: np.ndarray, batch_size: int, steps: int, rng: np.random.Generator
+    lengths: np.ndarray, rows: np.ndarray, batch_size: int, rng: np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """``steps`` batches of ``rows``: shuffled passes, similar lengths together inside shuffled windows."""
-    made = 0
-    while made < steps:
+    """Endless batches of ``rows``: shuffled passes, similar lengths together inside shuffled windows."""
+    while True:
         order = rng.permutation(rows)
         for start in range(0, len(order), _WINDOW * batch_size):
             window = order[start : start + _WINDOW * batch_size]
             window = window[np.argsort(lengths[window], kind="stable")]
             parts = [window[first : first + batch_size] for first in range(0, len(window), batch_size)]
-            for index in rng.permutation(len(parts)):
-                if made == steps:
-                    return
-                made += 1
-                yield parts[index]
+            yield from (parts[index] for index in rng.permutation(len(parts)))
 
 
 def pad(pieces: Sequence[Sequence[int]], padding: int) -> tuple[Tensor, Tensor]:
@@ -80,30 +109,3 @@ def reproducible(seed: int) -> Generator[None]:
             yield
     finally:
         torch.set_num_threads(threads)
-
-
-class Descent:
-    """AdamW along :func:`peak_schedule` with the gradient norm clipped at 1, and a progress line."""
-
-    def __init__(self, what: str, parameters: list[nn.Parameter], peak: float, steps: int):
-        self.parameters, self.peak, self.steps, self.step = parameters, peak, steps, 0
-        self.optimizer = torch.optim.AdamW(parameters, lr=peak, weight_decay=0.01, fused=True)
-        self.ticker = Ticker(what, steps)
-
-    def __enter__(self) -> Descent:
-        self.ticker.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.ticker.__exit__(*error)
-
-    def __call__(self, loss: Tensor) -> None:
-        """One step down the gradient of ``loss``."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.peak * peak_schedule(self.step, self.steps)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.parameters, 1.0)
-        self.optimizer.step()
-        self.step += 1
-        self.ticker.advance(note=f"loss {loss.item():.3f}")

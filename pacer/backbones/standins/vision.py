@@ -1,8 +1,8 @@
 """A small Dinov2 encoder that has learnt findings and their places: the stand-in for RAD-DINO.
 
-It is trained twice. First all of it: at the endpoint the image's findings are told from the mean patch; at blocks 4
-and 8 (a third and two thirds of the depth) each patch tells which findings lie in it, where the training world knows
-the places. Then the last third alone, on an objective of the whole image: every patch of the endpoint tells the
+It is trained twice. First all of it: the endpoint's mean patch predicts the image's findings; at blocks 4 and 8 (a
+third and two thirds of the depth) each patch predicts which findings lie in it, where the training world knows the
+places. Then the last third alone, on an objective of the whole image: every patch of the endpoint predicts the
 extensive findings, and the patches of an image are drawn together, as those of deep vision transformers come to be
 alike (over-smoothing). So the endpoint holds what concerns the whole image, and fine local evidence is at the earlier
 depths: there is something to find for who looks there.
@@ -10,9 +10,8 @@ depths: there is something to find for who looks there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,10 +19,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
 
-from pacer.backbones.standins.training import peak_schedule
-from pacer.core.io import write_json
-from pacer.core.progress import Ticker
+from pacer.backbones.standins.training import train
 from pacer.params import VisionStandin
+from pacer.phantom.training import TrainingImages
 from pacer.records.findings import FINDINGS
 
 BLOCKS = 12
@@ -35,24 +33,12 @@ SECOND, SMOOTHNESS = 0.5, 10.0
 MEAN, STD = 0.5307, 0.2583
 
 
-class TrainingImages(NamedTuple):
-    """``images`` uint8 [n, size, size]; ``labels`` float32 [n, F], findings visible in the image; ``masks`` float32
-    [n, F, grid, grid], the share of each patch that a finding covers, or None where places are not known."""
-
-    images: np.ndarray
-    labels: np.ndarray
-    masks: np.ndarray | None
-
-
-def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, out: Path, origin: str) -> dict:
+def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, out: Path) -> dict:
     """Train the encoder and save it as a Hugging Face directory with its image processor.
 
-    Args:
-        origin: what the training images are, for the provenance.
-
     Returns:
-        The provenance, which is written to ``out/provenance.json`` as well: objective, data and the mean
-        area under the ROC curve over findings of the endpoint's head on a held-out tenth.
+        What the provenance says of the training, with the mean area under the ROC curve over findings of the
+        endpoint's head on a held-out tenth.
     """
     torch.manual_seed(seed)
     model = Dinov2Model(_architecture(config))
@@ -68,57 +54,41 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
         }
     )
     held_out = max(1, len(data.images) // 10)
-    train = np.arange(held_out, len(data.images))
+    learnt = np.arange(held_out, len(data.images))
     rng = np.random.default_rng(seed)
+    second = max(1, round(SECOND * config.steps))
+
+    def descend(parameters: Iterable[nn.Parameter], loss_of: Callable[[np.ndarray], Tensor], steps: int) -> None:
+        order = np.concatenate([rng.permutation(learnt) for _ in range(-(-steps * config.batch_size // len(learnt)))])
+        batches = (order[start : start + config.batch_size] for start in range(0, len(order), config.batch_size))
+        train(
+            "train vision stand-in",
+            parameters,
+            batches,
+            loss_of,
+            steps=steps,
+            peak=config.learning_rate,
+            weight_decay=0.05,
+        )
+
     model.train()
-    everything = [*model.parameters(), *heads.parameters()]
-    _train(everything, lambda rows: _loss(model, heads, data, rows), config, config.steps, train, rng)
-    auroc = _auroc(model, heads, data, np.arange(held_out))
-    steps = max(1, round(SECOND * config.steps))
+    descend([*model.parameters(), *heads.parameters()], lambda rows: _loss(model, heads, data, rows), config.steps)
+    auroc = _auroc(model, heads, data, np.arange(held_out))  # before the second training
     model.requires_grad_(False)
-    last = [model.encoder.layer[2 * BLOCKS // 3 :], model.layernorm, heads["label"]]
-    parameters = [parameter for module in last for parameter in module.requires_grad_(True).parameters()]
-    _train(parameters, lambda rows: _whole_image_loss(model, heads, data, rows), config, steps, train, rng)
+    last = nn.ModuleList([model.encoder.layer[2 * BLOCKS // 3 :], model.layernorm, heads["label"]]).requires_grad_(True)
+    descend(last.parameters(), lambda rows: _whole_image_loss(model, heads, data, rows), second)
     model.eval()
-    _standardise_endpoint(model, data, train[:512])
+    _standardise_endpoint(model, data, learnt[:512])
     model.save_pretrained(out)
     _processor(config).save_pretrained(out)
-    provenance = {
-        "provider": "standin",
+    return {
         "model": f"Dinov2, {BLOCKS} blocks, width {config.width}",
-        "data": origin,
-        "seed": seed,
-        "images": len(train),
-        "steps": [config.steps, steps],
+        "images": len(learnt),
+        "steps": [config.steps, second],
         "objective": "findings from the endpoint's mean patch, and from patches at blocks 4 and 8 where places are "
         "known; then, blocks 9 to 12 alone, extensive findings from every patch, patches alike",
-        "held_out_auroc": auroc,  # before the second training
+        "held_out_auroc": auroc,
     }
-    write_json(out / "provenance.json", provenance)
-    return provenance
-
-
-def _train(
-    parameters: list[nn.Parameter],
-    loss_of: Callable[[np.ndarray], Tensor],
-    config: VisionStandin,
-    steps: int,
-    train: np.ndarray,
-    rng: np.random.Generator,
-) -> None:
-    """``steps`` updates of ``parameters`` down the gradient of ``loss_of(rows)``, over shuffled passes of ``train``."""
-    optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=0.05)
-    order = np.concatenate([rng.permutation(train) for _ in range(-(-steps * config.batch_size // len(train)))])
-    with Ticker("train vision stand-in", steps) as ticker:
-        for step in range(steps):
-            for group in optimizer.param_groups:
-                group["lr"] = config.learning_rate * peak_schedule(step, steps)
-            loss = loss_of(order[step * config.batch_size : (step + 1) * config.batch_size])
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            nn.utils.clip_grad_norm_(parameters, 1.0)
-            optimizer.step()
-            ticker.advance(note=f"loss {loss.item():.3f}")
 
 
 def _architecture(config: VisionStandin) -> Dinov2Config:
@@ -180,10 +150,16 @@ def _whole_image_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingIm
     mean = patches.mean(1, keepdim=True)
     loss = torch.zeros(())
     for states in (patches, mean):
-        told = heads["label"](states)[..., columns]
-        loss = loss + F.binary_cross_entropy_with_logits(told, labels[:, None].expand_as(told))
+        logits = heads["label"](states)[..., columns]
+        loss = loss + F.binary_cross_entropy_with_logits(logits, labels[:, None].expand_as(logits))
     within, between = (patches - mean).square().mean(), (mean - mean.mean(0)).square().mean()
     return loss + SMOOTHNESS * within / between.clamp(min=1e-6)
+
+
+def _endpoints(model: Dinov2Model, data: TrainingImages, rows: np.ndarray) -> Iterator[Tensor]:
+    """Patch states of the endpoint, [about 64, N, width] at a time."""
+    for part in np.array_split(rows, max(1, len(rows) // 64)):
+        yield model(pixel_values=_pixels(data.images[part])).last_hidden_state[:, 1:]
 
 
 @torch.no_grad()
@@ -191,12 +167,7 @@ def _auroc(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows:
     """Mean over findings of the endpoint head's area under the ROC curve; None where no finding has both classes."""
     from sklearn.metrics import roc_auc_score
 
-    states = torch.cat(
-        [
-            model(pixel_values=_pixels(data.images[part])).last_hidden_state[:, 1:].mean(1)
-            for part in np.array_split(rows, max(1, len(rows) // 64))
-        ]
-    )
+    states = torch.cat([patches.mean(1) for patches in _endpoints(model, data, rows)])
     scores, labels = heads["label"](states).numpy(), data.labels[rows] > 0.5
     usable = [f for f in range(labels.shape[1]) if 0 < labels[:, f].sum() < len(rows)]
     return float(np.mean([roc_auc_score(labels[:, f], scores[:, f]) for f in usable])) if usable else None
@@ -206,12 +177,7 @@ def _auroc(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows:
 def _standardise_endpoint(model: Dinov2Model, data: TrainingImages, rows: np.ndarray) -> None:
     """Fold per-channel standardisation of the patch states into the final LayerNorm, so channels that carry little
     variance are not lost on the small interface downstream."""
-    states = torch.cat(
-        [
-            model(pixel_values=_pixels(data.images[part])).last_hidden_state[:, 1:].flatten(0, 1)
-            for part in np.array_split(rows, max(1, len(rows) // 64))
-        ]
-    )
+    states = torch.cat([patches.flatten(0, 1) for patches in _endpoints(model, data, rows)])
     mean, std = states.mean(0), states.std(0).clamp(min=1e-3)
     model.layernorm.weight.div_(std)
     model.layernorm.bias.sub_(mean).div_(std)

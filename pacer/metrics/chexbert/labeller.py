@@ -1,8 +1,4 @@
-"""CheXbert, the labeller of clinical efficacy, read from its original checkpoint.
-
-Network (Smit et al. 2020): BERT, the last state of ``[CLS]``, 13 linear heads of four classes and one
-("No Finding") of two. Checkpoint: ``{"model_state_dict": {"module.bert...": ..., "module.linear_heads.i...": ...}}``.
-"""
+"""CheXbert, the labeller of clinical efficacy, read from its original checkpoint."""
 
 from __future__ import annotations
 
@@ -11,78 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import is_broken
 from pacer.core.progress import Ticker
+from pacer.metrics.chexbert.network import CHECKPOINT, CheXbertNetwork
+from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.pretrained.pointers import resolve
 
-#: The labelled observations, in the order of the heads.
-OBSERVATIONS: tuple[str, ...] = (
-    "Enlarged Cardiomediastinum",
-    "Cardiomegaly",
-    "Lung Opacity",
-    "Lung Lesion",
-    "Edema",
-    "Consolidation",
-    "Pneumonia",
-    "Atelectasis",
-    "Pneumothorax",
-    "Pleural Effusion",
-    "Pleural Other",
-    "Fracture",
-    "Support Devices",
-    "No Finding",
-)
-
-#: The observation of each of the 13 findings of the commitments.
-OBSERVATION_OF: dict[str, str] = {
-    "atelectasis": "Atelectasis",
-    "cardiomegaly": "Cardiomegaly",
-    "consolidation": "Consolidation",
-    "edema": "Edema",
-    "enlarged mediastinum": "Enlarged Cardiomediastinum",
-    "fracture": "Fracture",
-    "lung lesion": "Lung Lesion",
-    "lung opacity": "Lung Opacity",
-    "pleural effusion": "Pleural Effusion",
-    "pleural abnormality": "Pleural Other",
-    "pneumonia": "Pneumonia",
-    "pneumothorax": "Pneumothorax",
-    "support devices": "Support Devices",
-}
-
-BLANK, POSITIVE, NEGATIVE, UNCERTAIN = range(4)
-CHECKPOINT = "chexbert.pth"
 MAX_PIECES = 512
 #: Pieces of a batch on a CPU: more do not stay in its caches, and padding costs what it would not on a GPU.
 CPU_PIECES = 512
-
-
-class CheXbertNetwork(nn.Module):
-    """BERT and its 14 heads; dropout is never active."""
-
-    def __init__(self, config: BertConfig):
-        super().__init__()
-        self.bert = BertModel(config)
-        self.linear_heads = nn.ModuleList(
-            nn.Linear(config.hidden_size, 2 if name == "No Finding" else 4) for name in OBSERVATIONS
-        )
-        # only [CLS] is read: past its attention the last block computes for that position alone
-        last = self.bert.get_submodule(f"encoder.layer.{config.num_hidden_layers - 1}.attention.output")
-        last.register_forward_pre_hook(_first_position)
-        self.eval()
-
-    def train(self, mode: bool = True) -> CheXbertNetwork:
-        """Stays in evaluation mode whatever is asked for."""
-        return super().train(False)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
-        """Ids and mask ``[n, pieces]`` to 14 tensors of class scores, ``[n, 4]`` and at last ``[n, 2]``."""
-        states = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state[:, 0].float()
-        return [head(states) for head in self.linear_heads]
 
 
 class CheXbert:
@@ -118,7 +55,7 @@ class CheXbert:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except (OSError, ValueError) as error:
             raise BackboneError(f"{folder} holds no usable tokenizer: {' '.join(str(error).split())[:200]}") from None
-        self.network = CheXbertNetwork(BertConfig.from_pretrained(folder, local_files_only=True))
+        self.network = CheXbertNetwork(BertModel(BertConfig.from_pretrained(folder, local_files_only=True)))
         _load(self.network, folder / CHECKPOINT)
         if len(self.tokenizer) > self.network.bert.config.vocab_size:
             raise BackboneError(
@@ -154,8 +91,10 @@ class CheXbert:
         with Ticker("labelling reports", len(order)) as ticker:
             for rows in self._batches([len(pieces[row]) for row in order], order):
                 batch = self.tokenizer.pad({"input_ids": [pieces[row] for row in rows]}, return_tensors="pt")
-                scores = self.network(batch["input_ids"].to(self.device), batch["attention_mask"].to(self.device))
-                labels[rows] = torch.stack([score.argmax(dim=1) for score in scores], dim=1).int().cpu()
+                found = self.network.classes(
+                    batch["input_ids"].to(self.device), batch["attention_mask"].to(self.device)
+                )
+                labels[rows] = found.int().cpu()
                 ticker.advance(len(rows))
         position = {text: index for index, text in enumerate(distinct)}
         return labels[[position[text] for text in texts]]
@@ -172,11 +111,6 @@ class CheXbert:
                 batches.append([])
             batches[-1].append(row)
         return batches
-
-
-def _first_position(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Inputs ``[n, pieces, width]`` cut to the first piece."""
-    return tuple(states[:, :1] for states in inputs)
 
 
 def _load(network: CheXbertNetwork, path: Path) -> None:

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, hash_bytes
-from pacer.metrics.chexbert.labeller import OBSERVATIONS, CheXbert
+from pacer.metrics.chexbert.labeller import CheXbert
+from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.pretrained.pointers import fingerprint
 
 #: Columns of ``references.parquet``; ``text`` is the SHA-256 of the report.
