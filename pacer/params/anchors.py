@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from pacer.params.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Strict
+from pacer.params.strict import Natural, NaturalFloat, Positive, PositiveFloat, Strict
 
 
 class Labelling(Strict):
@@ -17,18 +17,14 @@ class Labelling(Strict):
     temperature: NaturalFloat
     max_tokens: Positive
     structured: bool
-    mode: Literal["requests", "batch"]
-    batch_requests: Annotated[int, Field(ge=1, le=50_000)]
     concurrency: Positive
     timeout: PositiveFloat
     attempts: Positive
-    backoff: PositiveFloat
     unanswered: Literal["stop", "rules"]
     max_requests: Natural | None
     max_dollars: NaturalFloat | None
     input_price: NaturalFloat
     output_price: NaturalFloat
-    batch_discount: Fraction
     send_reports_to: str | None
     prompt_file: str | None
 

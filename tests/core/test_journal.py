@@ -1,13 +1,15 @@
 """A journal: lines appended one by one, whole again after a kill at any moment."""
 
-import errno
-import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pacer.core.errors import DataError, PacerError
+from pacer.core.errors import DataError
 from pacer.core.journal import Journal, read_journal, whole_lines
 
 
@@ -51,27 +53,39 @@ def test_a_damaged_line_is_named(path: Path) -> None:
         list(read_journal(path))
 
 
-def test_a_full_disk_leaves_whole_lines(path: Path) -> None:
-    class Full:
-        """A raw file that takes five bytes, then none."""
-
-        name = str(path)
-
-        def __init__(self, file):
-            self.file, self.fileno, self.truncate = file, file.fileno, file.truncate
-            self.room = 5
-
-        def write(self, content: bytes) -> int:
-            if not self.room:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            count, self.room = self.file.write(content[: self.room]), 0
-            return count
-
+@given(contents=st.lists(st.text(max_size=5), min_size=1, max_size=4), data=st.data())
+def test_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, contents: list[str], data: st.DataObject) -> None:
+    """Whole lines stay, one that lacks its break alone included; lines written afterwards are read as well."""
+    path = tmp_path_factory.mktemp("cut") / "rows.jsonl"
     with Journal(path) as journal:
-        journal.append({"a": 1})
-        file, journal._file = journal._file, Full(journal._file)
-        for _ in range(2):
-            with pytest.raises(PacerError, match=r"rows.jsonl cannot be written \(No space left on device\)"):
-                journal.append({"a": 2})
-            assert path.read_bytes() == b'{"a": 1}\n'
-        journal._file = file
+        for number, content in enumerate(contents):
+            journal.append({"number": number, "content": content})
+    whole = path.read_bytes()
+    ends = [n for n, byte in enumerate(whole) if byte == ord("\n")]
+    cut = data.draw(st.integers(0, len(whole)) | st.sampled_from(ends))
+    path.write_bytes(whole[:cut])
+    kept = [{"number": n, "content": contents[n]} for n, end in enumerate(ends) if end <= cut]
+    with Journal(path) as journal:
+        journal.append({"number": 99})
+    assert [row for _, row in read_journal(path)] == [*kept, {"number": 99}]
+
+
+def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
+    """The limit on file sizes stands in for the disk; in a process of its own, for it cannot be lifted again."""
+    code = f"""
+import resource, signal
+from pacer.core.errors import PacerError
+from pacer.core.journal import Journal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with Journal({str(tmp_path / "rows.jsonl")!r}) as journal:
+    journal.append({{"row": 0}})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+    for row in ("x" * 300, "short", "x" * 300):
+        try:
+            journal.append({{"row": row}})
+        except PacerError as error:
+            print(error)
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.count("rows.jsonl cannot be written (") == 2
+    assert [row["row"] for _, row in read_journal(tmp_path / "rows.jsonl")] == [0, "short"]

@@ -57,18 +57,14 @@ def labelling() -> Callable[..., Labelling]:
             "temperature": 0.0,
             "max_tokens": 600,
             "structured": False,
-            "mode": "requests",
-            "batch_requests": 50_000,
             "concurrency": 2,
             "timeout": 20.0,
             "attempts": 8,
-            "backoff": 0.001,
             "unanswered": "stop",
             "max_requests": None,
             "max_dollars": None,
             "input_price": 0.4,
             "output_price": 1.6,
-            "batch_discount": 0.5,
             "send_reports_to": None,
             "prompt_file": None,
         }
@@ -89,6 +85,7 @@ KEY = "sk-a-key-that-nobody-may-see"
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.001)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     server = Endpoint()
@@ -120,5 +117,5 @@ def cached(out: Path) -> list[dict[str, Any]]:
 
 
 def scratch(out: Path) -> Path:
-    """Where a cache's journal and the notes of its batches lie while work is under way."""
+    """Where a cache's journal lies while work is under way."""
     return out / "llm_cache.jsonl.scratch"

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import polars as pl
+from openai import _base_client
 
 from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json, write_json
@@ -17,6 +18,7 @@ from pacer.params import Labelling
 
 
 def main() -> None:
+    _base_client.INITIAL_RETRY_DELAY = 0.01
     folder = Path(sys.argv[1])
     config = Labelling.model_validate(read_json(folder / "config.json"))
     sample, records = pl.read_parquet(folder / "sample.parquet"), pl.read_parquet(folder / "records.parquet")

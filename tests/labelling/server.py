@@ -1,4 +1,4 @@
-"""A loopback server that speaks the chat-completions and Batch APIs, and misbehaves as a test asks for.
+"""A loopback server that speaks the chat-completions API, and misbehaves as a test asks for.
 
 Every completed HTTP 200 answer to a labelling request counts as paid, by the SHA-256 of the request: the tests compare
 that with what the client's cache says.
@@ -13,9 +13,8 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
-from email import message_from_bytes
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -69,7 +68,6 @@ class Endpoint:
         requests: the bodies that arrived, while ``keep`` is true.
         paid: request hash -> completed answers.
         seen: request hash -> requests that arrived.
-        batches, files: what the Batch API holds; ``batch_replies`` makes the lines of an ended batch.
     """
 
     def __init__(self) -> None:
@@ -80,13 +78,6 @@ class Endpoint:
         self.seen: Counter[str] = Counter()
         self.keys: set[str] = set()
         self.in_flight = self.most_in_flight = 0
-        self.files: dict[str, tuple[str, bytes]] = {}
-        self.deleted: list[str] = []
-        self.batches: dict[str, dict[str, Any]] = {}
-        self.end_batch: Callable[[dict[str, Any], list[dict[str, Any]]], None] = self.complete
-        self.polls_until_ended = 1
-        self.around: Callable[[str, str], None] = lambda method, path: None  # may raise Drop, or Refuse
-        self.afterwards: Callable[[str, str], None] = lambda method, path: None
         self.lock = threading.Lock()
         endpoint = self
 
@@ -95,33 +86,17 @@ class Endpoint:
             disable_nagle_algorithm = True
 
             def do_POST(self) -> None:
-                self.act("POST")
-
-            def do_GET(self) -> None:
-                self.act("GET")
-
-            def do_DELETE(self) -> None:
-                self.act("DELETE")
-
-            def act(self, method: str) -> None:
                 content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                path, _, query = self.path.removeprefix("/v1").partition("?")
                 endpoint.keys.add(self.headers.get("Authorization", ""))
-                key = None
                 try:
-                    if path == "/chat/completions":
-                        key, reply = endpoint.chat(json.loads(content))
-                    else:
-                        endpoint.around(method, path)
-                        reply = endpoint.other(method, path, query, content, self.headers)
-                        endpoint.afterwards(method, path)
+                    key, reply = endpoint.chat(json.loads(content))
                 except Drop as drop:
                     self.drop(drop)
                     return
                 finally:
                     with endpoint.lock:
-                        endpoint.in_flight -= path == "/chat/completions"
-                paid = Counter({key: 1} if key and reply.status == 200 else ())
+                        endpoint.in_flight -= 1
+                paid = Counter({key: 1} if reply.status == 200 else ())
                 with endpoint.lock:
                     endpoint.paid += paid
                 try:
@@ -180,99 +155,20 @@ class Endpoint:
                 self.requests.append(request)
         return key, self.replies(json.loads(request["messages"][1]["content"]), before)
 
-    def other(self, method: str, path: str, query: str, content: bytes, headers: Any) -> Reply:
-        """Files and batches."""
-        kind, _, rest = path.strip("/").partition("/")
-        name, _, part = rest.partition("/")
-        with self.lock:
-            if kind == "files" and method == "POST":
-                return self.upload(content, headers["Content-Type"])
-            if kind == "files" and method == "DELETE":
-                self.deleted.append(name)
-                return Reply(200 if self.files.pop(name, None) else 404, {"id": name, "deleted": True})
-            if kind == "files" and part == "content":
-                return Reply(body=self.files[name][1], headers={"Content-Type": "application/octet-stream"})
-            if kind == "files":
-                objects = [{"id": key, "filename": filename} for key, (filename, _) in self.files.items()]
-                return Reply(body=page(objects, query))
-            if method == "POST":
-                return self.create(json.loads(content))
-            if name:
-                return self.look(name)
-            return Reply(body=page(list(self.batches.values()), query))
-
-    def upload(self, content: bytes, content_type: str) -> Reply:
-        form = message_from_bytes(b"Content-Type: " + content_type.encode() + b"\r\n\r\n" + content)
-        parts = {part.get_param("name", header="content-disposition"): part for part in form.get_payload()}
-        assert parts["purpose"].get_payload() == "batch"
-        return Reply(body={"id": self.store(parts["file"].get_filename(), parts["file"].get_payload(decode=True))})
-
-    def store(self, filename: str, content: bytes) -> str:
-        file_id = f"file-{len(self.files) + len(self.deleted) + 1}"
-        self.files[file_id] = filename, content.strip() + b"\n"
-        return file_id
-
-    def create(self, asked: dict[str, Any]) -> Reply:
-        if asked["input_file_id"] not in self.files:
-            return Reply(400, {"error": {"code": "no_such_file"}})
-        batch = {"id": f"batch-{len(self.batches) + 1}", "object": "batch", "status": "in_progress", "polls": 0} | asked
-        self.batches[batch["id"]] = batch
-        return Reply(body=batch)
-
-    def look(self, name: str) -> Reply:
-        batch = self.batches[name]
-        batch["polls"] += 1
-        if batch["status"] == "in_progress" and batch["polls"] > self.polls_until_ended:
-            lines = [json.loads(line) for line in self.files[batch["input_file_id"]][1].splitlines()]
-            for line in lines:
-                self.seen[hash_json(line["body"])] += 1
-            self.end_batch(batch, lines)
-        return Reply(body=batch)
-
-    def complete(
-        self,
-        batch: dict[str, Any],
-        lines: list[dict[str, Any]],
-        status: str = "completed",
-        errors: list[dict[str, Any]] | None = None,
-    ) -> None:
-        """End a batch: answers for ``lines`` by ``replies``, and ``errors`` in the error file."""
-        out, bad = [], list(errors or ())
-        for line in lines:
-            key = hash_json(line["body"])
-            assert key == line["custom_id"]
-            reply = self.replies(json.loads(line["body"]["messages"][1]["content"]), self.seen[key] - 1)
-            body = reply.body.decode() if isinstance(reply.body, bytes) else reply.body
-            entry = {"custom_id": key, "response": {"status_code": reply.status, "body": body}, "error": None}
-            (out if reply.status == 200 else bad).append(entry)
-            self.paid[key] += reply.status == 200
-        batch["status"] = status
-        batch["request_counts"] = {"total": len(lines) + len(bad), "completed": len(out), "failed": len(bad)}
-        for name, entries in (("output_file_id", out), ("error_file_id", bad)):
-            if entries:
-                batch[name] = self.store("out.jsonl", b"\n".join(json.dumps(entry).encode() for entry in entries))
-
-
-def page(objects: list[dict[str, Any]], query: str) -> dict[str, Any]:
-    """Two objects a page, so that lists have to be followed."""
-    after = dict(part.split("=") for part in query.split("&") if part).get("after")
-    start = next((i + 1 for i, entry in enumerate(objects) if entry["id"] == after), 0)
-    return {"object": "list", "data": objects[start : start + 2], "has_more": len(objects) > start + 2}
-
 
 class Misbehaviour:
     """Faults by the hash of the record id: none to several troubles, and then an answer of one of many kinds.
 
     Args:
-        stuck: share of requests that fail ten times in a row.
+        stuck: records whose requests fail ten times in a row.
     """
 
-    def __init__(self, seed: int, hang: float, stuck: float = 0.0):
+    def __init__(self, seed: int, hang: float, stuck: Set[str]):
         self.seed, self.hang, self.stuck = seed, hang, stuck
 
     def troubles(self, record_id: str) -> list[str]:
         draw = random.Random(f"{self.seed}:{record_id}")
-        if draw.random() < self.stuck:
+        if record_id in self.stuck:
             return ["error"] * 10
         lost = draw.choices(("none", "hang", "truncated", "reset", "closed"), (96, 0.4, 1.2, 1.2, 1.2))[0]
         kinds = draw.choices(("limit", "limit_date", "limit_ms", "error", "overloaded"), k=3)

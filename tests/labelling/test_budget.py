@@ -43,17 +43,19 @@ def test_work_stops_when_the_money_is_spent_and_goes_on_with_more(endpoint, aski
 
 
 def test_lost_answers_count_towards_the_budget(endpoint, asking, sample, records, tmp_path) -> None:
+    """The limit is passed by no more than the lost tries of the requests in flight."""
+
     def replies(asked: dict[str, Any], before: int) -> Reply:
         if not before:
             raise Drop()
         return good(asked)
 
     endpoint.replies = replies
-    with pytest.raises(PacerError, match=r"max_requests: 7 is spent: 7 requests"):
+    with pytest.raises(PacerError, match=r"max_requests: 7 is spent: 8 requests"):
         label_sample(sample, records, asking(max_requests=7, concurrency=1), tmp_path)
-    assert sum(endpoint.seen.values()) == 7
-    with pytest.raises(ConfigError, match=r"max_requests: 8 does not cover 3 requests to send \(7 paid before\)"):
-        label_sample(sample, records, asking(max_requests=8), tmp_path)
+    assert sum(endpoint.seen.values()) == 8
+    with pytest.raises(ConfigError, match=r"max_requests: 9 does not cover 2 requests to send \(8 paid before\)"):
+        label_sample(sample, records, asking(max_requests=9), tmp_path)
     label_sample(sample, records, asking(), tmp_path)
     more = sample_records(records, 4, seed=1)[0]
     with pytest.raises(ConfigError, match=r"2 requests to send \(12 paid before\)"):
@@ -64,7 +66,7 @@ def test_lost_answers_count_when_their_records_fell_to_the_rules(endpoint, askin
     """Runs that end well remove the journal; what was lost is remembered all the same, until an answer carries it."""
     endpoint.replies = lambda *_: (_ for _ in ()).throw(Drop({"a": 1}, sent=3))
     few = sample.head(3)
-    audit = label_sample(few, records, asking(unanswered="rules", max_requests=9), tmp_path)
+    audit = label_sample(few, records, asking(unanswered="rules", max_requests=9, attempts=3), tmp_path)
     assert (audit["unanswered"], audit["lost_and_perhaps_paid"]) == (3, 9)
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"max_requests: 9 does not cover 3 requests to send \(9 paid before\)"):
@@ -72,7 +74,7 @@ def test_lost_answers_count_when_their_records_fell_to_the_rules(endpoint, askin
     assert sum(endpoint.seen.values()) == 9
     anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
     assert set(anchors["origin"]) == {"rules"}
-    assert label_sample(few, records, asking(model="other", unanswered="rules"), tmp_path)["answered"] == 0
+    assert label_sample(few, records, asking(model="other", unanswered="rules", attempts=3), tmp_path)["answered"] == 0
 
     endpoint.replies = good
     audit = label_sample(few, records, asking(), tmp_path)

@@ -112,7 +112,7 @@ def test_an_answer_is_used_as_long_as_the_question_is_the_same(endpoint, asking,
     other parameters never ask."""
     label_sample(sample, records, asking(), tmp_path)
     first = (tmp_path / "llm_cache.jsonl").read_text()
-    for change in ({"concurrency": 1}, {"max_dollars": 5.0}, {"timeout": 3.0}, {"mode": "batch"}, {"attempts": 1}):
+    for change in ({"concurrency": 1}, {"max_dollars": 5.0}, {"timeout": 3.0}, {"attempts": 1}):
         assert label_sample(sample, records, asking(**change), tmp_path)["reused"] == 6
     assert (tmp_path / "llm_cache.jsonl").read_text() == first
     assert sum(endpoint.seen.values()) == 6
@@ -195,9 +195,8 @@ def test_recorded_answers_and_paid_ones_to_the_same_questions(
 
 def test_cache_of_an_earlier_version_and_foreign_files(sample, records, labelling, tmp_path) -> None:
     path = tmp_path / "llm_cache.jsonl"
-    path.write_text(json.dumps({"record_id": "a", "request_hash": "b", "raw": "", "status": "empty"}) + "\n")
-    label_sample(sample, records, labelling(), tmp_path)
-    assert cached(tmp_path) == []
-    path.write_text('{"something": "else"}\n')
-    with pytest.raises(DataError, match="no labelling answer"):
-        label_sample(sample, records, labelling(), tmp_path)
+    for line in ({"record_id": "a", "request_hash": "b", "raw": "", "status": "empty"}, {"something": "else"}):
+        path.write_text(json.dumps(line) + "\n")
+        with pytest.raises(DataError, match=r"no labelling answer .* delete the line"):
+            label_sample(sample, records, labelling(), tmp_path)
+        assert json.loads(path.read_text()) == line

@@ -12,9 +12,8 @@ from tests.labelling.server import Reply, good
 
 
 @pytest.mark.parametrize("consent", [None, "api.openai.com", "localhost"])
-@pytest.mark.parametrize("mode", ["requests", "batch"])
-def test_nothing_is_sent_without_consent(endpoint, asking, sample, records, tmp_path, consent, mode) -> None:
-    config = asking(mode=mode).model_copy(update={"send_reports_to": consent})
+def test_nothing_is_sent_without_consent(endpoint, asking, sample, records, tmp_path, consent) -> None:
+    config = asking().model_copy(update={"send_reports_to": consent})
     with pytest.raises(ConfigError, match="report text is not sent"):
         label_sample(sample, records, config, tmp_path)
     assert endpoint.keys == set()

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time
-from email.utils import formatdate
 from typing import Any
 
 import polars as pl
 import pytest
 
 from pacer.core.errors import PacerError
-from pacer.labelling.client import asking as asking_module
-from pacer.labelling.client import client
-from pacer.labelling.client.client import retry_after
 from pacer.labelling.client.labelling import label_sample
 from tests.labelling.conftest import build, scratch
 from tests.labelling.server import Drop, Reply, good
@@ -22,7 +18,6 @@ from tests.labelling.server import Drop, Reply, good
     "trouble",
     [
         Reply(429, {"error": {}}, {"Retry-After-Ms": "1"}),
-        Reply(429, {"error": {}}, {"Retry-After": formatdate(0, usegmt=True)}),
         Reply(500, b"<html>"),
         Reply(503, {}),
         Reply(408, {}),
@@ -63,53 +58,13 @@ def test_hanging_endpoint(endpoint, asking, sample, records, tmp_path) -> None:
     assert audit["lost_and_perhaps_paid"] == audit["troubles"]["timeout"]
 
 
-def test_retry_after_is_waited_for_by_all(endpoint, asking, sample, records, tmp_path) -> None:
-    """Once a refusal has reached the client, no slot sends anything before the time it named."""
-    moments: list[float] = []
-
-    def replies(asked: dict[str, Any], before: int) -> Reply:
-        moments.append(time.monotonic())
-        if len(moments) == 2:
-            return Reply(429, {"error": {}}, {"Retry-After": "1"})
-        time.sleep(0.02)
-        return good(asked)
-
-    endpoint.replies = replies
-    label_sample(sample, records, asking(concurrency=2), tmp_path)
-    assert len(moments) == 7
-    refused = moments[1]
-    assert not [moment for moment in moments if refused + 0.5 < moment < refused + 1.0]
-    assert moments[-1] >= refused + 1.0
-    assert sum(moment > refused + 0.5 for moment in moments) >= 3
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({}, None),
-        ({"retry-after": "2"}, 2.0),
-        ({"retry-after": "0.5"}, 0.5),
-        ({"retry-after": "-3"}, 0.0),
-        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "Mon, 01 Jan 2024 00:00:00 +99999999999999999999"}, None),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
-    ],
-)
-def test_retry_after_in_all_its_forms(headers, seconds) -> None:
-    assert retry_after(headers) == seconds
-
-
-def test_retry_after_as_a_date_ahead() -> None:
-    assert retry_after({"retry-after": formatdate(time.time() + 100, usegmt=True)}) == pytest.approx(100, abs=30)
-
-
-def test_told_to_wait_for_hours(endpoint, asking, sample, records, tmp_path) -> None:
+def test_an_endpoint_that_asks_to_wait_for_hours_is_not_asked_again(
+    endpoint, asking, sample, records, tmp_path
+) -> None:
     endpoint.replies = lambda *_: Reply(429, {"error": {}}, {"Retry-After": "7200"})
-    with pytest.raises(PacerError, match="asks to wait 7200 s"):
+    with pytest.raises(PacerError, match=r"6 of 6 requests got no answer .*\(HTTP 429\)"):
         label_sample(sample, records, asking(), tmp_path)
-    assert sum(endpoint.seen.values()) <= 2
+    assert set(endpoint.seen.values()) == {1}
 
 
 @pytest.mark.parametrize(
@@ -123,12 +78,6 @@ def test_complete_answer_that_says_nothing_is_never_asked_again(
     assert "ok" not in audit["statuses"]
     assert set(endpoint.seen.values()) == {1}
     label_sample(sample, records, asking(), tmp_path)
-    assert set(endpoint.seen.values()) == {1}
-
-
-def test_answer_that_cannot_be_decoded_is_never_asked_again(endpoint, asking, sample, records, tmp_path) -> None:
-    endpoint.replies = lambda *_: Reply(body=b"no gzip", headers={"Content-Encoding": "gzip"})
-    assert label_sample(sample, records, asking(), tmp_path)["statuses"] == {"empty": 6}
     assert set(endpoint.seen.values()) == {1}
 
 
@@ -156,24 +105,14 @@ def test_unanswered_requests_may_fall_to_the_rules(endpoint, asking, sample, rec
     down = sample["record_id"][0]
     endpoint.replies = lambda asked, _: Reply(503, {}) if asked["sample_uid"] == down else good(asked)
     audit = label_sample(sample, records, asking(attempts=2, unanswered="rules"), tmp_path)
-    assert (audit["answered"], audit["unanswered"], audit["troubles"]) == (5, 1, {"server_error": 2})
+    assert (audit["answered"], audit["unanswered"], audit["troubles"]) == (5, 1, {"HTTP 503": 2})
     assert "labelling: 5/6 in" in capfd.readouterr().err
     anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
     assert anchors.row(by_predicate=pl.col("record_id") == down, named=True)["origin"] == "rules"
 
 
-def test_lost_answers_are_bounded(endpoint, asking, sample, records, tmp_path) -> None:
-    def replies(*_: Any) -> Reply:
-        raise Drop({"a": 1}, sent=3)
-
-    endpoint.replies = replies
-    with pytest.raises(PacerError, match=r"6 of 6 requests got no answer.*disconnected"):
-        label_sample(sample, records, asking(), tmp_path)
-    assert set(endpoint.seen.values()) == {client.MAX_LOST}
-
-
 def test_dead_endpoint_is_given_up(endpoint, asking, records, sample, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(asking_module, "MAX_IN_A_ROW", 4)
+    monkeypatch.setattr("pacer.labelling.client.asking.MAX_IN_A_ROW", 4)
     endpoint.replies = lambda *_: Reply(500, {})
     with pytest.raises(PacerError, match=r"4 requests in a row got no answer from 127.0.0.1:\d+"):
         label_sample(sample, records, asking(attempts=2, concurrency=1), tmp_path)

@@ -1,184 +1,110 @@
-"""Asking one request at a time in each of a few slots; every answer is on disk before its slot asks the next one."""
+"""Asking all questions, a few at a time; an answer is on disk before its slot asks the next one."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-
-import openai
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
 
 from pacer.core.errors import PacerError
 from pacer.core.progress import Ticker
-from pacer.labelling.answers.reading import REFUSAL, Reply, read_answer, read_body, read_json_text
+from pacer.labelling.answers.reading import REFUSAL, Reply
 from pacer.labelling.client.budget import Budget
-from pacer.labelling.client.cache import MAY_BE_PAID, AnswerCache, answer_line
-from pacer.labelling.client.client import (
-    MAX_IN_A_ROW,
-    MAX_LOST,
-    Patience,
-    Trouble,
-    diagnose,
-    name_of,
-    refusal,
-    trouble_in,
-)
-from pacer.labelling.client.request import Question, RequestForm
-from pacer.params import Labelling
+from pacer.labelling.client.cache import MAY_BE_PAID, AnswerCache, CachedAnswer
+from pacer.labelling.client.endpoint import Endpoint, Outcome
+from pacer.labelling.client.request import Question
+
+#: Requests in a row without an answer that can be read, after which the rest is not tried.
+MAX_IN_A_ROW = 20
 
 
 class Asker:
-    """Asks an endpoint in ``config.concurrency`` threads.
-
-    Answers go to the cache. An HTTP 200 whose body arrived is an answer, whatever the body holds (but for an error in
-    place of the choices): it is never asked for again. A request that the endpoint refuses as such (a content filter,
-    for example) is an answer as well.
+    """Asks in a few threads; cache and budget are this thread's alone.
 
     Args:
-        answered: answers to requests of this form that there are already.
+        answered: whether there is an answer already, so that a refusal cannot be meant for all requests.
     """
 
     def __init__(
-        self,
-        client: openai.OpenAI,
-        form: RequestForm,
-        config: Labelling,
-        cache: AnswerCache,
-        budget: Budget,
-        answered: int,
+        self, endpoint: Endpoint, cache: AnswerCache, budget: Budget, prompt_hash: str, slots: int, answered: bool
     ):
-        self._client, self._form, self._config, self._cache, self._budget = client, form, config, cache, budget
-        self._stop = threading.Event()
-        self._endpoint = name_of(client)
-        self._patience = Patience(self._endpoint, config, self._stop)
-        self._lock = threading.Lock()
-        self._answered = answered
-        self._in_a_row = self._unreadable = 0
+        self._endpoint, self._cache, self._budget, self._prompt_hash = endpoint, cache, budget, prompt_hash
+        self._slots, self._answered = slots, answered
+        self._in_a_row = 0
         self._refused: list[Question] = []
+        self._failed: dict[str, str] = {}
 
-    def ask(self, questions: Sequence[Question]) -> dict[str, Trouble]:
-        """Ask all questions; returns those that got no answer, by record id.
+    def ask(self, questions: Sequence[Question]) -> dict[str, str]:
+        """Ask all questions; returns why those that got no answer failed, by record id.
+
+        A request that the endpoint refuses as such has an answer, ``refused``, if another one is answered.
 
         Raises:
-            PacerError: the endpoint answers nothing, or nothing that can be read, asks for a long wait, or the budget
-                is spent. What was answered is in the cache.
+            PacerError: the endpoint refuses everything, gives no answer that can be read, or the budget is spent. What
+                was answered is in the cache.
         """
-        self._left = iter(questions)
-        self._failed: dict[str, Trouble] = {}
-        with (
-            Ticker("labelling", len(questions)) as self._ticker,
-            ThreadPoolExecutor(min(self._config.concurrency, len(questions))) as pool,
-        ):
-            slots = [pool.submit(self._work) for _ in range(min(self._config.concurrency, len(questions)))]
+        left = iter(questions)
+        waiting: dict[Future[Outcome], Question] = {}
+        with Ticker("labelling", len(questions)) as ticker, ThreadPoolExecutor(self._slots) as pool:
             try:
-                wait(slots, return_when=FIRST_EXCEPTION)
+                while True:
+                    for question in islice(left, self._slots - len(waiting)):
+                        self._budget.reserve(question)
+                        self._cache.sent(question.request_hash)
+                        waiting[pool.submit(self._endpoint.ask, question.request)] = question
+                    if not waiting:
+                        break
+                    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                        question = waiting.pop(future)
+                        self._keep(question, future.result())
+                        self._judge(question, future.result())
+                        without = len(self._failed) + len(self._refused)
+                        note = f"{without} without an answer" if without else ""
+                        ticker.advance(future.result().reply is not None, note)
             finally:
-                self._stop.set()  # what is in flight is still waited for: it may be paid already
-        for slot in slots:
-            slot.result()
-        if self._refused and not self._answered:
-            raise self._refusal(self._refused[0], Trouble("refused"))
-        self._believe(self._refused)
+                for future, question in waiting.items():  # what is in flight may be paid already
+                    self._keep(question, future.result())
+            if self._refused and not self._answered:
+                raise self._endpoint.refusal(self._refused[0].record_id, "as all others")
+            for question in self._refused:
+                self._add(question, Reply("", REFUSAL), 0.0, 0)
+            ticker.advance(len(self._refused))
         return self._failed
 
-    def _work(self) -> None:
-        while not self._stop.is_set():
-            with self._lock:
-                question = next(self._left, None)
-            if question is None:
-                return
-            self._settle(question, self._answer(question))
+    def _keep(self, question: Question, outcome: Outcome) -> None:
+        """Put what became of a question on disk, and count what it has cost."""
+        self._budget.release(question)
+        lost = sum(reason in MAY_BE_PAID for reason in outcome.failed)
+        dollars = None
+        if outcome.reply is not None:
+            dollars = self._budget.paid(outcome.reply, question)
+            self._add(question, outcome.reply, dollars, lost)
+        self._cache.failed(question.request_hash, outcome.failed)
+        self._budget.count(question, dollars, lost)
 
-    def _answer(self, question: Question) -> Trouble | None:
-        """Try until there is an answer; returns the last trouble when there is none."""
-        trouble, lost = None, 0
-        expected = self._budget.expected(question, batch=False)
-        for attempt in range(self._config.attempts):
-            if trouble is not None:
-                self._patience.after(trouble, attempt - 1)
-            self._patience.clear()
-            if self._stop.is_set():
-                return trouble or Trouble("not_asked")
-            self._budget.take(expected)
-            self._cache.sent(question.request_hash)
-            reply, trouble = self._post(question)
-            if trouble is None:
-                dollars = self._budget.paid(reply, expected, batch=False)
-                self._budget.change(dollars - expected)
-                self._add(question, reply, dollars)
-                self._heed(question, reply)
-                return None
-            self._cache.no_answer(question.request_hash, trouble.reason)
-            if trouble.reason not in MAY_BE_PAID:
-                self._budget.change(-expected, -1)
-            lost += trouble.reason in MAY_BE_PAID
-            if trouble.advice == "stop":
-                raise self._refusal(question, trouble)
-            if trouble.advice == "refuse" or lost == MAX_LOST:
-                break
-        return trouble
+    def _add(self, question: Question, reply: Reply, dollars: float, lost: int) -> None:
+        key = question.request_hash
+        lost += self._cache.lost[key]
+        self._cache.add(CachedAnswer.of(question.record_id, key, self._prompt_hash, "openai", reply, dollars, lost))
 
-    def _post(self, question: Question) -> tuple[Reply, Trouble | None]:
-        request = self._form.request(question.content)
-        try:
-            content = self._client.chat.completions.with_raw_response.create(**request).content
-        except openai.APIError as error:
-            trouble = diagnose(error)
-            return Reply(""), None if trouble.reason == "undecodable" else trouble
-        body = content.decode("utf-8", "replace")
-        return read_body(body), trouble_in(read_json_text(body))
-
-    def _heed(self, question: Question, reply: Reply) -> None:
-        """Count answers that cannot be read: a page of a proxy comes for every request."""
-        answer = read_answer(reply.content, question.record_id, reply.finish_reason)
-        with self._lock:
-            self._unreadable = 0 if answer.status == "ok" else self._unreadable + 1
-            if self._unreadable == MAX_IN_A_ROW:
-                raise PacerError(
-                    f"{MAX_IN_A_ROW} answers of {self._endpoint} in a row cannot be read, the last that of "
-                    f"{question.record_id} ({answer.status.replace('_', ' ')}); check that anchors.llm.base_url and "
-                    "anchors.llm.model name a model that answers in JSON. The answers are kept: to ask for them anew, "
-                    "delete their lines (docs/labelling.md)"
-                )
-
-    def _settle(self, question: Question, trouble: Trouble | None) -> None:
-        """Count what became of a question.
-
-        Refusals are believed once another request is answered after them: until then they may be meant for all.
-        """
-        believed: list[Question] = []
-        with self._lock:
-            if trouble is None:
-                believed, self._refused = self._refused, []
-                self._answered += 1
-                self._in_a_row = 0
-            elif trouble.advice == "refuse":
+    def _judge(self, question: Question, outcome: Outcome) -> None:
+        """Sort the question in, and end the work where going on would be in vain."""
+        if outcome.refuses == "all":
+            raise self._endpoint.refusal(question.record_id, outcome.failed[-1])
+        if outcome.reply is not None:
+            self._answered = True
+            result = self._cache.answers[question.request_hash].status.replace("_", " ")
+        else:
+            result = outcome.failed[-1]
+            if outcome.refuses == "this":
                 self._refused.append(question)
             else:
-                self._failed[question.record_id] = trouble
-                self._in_a_row += 1
-            without = len(self._failed) + len(self._refused)
-            self._ticker.advance(len(believed) + (trouble is None), f"{without} without an answer" if without else "")
-            if trouble and len(self._refused) == MAX_IN_A_ROW:
-                raise self._refusal(question, trouble)
-            if trouble and self._in_a_row == MAX_IN_A_ROW:
-                raise PacerError(
-                    f"{MAX_IN_A_ROW} requests in a row got no answer from {self._endpoint}, the last that of "
-                    f"{question.record_id} ({trouble}); the answers so far are kept, run the stage again when the "
-                    "endpoint is well"
-                )
-        self._believe(believed)
-
-    def _believe(self, refused: Sequence[Question]) -> None:
-        for question in refused:
-            self._add(question, Reply("", REFUSAL), 0.0)
-
-    def _refusal(self, question: Question, trouble: Trouble) -> PacerError:
-        return refusal(self._endpoint, f"the request of {question.record_id}", trouble)
-
-    def _add(self, question: Question, reply: Reply, dollars: float) -> None:
-        lost = self._cache.lost(question.request_hash)
-        form = self._form
-        self._cache.add(
-            answer_line(question.record_id, question.request_hash, form.prompt_hash, "openai", reply, dollars, lost)
-        )
+                self._failed[question.record_id] = result
+        self._in_a_row = 0 if result == "ok" else self._in_a_row + 1
+        if self._in_a_row == MAX_IN_A_ROW:
+            raise PacerError(
+                f"{MAX_IN_A_ROW} requests in a row got no answer from {self._endpoint.name} that can be read, the last "
+                f"that of {question.record_id} ({result}); check that anchors.llm.base_url and anchors.llm.model name "
+                "a model that answers in JSON. What was answered is kept, also what cannot be read: to ask for that "
+                "anew, delete its lines (docs/labelling.md). Run the stage again when the endpoint is well"
+            )

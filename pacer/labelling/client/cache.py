@@ -1,80 +1,91 @@
 """The cache of labelling answers, keyed by the hash of the request, and the journal that they are written to first.
 
-A line of ``llm_cache.jsonl``::
-
-    {record_id, request_hash, prompt_hash, provider, current, raw, finish_reason, model, prompt_tokens,
-     completion_tokens, dollars, lost, status, anchor, dropped}
-
-``current`` says that it answers a question of the present sample, prompt and settings: others are kept, for they were
-paid for, and are used again when their question comes back. ``lost`` counts earlier attempts that may have been paid
-as well, because they broke off after the request was sent.
-
-While questions are asked, each line goes to a journal beside the cache and is on disk before its slot asks the next
-one. The journal also notes when a request is sent and when no answer came of it, so that a killed process leaves
-behind which requests were under way.
+While questions are asked, each answer goes to a journal beside the cache (:mod:`pacer.core.journal`), which also notes
+when a question is sent and why tries failed: a killed process leaves behind which questions were under way.
 """
 
 from __future__ import annotations
 
-import errno
-import json
-import os
-import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from pacer.core.errors import DataError, PacerError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl, write_jsonl
+from pacer.core.journal import Journal, read_journal
 from pacer.labelling.answers.reading import Reply, read_answer
 
-#: Reasons of a missing answer after which the endpoint may have done the work all the same.
-MAY_BE_PAID = frozenset({"timeout", "disconnected", "gateway_timeout", "interrupted", "too_large", "error_body"})
-
-#: Status of a line that holds no answer: attempts at a request were lost, perhaps paid, and none was answered.
+#: Why a try failed, where the endpoint may have done the work all the same.
+MAY_BE_PAID = frozenset({"timeout", "disconnected", "interrupted", "HTTP 504", "HTTP 524"})
+#: Status of a line that holds no answer: tries of a request were lost, perhaps paid, and none was answered.
 LOST = "lost"
 
-_Line = dict[str, Any]
+_Count = Annotated[int, Field(ge=0)]
 
 
-class Journal:
-    """An append-only file of JSON lines that survives being cut off anywhere."""
+class _Line(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
 
-    def __init__(self, path: Path):
-        _mend(path)
-        self.lines: list[_Line] = read_jsonl(path) if path.exists() else []
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115  open for as long as the journal is
-        self._broken = False
-        self._writing, self._syncing = threading.Lock(), threading.Lock()
-        self._written = self._synced = 0
 
-    def append(self, line: _Line, *, durable: bool) -> None:
-        """Write one line; with ``durable``, return when it is on disk. Threads that wait together share one sync.
+class CachedAnswer(_Line):
+    """A line of ``llm_cache.jsonl``. ``anchor``, ``status`` and ``dropped`` are for readers; the anchors are read anew.
 
-        Raises:
-            PacerError: the file cannot be written, for lack of space for example.
-        """
-        content = json.dumps(line).encode() + b"\n"
-        try:
-            with self._writing:
-                if self._broken or self._file.write(content) < len(content):
-                    self._broken = True  # a half line stays the last one, so that it can be mended
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                self._written += 1
-                mine = self._written
-            if durable:
-                with self._syncing:
-                    if self._synced < mine:
-                        reached = self._written
-                        os.fsync(self._file.fileno())
-                        self._synced = reached
-        except OSError as error:
-            what = f"{self._file.name} cannot be written ({error.strerror})"
-            raise PacerError(f"{what}; no more requests are sent") from None
+    Attributes:
+        current: it answers a question of the present sample, prompt and settings: others are kept, for they were paid
+            for, and are used again when their question comes back.
+        raw: the model's own words.
+        lost: tries that may have been paid as well, because they broke off after the request was sent.
+    """
 
-    def close(self) -> None:
-        self._file.close()
+    record_id: str
+    request_hash: str
+    prompt_hash: str
+    provider: str
+    current: bool
+    raw: str
+    finish_reason: str | None
+    model: str | None
+    prompt_tokens: _Count | None
+    completion_tokens: _Count | None
+    dollars: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    lost: _Count
+    status: str
+    anchor: dict[str, list[str]] | None
+    dropped: dict[str, list[str] | int]
+
+    @classmethod
+    def of(
+        cls, record_id: str, request_hash: str, prompt_hash: str, provider: str, reply: Reply, dollars: float, lost: int
+    ) -> CachedAnswer:
+        """The line of a reply."""
+        answer = read_answer(reply.content, record_id, reply.finish_reason)
+        return cls(
+            record_id=record_id,
+            request_hash=request_hash,
+            prompt_hash=prompt_hash,
+            provider=provider,
+            current=True,
+            raw=reply.content,
+            finish_reason=reply.finish_reason,
+            model=reply.model,
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+            dollars=dollars,
+            lost=lost,
+            status=answer.status,
+            anchor=answer.anchor.as_dict() if answer.anchor else None,
+            dropped={"off_vocabulary": answer.off_vocabulary, "repeated": answer.repeated},
+        )
+
+
+class _Event(_Line):
+    """A line of the journal that is no answer: ``sent``, or why a try failed."""
+
+    event: str
+    request_hash: str
 
 
 class AnswerCache:
@@ -84,189 +95,106 @@ class AnswerCache:
         path: ``llm_cache.jsonl``; need not exist.
         journal: the file that new answers go to; what it holds is taken over.
 
+    Attributes:
+        lost: request hash -> tries without an answer that may have been paid.
+        troubles: why tries failed, since the cache was last written.
+
     Raises:
         DataError: the cache or the journal is malformed.
     """
 
     def __init__(self, path: Path, journal: Path):
         self._path, self._journal_path = path, journal
-        self.lines: dict[str, _Line] = {}
-        self._lost: Counter[str] = Counter()
-        for line in read_jsonl(path) if path.exists() else ():
-            self._take(line, path)
-        self._journal = Journal(journal)
+        self.answers: dict[str, CachedAnswer] = {}
+        self.lost: Counter[str] = Counter()
         self.troubles: Counter[str] = Counter()
-        self._lock = threading.Lock()
-        try:
-            self._replay(journal)
-        except PacerError:
-            self._journal.close()
-            raise
+        for line in read_jsonl(path) if path.exists() else ():
+            self._take(_parsed(CachedAnswer, line, path))
+        under_way = set()
+        for _, line in read_journal(journal):
+            if not isinstance(line, dict) or "event" not in line:
+                answer = _parsed(CachedAnswer, line, journal)
+                self._take(answer)
+                under_way.discard(answer.request_hash)
+                continue
+            event = _parsed(_Event, line, journal)
+            if event.event == "sent":
+                under_way.add(event.request_hash)
+            else:
+                self._count(event.request_hash, event.event)
+                under_way.discard(event.request_hash)
+        self._journal = Journal(journal)
+        for request_hash in under_way:
+            self.failed(request_hash, ["interrupted"])
 
     def __enter__(self) -> AnswerCache:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._journal.close()
-
-    def lost(self, request_hash: str) -> int:
-        """Attempts for this request that may have been paid without an answer."""
-        return self._lost[request_hash]
+        self._journal.__exit__()
 
     def sent(self, request_hash: str) -> None:
-        """Note that a request is about to be sent."""
-        self._journal.append({"event": "sent", "request_hash": request_hash}, durable=False)
+        """Note that a question is about to be sent."""
+        self._journal.append({"event": "sent", "request_hash": request_hash})
 
-    def no_answer(self, request_hash: str, reason: str) -> None:
-        """Note that a request which was sent gave no answer."""
-        self._journal.append({"event": reason, "request_hash": request_hash}, durable=False)
-        self._count(request_hash, reason)
+    def failed(self, request_hash: str, reasons: Iterable[str]) -> None:
+        """Note why tries of a question failed."""
+        for reason in reasons:
+            self._journal.append({"event": reason, "request_hash": request_hash})
+            self._count(request_hash, reason)
 
-    def add(self, line: _Line) -> None:
+    def add(self, answer: CachedAnswer) -> None:
         """Take an answer; it is on disk when this returns."""
-        self._journal.append(line, durable=True)
-        with self._lock:
-            self.lines[line["request_hash"]] = line
+        self._journal.append(answer.model_dump(), durable=True)
+        self.answers[answer.request_hash] = answer
 
-    def write(self, current: Sequence[_Line], record_ids: Mapping[str, str]) -> None:
-        """Write ``llm_cache.jsonl``: the lines in use, the cache's others, and what was lost without any answer. The
-        journal is done with.
+    def unused(self, current: Collection[CachedAnswer]) -> list[CachedAnswer]:
+        """The paid answers that are not among these."""
+        used = {answer.request_hash for answer in current if answer.provider == "openai"}
+        return [answer for answer in self.answers.values() if answer.request_hash not in used]
+
+    def write(self, current: Sequence[CachedAnswer], record_ids: Mapping[str, str]) -> None:
+        """Write ``llm_cache.jsonl``: the answers in use, the others, and what was lost without any answer. The journal
+        is done with.
 
         Args:
-            current: the lines in use.
             record_ids: request hash -> record id of the questions.
         """
-        lines = [line | {"current": True} for line in current]
-        lines += [line | {"current": False} for line in self.unused(current)]
-        lines += [
-            {
-                "record_id": record_ids.get(key, "unknown"),
-                "request_hash": key,
-                "provider": "openai",
-                "current": False,
-                "raw": "",
-                "status": LOST,
-                "dollars": 0.0,
-                "lost": lost,
-            }
-            for key, lost in self._lost.items()
-            if lost and key not in self.lines
-        ]
-        write_jsonl(self._path, sorted(lines, key=lambda line: (line["record_id"], line["request_hash"])))
-        self._journal.close()
+        lines = [answer.model_copy(update={"current": True}) for answer in current]
+        lines += [answer.model_copy(update={"current": False}) for answer in self.unused(current)]
+        for key, lost in self.lost.items():
+            if lost and key not in self.answers:
+                line = CachedAnswer.of(record_ids.get(key, "unknown"), key, "", "openai", Reply(""), 0.0, lost)
+                lines.append(line.model_copy(update={"current": False, "status": LOST}))
+        lines.sort(key=lambda line: (line.record_id, line.request_hash))
+        write_jsonl(self._path, [line.model_dump() for line in lines])
         self._journal_path.unlink()
 
-    def unused(self, current: Sequence[_Line]) -> list[_Line]:
-        """The lines of the cache that are not among these."""
-        used = {id(line) for line in current}
-        return [line for line in self.lines.values() if id(line) not in used]
-
-    def _replay(self, journal: Path) -> None:
-        """Take over what the journal of an earlier run holds."""
-        under_way: Counter[str] = Counter()
-        for line in self._journal.lines:
-            _check(line, journal, _EVENT if isinstance(line, dict) and "event" in line else _NAMED)
-            event = line.get("event")
-            if event == "sent":
-                under_way[line["request_hash"]] += 1
-                continue
-            under_way -= Counter([line["request_hash"]])  # not below zero: those of batches are not noted as sent
-            if event is None:
-                self._take(line, journal)
-            else:
-                self._count(line["request_hash"], event)
-        self._journal.lines.clear()
-        for request_hash, count in under_way.items():
-            for _ in range(count):
-                self.no_answer(request_hash, "interrupted")
-
     def _count(self, request_hash: str, reason: str) -> None:
-        with self._lock:
-            self.troubles[reason] += 1
-            self._lost[request_hash] += reason in MAY_BE_PAID
+        self.troubles[reason] += 1
+        self.lost[request_hash] += reason in MAY_BE_PAID
 
-    def _take(self, line: Any, path: Path) -> None:
-        _check(line, path, _NAMED)
-        if line.get("provider") != "openai":  # recorded answers are read from their own file every time
+    def _take(self, answer: CachedAnswer) -> None:
+        if answer.provider != "openai":  # recorded answers are read from their own file every time
             return
-        _check(line, path, _PAID if line.get("status") == LOST else _PAID | _ANSWERED)
-        if line.get("status") == LOST:
-            self._lost[line["request_hash"]] += line["lost"]
+        if answer.status == LOST:
+            self.lost[answer.request_hash] += answer.lost
         else:
-            self.lines[line["request_hash"]] = line
+            self.answers[answer.request_hash] = answer
 
 
-#: What the parts of a line may be.
-_EVENT: dict[str, tuple[type, ...]] = {"request_hash": (str,), "event": (str,)}
-_NAMED: dict[str, tuple[type, ...]] = {"record_id": (str,), "request_hash": (str,), "raw": (str,)}
-_PAID: dict[str, tuple[type, ...]] = {"dollars": (int, float), "lost": (int,)}
-_NONE = type(None)
-_ANSWERED: dict[str, tuple[type, ...]] = {
-    "finish_reason": (str, _NONE),
-    "model": (str, _NONE),
-    "prompt_tokens": (int, _NONE),
-    "completion_tokens": (int, _NONE),
-}
+_Kind = TypeVar("_Kind", bound=_Line)
 
 
-def _check(line: Any, path: Path, kinds: Mapping[str, tuple[type, ...]]) -> None:
+def _parsed(kind: type[_Kind], line: Any, path: Path) -> _Kind:
     """Raises DataError: a line of the cache or the journal lacks a part, or has one of another kind."""
-    line = line if isinstance(line, dict) else {}
-    for name, kind in kinds.items():
-        value = line.get(name)
-        if name not in line or type(value) not in kind or (isinstance(value, int | float) and not value >= 0):
-            record_id = line.get("record_id")
-            whose = f"the line of {record_id}" if isinstance(record_id, str) else "a line"
-            raise DataError(
-                f"{path}: {whose} is no labelling answer ({name} is missing or wrong); delete the line, "
-                "and its request is sent again, or move the file away and label again"
-            )
-
-
-def answer_line(
-    record_id: str, request_hash: str, prompt_hash: str, provider: str, reply: Reply, dollars: float, lost: int = 0
-) -> _Line:
-    """The line of an answer; ``anchor``, ``status`` and ``dropped`` are for readers, the anchors are read anew."""
-    answer = read_answer(reply.content, record_id, reply.finish_reason)
-    return {
-        "record_id": record_id,
-        "request_hash": request_hash,
-        "prompt_hash": prompt_hash,
-        "provider": provider,
-        "current": True,
-        "raw": reply.content,
-        "finish_reason": reply.finish_reason,
-        "model": reply.model,
-        "prompt_tokens": reply.prompt_tokens,
-        "completion_tokens": reply.completion_tokens,
-        "dollars": dollars,
-        "lost": lost,
-        "status": answer.status,
-        "anchor": answer.anchor.as_dict() if answer.anchor else None,
-        "dropped": {"off_vocabulary": answer.off_vocabulary, "repeated": answer.repeated},
-    }
-
-
-def _mend(path: Path) -> None:
-    """Remove the end of a journal that an interrupted run did not finish; a whole line that only lacks its newline
-    stays."""
-    if not path.exists():
-        return
-    content = path.read_bytes()
-    lines = content.split(b"\n")
-    while lines and not _whole(lines[-1]):
-        lines.pop()
-    end = sum(len(line) + 1 for line in lines)
-    with open(path, "rb+") as file:
-        if end > len(content):
-            file.seek(0, os.SEEK_END)
-            file.write(b"\n")
-        else:
-            file.truncate(end)
-
-
-def _whole(line: bytes) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
+        return kind.model_validate(line)
+    except ValidationError as error:
+        part = error.errors()[0]["loc"][:1]
+        record_id = line.get("record_id") if isinstance(line, dict) else None
+        whose = f"the line of {record_id}" if isinstance(record_id, str) else "a line"
+        raise DataError(
+            f"{path}: {whose} is no labelling answer ({part[0] if part else 'the object'} is missing or wrong); delete "
+            "the line, and its request is sent again, or move the file away and label again"
+        ) from None

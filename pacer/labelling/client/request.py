@@ -6,76 +6,36 @@ Paper, appendix "Commitment supervision" and "Preserved Commitment-Labeling Prom
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.vocabulary import FINDINGS, POLARITIES
 from pacer.core.errors import ConfigError, DataError
-from pacer.core.io import hash_bytes, hash_json
+from pacer.core.io import hash_json
 from pacer.params import Labelling
 
 #: Characters of one token, for estimates alone; English text has between four and five.
 CHARACTERS_PER_TOKEN = 4
 
 
-@dataclass(frozen=True)
-class Question:
-    """One record's part of a request.
-
-    Attributes:
-        content: the user message.
-        request_hash: SHA-256 of the whole request; the key of its answer.
-        prompt_tokens: estimate of the input tokens, system prompt included.
-    """
+class Question(NamedTuple):
+    """One record's chat completion: its arguments, their SHA-256, which is the key of the answer, and an estimate of
+    the input tokens, system prompt included."""
 
     record_id: str
-    content: str
+    request: dict[str, Any]
     request_hash: str
     prompt_tokens: int
 
 
-@dataclass(frozen=True)
-class RequestForm:
-    """What all requests of one labelling share."""
-
-    model: str
-    temperature: float
-    max_tokens: int
-    structured: bool
-    prompt: str
-
-    @classmethod
-    def of(cls, config: Labelling) -> RequestForm:
-        """Raises ConfigError: the prompt cannot be read, is empty, or does not ask for JSON."""
-        prompt = system_prompt(config.prompt_file)
-        return cls(config.model, config.temperature, config.max_tokens, config.structured, prompt)
-
-    @cached_property
-    def prompt_hash(self) -> str:
-        """SHA-256 of the system prompt."""
-        return hash_bytes(self.prompt.encode())
-
-    def request(self, content: str) -> dict[str, Any]:
-        """The arguments of one chat completion."""
-        return {
-            "model": self.model,
-            "temperature": self.temperature,
-            "max_tokens": self.max_tokens,
-            "response_format": answer_schema() if self.structured else {"type": "json_object"},
-            "messages": [{"role": "system", "content": self.prompt}, {"role": "user", "content": content}],
-        }
-
-
 def ask_about(
-    sample: pl.DataFrame, records: pl.DataFrame, form: RequestForm, candidate: Callable[[str], Anchor]
-) -> Iterator[Question]:
+    sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, prompt: str, candidate: Callable[[str], Anchor]
+) -> list[Question]:
     """The question of every sampled record.
 
     Args:
@@ -89,6 +49,7 @@ def ask_about(
     unknown = rows.filter(pl.col("report_raw").is_null())
     if unknown.height:
         raise DataError(f"sampled record {unknown['record_id'][0]} is not in the corpus; draw the sample again")
+    questions = []
     for row in rows.iter_rows(named=True):
         content = {
             "sample_uid": row["record_id"],
@@ -98,8 +59,16 @@ def ask_about(
             "risk_buckets": row["strata"],
         }
         text = json.dumps(content, ensure_ascii=False)
-        tokens = -(-(len(form.prompt) + len(text)) // CHARACTERS_PER_TOKEN)
-        yield Question(row["record_id"], text, hash_json(form.request(text)), tokens)
+        request = {
+            "model": config.model,
+            "temperature": config.temperature,
+            "max_tokens": config.max_tokens,
+            "response_format": answer_schema() if config.structured else {"type": "json_object"},
+            "messages": [{"role": "system", "content": prompt}, {"role": "user", "content": text}],
+        }
+        tokens = -(-(len(prompt) + len(text)) // CHARACTERS_PER_TOKEN)
+        questions.append(Question(row["record_id"], request, hash_json(request), tokens))
+    return questions
 
 
 def system_prompt(prompt_file: str | None) -> str:
@@ -110,17 +79,15 @@ def system_prompt(prompt_file: str | None) -> str:
     """
     if prompt_file is None:
         return resources.files("pacer.labelling.client").joinpath("prompt.md").read_text(encoding="utf-8")
+    name = f"anchors.llm.prompt_file: {prompt_file}"
     try:
         text = Path(prompt_file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"anchors.llm.prompt_file: {prompt_file} cannot be read ({type(error).__name__})") from None
+        raise ConfigError(f"{name} cannot be read ({type(error).__name__})") from None
     if not text.strip():
-        raise ConfigError(f"anchors.llm.prompt_file: {prompt_file} is empty")
+        raise ConfigError(f"{name} is empty")
     if "json" not in text.lower():
-        raise ConfigError(
-            f"anchors.llm.prompt_file: {prompt_file} must ask for a JSON object: the API refuses JSON output without "
-            "that word"
-        )
+        raise ConfigError(f"{name} must ask for a JSON object: the API refuses JSON output without that word")
     return text
 
 

@@ -1,4 +1,4 @@
-"""The paper's 10,000 requests against an endpoint that misbehaves, with the process killed in the middle.
+"""Thousands of requests to an endpoint that misbehaves, with the process killed in the middle.
 
 Real processes, real kills (SIGKILL). Every record ends labelled or with the rules, none is lost, and none is paid twice
 but for what was under way at a kill or broke off: those the cache counts as perhaps paid.
@@ -112,45 +112,26 @@ class Work:
         return audit
 
 
-def test_ten_thousand_requests_killed_twice(endpoint, asking, tmp_path) -> None:
+def test_requests_killed_twice(endpoint, asking, tmp_path) -> None:
     endpoint.keep = False
-    world = endpoint.replies = Misbehaviour(seed=7, hang=3.0, stuck=0.001)
-    config = asking(concurrency=SLOTS, timeout=2.0, attempts=6, backoff=0.01)
-    work = Work(tmp_path, endpoint, 10_000, config)
+    world = endpoint.replies = Misbehaviour(seed=7, hang=3.0, stuck={"mw-499"})
+    work = Work(tmp_path, endpoint, 2_000, asking(concurrency=SLOTS, timeout=2.0, attempts=6))
 
-    for count in (3_000, 6_000):
+    for count in (600, 1_200):
         assert work.label(lambda count=count: endpoint.paid.total() >= count) == -9
         assert (tmp_path / "llm_cache.jsonl.scratch").exists() and not (tmp_path / "llm_cache.jsonl").exists()
     interrupted = endpoint.paid.total()
-    assert 6_000 <= interrupted < 9_500
-    assert work.label() == 1, "the stuck requests fail this time"
+    assert 1_200 <= interrupted < 1_900
+    assert work.label() == 1, "the stuck request fails this time"
     assert "run the stage again for the rest" in work.output
     assert work.label() == 0
 
     audit = work.check(lambda record: STATUS[world.kind(record)])
     assert audit["twice"] <= 2 * SLOTS
     assert audit["troubles"]["interrupted"] <= 2 * SLOTS
-    assert {"timeout", "disconnected", "rate_limited", "server_error"} <= audit["troubles"].keys()
+    assert {"timeout", "disconnected", "HTTP 429", "HTTP 500"} <= audit["troubles"].keys()
     assert len(audit["statuses"]) == len(set(STATUS.values()))
     assert endpoint.most_in_flight <= SLOTS + 2 * SLOTS  # the server finishes what a killed client began
     seen = endpoint.seen.total()
     assert work.label() == 0
     assert endpoint.seen.total() == seen
-
-
-def test_batches_killed_at_every_step(endpoint, asking, tmp_path) -> None:
-    """400 requests in batches of 100, the process killed again and again; one batch for the same requests."""
-    world = endpoint.replies = Misbehaviour(seed=8, hang=0.0)
-    world.troubles = lambda record_id: []  # type: ignore[method-assign]  a batch has the answers or has not
-    calls = Counter[str]()
-    endpoint.around = lambda method, path: calls.update([f"{method} {path.split('/')[1]}"])
-    work = Work(tmp_path, endpoint, 400, asking(mode="batch", batch_requests=100, backoff=0.05))
-    for step in ("POST files", "POST batches", "GET batches", "GET files"):
-        before = calls[step]
-        assert work.label(lambda step=step, before=before: calls[step] > before) == -9
-    assert work.label() == 0
-    audit = work.check(lambda record: STATUS[world.kind(record)])
-    assert set(endpoint.paid.values()) == {1}
-    assert len(endpoint.batches) == 4
-    assert endpoint.files == {}
-    assert audit["lost_and_perhaps_paid"] == 0
