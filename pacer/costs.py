@@ -122,7 +122,7 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[Cost]:
     queries = params.interface.num_queries
     encode = 2 * 12 * 12 * width**2 * patches + 4 * 12 * patches**2 * width
     online = params.features.mode == "pixels"
-    per_value = {"float32": 4, "fp8_e4m3": 1}.get(params.features.dtype, 2)
+    per_value = 4 if params.features.dtype == "float32" else 2
     bytes_per_image = 14**2 * patches if online else len(params.features.depths) * patches * width * per_value
     side = patches**0.5 * 14
     prepare = PREPARE_SECONDS * (side / PREPARE_PIXELS) ** 2 / machine.cores

@@ -2,15 +2,14 @@
 
 Work goes shard by shard in a scratch directory, divided among the processes of the run; whatever stops it, the next
 start keeps the shards that are whole. The key of an entry covers the image's bytes and all that its states follow from
-(:func:`pacer.encoding.works.recipes`), so entries of an earlier store or run are taken over exactly where nothing that
-made them has changed.
+(:func:`pacer.encoding.recipes.recipes`), so entries of an earlier store or run are taken over exactly where nothing
+that made them has changed.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -22,39 +21,40 @@ from accelerate.utils import broadcast_object_list, gather_object
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory, write_json
 from pacer.core.progress import Ticker
-from pacer.encoding.costs import announce
-from pacer.encoding.plan import Work, divide
-from pacer.encoding.shards import INDEXES, Note, Scratch, damage, finished
-from pacer.encoding.works import encoding, image_work, prior_work, recipes
+from pacer.encoding.encode import encode_images, encode_priors
+from pacer.encoding.plan import WORDS, announce
+from pacer.encoding.recipes import Recipes, encoding_of, recipes
+from pacer.encoding.shards import INDEXES, Entry, Note, Scratch, damage, finished
 from pacer.features.store import MANIFEST, text_key
+from pacer.parallel.prefetch import prefetch
 from pacer.parallel.processes import process_state
 from pacer.params import Features
+from pacer.radiographs.opening import MISSING
 
 #: Name of the scratch directory. It is the same for all settings: entries are kept by their keys.
 _SCRATCH = "shards"
 #: Images that cannot be read and are shown; the list beside the store has all.
 _SHOWN = 20
-#: Image files that wait for a thread at a time.
-_BLOCK = 256
 
 
 def build_store(
     config: Features, images: pl.DataFrame, prior_reports: Sequence[str], backbones: Path, out: Path
-) -> dict:
-    """Make, complete or repair the store ``out`` and return its manifest.
+) -> None:
+    """Make, complete or repair the store ``out``.
 
     Args:
         images: columns ``image_id`` and ``path``. prior_reports: cleaned texts, repeats allowed.
 
     Raises:
-        DataError: two images have one id, or images cannot be read: ``<out>.unreadable.csv`` lists all of them, and
-            what could be encoded is kept for the next start. PacerError: the disk cannot hold the store, states are
-            not finite in the stored type, or another run makes it.
+        DataError: two images have one id, states are not finite in the stored type, or images cannot be read:
+            ``<out>.unreadable.csv`` lists all of them, and what could be encoded is kept for the next start.
+            PacerError: the disk cannot hold the store, or another run makes it.
     """
     state = process_state()
-    main = state.is_main_process
+    device, main = torch.device(state.device or "cpu"), state.is_main_process
     vision, text = backbones / "vision", backbones / "text"
-    made_of = recipes(config, vision, text)
+    encoding = encoding_of(config, vision, text)
+    made_of = recipes(config, encoding, vision)
     repeated = images.filter(pl.col("image_id").is_duplicated())["image_id"]
     if len(repeated):
         raise DataError(f"{len(repeated)} images share an id with another, such as {repeated[0]}; ids must differ")
@@ -62,61 +62,53 @@ def build_store(
     texts = {text_key(t): t for t in prior_reports}
 
     directory = scratch_directory(out, _SCRATCH) if main else nullcontext(Path(f"{out}.scratch") / _SCRATCH)
-    with directory as folder, ThreadPoolExecutor(max(config.workers, 1)) as pool:
+    with directory as folder:
         scratch = Scratch(folder)
-        hashes, unreadable = _hashes(paths, pool, state)
-        recipe = hash_json(made_of["images"])
-        keys = {
-            "images": {name: hash_json([recipe, content]) for name, content in hashes.items()},
-            "priors": dict.fromkeys(texts, hash_json(made_of["priors"])),
-        }
-        notes = _kept(out, scratch, keys, pool, state)
-        kept = {
-            kind: {entry.name for note in notes.values() if note.kind == kind for entry in note.entries}
-            for kind in keys
-        }
-        new = {
-            kind: divide(kind, [name for name in own if name not in kept[kind]], own, config.shard_size)
-            for kind, own in keys.items()
-        }
-        works = _works(config, new, paths, hashes, texts, vision, text, state)
-        announce([work.measure() for work in works], out, state)
+        hashes, unreadable = _hashes(paths, config.workers, state)
+        keys = _keys(made_of, hashes, texts)
+        notes = _kept(out, scratch, keys, config.workers, state)
+        new = {kind: _divided(kind, keys[kind], notes, config.shard_size) for kind in keys}
+        # shards go to the processes in turn
+        own = {kind: dict(list(new[kind].items())[state.process_index :: state.num_processes]) for kind in new}
+        encoders = []
+        if new["images"]:
+            encoders.append(encode_images(config, vision, own["images"], paths, hashes, device))
+        if new["priors"]:
+            encoders.append(encode_priors(config, text, own["priors"], texts, device))
+        other_mode = "pixels" if config.mode == "states" else "states"
+        announce([encoder.measure() for encoder in encoders], other_mode, out, state)
         made: dict[str, Note] = {}
-        for work in works:
-            made |= work.do(scratch, main)
-            unreadable |= work.unreadable
+        for encoder in encoders:
+            made |= encoder.run(scratch, main)
+            unreadable |= encoder.unreadable
         _refuse_unreadable(unreadable, paths, out, state)
         notes |= dict(gather_object(list(made.items())))
-        manifest = {
-            "recipes": made_of,
-            "encoding": encoding(config, vision, text),
-            "images": len(paths),
-            "priors": len(texts),
-        }
         if main:
-            manifest |= {
-                "indexes": {
-                    index: _write_index(scratch.store / index, column, kind, notes, keys[kind])
-                    for kind, (index, column) in INDEXES.items()
-                },
+            indexes = {
+                index: _write_index(scratch.store / index, column, kind, notes, keys[kind])
+                for kind, (index, column) in INDEXES.items()
+            }
+            manifest = {
+                "recipes": made_of._asdict(),
+                "encoding": encoding._asdict(),
+                "images": len(paths),
+                "priors": len(texts),
+                "indexes": indexes,
                 "shards": {name: notes[name].shard._asdict() for name in sorted(notes)},
             }
             write_json(scratch.store / MANIFEST, manifest)
             publish(scratch.store, out)
-        manifest = broadcast_object_list([manifest])[0]
-    return manifest
+        state.wait_for_everyone()
 
 
-def _hashes(
-    paths: dict[str, str], pool: ThreadPoolExecutor, state: PartialState
-) -> tuple[dict[str, str], dict[str, str]]:
+def _hashes(paths: dict[str, str], workers: int, state: PartialState) -> tuple[dict[str, str], dict[str, str]]:
     """Content hash of each image file, and why there is none; each process reads its share."""
 
     def read(name: str) -> tuple[str, str | None, str]:
         try:
             return name, hash_file(paths[name]), ""
         except FileNotFoundError:
-            return name, None, "the file does not exist"
+            return name, None, MISSING
         except OSError as error:
             return name, None, f"the file cannot be read ({error.strerror})"
         except ValueError:
@@ -125,9 +117,9 @@ def _hashes(
     found = []
     own = list(paths)[state.process_index :: state.num_processes]
     with Ticker("hash images", len(own), shown=state.is_main_process) as ticker:
-        for start in range(0, len(own), _BLOCK):
-            found += pool.map(read, own[start : start + _BLOCK])
-            ticker.advance(min(_BLOCK, len(own) - start))
+        for result in prefetch(read, own, max(workers, 1)):
+            found.append(result)
+            ticker.advance()
     found = {name: (content, problem) for name, content, problem in gather_object(found)}
     unreadable = {name: found[name][1] for name in paths if found[name][0] is None}
     if unreadable and state.is_main_process:
@@ -135,77 +127,74 @@ def _hashes(
     return {name: found[name][0] for name in paths if found[name][0] is not None}, unreadable
 
 
+def _keys(made_of: Recipes, hashes: dict[str, str], texts: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Of each kind, the key of every entry by its name, in the order of the corpus."""
+    recipe = hash_json(made_of.images)
+    return {
+        "images": {name: hash_json([recipe, content]) for name, content in hashes.items()},
+        "priors": dict.fromkeys(texts, hash_json(made_of.priors)),
+    }
+
+
 def _kept(
-    out: Path, scratch: Scratch, keys: dict[str, dict[str, str]], pool: ThreadPoolExecutor, state: PartialState
+    out: Path, scratch: Scratch, keys: dict[str, dict[str, str]], workers: int, state: PartialState
 ) -> dict[str, Note]:
     """Shards that need not be made: what an earlier run left in scratch, then what the store ``out`` has undamaged.
 
     What is damaged is named on the console.
     """
-    notes: dict[str, Note] = {}
-    places: dict[str, Path] = {}
+    notes: dict[Path, Note] = {}
     if state.is_main_process:
-        notes = scratch.kept(keys)
-        places = dict.fromkeys(notes, scratch.store)
-        missing = {kind: own.copy() for kind, own in keys.items()}
-        for note in notes.values():
-            for entry in note.entries:
-                missing[note.kind].pop(entry.name, None)
+        notes = scratch.left()
         try:
-            old = finished(out, missing)
-            notes, places = notes | old, dict.fromkeys(old, out) | places
+            notes |= finished(out)
         except DataError as error:
             print(f"features: {error}: nothing of it is used, all is encoded again", flush=True)
-    notes, places = broadcast_object_list([notes, places])
+        missing = {kind: own.copy() for kind, own in keys.items()}
+        for path, note in list(notes.items()):
+            held = [entry for entry in note.entries if missing[note.kind].get(entry.name) == entry.key]
+            for entry in held:
+                del missing[note.kind][entry.name]
+            notes[path] = note._replace(entries=held)
+        notes = {path: note for path, note in notes.items() if note.entries}
+    notes = broadcast_object_list([notes])[0]
     own = list(notes)[state.process_index :: state.num_processes]
     damaged = []
     with Ticker("verify shards", len(own), shown=state.is_main_process and bool(own)) as ticker:
-        for name, problem in zip(own, pool.map(lambda name: damage(places[name] / name, notes[name].shard), own)):
-            if problem is None and places[name] == out:
-                _take(scratch, out / name, notes[name])
-            elif problem is not None:
-                damaged.append((name, problem))
-                if places[name] != out:
-                    scratch.drop(name)
+        for path, problem in zip(own, prefetch(lambda path: damage(path, notes[path].shard), own, max(workers, 1))):
+            if problem is not None:
+                damaged.append((path, problem))
+            elif path.parent == out:
+                try:
+                    scratch.take(path, notes[path])
+                except OSError as error:
+                    raise PacerError(
+                        f"{path} can be neither linked nor copied to {scratch.store}: {error.strerror}"
+                    ) from None
             ticker.advance()
-    for name, problem in gather_object(damaged):
-        note = notes.pop(name)
+    for path, problem in gather_object(damaged):
+        note = notes.pop(path)
         if state.is_main_process:
-            kind = "images" if note.kind == "images" else "previous reports"
             print(
-                f"features: {places[name] / name} is damaged: {problem}; its {len(note.entries)} {kind} are encoded "
-                "again",
+                f"features: {path} is damaged: {problem}; its {len(note.entries)} {WORDS[note.kind]} are encoded again",
                 flush=True,
             )
-    return notes
+    if state.is_main_process:  # the other processes write nothing before the plan, for which they wait for this one
+        scratch.keep(path.name for path in notes)
+    return {path.name: note for path, note in notes.items()}
 
 
-def _take(scratch: Scratch, shard: Path, note: Note) -> None:
-    try:
-        scratch.take(shard, note)
-    except OSError as error:
-        raise PacerError(f"{shard} can be neither linked nor copied to {scratch.store}: {error.strerror}") from None
-
-
-def _works(
-    config: Features,
-    new: dict[str, dict],
-    paths: dict[str, str],
-    hashes: dict[str, str],
-    texts: dict[str, str],
-    vision: Path,
-    text: Path,
-    state: PartialState,
-) -> list[Work]:
-    """This process's share of the shards of each kind that has any; shards go to the processes in turn."""
-    device = torch.device(state.device or "cpu")
-    own = {kind: dict(list(shards.items())[state.process_index :: state.num_processes]) for kind, shards in new.items()}
-    works = []
-    if new["images"]:
-        works.append(image_work(config, vision, own["images"], paths, hashes, device))
-    if new["priors"]:
-        works.append(prior_work(config, text, own["priors"], texts, device))
-    return works
+def _divided(kind: str, keys: dict[str, str], notes: dict[str, Note], shard_size: int) -> dict[str, list[Entry]]:
+    """Shards of the entries that no note has, in order. A shard's name follows from its entries and their keys."""
+    known = {entry.name for note in notes.values() if note.kind == kind for entry in note.entries}
+    names = [name for name in keys if name not in known]
+    parts = [names[start : start + shard_size] for start in range(0, len(names), shard_size)]
+    return {
+        f"{kind}-{hash_json([[name, keys[name]] for name in part])[:16]}.safetensors": [
+            Entry(name, row, keys[name]) for row, name in enumerate(part)
+        ]
+        for part in parts
+    }
 
 
 def _refuse_unreadable(unreadable: dict[str, str], paths: dict[str, str], out: Path, state: PartialState) -> None:

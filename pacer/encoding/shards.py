@@ -12,24 +12,29 @@ import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, hash_file, read_json, write_json
-from pacer.features.store import DTYPES, IMAGES, MANIFEST, PRIORS
+from pacer.features.store import IMAGES, MANIFEST, PRIORS
 
 #: Index file and its key column of each kind of entry.
 INDEXES = {"images": (IMAGES, "image_id"), "priors": (PRIORS, "text_key")}
 
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+#: Stored types, as safetensors names them.
+_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.uint8: "U8"}
+
+#: Tensors of a batch [batch, ...] by name, in the stored types and in the order of the file.
+Tensors = dict[str, Tensor]
 
 
 class Entry(NamedTuple):
-    """One image or previous report in a shard; its key tells what it was made of."""
+    """One image or previous report in a shard; its key covers what it was made of."""
 
     name: str
     row: int
@@ -51,21 +56,12 @@ class Note(NamedTuple):
     shard: Shard
     entries: list[Entry]
 
-    def write(self, path: Path) -> None:
-        write_json(path, self._asdict() | {"shard": self.shard._asdict()})
 
-    @classmethod
-    def read(cls, path: Path) -> Note | None:
-        """None: the file is damaged."""
-        try:
-            raw = read_json(path)
-            return cls(raw["kind"], Shard(**raw["shard"]), [Entry(*entry) for entry in raw["entries"]])
-        except (DataError, KeyError, TypeError, ValueError, AttributeError):
-            return None
+_NOTE = TypeAdapter(Note)
 
 
 class Scratch:
-    """A store in the making: ``store`` becomes the out, ``notes`` tell of its shards and go with the scratch."""
+    """A store in the making: ``store`` becomes the out; ``notes``, of its shards, go with the scratch."""
 
     def __init__(self, directory: Path):
         self.store, self.notes = directory / "store", directory / "notes"
@@ -73,41 +69,33 @@ class Scratch:
     def note(self, shard: str) -> Path:
         return self.notes / f"{shard}.json"
 
-    def kept(self, wanted: dict[str, dict[str, str]]) -> dict[str, Note]:
-        """Shards that an earlier run left and that hold something wanted; all others are removed.
-
-        Args:
-            wanted: key by name, of each kind.
-        """
+    def left(self) -> dict[Path, Note]:
+        """The shards that an earlier run left."""
         self.store.mkdir(exist_ok=True)
         self.notes.mkdir(exist_ok=True)
-        kept = {}
-        for path in sorted(self.notes.iterdir()):
-            shard, note = self.store / path.name.removesuffix(".json"), Note.read(path)
-            held = (
-                []
-                if note is None
-                else [entry for entry in note.entries if wanted.get(note.kind, {}).get(entry.name) == entry.key]
-            )
-            if note and held and shard.exists() and shard.stat().st_size == note.shard.bytes:
-                kept[shard.name] = note._replace(entries=held)
-            else:
-                path.unlink()
-        for path in self.store.iterdir():  # an index of the run before, and shards whose note went
-            if path.name not in kept:
-                path.unlink()
-        return kept
+        found = {}
+        for path in sorted(self.store.glob("*.safetensors")):
+            try:
+                found[path] = _NOTE.validate_json(self.note(path.name).read_bytes())
+            except (OSError, ValidationError):
+                continue  # a damaged note: its shard is made again
+        return found
 
-    def drop(self, shard: str) -> None:
-        """Remove a shard that is damaged."""
-        self.note(shard).unlink()
-        (self.store / shard).unlink()
+    def keep(self, shards: Iterable[str]) -> None:
+        """Remove everything but these shards and their notes."""
+        names = set(shards)
+        for path in self.store.iterdir():
+            if path.name not in names:
+                path.unlink()
+        for path in self.notes.iterdir():
+            if path.stem not in names:
+                path.unlink()
 
-    def write(self, name: str, kind: str, entries: list[Entry], batches: Iterable[dict[str, Tensor]]) -> Note:
+    def write(self, name: str, kind: str, entries: list[Entry], batches: Iterable[Tensors]) -> Note:
         """Write a shard from its batches (:func:`write_tensors`) and note it."""
         with atomic_path(self.store / name) as temporary:
             note = Note(kind, write_tensors(temporary, len(entries), batches), entries)
-            note.write(self.note(name))
+            write_json(self.note(name), note)
         return note
 
     def take(self, shard: Path, note: Note) -> None:
@@ -117,17 +105,17 @@ class Scratch:
             OSError: it cannot be linked nor copied.
         """
         with atomic_path(self.store / shard.name) as temporary:
-            note.write(self.note(shard.name))
+            write_json(self.note(shard.name), note)
             try:
                 os.link(shard, temporary)
             except OSError:  # another file system, or one without hard links
                 shutil.copy2(shard, temporary)
 
 
-def write_tensors(path: Path, rows: int, batches: Iterable[dict[str, Tensor]]) -> Shard:
+def write_tensors(path: Path, rows: int, batches: Iterable[Tensors]) -> Shard:
     """Write a safetensors file as its batches arrive, so that memory holds one batch, however large the shard is.
 
-    The file is one that safetensors reads, and follows from the tensors alone.
+    The bytes are those of safetensors' own writer, which needs all tensors at once.
 
     Args:
         rows: rows of every tensor. batches: the same tensors [batch, ...] each time. The first tensor is written at
@@ -139,14 +127,16 @@ def write_tensors(path: Path, rows: int, batches: Iterable[dict[str, Tensor]]) -
     digest, late, written = hashlib.sha256(), [], 0
     with open(path, "wb") as file:
 
-        def put(content: Any) -> None:
+        def put(content: bytes | memoryview) -> None:
             file.write(content)
             digest.update(content)
 
         for batch in batches:
             if not file.tell():
                 put(_header(rows, batch))
-            first, *others = (_bytes(tensor) for tensor in batch.values())
+            first, *others = (
+                memoryview(tensor.contiguous().flatten().view(torch.uint8).numpy()) for tensor in batch.values()
+            )
             put(first)
             late.append(others)
             written += len(next(iter(batch.values())))
@@ -158,7 +148,7 @@ def write_tensors(path: Path, rows: int, batches: Iterable[dict[str, Tensor]]) -
         return Shard(digest.hexdigest(), file.tell(), rows)
 
 
-def _header(rows: int, batch: dict[str, Tensor]) -> bytes:
+def _header(rows: int, batch: Tensors) -> bytes:
     header, end = {}, 0
     for name, tensor in batch.items():
         begin, end = end, end + rows * tensor[0].nbytes
@@ -168,31 +158,24 @@ def _header(rows: int, batch: dict[str, Tensor]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def _bytes(tensor: Tensor) -> memoryview:
-    return memoryview(tensor.contiguous().flatten().view(torch.uint8).numpy())
-
-
-def finished(out: Path, wanted: dict[str, dict[str, str]]) -> dict[str, Note]:
-    """Shards of a finished store that hold something wanted, as its manifest and index tell; none where it is none.
+def finished(out: Path) -> dict[Path, Note]:
+    """The shards of a finished store by its manifest and indexes; none where there is no store.
 
     Raises:
-        DataError: the manifest or an index is damaged, or the store has no checksums (an older version made it).
+        DataError: the manifest or an index is damaged.
     """
     if not (out / MANIFEST).exists():
         return {}
     manifest = read_json(out / MANIFEST)
-    if "shards" not in manifest:
-        raise DataError(f"{out} has no checksums, as an earlier version made it")
-    shards: dict[str, Note] = {}
+    shards: dict[Path, Note] = {}
     try:
         for kind, (index, column) in INDEXES.items():
             if not (out / index).exists() or hash_file(out / index) != manifest["indexes"][index]:
                 raise DataError(f"{out / index} is damaged")
             entries = pl.read_parquet(out / index).select(column, "shard", "row", "key")
             for name, shard, row, key in entries.iter_rows():
-                if wanted[kind].get(name) == key:
-                    note = shards.setdefault(shard, Note(kind, Shard(**manifest["shards"][shard]), []))
-                    note.entries.append(Entry(name, row, key))
+                note = shards.setdefault(out / shard, Note(kind, Shard(**manifest["shards"][shard]), []))
+                note.entries.append(Entry(name, row, key))
     except (KeyError, TypeError, AttributeError):
         raise DataError(f"{out / MANIFEST} is damaged") from None
     return shards

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pacer.core.errors import DataError
 from pacer.features.encoder import ImageEncoder
-from pacer.features.rounding import DTYPES, NotFinite, as_stored
+from pacer.features.rounding import DTYPES, as_stored
 from pacer.features.store import FeatureStore
 from pacer.pretrained.pointers import fingerprint, resolve
 
@@ -29,17 +29,16 @@ def open_features(directory: Path, backbones: Path, device: torch.device | str) 
         DataError: as :class:`pacer.features.store.FeatureStore`; or the encoders are not those of the store.
     """
     store = FeatureStore(directory)
-    for name, made_for in store.encoding["encoders"].items():
+    for name, made_for in store.encoding.encoders.items():
         if made_for != fingerprint(backbones / name):
             raise DataError(
                 f"{directory} was made with another encoder than {backbones / name}; run the features "
                 "stage again, which keeps what does not depend on it"
             )
-    if store.encoding["mode"] == "states":
+    if store.encoding.mode == "states":
         return store
     return OnlineStates(
-        store,
-        ImageEncoder(resolve(backbones / "vision"), store.encoding["depths"], device, store.encoding["precision"]),
+        store, ImageEncoder(resolve(backbones / "vision"), store.encoding.depths, device, store.encoding.precision)
     )
 
 
@@ -76,9 +75,6 @@ class OnlineStates:
         return self.store.prior_states(texts)
 
     def _encoded(self, image_ids: list[str]) -> Tensor:
-        dtype, levels = DTYPES[self.store.encoding["dtype"]], self.store.pixels(image_ids)
-        try:
-            with self._one_at_a_time:
-                return as_stored(self.encoder.encode_levels(levels), dtype)
-        except NotFinite as error:
-            raise DataError(error.about(f"image {image_ids[error.row]}")) from None
+        levels, dtype = self.store.pixels(image_ids), DTYPES[self.store.encoding.dtype]
+        with self._one_at_a_time:
+            return as_stored(self.encoder.encode_levels(levels), dtype, [f"image {name}" for name in image_ids])

@@ -7,37 +7,25 @@ and the system may drop.
 
 from __future__ import annotations
 
-import json
-import math
-import os
 import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, hash_file, hash_json, read_json
-from pacer.features.rounding import restored
 from pacer.records import columns
 
 IMAGES, PRIORS, MANIFEST = "images.parquet", "priors.parquet", "manifest.json"
-
-#: Stored types, as safetensors names them. Rows are copied as bytes, so a further type needs no more than its name.
-DTYPES = {
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "U8": torch.uint8,
-    "F8_E4M3": torch.float8_e4m3fn,
-}
 
 _REPAIR = "`dvc repro -f -s features` finds and encodes again what is damaged"
 
@@ -61,6 +49,22 @@ def text_key(text: str) -> str:
     return hash_bytes(text.encode())[:32]
 
 
+class Encoding(NamedTuple):
+    """How the states of a store come about (``encoding`` in its manifest).
+
+    Attributes:
+        mode, depths, dtype, precision: settings of the group ``features``. encoders: fingerprint of the frozen model
+            ``vision`` and ``text``. rounding: :data:`pacer.features.rounding.VERSION`.
+    """
+
+    mode: Literal["states", "pixels"] = "states"
+    encoders: Mapping[str, str] = {}
+    depths: Sequence[int] = ()
+    dtype: str = "float32"
+    precision: str = "float32"
+    rounding: int = 0
+
+
 class FeatureStore:
     """Random access to a directory made by the features stage.
 
@@ -78,20 +82,19 @@ class FeatureStore:
         if not (self.directory / MANIFEST).exists():
             raise DataError(f"{directory} is not a feature store: it has no {MANIFEST}; run the features stage")
         manifest = read_json(self.directory / MANIFEST)
-        for index, told in manifest.get("indexes", {}).items():
+        for index, digest in manifest.get("indexes", {}).items():
             path = self.directory / index
-            if not path.exists() or hash_file(path) != told:
-                raise DataError(f"{path} is not the index that the manifest tells of; {_REPAIR}")
+            if not path.exists() or hash_file(path) != digest:
+                raise DataError(f"{path} is not the index that the manifest names; {_REPAIR}")
         self._images = _Index(self.directory / IMAGES, "image_id")
         self._priors = _Index(self.directory / PRIORS, "text_key")
-        #: how the states come about (:func:`pacer.encoding.works.encoding`)
-        self.encoding: dict[str, Any] = manifest.get("encoding", {"mode": "states", "encoders": {}})
+        self.encoding = Encoding(**manifest.get("encoding", {}))
         #: bytes of each shard, as they were written
         self._sizes = {name: shard["bytes"] for name, shard in manifest.get("shards", {}).items()}
-        self._open: dict[str, dict[str, _Stored]] = {}
+        self._open: dict[str, dict[str, Tensor]] = {}
         self._memory = _Memory()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return vars(self) | {"_open": {}, "_memory": _Memory()}
 
     def __getitem__(self, image_id: str) -> Tensor:
@@ -99,18 +102,18 @@ class FeatureStore:
         return self.depth_states([image_id])[0]
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
-        """States [B, K, N, d] of several images, in the stored type, or bfloat16 where that is fp8; repeats allowed.
+        """States [B, K, N, d] of several images, in the stored type; repeats allowed.
 
         Raises:
             DataError: see the class; also a store of pixels, whose states :func:`pacer.features.online.open_features`
                 makes. ValueError: no image is asked for; the shape of a row is not known then.
         """
-        if self.encoding["mode"] != "states":
+        if self.encoding.mode != "states":
             raise DataError(
                 f"{self.directory} holds pixels (features.mode: pixels), not states; open it with "
                 "pacer.features.online.open_features"
             )
-        return self._states(self._images, image_ids, "image")
+        return self._read(self._images, image_ids, "image", "states")
 
     def pixels(self, image_ids: Sequence[str]) -> Tensor:
         """Prepared images [B, 1, H, W] uint8, or [B, 3, H, W] if one of them has colours; repeats allowed.
@@ -132,21 +135,12 @@ class FeatureStore:
         """
         keys = [text_key(text) for text in texts]
         return (
-            self._states(self._priors, keys, "previous report"),
+            self._read(self._priors, keys, "previous report", "states"),
             self._read(self._priors, keys, "previous report", "mask").bool(),
         )
 
-    def _states(self, index: _Index, keys: Sequence[str], what: str) -> Tensor:
-        """Rows of states, restored where they were rounded to fp8."""
-        states = self._read(index, keys, what, "states")
-        if states.dtype != torch.float8_e4m3fn:
-            return states
-        scales, centre = (self._read(index, keys, what, name) for name in ("scales", "centre"))
-        out = self._memory.take(2 * states.numel()).view(torch.bfloat16).view(states.shape)
-        return restored(states, scales, centre, out)
-
-    def _read(self, index: _Index, keys: Sequence[str], what: str, tensor: str) -> Tensor:
-        """Rows of ``tensor`` under these keys [B, ...]."""
+    def _read(self, index: _Index, keys: Sequence[str], what: str, name: str) -> Tensor:
+        """Rows of the tensor ``name`` under these keys [B, ...]."""
         if not len(keys):
             raise ValueError(f"no {what} is asked for")
         places, found = index.find(keys)
@@ -154,24 +148,25 @@ class FeatureStore:
             key = keys[int(found.argmin())]
             raise DataError(f"{self.directory} has no {what} {key}; run the features stage on this corpus")
         shards = [index.names[number] for number in index.shards[places]]
-        first = self._stored(shards[0], tensor)
-        block = self._memory.take(len(keys) * first.row_bytes)
-        target = block.numpy().reshape(len(keys), first.row_bytes)
+        first = self._tensor(shards[0], name)
+        row_bytes = first.nbytes // len(first)
+        block = self._memory.take(len(keys) * row_bytes)
+        target = block.numpy().reshape(len(keys), row_bytes)
         for place, (shard, row) in enumerate(zip(shards, index.rows[places].tolist(), strict=True)):
-            stored = self._stored(shard, tensor)
-            if (stored.dtype, stored.shape) != (first.dtype, first.shape):
-                raise _refusal(self.directory / shard, f"its rows of {tensor} are unlike those of {shards[0]}")
-            if not 0 <= row < len(stored.rows):
-                raise _refusal(self.directory / shard, f"the index asks for row {row} of {len(stored.rows)}")
-            target[place] = stored.rows[row]
-        return block.view(first.dtype).view(len(keys), *first.shape)
+            tensor = self._tensor(shard, name)
+            if (tensor.dtype, tensor.shape[1:]) != (first.dtype, first.shape[1:]):
+                raise _refusal(self.directory / shard, f"its rows of {name} are unlike those of {shards[0]}")
+            if not 0 <= row < len(tensor):
+                raise _refusal(self.directory / shard, f"the index asks for row {row} of {len(tensor)}")
+            target[place] = tensor[row].flatten().view(torch.uint8).numpy()
+        return block.view(first.dtype).view(len(keys), *first.shape[1:])
 
-    def _stored(self, shard: str, tensor: str) -> _Stored:
+    def _tensor(self, shard: str, name: str) -> Tensor:
         if shard not in self._open:
             self._open[shard] = _map(self.directory / shard, self._sizes.get(shard))
-        if tensor not in self._open[shard]:
-            raise _refusal(self.directory / shard, f"it holds no {tensor}")
-        return self._open[shard][tensor]
+        if name not in self._open[shard]:
+            raise _refusal(self.directory / shard, f"it holds no {name}")
+        return self._open[shard][name]
 
 
 class _Index:
@@ -217,66 +212,27 @@ def _digests(keys: Iterable[str]) -> np.ndarray:
     return np.frombuffer(b"".join(blake2b(key.encode(), digest_size=16).digest() for key in keys), dtype="S16")
 
 
-class _Stored(NamedTuple):
-    """A tensor of a shard: its mapped bytes [rows, row_bytes] uint8, and the type and shape of a row."""
+def _map(path: Path, size: int | None) -> dict[str, Tensor]:
+    """The tensors of a shard, mapped into memory: a page is read when a row on it is.
 
-    rows: np.ndarray
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-
-    @property
-    def row_bytes(self) -> int:
-        return self.rows.shape[1]
-
-
-def _map(path: Path, told_size: int | None) -> dict[str, _Stored]:
-    """The tensors of a safetensors file, by name.
-
-    The file is eight bytes (the header's length, little-endian), the header (JSON: type, shape and place of each
-    tensor), and the tensors' bytes. The map is private and no file stays open: a large store has more shards than a
-    process may open files.
+    The map is private and no file stays open: a large store has more shards than a process may open files.
 
     Args:
-        told_size: its bytes as the manifest has them (None: the store was made without).
+        size: its bytes by the manifest (None: the manifest does not say).
 
     Raises:
-        DataError: the file cannot be read, is not whole, or has a type that is not known.
+        DataError: the file cannot be read, or is not whole.
     """
     try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if told_size not in (None, size):
-                raise _refusal(path, f"it has {size} bytes, and the manifest tells of {told_size}")
-            start = 8 + int.from_bytes(file.read(8), "little")
-            if not 8 < start <= size:
-                raise _refusal(path, f"its header ends at byte {start} of {size}")
-            header = json.loads(file.read(start - 8))
-        data = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8).numpy()[start:]
-        data.flags.writeable = False
-        header.pop("__metadata__", None)
-        tensors = {name: _stored(path, name, data, **tensor) for name, tensor in header.items()}
+        found = path.stat().st_size
+        if size not in (None, found):
+            raise _refusal(path, f"it has {found} bytes, and the manifest says {size}")
+        with safe_open(path, "pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dictionary)
     except OSError as error:
-        raise _refusal(path, f"it cannot be read: {error.strerror}") from None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise _refusal(path, f"its header is not one of safetensors: {error}") from None
-    told = sum(tensor.rows.nbytes for tensor in tensors.values())
-    if told != len(data):
-        raise _refusal(path, f"it has {len(data)} bytes of tensors, and its header tells of {told}")
-    return tensors
-
-
-def _stored(
-    path: Path, name: str, data: np.ndarray, *, dtype: str, shape: list[int], data_offsets: list[int]
-) -> _Stored:
-    if dtype not in DTYPES:
-        raise _refusal(path, f"{name} is of type {dtype}, not one of {', '.join(DTYPES)}")
-    (begin, end), (rows, *row) = data_offsets, shape
-    size = DTYPES[dtype].itemsize * math.prod(row)
-    if not 0 <= begin <= end == begin + rows * size:
-        raise _refusal(path, f"{name} {shape} {dtype} cannot lie at {data_offsets}")
-    if end > len(data):
-        raise _refusal(path, f"it has {len(data)} bytes of tensors, and {name} ends at byte {end}")
-    return _Stored(data[begin:end].reshape(rows, size), DTYPES[dtype], tuple(row))
+        raise _refusal(path, f"it cannot be read: {error.strerror or error}") from None
+    except SafetensorError as error:
+        raise _refusal(path, str(error)) from None
 
 
 def _refusal(path: Path, why: str) -> DataError:

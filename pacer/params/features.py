@@ -12,7 +12,7 @@ from pacer.params.strict import Natural, Positive, Strict
 class Features(Strict):
     mode: Literal["states", "pixels"]
     depths: Annotated[list[Positive], Field(min_length=1)]
-    dtype: Literal["float32", "float16", "bfloat16", "fp8_e4m3"]
+    dtype: Literal["float32", "float16", "bfloat16"]
     precision: Literal["float32", "bfloat16"]
     batch_size: Positive
     shard_size: Positive

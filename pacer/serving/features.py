@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes
 from pacer.features.encoder import ImageEncoder, TextEncoder
-from pacer.features.rounding import DTYPES, NotFinite, as_stored
+from pacer.features.rounding import DTYPES, as_stored
 
 #: Entries kept: the two views and the previous report of one case, which its four contexts share.
 _KEPT = 4
@@ -59,14 +58,8 @@ class CaseFeatures:
         return self._recent[key]
 
     def _image(self, name: str) -> Tensor:
-        return self._stored(self.images.encode_levels(self._levels[name].unsqueeze(0)), "the image")
+        return as_stored(self.images.encode_levels(self._levels[name].unsqueeze(0)), self.dtype, ["the image"]).cpu()
 
     def _text(self, text: str) -> tuple[Tensor, Tensor]:
         states, mask = self.texts.encode([text])
-        return self._stored(states, "the previous report"), mask.cpu()
-
-    def _stored(self, states: Tensor, what: str) -> Tensor:
-        try:
-            return as_stored(states, self.dtype).cpu()
-        except NotFinite as error:
-            raise DataError(error.about(what)) from None
+        return as_stored(states, self.dtype, ["the previous report"]).cpu(), mask.cpu()

@@ -41,7 +41,7 @@ class States(Strict):
     the software that make others."""
 
     depths: Annotated[list[Positive], Field(min_length=1)]
-    dtype: Literal["float32", "float16", "bfloat16", "fp8_e4m3"]
+    dtype: Literal["float32", "float16", "bfloat16"]
     precision: Literal["float32", "bfloat16"]
     prior_tokens: Positive
     preparation: Positive

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import torch
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 
@@ -51,10 +50,4 @@ def test_memory_is_compared(bench: ModuleType) -> None:
 
 
 def test_without_a_run_the_types_are_left_out(bench: ModuleType, tmp_path: Path) -> None:
-    assert "Left out" in bench.measure_types(tmp_path, [])[0]
-
-
-def test_plain_fp8_is_the_format_without_a_centre(bench: ModuleType) -> None:
-    states = torch.randn(2, 5, 64) + 3
-    error = bench.relative(bench.plain_fp8(states), states)
-    assert 0.015 < error < 0.035
+    assert "Left out" in bench.measure_types(tmp_path)[0]

@@ -8,16 +8,17 @@ import polars as pl
 import pytest
 
 from pacer.core.errors import DataError
+from pacer.core.io import read_json
 from pacer.encoding import build_store as build
 from pacer.features.online import open_features
-from pacer.features.store import FeatureStore
+from pacer.features.store import MANIFEST, FeatureStore
 from pacer.params import Features
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 CONFIG = Features(
     mode="states",
     depths=[1, 3],
-    dtype="fp8_e4m3",
+    dtype="bfloat16",
     precision="float32",
     batch_size=64,
     shard_size=512,
@@ -39,7 +40,8 @@ def test_all_images_pass(backbones: Path, tmp_path: Path, corpus: str, count: in
     assert len(images) == count
     for mode in ("states", "pixels"):
         config = CONFIG.model_copy(update={"mode": mode})
-        assert build.build_store(config, images, [], backbones, tmp_path / mode)["images"] == count
+        build.build_store(config, images, [], backbones, tmp_path / mode)
+        assert read_json(tmp_path / mode / MANIFEST)["images"] == count
     states, online = (open_features(tmp_path / mode, backbones, "cpu") for mode in ("states", "pixels"))
     ids = images["image_id"].to_list()
     for start in range(0, count, 512):

@@ -12,9 +12,10 @@ from PIL import Image
 from transformers import AutoModel, BertForMaskedLM, BertModel
 
 from pacer.core.errors import ConfigError, DataError
+from pacer.core.io import read_json
 from pacer.encoding import build_store as build
 from pacer.features.encoder import ImageEncoder, TextEncoder
-from pacer.features.store import FeatureStore
+from pacer.features.store import MANIFEST, FeatureStore
 from pacer.model.assemble import load_endpoint_norm
 from pacer.params import Features
 
@@ -89,7 +90,8 @@ def test_depths_must_end_with_the_last_block(backbones: Path) -> None:
 
 
 def test_every_image_and_distinct_text_comes_back(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
-    manifest = build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
+    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
+    manifest = read_json(tmp_path / "out" / MANIFEST)
     assert (manifest["images"], manifest["priors"]) == (7, 2)
     store, encoder = FeatureStore(tmp_path / "out"), ImageEncoder(backbones / "vision", [1, 3])
     for image_id, path in images.iter_rows():
