@@ -19,7 +19,8 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +32,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from pacer.decoding.beam import BeamSearch
 from pacer.decoding.transformers_generate import Generate
+from pacer.decoding.tree import TokenTree
 from pacer.params import Decode, load_params
 
 EOS = 2
@@ -299,6 +301,34 @@ def measure(bench: Bench) -> tuple[list[str], dict[str, float]]:
     return lines, values
 
 
+@dataclass
+class Work:
+    """What searches did: ``steps`` of the language model, ``nodes`` that those attended to and ``read``, the same with
+    what the mask hides (both counted once a record, not once a beam)."""
+
+    steps: int = 0
+    nodes: int = 0
+    read: int = 0
+
+
+@contextmanager
+def counted() -> Iterator[Work]:
+    """Count the work of the searches inside, which costs a look at every step."""
+    work, stepping = Work(), TokenTree.stepping
+
+    def counting(tree: TokenTree, active: int, rows: int) -> AbstractContextManager[torch.Tensor]:
+        work.steps += 1
+        work.nodes += int(tree.ancestors[:active].any(1).sum())
+        work.read += rows * tree.width
+        return stepping(tree, active, rows)
+
+    TokenTree.stepping = counting
+    try:
+        yield work
+    finally:
+        TokenTree.stepping = stepping
+
+
 def measure_floor(bench: Bench, ours: Sequence[float]) -> tuple[list[str], float]:
     """How near a step comes to the time in which the device reads what the step must read: the weights, and the keys
     and values of each node once a record (its prefix, and the generated tokens that a beam descends from)."""
@@ -309,9 +339,9 @@ def measure_floor(bench: Bench, ours: Sequence[float]) -> tuple[list[str], float
         bench.timed(lambda: list(BeamSearch(bench.model, bench.settings(batch, 1), EOS)(prefixes)))
         for _ in range(bench.preset.repeats)
     ]
-    counting = BeamSearch(bench.model, bench.settings(batch), EOS, count=True)
-    list(counting(prefixes))
-    work, speed, weights = counting.work, bench.bandwidth(), bench.weight_bytes()
+    with counted() as work:
+        list(BeamSearch(bench.model, bench.settings(batch), EOS)(prefixes))
+    speed, weights = bench.bandwidth(), bench.weight_bytes()
     states = work.nodes / work.steps * bench.node_bytes()
     floor = (weights + states) / speed
     step = (statistics.median(ours) - statistics.median(starts)) / work.steps

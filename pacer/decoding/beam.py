@@ -29,43 +29,28 @@ from pacer.params import Decode
 _REFILL = 8
 
 
-@dataclass
-class Work:
-    """What a search did: ``steps`` of the language model, ``tokens`` fed to them, ``nodes`` that those attended to
-    and ``read``, the same with what the mask hides (both counted once a record, not once a beam)."""
-
-    steps: int = 0
-    tokens: int = 0
-    nodes: int = 0
-    read: int = 0
-
-
 class BeamSearch:
     """Searches for the best continuations of many prefixes, ``decode.batch_size`` at a time.
 
     Args:
         language: a LlamaForCausalLM in eval mode, LoRA merged or not.
         decode: beams, least and most tokens, penalties, records at a time. eos: the token that ends a report.
-        count: count ``work.nodes``, which costs a look at every step. record: how steps are recorded for
-            :class:`pacer.decoding.cuda_graphs.Replay`; None: on a GPU as a CUDA graph, elsewhere not at all.
+        record: how steps are recorded for :class:`pacer.decoding.cuda_graphs.Replay`; None: on a GPU as a CUDA graph,
+            elsewhere not at all.
 
     Raises:
         BackboneError: the model is of another family: its layers may attend in ways that are not known here.
-
-    Attributes:
-        work: of all searches so far.
     """
 
-    def __init__(self, language: Any, decode: Decode, eos: int, *, count: bool = False, record: Record | None = None):
+    def __init__(self, language: Any, decode: Decode, eos: int, *, record: Record | None = None):
         family = language.config.model_type
         if family != "llama":
             raise BackboneError(
                 f"decode.engine beam searches with language models of the llama family, and this one "
                 f"is of the family {family}; set decode.engine: generate"
             )
-        self.language, self.decode, self.eos, self.count = language, decode, eos, count
+        self.language, self.decode, self.eos = language, decode, eos
         self.record = cuda_graph if record is None and language.device.type == "cuda" else record
-        self.work = Work()
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Tensor]) -> Iterator[tuple[int, list[int]]]:
@@ -76,36 +61,43 @@ class BeamSearch:
         """
         waiting, search, places = enumerate(prefixes), _Search(self), self.decode.batch_size
         refill, more = max(1, places // _REFILL), True
-        while more or search.numbers:
-            room = places - len(search.numbers)
-            if more and (room >= refill or not search.numbers):
+        while more or search.records:
+            room = places - len(search.records)
+            if more and (room >= refill or not search.records):
                 new = list(islice(waiting, room))
                 more = len(new) == room
                 if new:
                     yield from search.admit(*zip(*new, strict=True))
-            if search.numbers:
+            if search.records:
                 yield from search.step()
 
 
+@dataclass
+class _Record:
+    """A record under way: its ``number`` among the prefixes, ``tokens`` generated, nodes up to the last one in use."""
+
+    number: int
+    tokens: int = 0
+    nodes: int = 0
+
+
 class _Search:
-    """The records under way: row i of the tree and of the hypotheses is record ``numbers[i]``."""
+    """The records under way: row i of the tree and of the hypotheses is ``records[i]``."""
 
     def __init__(self, engine: BeamSearch):
         config, decode = engine.language.config, engine.decode
-        self.engine, self.language, device = engine, engine.language, engine.language.device
+        self.places, self.language, device = decode.batch_size, engine.language, engine.language.device
         heads = config.num_attention_heads // config.num_key_value_heads
-        self.tree = TokenTree(decode.batch_size, decode.num_beams, config.num_hidden_layers, heads, device)
-        self.hypotheses = Hypotheses(decode.batch_size, decode, engine.eos, device)
-        self.prefix = torch.zeros(decode.batch_size, dtype=torch.long, device=device)
+        self.tree = TokenTree(self.places, decode.num_beams, config.num_hidden_layers, heads, device)
+        self.hypotheses = Hypotheses(self.places, decode, engine.eos, device)
+        self.prefix = torch.zeros(self.places, dtype=torch.long, device=device)
         self.replay = None if engine.record is None else Replay(self._step, engine.record)
         self.capacity = 0
-        self.numbers: list[int] = []
-        self.lengths: list[int] = []
-        self.used: list[int] = []
+        self.records: list[_Record] = []
 
-    def admit(self, numbers: Sequence[int], prefixes: Sequence[Tensor]) -> Iterator[tuple[int, list[int]]]:
-        """Take records in and generate their first tokens."""
-        rows = slice(len(self.numbers), len(self.numbers) + len(numbers))
+    def admit(self, numbers: Sequence[int], prefixes: Sequence[Tensor]) -> list[tuple[int, list[int]]]:
+        """Take records in and generate their first tokens; gives those that have ended, as :class:`BeamSearch`."""
+        rows = slice(len(self.records), len(self.records) + len(numbers))
         lengths = torch.tensor([len(prefix) for prefix in prefixes], device=self.prefix.device)
         # padded on the right: behind a prefix, causality hides it
         inputs = pad_sequence(list(prefixes), batch_first=True).to(self.language.dtype)
@@ -115,17 +107,15 @@ class _Search:
         logits = self.language.lm_head(last)
         self.prefix[rows] = lengths
         self.hypotheses.start(rows)
-        self.numbers += numbers
-        self.lengths += [0] * len(numbers)
-        self.used += [0] * len(numbers)
-        yield from self._settle(rows, self.hypotheses.advance(rows, logits, 0))
+        self.records += map(_Record, numbers)
+        return self._settle(rows, self.hypotheses.advance(rows, logits, 0))
 
-    def step(self) -> Iterator[tuple[int, list[int]]]:
-        """One more token for every beam."""
-        active, longest = len(self.numbers), max(self.lengths)
+    def step(self) -> list[tuple[int, list[int]]]:
+        """One more token for every beam; gives the records that have ended, as :meth:`admit`."""
+        active, longest = len(self.records), max(record.tokens for record in self.records)
         rows = slice(active)
         # a recorded step has one height: all rows, in use or not
-        height = active if self.replay is None or self.replay.failed else self.engine.decode.batch_size
+        height = active if self.replay is None or self.replay.failed else self.places
         if self.replay is not None and self.capacity != self.tree.capacity:
             self.capacity = self.tree.capacity
             self.replay.forget()
@@ -133,12 +123,7 @@ class _Search:
         positions = (self.prefix[:height] + self.hypotheses.length[:height] - 1).clamp(min=0).unsqueeze(1)
         with self.tree.stepping(active, height) as mask:
             logits = (self.replay or self._step)(mask, tokens, positions.expand_as(tokens))[:active]
-        done = self.engine.work
-        done.steps, done.tokens = done.steps + 1, done.tokens + active * tokens.shape[1]
-        done.read += height * self.tree.width
-        if self.engine.count:
-            done.nodes += int(self.tree.ancestors[rows].any(1).sum())
-        yield from self._settle(rows, self.hypotheses.advance(rows, logits, longest))
+        return self._settle(rows, self.hypotheses.advance(rows, logits, longest))
 
     def _step(self, mask: Tensor, tokens: Tensor, positions: Tensor) -> Tensor:
         """Logits [S, K, V] behind the newest tokens [S, K]."""
@@ -149,24 +134,23 @@ class _Search:
         with attending_to_trees(self.language.model):
             return self.language.model(**inputs, past_key_values=self.tree, use_cache=True).last_hidden_state
 
-    def _settle(self, rows: slice, step: Step) -> Iterator[tuple[int, list[int]]]:
+    def _settle(self, rows: slice, step: Step) -> list[tuple[int, list[int]]]:
         """Branch the tree, give out the rows that ended, and move the last rows into their places."""
         used = self.tree.branch(rows, step.parents)
-        ended, self.used[rows] = torch.stack([step.ended.long(), used]).tolist()  # the step's one wait for the device
-        self.lengths[rows] = [length + 1 for length in self.lengths[rows]]
-        gone = {row for row, end in enumerate(ended, rows.start or 0) if end}
-        results = [(self.numbers[row], self.hypotheses.result(row)) for row in sorted(gone)]
-        kept = [row for row in range(len(self.numbers)) if row not in gone]
-        sources = [row for row in kept if row >= len(kept)]
-        targets = [row for row in sorted(gone) if row < len(kept)]
+        ended, used = torch.stack([step.ended.long(), used]).tolist()  # the step's one wait for the device
+        for record, nodes in zip(self.records[rows], used, strict=True):
+            record.tokens, record.nodes = record.tokens + 1, nodes
+        gone = [row for row, end in enumerate(ended, rows.start or 0) if end]
+        results = [(self.records[row].number, self.hypotheses.result(row)) for row in gone]
+        left = len(self.records) - len(gone)
+        targets = [row for row in gone if row < left]
+        sources = [row for row in range(left, len(self.records)) if row not in gone]
         if sources:
-            for rows_of in (self.tree, self.hypotheses):
-                rows_of.move(sources, targets)
+            self.tree.move(sources, targets)
+            self.hypotheses.move(sources, targets)
             self.prefix[targets] = self.prefix[sources]
-            for values in (self.numbers, self.lengths, self.used):
-                for source, target in zip(sources, targets, strict=True):
-                    values[target] = values[source]
-        for values in (self.numbers, self.lengths, self.used):
-            del values[len(kept) :]
-        self.tree.used = max(self.used, default=0)
-        yield from results
+            for source, target in zip(sources, targets, strict=True):
+                self.records[target] = self.records[source]
+        del self.records[left:]
+        self.tree.used = max((record.nodes for record in self.records), default=0)
+        return results

@@ -1,4 +1,4 @@
-"""transformers' ``generate`` on prefix embeddings: what decoding means, and the slower of the two engines."""
+"""transformers' ``generate`` on prefix embeddings: the definition of decoding, and the slower engine."""
 
 from __future__ import annotations
 
@@ -36,15 +36,14 @@ class Generate:
                 yield number, tokens[: tokens.index(self.eos) + 1] if self.eos in tokens else tokens
 
     def _generate(self, inputs: list[Tensor]) -> list[list[int]]:
-        length = torch.tensor([len(prefix) for prefix in inputs], device=inputs[0].device)
-        embeddings, mask = left_padded(pad_sequence(inputs, batch_first=True), length)
+        mask = [torch.ones(len(prefix), dtype=torch.long, device=prefix.device) for prefix in inputs]
         # generate's own repetition_penalty option skips rows that are padded on the left; the processor does not
         processors = LogitsProcessorList()
         if self.decode.repetition_penalty != 1.0:
             processors.append(RepetitionPenaltyLogitsProcessor(self.decode.repetition_penalty))
         return self.language.generate(
-            inputs_embeds=embeddings.to(self.language.dtype),
-            attention_mask=mask,
+            inputs_embeds=pad_sequence(inputs, batch_first=True, padding_side="left").to(self.language.dtype),
+            attention_mask=pad_sequence(mask, batch_first=True, padding_side="left"),
             logits_processor=processors,
             do_sample=False,
             num_beams=self.decode.num_beams,
@@ -54,12 +53,3 @@ class Generate:
             eos_token_id=self.eos,
             pad_token_id=self.eos,
         ).tolist()
-
-
-def left_padded(inputs: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """Move right-padded rows [B, T, d] to the right edge: left-padded inputs and their mask [B, T]."""
-    total = inputs.shape[1]
-    source = torch.arange(total, device=inputs.device) - (total - length).unsqueeze(1)
-    mask = source >= 0
-    moved = inputs.gather(1, source.clamp(min=0).unsqueeze(-1).expand_as(inputs))
-    return torch.where(mask.unsqueeze(-1), moved, 0), mask.long()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from pacer.decoding.tree import TokenTree
 from pacer.params import Decode
 
 EOS = 2
@@ -100,3 +101,18 @@ def found(engine: Any, prefixes: list[Tensor]) -> list[list[int]]:
     results = dict(pairs := list(engine(prefixes)))
     assert len(pairs) == len(results) == len(prefixes)
     return [results[number] for number in range(len(prefixes))]
+
+
+class CountingTree(TokenTree):
+    """Counts over all searches: ``steps`` of the language model, ``tokens`` fed to them, ``nodes`` that those attended
+    to and ``read``, the same with what the mask hides (both once a record, not once a beam)."""
+
+    steps = tokens = nodes = read = 0
+
+    def stepping(self, active: int, rows: int) -> Any:
+        counts = type(self)
+        counts.steps += 1
+        counts.tokens += active * self.beams
+        counts.nodes += int(self.ancestors[:active].any(1).sum())
+        counts.read += rows * self.width
+        return super().stepping(active, rows)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from pacer.core.errors import BackboneError
+from pacer.decoding import beam
 from pacer.decoding.beam import BeamSearch
 from pacer.decoding.transformers_generate import Generate
-from tests.decoding.searches import EOS, Case, found, random_case, settings
+from tests.decoding.searches import EOS, Case, CountingTree, found, random_case, settings
 
 #: Of nine prefixes each: 540 cases.
 SEEDS = range(60)
@@ -146,24 +147,31 @@ def test_a_record_that_ends_makes_room_for_the_next() -> None:
     assert max(under_way) == 3 and under_way[-4:] == [3, 3, 2, 1]
 
 
-def test_greedy_search_feeds_each_token_once() -> None:
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> type[CountingTree]:
+    tree = type("Counts", (CountingTree,), {})
+    monkeypatch.setattr(beam, "TokenTree", tree)
+    return tree
+
+
+def test_greedy_search_feeds_each_token_once(counts: type[CountingTree]) -> None:
     """No step is spent on a record that has ended."""
     case = random_case(21)._replace(decode=settings(num_beams=1, batch_size=4))
     engine = BeamSearch(case.language, case.decode, EOS)
     tokens = found(engine, case.prefixes)
     assert len(set(map(len, tokens))) > 2
-    assert engine.work.tokens == sum(len(row) - 1 for row in tokens)
+    assert counts.tokens == sum(len(row) - 1 for row in tokens)
 
 
-def test_beams_share_their_prefix_and_their_start() -> None:
+def test_beams_share_their_prefix_and_their_start(counts: type[CountingTree]) -> None:
     """What a step attends to is far less than every beam's own copy, and what the mask hides little."""
     case = random_case(12, prefixes=4)
     decode = settings(num_beams=5, min_new_tokens=60, max_new_tokens=60, repetition_penalty=1.1)
-    engine = BeamSearch(case.language, decode, EOS, count=True)
+    engine = BeamSearch(case.language, decode, EOS)
     found(engine, case.prefixes)
     copies = sum(5 * (len(prefix) + length) for prefix in case.prefixes for length in range(1, 60))
-    assert engine.work.nodes < 0.5 * copies and engine.work.steps == 59
-    assert engine.work.read < 2 * engine.work.nodes
+    assert counts.nodes < 0.5 * copies and counts.steps == 59
+    assert counts.read < 2 * counts.nodes
 
 
 def test_half_precision_searches() -> None:

@@ -11,7 +11,6 @@ from pacer.core.errors import DataError
 from pacer.decoding.controls import another_patient, no_lateral
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import ENGINES, Generator, Prefix
-from pacer.decoding.transformers_generate import left_padded
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.params import Decode
 from tests.conftest import specification
@@ -83,14 +82,6 @@ def test_greedy_generation_equals_teacher_forcing(generator, records: pl.DataFra
             inputs = torch.cat([inputs, token], dim=1)
     assert generator.tokenizer.decode(ids, skip_special_tokens=True) == result.text
     assert gate.item() == pytest.approx(result.gate)
-
-
-def test_left_padding_moves_rows_unchanged() -> None:
-    inputs, length = torch.arange(12.0).reshape(2, 3, 2), torch.tensor([2, 3])
-    moved, mask = left_padded(inputs, length)
-    assert mask.tolist() == [[0, 1, 1], [1, 1, 1]]
-    assert torch.equal(moved[0, 1:], inputs[0, :2]) and torch.equal(moved[1], inputs[1])
-    assert moved[0, 0].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("engine", ["beam", "generate"])

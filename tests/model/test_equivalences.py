@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.collate import Sources, Target, collate
@@ -199,13 +200,15 @@ def test_longer_rows_beside_a_row_change_nothing(records, anchors, backbones, fe
 
 def test_the_side_of_the_padding_does_not_matter(examples, backbones) -> None:
     """Rows moved to the right edge, as generation has them, with a mask and positions that count real tokens."""
-    from pacer.decoding.transformers_generate import left_padded
-
     model, batch = assemble(backbones), examples.batch(ROWS, COMMITS, 0.35)
     right = run(model, batch)
     with torch.no_grad():
         inputs, _, _ = model.calibrate(model.embed(batch), batch)
-        moved, mask = left_padded(inputs, batch.length)
+        rows = [row[:length] for row, length in zip(inputs, batch.length)]
+        moved = pad_sequence(rows, batch_first=True, padding_side="left")
+        mask = pad_sequence(
+            [torch.ones(len(row), dtype=torch.long) for row in rows], batch_first=True, padding_side="left"
+        )
         positions = (mask.cumsum(1) - 1).clamp(min=0)
         left = model.language(inputs_embeds=moved, attention_mask=mask, position_ids=positions).logits
     for i, length in enumerate(batch.length.tolist()):
