@@ -7,13 +7,12 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
-from pacer.core.errors import BackboneError, DataError, PacerError
+from pacer.core.errors import BackboneError, DataError
 from pacer.corpus.source.files import named_files, read_source
 from pacer.costs import Cost, Counts, Machine, count_records, estimate
 from pacer.params import Backbone, Params
@@ -84,52 +83,14 @@ def weights(params: Params) -> list[Finding]:
 
 
 def _weights_of(role: str, backbone: Backbone) -> Finding:
-    looks: dict[str, Callable[[str, Backbone], str]] = {"hub": _on_hub, "local": _in_folder, "gguf": _in_gguf}
-    if backbone.provider == "standin":
-        return Finding(role, "ok", "stand-in, made by the stage `backbones`")
+    from pacer.backbones.hub import locate
+
     try:
-        return Finding(role, "ok", looks[backbone.provider](role, backbone))
-    except PacerError as error:
+        path = locate(backbone, role)
+    except BackboneError as error:
         size = DOWNLOAD_BYTES.get(backbone.id or "")
         return Finding(role, "missing", f"{error}" + (f" (about {size / 1e9:.1f} GB)" if size else ""))
-
-
-def _on_hub(role: str, backbone: Backbone) -> str:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-
-    try:
-        folder = snapshot_download(str(backbone.id), revision=backbone.revision, local_files_only=True)
-    except (LocalEntryNotFoundError, HFValidationError):
-        remedy = f"`hf download {backbone.id} --revision {backbone.revision}`"
-        raise BackboneError(f"{backbone.id} is not in the local hub cache; fetch it with {remedy}") from None
-    return f"{backbone.id} at {str(backbone.revision)[:12]}: {_whole(role, Path(folder))}"
-
-
-def _in_folder(role: str, backbone: Backbone) -> str:
-    return str(_whole(role, Path(str(backbone.path)).expanduser()))
-
-
-def _whole(role: str, folder: Path) -> Path:
-    """``folder`` if it holds what a model of this role needs."""
-    from pacer.backbones.hub import REQUIRED
-
-    if not folder.is_dir():
-        raise BackboneError(f"{folder} is not a directory; backbones.{role}.path must be one in Hugging Face format")
-    names = {file.name for file in folder.iterdir()}
-    lacking = [" or ".join(group) for group in REQUIRED[role] if not names & set(group)]
-    if lacking:
-        raise BackboneError(f"{folder} lacks {', '.join(lacking)}")
-    return folder
-
-
-def _in_gguf(role: str, backbone: Backbone) -> str:
-    from pacer.backbones.gguf import locate_gguf
-
-    path = locate_gguf(backbone)
-    if importlib.util.find_spec("gguf") is None:
-        raise BackboneError("reading GGUF weights needs the package gguf; `make smollm` installs it")
-    return f"{path.name}, {path.stat().st_size / 1e6:.0f} MB"
+    return Finding(role, "ok", str(path) if path else "stand-in, made by the stage `backbones`")
 
 
 def _packages() -> list[Finding]:

@@ -9,41 +9,41 @@ from __future__ import annotations
 import importlib.util
 import struct
 from pathlib import Path
-from typing import Any
-
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from pacer.core.errors import BackboneError
 from pacer.core.io import hash_file, write_json
 from pacer.params import Backbone
 from pacer.pretrained.pointers import PROVENANCE
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 PACKAGE = "package:"
 
 
-def convert_gguf(backbone: Backbone, out: str | Path, dtype: torch.dtype = torch.float32) -> None:
-    """Dequantise ``backbone.path / backbone.file`` and save model, tokenizer and provenance into ``out``.
+def convert_gguf(backbone: Backbone, out: str | Path) -> None:
+    """Dequantise ``backbone.path / backbone.file`` and save model (float32), tokenizer and provenance into ``out``.
 
     Args:
         backbone: provider ``gguf``; ``path`` is a folder, or ``package:NAME`` for an installed Python package.
-        out: made if need be. dtype: of the saved weights (GGUF files hold quantised ones).
 
     Raises:
         BackboneError: the file is missing or is no model, or its tokenizer has no usable BOS and EOS.
     """
+    import torch  # where weights are looked for alone, they are not loaded
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     source = locate_gguf(backbone)
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
-        model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=dtype)
-    except ImportError:
-        raise BackboneError("reading GGUF needs the package gguf: `pip install gguf`") from None
+        model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
     except (OSError, ValueError, KeyError, IndexError, RuntimeError, struct.error) as error:
         raise BackboneError(f"{source} cannot be read as a model: {' '.join(str(error).split())[:200]}") from None
     _settle_special_tokens(model, tokenizer, source)
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    _plain_copy(model, dtype).save_pretrained(out)
+    _plain_copy(model).save_pretrained(out)
     tokenizer.save_pretrained(out)
     write_json(
         out / PROVENANCE,
@@ -54,7 +54,7 @@ def convert_gguf(backbone: Backbone, out: str | Path, dtype: torch.dtype = torch
             "sha256": hash_file(source),
             "architecture": type(model).__name__,
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "dtype": str(dtype).removeprefix("torch."),
+            "dtype": "float32",
         },
     )
 
@@ -63,7 +63,7 @@ def locate_gguf(backbone: Backbone) -> Path:
     """The GGUF file that the settings name.
 
     Raises:
-        BackboneError: the package is not installed or the file is not there.
+        BackboneError: a package is not installed or the file is not there.
     """
     path, file = str(backbone.path), str(backbone.file)
     if path.startswith(PACKAGE):
@@ -81,17 +81,21 @@ def locate_gguf(backbone: Backbone) -> Path:
     if not source.is_file():
         others = sorted(other.name for other in folder.glob("*.gguf")) if folder.is_dir() else []
         raise BackboneError(f"{source} does not exist" + (f"; there is {', '.join(others)}" if others else ""))
+    if importlib.util.find_spec("gguf") is None:
+        raise BackboneError("reading GGUF needs the package gguf; `make smollm` installs it, or `pip install gguf`")
     return source
 
 
-def _plain_copy(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
+def _plain_copy(model: PreTrainedModel) -> PreTrainedModel:
     """The same weights in a model that knows nothing of GGUF: a quantised one refuses to be saved."""
+    from transformers import AutoModelForCausalLM
+
     settings = {
         key: value
         for key, value in model.config.to_dict().items()
         if key not in ("quantization_config", "dtype", "transformers_version") and not key.startswith("_")
     }
-    plain = AutoModelForCausalLM.from_config(type(model.config)(**settings), dtype=dtype)
+    plain = AutoModelForCausalLM.from_config(type(model.config)(**settings), dtype=model.dtype)
     plain.load_state_dict(model.state_dict())
     plain.generation_config = model.generation_config
     return plain

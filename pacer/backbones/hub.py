@@ -1,7 +1,7 @@
-"""Published models: nothing is copied, a pointer with content hashes says where they lie.
+"""Where configured weights lie, and whether they are usable; published models become pointers, nothing is copied.
 
 Provider ``hub``: a snapshot in the local Hugging Face cache, by id and revision, never downloaded here.
-Provider ``local``: any directory in Hugging Face format.
+Provider ``local``: any directory in Hugging Face format. Provider ``gguf``: see :mod:`pacer.backbones.gguf`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
+from pacer.backbones.gguf import locate_gguf
 from pacer.core.errors import BackboneError
 from pacer.core.io import write_json
 from pacer.params import Backbone
-from pacer.pretrained.pointers import PROVENANCE, provenance, resolve, write_pointer
-
-__all__ = ["point_to_hub", "provenance", "resolve"]
+from pacer.pretrained.pointers import PROVENANCE, provenance, write_pointer
 
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.txt")
 
 #: What the directory of each role must hold: one name of every group.
-REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
+_REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "vision": (("config.json",), ("preprocessor_config.json", "processor_config.json")),
     "language": (("config.json",), _TOKENIZER),
     "text": (("config.json",), _TOKENIZER),
@@ -32,34 +31,45 @@ REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
 _WEIGHTS = (".safetensors", ".bin", ".pth")
 
 
-def point_to_hub(backbone: Backbone, out: str | Path, role: str | None = None) -> Path:
-    """Write ``out/pointer.json`` and ``out/provenance.json`` for a model that stays where it is.
+def locate(backbone: Backbone, role: str) -> Path | None:
+    """Where the weights of a configured model lie, in full; None for a stand-in, which is made here.
 
     Args:
-        backbone: provider ``hub`` (``id``, ``revision``) or ``local`` (``path``).
-        out: directory of the frozen model, made if need be.
-        role: vision, language, text or chexbert: its tokenizer or processor is looked for as well.
+        role: vision, language, text or chexbert: what its directory must hold depends on it.
+
+    Raises:
+        BackboneError: the stage `backbones` cannot use the model; the message says how to get it.
+    """
+    if backbone.provider == "standin":
+        return None
+    if backbone.provider == "gguf":
+        return locate_gguf(backbone)
+    if backbone.provider == "hub":
+        target, remedy = _snapshot(backbone)
+    else:
+        target, remedy = Path(backbone.path or ""), "complete the directory or correct its path"
+        if not target.is_dir():
+            raise BackboneError(f"{target} is not a directory; path must be a model's directory in Hugging Face format")
+        target = target.resolve()
+    _check_whole(target, _files(target), role, remedy)
+    return target
+
+
+def point_to(backbone: Backbone, role: str, out: str | Path) -> Path:
+    """Write ``out/pointer.json`` and ``out/provenance.json`` for a model of provider ``hub`` or ``local``.
 
     Returns:
         The directory pointed to.
 
     Raises:
-        BackboneError: the model is not there or not whole; the message says how to get it.
+        BackboneError: as :func:`locate`.
     """
-    if backbone.provider == "hub":
-        target, remedy = _snapshot(backbone)
-    elif backbone.provider == "local":
-        target, remedy = Path(backbone.path or ""), "complete the directory or correct its path"
-        if not target.is_dir():
-            raise BackboneError(f"{target} is not a directory; path must be a model's directory in Hugging Face format")
-        target = target.resolve()
-    else:
+    target = locate(backbone, role)
+    if target is None or backbone.provider == "gguf":
         raise BackboneError(f"provider {backbone.provider} makes a model, it does not point to one")
-    names = [file.name for file in target.iterdir() if file.is_file() and not file.name.startswith(".")]
-    _check_whole(target, names, role, remedy)
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    files = write_pointer(target, names, out)
+    files = write_pointer(target, _files(target), out)
     source: dict = {"provider": backbone.provider, "path": str(target.absolute()), "files": files}
     if backbone.provider == "hub":
         source |= {"id": backbone.id, "revision": backbone.revision, "commit": target.name}
@@ -68,6 +78,10 @@ def point_to_hub(backbone: Backbone, out: str | Path, role: str | None = None) -
         source["origin"] = origin
     write_json(out / PROVENANCE, source)
     return target
+
+
+def _files(target: Path) -> list[str]:
+    return [file.name for file in target.iterdir() if file.is_file() and not file.name.startswith(".")]
 
 
 def _snapshot(backbone: Backbone) -> tuple[Path, str]:
@@ -85,9 +99,8 @@ def _snapshot(backbone: Backbone) -> tuple[Path, str]:
     return Path(folder), remedy
 
 
-def _check_whole(target: Path, names: list[str], role: str | None, remedy: str) -> None:
-    required = REQUIRED[role] if role is not None else (("config.json",),)
-    missing = [" or ".join(group) for group in required if not any(name in names for name in group)]
+def _check_whole(target: Path, names: list[str], role: str, remedy: str) -> None:
+    missing = [" or ".join(group) for group in _REQUIRED[role] if not any(name in names for name in group)]
     if not any(name.endswith(_WEIGHTS) for name in names):
         missing.append("weights (.safetensors, .bin or .pth)")
     for index in (name for name in names if name.endswith((".safetensors.index.json", ".bin.index.json"))):

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from pacer.backbones.hub import point_to_hub
+from pacer.backbones.gguf import convert_gguf
+from pacer.backbones.hub import point_to
 from pacer.backbones.standins.data import Instruct, TrainingData, load_data
 from pacer.core.errors import BackboneError
 from pacer.core.io import write_json
@@ -35,11 +36,9 @@ def locate_backbones(config: Backbones, out: Path) -> None:
     for name in MODELS:
         backbone = getattr(config, name)
         if backbone.provider == "gguf":
-            from pacer.backbones.gguf import convert_gguf  # loads torch, which stand-ins load in their own processes
-
             convert_gguf(backbone, out / name)
         elif backbone.provider != "standin":
-            point_to_hub(backbone, out / name, name)
+            point_to(backbone, name, out / name)
 
 
 class StandinJob(NamedTuple):

@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from pacer.backbones.hub import point_to_hub, provenance, resolve
+from pacer.backbones.hub import locate, point_to
 from pacer.core.errors import BackboneError
 from pacer.core.io import hash_bytes
 from pacer.params import Backbone
-from pacer.pretrained.pointers import fingerprint, is_standin
+from pacer.pretrained.pointers import fingerprint, is_standin, provenance, resolve
 
 COMMIT = "c" * 40
 HUB = Backbone(provider="hub", id="owner/model", revision="main")
@@ -52,7 +52,7 @@ def backbone(folder) -> Backbone:
 
 def test_a_cached_snapshot_is_pointed_to(cache, tmp_path):
     cache(**{"config.json": b"{}", "model.safetensors": b"weights", "tokenizer.json": b"{}"})
-    target = point_to_hub(HUB, tmp_path / "out", "language")
+    target = point_to(HUB, "language", tmp_path / "out")
     assert resolve(tmp_path / "out") == target and target.name == COMMIT
     assert provenance(tmp_path / "out") == {
         "provider": "hub",
@@ -70,49 +70,53 @@ def test_a_cached_snapshot_is_pointed_to(cache, tmp_path):
 
 def test_a_model_that_is_not_cached_names_the_command(cache, tmp_path):
     with pytest.raises(BackboneError, match="hf download owner/model --revision main"):
-        point_to_hub(HUB, tmp_path / "out")
+        point_to(HUB, "text", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_snapshot_without_weights_names_the_command(cache, tmp_path):
     cache(**{"config.json": b"{}", "tokenizer.json": b"{}"})
     with pytest.raises(BackboneError, match=r"lacks weights .*hf download owner/model"):
-        point_to_hub(HUB, tmp_path / "out", "language")
+        point_to(HUB, "language", tmp_path / "out")
 
 
 def test_a_missing_shard_is_named(cache, tmp_path):
     index = json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}).encode()
-    cache(**{"config.json": b"{}", "model.safetensors.index.json": index, "model-1.safetensors": b"one"})
+    cache(
+        **{"config.json": b"{}", "vocab.txt": b"", "model.safetensors.index.json": index, "model-1.safetensors": b"1"}
+    )
     with pytest.raises(BackboneError, match=r"lacks model-2\.safetensors"):
-        point_to_hub(HUB, tmp_path / "out")
+        point_to(HUB, "text", tmp_path / "out")
 
 
 def test_an_index_of_the_other_format_needs_no_shards(cache, tmp_path):
     index = json.dumps({"weight_map": {"a": "pytorch_model-1.bin"}}).encode()
-    cache(**{"config.json": b"{}", "pytorch_model.bin.index.json": index, "model.safetensors": b"all"})
-    assert point_to_hub(HUB, tmp_path / "out").name == COMMIT
+    cache(
+        **{"config.json": b"{}", "vocab.txt": b"", "pytorch_model.bin.index.json": index, "model.safetensors": b"all"}
+    )
+    assert point_to(HUB, "text", tmp_path / "out").name == COMMIT
 
 
 def test_not_an_id(cache, tmp_path):
     with pytest.raises(BackboneError, match="not a hub id"):
-        point_to_hub(Backbone(provider="hub", id="a/b/c", revision="main"), tmp_path / "out")
+        point_to(Backbone(provider="hub", id="a/b/c", revision="main"), "text", tmp_path / "out")
 
 
 @pytest.mark.parametrize("role, named", [("vision", "preprocessor_config.json"), ("chexbert", r"chexbert\.pth")])
 def test_each_role_needs_its_files(local, tmp_path, role, named):
     with pytest.raises(BackboneError, match=named):
-        point_to_hub(backbone(local), tmp_path / "out", role)
-    assert point_to_hub(backbone(local), tmp_path / "out", "text") == local
+        point_to(backbone(local), role, tmp_path / "out")
+    assert point_to(backbone(local), "text", tmp_path / "out") == local
 
 
 def test_a_local_directory_must_exist(tmp_path):
     with pytest.raises(BackboneError, match="nowhere is not a directory"):
-        point_to_hub(backbone(tmp_path / "nowhere"), tmp_path / "out")
+        point_to(backbone(tmp_path / "nowhere"), "text", tmp_path / "out")
 
 
 def test_a_stand_in_stays_one_when_it_is_pointed_to(local, tmp_path):
     (local / "provenance.json").write_text('{"provider": "standin"}')
-    point_to_hub(backbone(local), tmp_path / "out")
+    point_to(backbone(local), "text", tmp_path / "out")
     assert provenance(tmp_path / "out")["provider"] == "local" and is_standin(provenance(tmp_path / "out"))
     assert not is_standin({"provider": "hub"}) and provenance(tmp_path) == {}
 
@@ -126,7 +130,7 @@ def test_a_stand_in_stays_one_when_it_is_pointed_to(local, tmp_path):
     ],
 )
 def test_resolve_notices_a_changed_file(local, tmp_path, change):
-    point_to_hub(backbone(local), tmp_path / "out")
+    point_to(backbone(local), "text", tmp_path / "out")
     assert resolve(tmp_path / "out") == local
     before = fingerprint(tmp_path / "out")
     (local / "notes.txt").write_text("a new file does not matter")
@@ -146,7 +150,7 @@ def test_a_directory_without_pointer_is_itself(local):
 
 
 def test_broken_pointers_are_errors(local, tmp_path):
-    point_to_hub(backbone(local), tmp_path / "out")
+    point_to(backbone(local), "text", tmp_path / "out")
     local.rename(tmp_path / "gone")
     with pytest.raises(BackboneError, match="which is not there"):
         resolve(tmp_path / "out")
@@ -159,4 +163,11 @@ def test_broken_pointers_are_errors(local, tmp_path):
 
 def test_a_provider_that_makes_a_model_is_refused(tmp_path):
     with pytest.raises(BackboneError, match="standin"):
-        point_to_hub(Backbone(provider="standin"), tmp_path / "out")
+        point_to(Backbone(provider="standin"), "text", tmp_path / "out")
+
+
+def test_locate_is_the_check_that_the_stage_makes(local, tmp_path):
+    assert locate(backbone(local), "text") == local and locate(Backbone(provider="standin"), "text") is None
+    (local / "model.safetensors").unlink()
+    with pytest.raises(BackboneError, match=r"is not whole, it lacks weights .* complete the directory"):
+        locate(backbone(local), "text")
