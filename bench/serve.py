@@ -36,7 +36,7 @@ from measuring import Unequal, hardware, table
 
 from pacer.params import load_params
 from pacer.serving.case import Case
-from pacer.serving.examples import Example, example_cases
+from pacer.serving.examples import example_cases
 from pacer.serving.export import export_model
 from pacer.serving.reporter import Reporter
 from pacer.serving.uploads import environment, upload_folder
@@ -45,10 +45,6 @@ ROOT = Path(__file__).resolve().parents[1]
 WARM, REQUESTS, PAGES = 50, 500, 25
 #: Bytes by which the memory may grow over the requests.
 BAR = 32e6
-
-
-def case_of(example: Example) -> Case:
-    return Case(example.frontal, example.lateral, example.prior, example.indication, example.history, example.view)
 
 
 def export_own(folder: Path) -> Path:
@@ -87,7 +83,7 @@ class Client:
     def choose(self, page: str, number: int) -> None:
         self._post("run/predict", data=[], fn_index=self.examples[f"example-{number}"], session_hash=page)
 
-    def write(self, page: str, example: Example) -> str:
+    def write(self, page: str, example: Case) -> str:
         """The HTML of the report of the chosen example with all its sources."""
         values = {
             "with-lateral": True,
@@ -128,9 +124,7 @@ def seconds(call: Any) -> float:
     return time.perf_counter() - started
 
 
-def memory_over_requests(
-    reporter: Reporter, examples: list[Example], expected: list[str]
-) -> tuple[list[float], int, int]:
+def memory_over_requests(reporter: Reporter, examples: list[Case], expected: list[str]) -> tuple[list[float], int, int]:
     """Seconds of every request on the page, and resident bytes before and after."""
     from pacer.serving.server import served
 
@@ -170,8 +164,7 @@ def main() -> None:
         started = time.perf_counter()
         reporter = Reporter.from_pretrained(model, device=arguments.device)
         loaded = time.perf_counter() - started
-        examples = example_cases()
-        cases = [case_of(example) for example in examples]
+        cases = example_cases()
         first = seconds(lambda: reporter.generate(cases[:1]))
         expected = [reporter.generate([case])[0].report for case in cases]
         if [reporter.generate([case])[0].report for case in cases] != expected:
@@ -180,7 +173,7 @@ def main() -> None:
         alone = [seconds(lambda case=case: reporter.generate([case])) for case in repeated]
         every = [seconds(lambda case=case: reporter.in_all_contexts(case)) for case in repeated]
         together = seconds(lambda: reporter.generate(repeated)) / len(repeated)
-        page, before, after = memory_over_requests(reporter, examples, expected)
+        page, before, after = memory_over_requests(reporter, cases, expected)
     rows = [
         ["loading", f"{loaded:.2f}"],
         ["first report", f"{first:.2f}"],

@@ -33,9 +33,10 @@ Lines = dict[tuple[str, str], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run did: ``reports`` made, of which ``renewed`` because the case or the model has changed since an earlier
-    run; ``kept`` from that; cases ``skipped``."""
+    """What a run did with ``cases``: ``reports`` made, of which ``renewed`` because the case or the model has changed
+    since an earlier run; ``kept`` from that; cases ``skipped``."""
 
+    cases: int
     reports: int
     kept: int
     renewed: int
@@ -107,7 +108,7 @@ def report_cases(
             "skipped": [case._asdict() for case in bad],
         }
         write_json(f"{out}.about.json", about)
-    return Summary(len(made), len(kept), len(earlier.keys() & made.keys()), tuple(bad))
+    return Summary(len(cases), len(made), len(kept), len(earlier.keys() & made.keys()), tuple(bad))
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, Literal, NamedTuple
@@ -18,6 +18,15 @@ from pacer.serving.sources import ImageSource
 View = Literal["AP", "PA", "other"]
 Sections = Literal["findings+impression", "findings", "impression"]
 TextSource = str | PathLike | None
+
+#: The sources of a context, in words.
+NAMES: dict[Context, str] = {
+    "sn": "frontal view",
+    "sw": "frontal view, previous report",
+    "mn": "frontal and lateral view",
+    "mw": "frontal and lateral view, previous report",
+}
+NOTICE = "For research only. Not for clinical decisions."
 
 
 @dataclass(frozen=True)
@@ -202,7 +211,7 @@ class Result:
         }
 
 
-def notes_of(results: Sequence[Result]) -> list[str]:
+def notes_of(results: Collection[Result]) -> list[str]:
     """Sentences about what a person may not expect, each once; those of one report alone begin with its context."""
     notes = [note for result in results for note in result.notes]
     for result in results:

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from pacer.core.errors import ConfigError
 from pacer.params import load_params
+from pacer.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, console, say
 
 if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter
 
-console = Console(highlight=False)
+ExportedModel = Annotated[Path, typer.Option("--model", help="Exported model (`pacer export`).")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N; default: a GPU where there is one.")]
+Dtype = Annotated[str | None, typer.Option(help="Of the language model: float32 or bfloat16.")]
+OtherBackbones = Annotated[
+    Path | None, typer.Option("--backbones", help="Frozen models, where the export's are elsewhere.")
+]
 
 
 def export(
     out: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the model.")],
     model: Annotated[Path, typer.Option(help="Trained model.")] = Path("models/calibrate"),
-    backbones: Annotated[Path, typer.Option(help="Frozen models.")] = Path("models/backbones"),
+    backbones: BackbonesFolder = BACKBONES,
     with_backbones: Annotated[bool, typer.Option("--with-backbones", help="Copy the frozen models too.")] = False,
     features: Annotated[Path, typer.Option(help="Feature store of the model.")] = Path("data/features"),
     records: Annotated[Path, typer.Option(help="Its corpus.")] = Path("data/corpus/records.parquet"),
     metrics: Annotated[Path, typer.Option(help="Its scores, for the model card.")] = Path("metrics"),
-    params: Annotated[Path, typer.Option("--params", help="Parameter file, for decode.*.")] = Path("params.yaml"),
+    params: ParamsFile = PARAMS,
 ) -> None:
     """Put a trained model into one folder that needs nothing of the pipeline: for `pacer generate` and for Python."""
     from pacer.serving.export import export_model
@@ -43,21 +46,16 @@ def export(
         metrics=metrics,
         with_backbones=with_backbones,
     )
-    frozen = (
-        "the frozen models are in it"
-        if with_backbones
-        else (f"the frozen models stay in {backbones} or where that points; --with-backbones copies them")
-    )
-    console.print(Text(f"{done['parameters']:,} trained parameters written to {out}; {frozen}"), soft_wrap=True)
-    if not done["scored"]:
-        console.print(
-            Text(f"note: {metrics} holds no scores of this model and search, and the model card has none", "yellow"),
-            soft_wrap=True,
-        )
+    frozen = f"the frozen models stay in {backbones} or where that points; --with-backbones copies them"
+    if with_backbones:
+        frozen = "the frozen models are in it"
+    say(f"{done.parameters:,} trained parameters written to {out}; {frozen}")
+    if not done.scored:
+        say(f"note: {metrics} holds no scores of this model and search, and the model card has none", "yellow")
 
 
 def generate(
-    model: Annotated[Path, typer.Option(help="Exported model (`pacer export`).")],
+    model: ExportedModel,
     frontal: Annotated[Path | None, typer.Option(help="Frontal image: JPEG, PNG, TIFF, BMP or DICOM.")] = None,
     lateral: Annotated[Path | None, typer.Option(help="Lateral image.")] = None,
     prior: Annotated[str | None, typer.Option(metavar="FILE|TEXT", help="Previous report.")] = None,
@@ -73,12 +71,12 @@ def generate(
     out: Annotated[Path | None, typer.Option(help="With --cases: file for the results (JSON lines).")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="With --cases: leave out those that are bad.")] = False,
     batch_size: Annotated[int | None, typer.Option(min=1, help="With --cases: cases at a time.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N; default: a GPU where there is one.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="Of the language model: float32 or bfloat16.")] = None,
-    backbones: Annotated[Path | None, typer.Option(help="Frozen models, where the export's are elsewhere.")] = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    backbones: OtherBackbones = None,
 ) -> None:
     """Write the report of one's own X-ray, or of many. For research only; not for clinical decisions."""
-    single = {
+    one = {
         "--frontal": frontal,
         "--lateral": lateral,
         "--prior": prior,
@@ -89,48 +87,55 @@ def generate(
         "--json": json or None,
     }
     many = {"--out": out, "--skip-bad": skip_bad or None, "--batch-size": batch_size}
-    _refuse_mixture(single, many, cases)
+    mixed = [name for name, value in (many if cases is None else one).items() if value is not None]
+    if mixed and cases is None:
+        raise ConfigError(f"{mixed[0]} goes with --cases")
+    if mixed:
+        raise ConfigError(f"{mixed[0]} is of one case, and --cases gives many; leave one of the two out")
+    if cases is not None:
+        if out is None:
+            raise ConfigError("--cases needs --out, the file for the results, such as reports.jsonl")
+        from pacer.serving.case_files import read_cases
 
-    def load() -> Reporter:
-        return _load(model, device, dtype, backbones)
+        found = read_cases(cases)
+        reporter = _load(model, device, dtype, backbones)
+        from pacer.serving.batch import report_cases
+        from pacer.serving.terminal import show_summary
 
-    if cases is not None and out is not None:
-        _many(load, cases, out, all_contexts, batch_size, skip_bad)
+        options = {"all_contexts": all_contexts, "skip_bad": skip_bad}
+        show_summary(report_cases(reporter, found, out, batch_size=batch_size, **options), out)
         return
-    assert frontal is not None
+    if frontal is None:
+        raise ConfigError("give --frontal and what else there is of one case, or --cases and --out")
     from pacer.serving.sources import text_or_file
 
     previous = text_or_file(prior, "--prior")
-    reporter = load()
+    reporter = _load(model, device, dtype, backbones)
     from pacer.serving.case import Case
     from pacer.serving.terminal import show_contexts, show_result
 
-    prepared = reporter.prepare(
-        Case(frontal, lateral, previous, indication, history, view, sections, name=frontal.name)
-    )
-    results = (
-        reporter.in_all_contexts(prepared) if all_contexts else {prepared.context: reporter.generate([prepared])[0]}
-    )
+    case = reporter.prepare(Case(frontal, lateral, previous, indication, history, view, sections, name=frontal.name))
+    results = reporter.in_all_contexts(case) if all_contexts else {case.context: reporter.generate([case])[0]}
     if json:
         from json import dumps
 
-        found = {context: result.as_dict(weights=True) for context, result in results.items()}
-        print(dumps(found if all_contexts else found[prepared.context], indent=2, ensure_ascii=False))
+        made = {context: result.as_dict(weights=True) for context, result in results.items()}
+        print(dumps(made if all_contexts else made[case.context], indent=2, ensure_ascii=False))
     elif all_contexts:
         show_contexts(console, results)
     else:
-        show_result(console, results[prepared.context])
+        show_result(console, results[case.context])
 
 
 def serve(
-    model: Annotated[Path, typer.Option(help="Exported model (`pacer export`).")],
+    model: ExportedModel,
     host: Annotated[str, typer.Option(help="Address to listen on; others than this machine can reach 0.0.0.0.")] = (
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(min=1, max=65535)] = 7860,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N; default: a GPU where there is one.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="Of the language model: float32 or bfloat16.")] = None,
-    backbones: Annotated[Path | None, typer.Option(help="Frozen models, where the export's are elsewhere.")] = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    backbones: OtherBackbones = None,
 ) -> None:
     """Show a page in the browser on which one drops an X-ray. For research only; not for clinical decisions."""
     import importlib.util
@@ -163,37 +168,3 @@ def _load(model: Path, device: str | None, dtype: str | None, backbones: Path | 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     return Reporter.from_pretrained(model, device, dtype, backbones)
-
-
-def _refuse_mixture(single: dict[str, Any], many: dict[str, Any], cases: Path | None) -> None:
-    if cases is None:
-        wrong, needed = [name for name, value in many.items() if value is not None], single["--frontal"]
-        if wrong:
-            raise ConfigError(f"{wrong[0]} goes with --cases")
-        if needed is None:
-            raise ConfigError("give --frontal and what else there is of one case, or --cases and --out")
-        return
-    wrong = [name for name, value in single.items() if value is not None]
-    if wrong:
-        raise ConfigError(f"{wrong[0]} is of one case, and --cases gives many; leave one of the two out")
-    if many["--out"] is None:
-        raise ConfigError("--cases needs --out, the file for the results, such as reports.jsonl")
-
-
-def _many(
-    load: Callable[[], Reporter], cases: Path, out: Path, all_contexts: bool, batch_size: int | None, skip_bad: bool
-) -> None:
-    from pacer.serving.case_files import read_cases
-
-    found = read_cases(cases)
-    from pacer.serving.batch import report_cases
-    from pacer.serving.terminal import NOTICE
-
-    done = report_cases(load(), found, out, all_contexts=all_contexts, batch_size=batch_size, skip_bad=skip_bad)
-    for case in done.skipped:
-        console.print(Text(f"left out: {case.problem}", "yellow"), soft_wrap=True)
-    renewed = f", {done.renewed:,} of them anew because the case or the model has changed" if done.renewed else ""
-    kept = f"; {done.kept:,} kept from an earlier run" if done.kept else ""
-    left = f"; {len(done.skipped):,} of {len(found):,} cases left out" if done.skipped else ""
-    console.print(Text(f"{done.reports:,} reports written to {out}{renewed}{kept}{left}"), soft_wrap=True)
-    console.print(Text(NOTICE, "bold"))

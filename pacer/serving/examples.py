@@ -3,57 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
-
-import numpy as np
 
 from pacer.phantom.language import fullest_report_of
 from pacer.phantom.render import render_frontal, render_lateral
 from pacer.phantom.world import Study, make_world
+from pacer.serving.case import Case
 
 #: Seed of a world that no corpus and no stand-in was made from, and its patients: enough for one case of each kind.
 _SEED, _PATIENTS = 2_024, 60
 #: Pixels of a side.
 SIZE = 448
 
-
-class Example(NamedTuple):
-    """Images [448, 448] uint8 and texts of one generated examination; ``title`` says what it is good for."""
-
-    title: str
-    frontal: np.ndarray
-    lateral: np.ndarray
-    prior: str
-    indication: str
-    history: str
-    view: str
+#: What a case is good for, and which examinations are.
+_KINDS: dict[str, Callable[[Study], bool]] = {
+    "Several findings": lambda study: len(study.findings) >= 4 and not study.lateral_only and not study.prior_only,
+    "The lateral view tells more": lambda study: bool(study.lateral_only) and not study.prior_only,
+    "The previous report tells more": lambda study: bool(study.prior_only) and not study.lateral_only,
+    "A normal chest": lambda study: not study.findings and bool(study.resolved),
+}
 
 
-_KINDS: tuple[tuple[str, Callable[[Study], bool]], ...] = (
-    ("Several findings", lambda study: len(study.findings) >= 4 and not study.lateral_only and not study.prior_only),
-    ("The lateral view tells more", lambda study: bool(study.lateral_only) and not study.prior_only),
-    ("The previous report tells more", lambda study: bool(study.prior_only) and not study.lateral_only),
-    ("A normal chest", lambda study: not study.findings and bool(study.resolved)),
-)
-
-
-def example_cases() -> list[Example]:
+def example_cases() -> list[Case]:
     """One case of each kind, all with a lateral view and a previous report; always the same."""
     world = make_world(_SEED, _PATIENTS, 2.5, lateral_fraction=0.8)
     studies = [study for patient in world for study in patient.studies if study.has_lateral and study.prior is not None]
-    return [_example(title, next(filter(fits, studies))) for title, fits in _KINDS]
+    return [_example(title, next(filter(fits, studies))) for title, fits in _KINDS.items()]
 
 
-def _example(title: str, study: Study) -> Example:
+def _example(title: str, study: Study) -> Case:
     assert study.prior is not None
     previous = fullest_report_of(study.prior)
-    prior = " ".join(section for section in (previous.findings, previous.impression) if section)
-    return Example(
-        title,
+    return Case(
         render_frontal(study, SIZE),
         render_lateral(study, SIZE),
-        prior,
+        " ".join(section for section in (previous.findings, previous.impression) if section),
         study.indication or "",
         study.history or "",
         study.view,
+        name=title,
     )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import polars as pl
 from safetensors import SafetensorError
 
 from pacer.core.contexts import CONTEXTS
@@ -34,16 +33,16 @@ from pacer.serving.card import model_card
 from pacer.serving.package import BACKBONES, CARD, SETTINGS, TOKENIZER, Search, Settings, States, Texts, write_manifest
 
 #: Files of a language model's directory that its tokenizer may read.
-_TOKENIZER_FILES = (
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.*",
-    "merges.txt",
-    "config.json",
-)
+_TOKENIZER_FILES = "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "config.json"
 #: Settings of the group ``decode`` that decide about the text of a report; the engine and the batch size do not.
 _DECIDING = {"num_beams", "min_new_tokens", "max_new_tokens", "repetition_penalty", "length_penalty"}
+
+
+class Exported(NamedTuple):
+    """``parameters``: number of trained numbers; ``scored``: scores of this very model are in the card."""
+
+    parameters: int
+    scored: bool
 
 
 def export_model(
@@ -56,8 +55,8 @@ def export_model(
     records: Path,
     metrics: Path | None = None,
     with_backbones: bool = False,
-) -> dict[str, Any]:
-    """Write a self-contained model directory, whole or not at all; returns its settings and what it holds.
+) -> Exported:
+    """Write a self-contained model directory, whole or not at all.
 
     Args:
         out: absent or empty. decode: settings of the reports' search.
@@ -78,40 +77,32 @@ def export_model(
     record, weights = load_weights(model)
     check_frozen(record, frozen_fingerprints(backbones), model)
     load_tokenizer(backbones)  # it has BOS and EOS
-    settings = Settings(
-        version=1,
-        contexts=_contexts(records),
-        states=_states(features, record),
-        texts=_texts(records),
-        search=_search(decode),
-    )
+    settings = _settings(records, features, record, decode)
     scores = _scores(metrics, model, decode)
     origins = {name: provenance(backbones / name) for name in FROZEN}
+    card = model_card(record, settings, records, origins, scores, with_backbones=with_backbones)
+    about = {
+        "software": {"pacer": version("pacer"), **package_versions()},
+        "phase": record.phase,
+        "step": record.step,
+        "backbones": "copied" if with_backbones else "referred to",
+    }
     with _writable(out), whole_directory(out) as directory:
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
         write_json(directory / SETTINGS, settings.model_dump())
-        _copy_tokenizer(resolve(backbones / "language"), directory / TOKENIZER)
+        language = resolve(backbones / "language")
+        _copy(
+            [file.name for pattern in _TOKENIZER_FILES for file in language.glob(pattern)],
+            language,
+            directory / TOKENIZER,
+        )
         for name in FROZEN:
             _bring(backbones / name, directory / BACKBONES / name, copy=with_backbones)
         for name, content in scores.items():
             write_json(directory / f"{name}.json", content)
-        write_text(
-            directory / CARD,
-            model_card(record, settings, _counts(records), read_about(records), origins, with_backbones, scores),
-        )
-        about = {
-            "software": {"pacer": version("pacer"), **package_versions()},
-            "phase": record.phase,
-            "step": record.step,
-            "backbones": "copied" if with_backbones else "referred to",
-        }
+        write_text(directory / CARD, card)
         write_manifest(directory, about)
-    return {
-        "settings": settings.model_dump(),
-        "record": record.model_dump(),
-        "scored": bool(scores),
-        "parameters": sum(tensor.numel() for tensor in weights.values()),
-    }
+    return Exported(sum(tensor.numel() for tensor in weights.values()), bool(scores))
 
 
 @contextmanager
@@ -125,16 +116,20 @@ def _writable(out: Path) -> Generator[None]:
         ) from error
 
 
-def _contexts(records: Path) -> list[Any]:
-    trained = set(read_records(records).filter(pl.col("split") == "train")["context"])
+def _settings(records: Path, features: Path, record: CheckpointRecord, decode: Decode) -> Settings:
+    trained = set(read_records(records).filter(split="train")["context"])
     if not trained:
         raise DataError(f"{records} has no record in split train, so the contexts of the model are not known")
-    return [context for context in CONTEXTS if context in trained]
-
-
-def _counts(records: Path) -> dict[tuple[str, str], int]:
-    found = read_records(records).group_by("split", "context").len()
-    return {(split, context): count for split, context, count in found.iter_rows()}
+    about = read_about(records)
+    if not {"cleaner", "target"} <= about.keys():
+        raise DataError(f"{records} does not say how its texts were cleaned; run the corpus stage")
+    return Settings(
+        version=1,
+        contexts=[context for context in CONTEXTS if context in trained],
+        states=_states(features, record),
+        texts=Texts(cleaner=about["cleaner"], target=about["target"]),
+        search=Search(**decode.model_dump(include=set(Search.model_fields))),
+    )
 
 
 def _states(features: Path, record: CheckpointRecord) -> States:
@@ -151,50 +146,34 @@ def _states(features: Path, record: CheckpointRecord) -> States:
             rounding=encoding["rounding"],
         )
     except (KeyError, TypeError):
-        raise DataError(f"{features / STORE} does not tell how the states were made; run the features stage") from None
+        raise DataError(f"{features / STORE} does not say how the states were made; run the features stage") from None
     for name, found in encoding["encoders"].items():
         if record.frozen[name] != found:
             raise DataError(
                 f"{features} was made with another {name} model than the one that was trained on; name the "
                 "store that belongs to the model"
             )
-    if states.depths != record.model.features.depths:
+    own = record.model.features.depths
+    if states.depths != own:
         raise DataError(
-            f"{features} has depths {states.depths}, and the model was trained on "
-            f"{record.model.features.depths}; name the store that belongs to the model"
+            f"{features} has depths {states.depths}, and the model was trained on {own}; name the store that belongs "
+            "to the model"
         )
     if (states.preparation, states.rounding) != (prepare.VERSION, rounding.VERSION):
         raise DataError(f"{features} was made by another version of this software; run the features stage again")
     return states
 
 
-def _texts(records: Path) -> Texts:
-    about = read_about(records)
-    if not {"cleaner", "target"} <= about.keys():
-        raise DataError(f"{records} does not say how its texts were cleaned; run the corpus stage")
-    return Texts(cleaner=about["cleaner"], target=about["target"])
-
-
-def _search(decode: Decode) -> Search:
-    return Search(**decode.model_dump(include=set(Search.model_fields)))
-
-
 def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]:
     """``scores`` and ``signature`` of a run, where its predictions come from these weights and this search."""
-    if metrics is None or not all((metrics / f"{name}.json").is_file() for name in ("scores", "signature")):
+    names = ("scores", "signature")
+    if metrics is None or not all((metrics / f"{name}.json").is_file() for name in names):
         return {}
-    found = {name: read_json(metrics / f"{name}.json") for name in ("scores", "signature")}
-    told: Mapping[str, Any] = found["signature"].get("predictions") or {}
-    search = {name: value for name, value in told.get("settings", {}).items() if name in _DECIDING}
-    same = told.get("weights") == weights_hash(model) and search == decode.model_dump(include=_DECIDING)
+    found = {name: read_json(metrics / f"{name}.json") for name in names}
+    predictions = found["signature"].get("predictions") or {}
+    search = {name: value for name, value in predictions.get("settings", {}).items() if name in _DECIDING}
+    same = predictions.get("weights") == weights_hash(model) and search == decode.model_dump(include=_DECIDING)
     return found if same else {}
-
-
-def _copy_tokenizer(language: Path, out: Path) -> None:
-    out.mkdir(parents=True)
-    for pattern in _TOKENIZER_FILES:
-        for file in language.glob(pattern):
-            shutil.copyfile(file, out / file.name)
 
 
 def _bring(source: Path, out: Path, *, copy: bool) -> None:
@@ -204,10 +183,13 @@ def _bring(source: Path, out: Path, *, copy: bool) -> None:
         names = sorted(read_json(source / POINTER)["files"])
     else:
         names = sorted(file.name for file in target.iterdir() if file.is_file() and file.name != PROVENANCE)
-    out.mkdir(parents=True)
-    if copy:
-        for name in names:
-            shutil.copyfile(target / name, out / name)
-    else:
+    _copy(names if copy else [], target, out)
+    if not copy:
         write_pointer(target, names, out)
     write_json(out / PROVENANCE, provenance(source))
+
+
+def _copy(names: list[str], source: Path, out: Path) -> None:
+    out.mkdir(parents=True)
+    for name in names:
+        shutil.copyfile(source / name, out / name)

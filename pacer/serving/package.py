@@ -1,15 +1,4 @@
-"""What an exported model directory consists of, and how it is read back.
-
-| File | What it is |
-|---|---|
-| ``model.safetensors``, ``config.json`` | a checkpoint with all that was trained, whichever phase trained it |
-| ``reporter.json`` | :class:`Settings`: what else a report depends on |
-| ``tokenizer/`` | of the language model |
-| ``backbones/{vision,language,text}/`` | the frozen models: a pointer with hashes, or a copy |
-| ``manifest.json`` | SHA-256 of every file |
-| ``README.md`` | the model card |
-| ``scores.json``, ``signature.json`` | of the run that the model comes from, where it was scored |
-"""
+"""What an exported model directory consists of (the table in ``docs/serving.md``), and how it is read back."""
 
 from __future__ import annotations
 
@@ -108,13 +97,11 @@ def read_settings(directory: Path) -> Settings:
         if hash_file(path) != expected:
             raise CheckpointError(f"{path} has changed since it was exported; copy the folder again")
     settings = read_params(directory / SETTINGS, Settings)
-    for what, own, here in (
-        ("prepares images", settings.states.preparation, prepare.VERSION),
-        ("rounds states", settings.states.rounding, rounding.VERSION),
-    ):
-        if own != here:
+    own = {"prepares images": settings.states.preparation, "rounds states": settings.states.rounding}
+    for (what, exported), here in zip(own.items(), (prepare.VERSION, rounding.VERSION), strict=True):
+        if exported != here:
             raise CheckpointError(
-                f"{directory} belongs to software that {what} in another way (version {own}, here "
+                f"{directory} belongs to software that {what} in another way (version {exported}, here "
                 f"{here}); use the software that it was exported with"
             )
     return settings
@@ -146,20 +133,22 @@ def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         for name in FROZEN:
-            own = directory / BACKBONES / name
+            own, pointer = directory / BACKBONES / name, None
             if given is not None and (given / name).is_dir():
-                own = (given / name).absolute()
-            elif (own / POINTER).is_file() and not Path(read_json(own / POINTER)["path"]).is_dir():
+                own = given / name
+            elif (own / POINTER).is_file():
+                pointer = read_json(own / POINTER)
+            if pointer is None or Path(pointer["path"]).is_dir():
+                (root / name).symlink_to(own.absolute(), target_is_directory=True)
+            else:
                 (root / name).mkdir()
-                write_json(root / name / POINTER, read_json(own / POINTER) | {"path": str(_elsewhere(own, name))})
-                continue
-            (root / name).symlink_to(own.absolute(), target_is_directory=True)
+                write_json(root / name / POINTER, pointer | {"path": str(_cached(own, name, pointer["path"]))})
         yield root
 
 
-def _elsewhere(own: Path, name: str) -> Path:
+def _cached(own: Path, name: str, path: str) -> Path:
     """The same revision of a published model in the hub cache."""
-    origin, path = provenance(own), read_json(own / POINTER)["path"]
+    origin = provenance(own)
     if origin.get("provider") != "hub":
         raise BackboneError(
             f"the frozen {name} model is not at {path}, where it was when {own} was exported; name a "

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pacer.terminal import COLOURS, SIGNS, chips
-
-if TYPE_CHECKING:
-    from pacer.core.contexts import Context
-    from pacer.serving.case import Result
-    from pacer.serving.differences import Word
+from pacer.core.contexts import Context
+from pacer.serving.batch import Summary
+from pacer.serving.case import NAMES, NOTICE, Result, notes_of
+from pacer.serving.differences import Word, compared_contexts
+from pacer.terminal import COLOURS, SIGNS, chips, say
 
 #: Words that the first context lacks, and words of the first that another lacks.
 _NEW, _NOT_ALL = "green", "yellow"
-
-NAMES = {
-    "sn": "frontal view",
-    "sw": "frontal view, previous report",
-    "mn": "frontal and lateral view",
-    "mw": "frontal and lateral view, previous report",
-}
-NOTICE = "For research only. Not for clinical decisions."
 
 
 def show_result(console: Console, result: Result) -> None:
@@ -38,14 +29,11 @@ def show_result(console: Console, result: Result) -> None:
     means = ", ".join(f"{mean:.2f} of block {depth}" for depth, mean in result.frontal.means().items())
     gate = "" if result.gate is None else f"gate {result.gate:.3f}; "
     console.print(Text(f"{gate}frontal depths {means}; {result.tokens} tokens, {result.timings.total:.2f} s"))
-    _show_notes(console, [result])
-    console.print(Text(NOTICE, "bold"))
+    _show_notes(console, {result.context: result})
 
 
 def show_contexts(console: Console, results: Mapping[Context, Result]) -> None:
     """The same case in several contexts side by side; what differs is marked in colour."""
-    from pacer.serving.differences import compared_contexts
-
     first = next(iter(results))
     table = Table(box=SIMPLE_HEAD, show_lines=True, pad_edge=False)
     table.add_column("")
@@ -54,18 +42,27 @@ def show_contexts(console: Console, results: Mapping[Context, Result]) -> None:
     table.add_row("sources", *(NAMES[context] for context in results))
     table.add_row("gate", *("" if r.gate is None else f"{r.gate:.3f}" for r in results.values()))
     table.add_row("commitment", *(_findings(r, results) for r in results.values()))
-    table.add_row(
-        "report", *(_marked(words, _NOT_ALL if c == first else _NEW) for c, words in compared_contexts(results).items())
-    )
+    words = compared_contexts(results)
+    table.add_row("report", *(_marked(words[c], _NOT_ALL if c == first else _NEW) for c in results))
     table.add_row("tokens", *(str(r.tokens) for r in results.values()))
     console.print(table)
-    legend = Text("Findings in bold", "bold").append(": not in every context. Words ", "not bold")
-    legend.append(f"in {_NEW}", f"not bold {_NEW}").append(f": not in {first.upper()}; ", "not bold")
-    legend.append(f"in {_NOT_ALL}", f"not bold {_NOT_ALL}").append(": not in all others.", "not bold")
     if len(results) > 1:
+        legend = Text("Findings in bold", "bold").append(": not in every context. Words ", "not bold")
+        legend.append(f"in {_NEW}", f"not bold {_NEW}").append(f": not in {first.upper()}; ", "not bold")
+        legend.append(f"in {_NOT_ALL}", f"not bold {_NOT_ALL}").append(": not in all others.", "not bold")
         console.print(legend)
-    _show_notes(console, list(results.values()))
-    console.print(Text(NOTICE, "bold"))
+    _show_notes(console, results)
+
+
+def show_summary(done: Summary, out: Path) -> None:
+    """What became of many cases."""
+    for case in done.skipped:
+        say(f"left out: {case.problem}", "yellow")
+    renewed = f", {done.renewed:,} of them anew because the case or the model has changed" if done.renewed else ""
+    kept = f"; {done.kept:,} kept from an earlier run" if done.kept else ""
+    left = f"; {len(done.skipped):,} of {done.cases:,} cases left out" if done.skipped else ""
+    say(f"{done.reports:,} reports written to {out}{renewed}{kept}{left}")
+    say(NOTICE, "bold")
 
 
 def _findings(result: Result, results: Mapping[Context, Result]) -> Text:
@@ -80,14 +77,10 @@ def _findings(result: Result, results: Mapping[Context, Result]) -> Text:
 
 
 def _marked(words: list[Word], colour: str) -> Text:
-    text = Text()
-    for number, word in enumerate(words):
-        text.append(" " if number else "").append(word.text, colour if word.own else "")
-    return text
+    return Text(" ").join(Text(word.text, colour if word.own else "") for word in words)
 
 
-def _show_notes(console: Console, results: list[Result]) -> None:
-    from pacer.serving.case import notes_of
-
-    for note in notes_of(results):
+def _show_notes(console: Console, results: Mapping[Context, Result]) -> None:
+    for note in notes_of(results.values()):
         console.print(Text(f"note: {note}", "yellow"), soft_wrap=True)
+    console.print(Text(NOTICE, "bold"))

@@ -14,11 +14,10 @@ from pacer.anchors.vocabulary import FINDINGS
 from pacer.core.contexts import Context
 from pacer.reporting.html import TEMPLATES
 from pacer.reporting.images import LONGEST_EDGE, data_uri
-from pacer.serving.case import Result, notes_of
+from pacer.serving.case import NAMES, Result, notes_of
 from pacer.serving.differences import Word, compared_contexts
 from pacer.serving.maps import film
 from pacer.serving.sentences import marked_sentences, unsaid
-from pacer.serving.terminal import NAMES
 
 OWN = Path(__file__).parent / "templates"
 #: Values are escaped; the report page's templates are at hand.
@@ -56,7 +55,7 @@ def preview(image: Image.Image, name: str, caption: str) -> str:
 
 def context_line(context: Context | None) -> str:
     """In which context the report will be written; None: there is no frontal image yet."""
-    return render("context.html", context=context, sources=NAMES.get(context or ""))
+    return render("context.html", context=context, sources=NAMES[context] if context else None)
 
 
 def result_page(result: Result) -> str:
@@ -89,7 +88,7 @@ def contexts_page(results: Mapping[Context, Result]) -> str:
         gates={
             context: None if result.gate is None else gate_words(result.gate) for context, result in results.items()
         },
-        notes=notes_of(list(results.values())),
+        notes=notes_of(results.values()),
     )
 
 

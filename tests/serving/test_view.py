@@ -15,7 +15,7 @@ from PIL import Image
 from pacer.anchors.anchor import Anchor
 from pacer.rules.extract import extract_anchor
 from pacer.serving import view
-from pacer.serving.case import Case, Result, Routing
+from pacer.serving.case import Result, Routing
 from pacer.serving.examples import example_cases
 from pacer.serving.maps import film
 from pacer.serving.reporter import Reporter
@@ -99,11 +99,9 @@ def test_the_gate_in_words(gate: float, words: str) -> None:
 
 def test_examples_are_cases_that_a_reporter_takes(reporter: Reporter) -> None:
     examples = example_cases()
-    assert len({example.title for example in examples}) == 4
+    assert len({example.name for example in examples}) == 4
     for example in examples:
-        prepared = reporter.prepare(
-            Case(example.frontal, example.lateral, example.prior, example.indication, example.history, example.view)
-        )
-        assert prepared.context == "mw" and len(extract_anchor(example.prior).as_dict()) == 3
+        prepared = reporter.prepare(example)
+        assert prepared.context == "mw" and len(extract_anchor(str(example.prior)).as_dict()) == 3
     again = example_cases()
     assert all(np.array_equal(one.frontal, other.frontal) for one, other in zip(examples, again, strict=True))
