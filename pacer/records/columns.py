@@ -12,7 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pacer.records.schemas import ABOUT
+from pacer.core.errors import DataError
+from pacer.records.schemas import ABOUT, RECORD_SCHEMA, check_columns
 
 #: Records held at a time.
 BATCH = 4096
@@ -73,6 +74,26 @@ def batches(path: Path, columns: Sequence[str] | None = None, size: int = 4 * BA
                 waiting = waiting[size:]
         if waiting is not None and waiting.height:
             yield waiting
+
+
+def check_records(path: Path) -> None:
+    """What :func:`~pacer.records.schemas.read_records` refuses, without holding the table in memory.
+
+    Raises:
+        DataError: the file is missing or unreadable, its columns differ, or a record id occurs twice.
+    """
+    check_columns(path, RECORD_SCHEMA)
+    repeated = repeated_rows(path, "record_id")
+    if repeated:
+        twice = texts(path, "record_id", np.array([min(repeated)]))[0]
+        raise DataError(f"{path} holds record {twice} twice; make the corpus again")
+
+
+def read_columns(path: Path, columns: Sequence[str]) -> pl.DataFrame:
+    """Some columns of ``records.parquet``, checked as :func:`check_records` does."""
+    check_records(path)
+    empty = pl.DataFrame(schema={name: RECORD_SCHEMA[name] for name in columns})
+    return pl.concat([empty, *batches(path, columns)])
 
 
 def hashes(path: Path, column: str) -> np.ndarray:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from pacer.anchors.anchor import Anchor
@@ -17,8 +16,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, read_jsonl
 from pacer.labelling.answers.reading import STATUSES, Answer, read_answer
 from pacer.labelling.sample.draw import refuse_held_out
-from pacer.records.columns import BATCH, TableWriter, batches, distinct, hashes, repeated_rows, texts
-from pacer.records.schemas import RECORD_SCHEMA, check_columns
+from pacer.records.columns import BATCH, TableWriter, batches, check_records
 from pacer.rules.extract import extract_anchors
 from pacer.rules.version import Version
 
@@ -40,8 +38,7 @@ def build_anchors(records: Path, cache: Path, out: Path, version: Version) -> di
         DataError: the records are missing or malformed, two have one id; the cache is missing or malformed, or names a
             record that is unknown, repeated or held out.
     """
-    check_columns(records, RECORD_SCHEMA)
-    _refuse_repeated(records)
+    check_records(records)
     answers = _read_cache(cache, records)
     audit = _Audit(answers)
     with atomic_path(out) as temporary, TableWriter(temporary, ANCHOR_SCHEMA, {"rules": version}) as table:
@@ -139,16 +136,6 @@ def agreement(first: list[Anchor], second: list[Anchor]) -> dict[str, Any]:
         findings[finding] = {"kappa": kappa, "agreement": observed / count if count else None, "clashes": clashes}
     identical = sum(a == b for a, b in zip(first, second))
     return {"records": count, "identical": identical / count if count else None, "findings": findings}
-
-
-def _refuse_repeated(records: Path) -> None:
-    ids = hashes(records, "record_id")
-    if len(distinct(ids)) == len(ids):
-        return
-    repeated = repeated_rows(records, "record_id")
-    if repeated:
-        twice = texts(records, "record_id", np.array([min(repeated)]))[0]
-        raise DataError(f"{records} holds record {twice} twice; make the corpus again")
 
 
 def _read_cache(path: Path, records: Path) -> dict[str, Answer]:
