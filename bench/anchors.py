@@ -101,7 +101,7 @@ def _recall_table(denied: dict[str, Any]) -> list[str]:
 
 def _states(rows: list[dict[str, Any]], labels: list[Anchor], read: dict[tuple[str, str], list[Anchor]]) -> list[str]:
     inside = [place for place, row in enumerate(rows) if row["findings"]]
-    columns = [agreed([read[v, "findings"][i] for i in inside], [labels[i] for i in inside]) for v in VERSIONS]
+    columns = [agreed([(read[v, "findings"][i], labels[i]) for i in inside]) for v in VERSIONS]
     shares = [
         [finding, *(f"{column['findings'][finding]['agreement']:.3f}" for column in columns)] for finding in FINDINGS
     ]

@@ -37,7 +37,7 @@ from preparation import film
 from torch import Tensor
 from transformers import BertConfig, BertModel, BitImageProcessorPil, Dinov2Config, Dinov2Model
 
-from pacer.anchors.table import read_anchors
+from pacer.anchors.table import ANCHOR_SCHEMA
 from pacer.encoding import build_store as build
 from pacer.encoding.shards import write_tensors
 from pacer.features.encoder import ImageEncoder
@@ -49,7 +49,7 @@ from pacer.model.collate import Features as Source
 from pacer.parallel.prefetch import prefetch
 from pacer.parallel.threads import share_cores
 from pacer.params import Features, load_params
-from pacer.records.schemas import read_records
+from pacer.records.schemas import read_records, read_table
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
 
@@ -375,7 +375,7 @@ def measure_types(run: Path, cases: int = 96) -> list[str]:
     records = records.filter(pl.int_range(pl.len()).over("context") < cases // 4)
     used = pl.concat([records["frontal"], records["lateral"]]).drop_nulls().unique(maintain_order=True)
     images = pl.read_parquet(run / "data/corpus/images.parquet").filter(pl.col("image_id").is_in(used.implode()))
-    anchors = read_anchors(run / "data/anchors/anchors.parquet")
+    anchors = read_table(run / "data/anchors/anchors.parquet", ANCHOR_SCHEMA)
     table_ = RecordTable.of(records, records.select("record_id").join(anchors, on="record_id", maintain_order="left"))
     with tempfile.TemporaryDirectory() as temporary:
         images = images.with_columns(path=pl.Series([str(run / path) for path in images["path"]]))

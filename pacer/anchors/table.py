@@ -1,4 +1,4 @@
-"""The table of anchors: its columns, and strict reading."""
+"""The table of anchors: its columns, and the anchor of one record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import polars as pl
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.vocabulary import POLARITIES
 from pacer.core.errors import DataError
-from pacer.records.schemas import read_table
 
 ANCHOR_SCHEMA: dict[str, pl.DataType] = {
     "record_id": pl.String(),
@@ -18,18 +17,6 @@ ANCHOR_SCHEMA: dict[str, pl.DataType] = {
     "uncertain": pl.List(pl.String()),
     "origin": pl.String(),  # llm | rules
 }
-
-
-def read_anchors(path: str | Path) -> pl.DataFrame:
-    """Read ``anchors.parquet``.
-
-    Raises:
-        DataError: the file is missing or unreadable, its columns differ, or a record has two anchors.
-    """
-    anchors = read_table(path, ANCHOR_SCHEMA)
-    if anchors["record_id"].is_duplicated().any():
-        raise DataError(f"{path} has two anchors for one record; make the anchors again")
-    return anchors
 
 
 def read_anchor(path: str | Path, record_id: str) -> tuple[Anchor, str]:

@@ -10,11 +10,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pacer.anchors.table import read_anchors
+from pacer.anchors.table import ANCHOR_SCHEMA
 from pacer.labelling.sample.draw import sample_records
 from pacer.labelling.targets.build_anchors import build_anchors
 from pacer.params import Labelling
-from pacer.records.schemas import RECORD_SCHEMA
+from pacer.records.schemas import RECORD_SCHEMA, read_table
 from pacer.rules.version import Version
 from tests.labelling.server import Endpoint
 
@@ -108,7 +108,7 @@ def build(records: pl.DataFrame, cache: Path, version: Version = "paper") -> tup
     table, out = cache.with_name("records.parquet"), cache.with_name("anchors.parquet")
     records.write_parquet(table, row_group_size=7)
     audit = build_anchors(table, cache, out, version)
-    return read_anchors(out), audit
+    return read_table(out, ANCHOR_SCHEMA), audit
 
 
 def cached(out: Path) -> list[dict[str, Any]]:

@@ -92,16 +92,16 @@ def test_duplicates_follow_the_papers_priority(positive: list, negative: list, u
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
     assert read_answer(text, "a").status in STATUSES
-    assert isinstance(read_body(text).content, str)
+    assert isinstance(read_body(text).raw, str)
 
 
 def test_bodies() -> None:
     reply = read_body(json.dumps(completion("hello")))
-    assert (reply.content, reply.finish_reason, reply.model) == ("hello", "stop", "served-1")
+    assert (reply.raw, reply.finish_reason, reply.model) == ("hello", "stop", "served-1")
     assert (reply.prompt_tokens, reply.completion_tokens) == (1000, 100)
     assert read_body(json.dumps(completion(None, refusal="no"))).finish_reason == "refusal"
-    assert read_body("<html>").content == "<html>"
-    assert read_body('{"choices": [{"message": {"content": ["parts"]}}], "usage": 3}').content == ""
+    assert read_body("<html>").raw == "<html>"
+    assert read_body('{"choices": [{"message": {"content": ["parts"]}}], "usage": 3}').raw == ""
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from pacer.anchors.anchor import Anchor
-from pacer.anchors.table import ANCHOR_SCHEMA, read_anchors
+from pacer.anchors.table import ANCHOR_SCHEMA
 from pacer.anchors.vocabulary import FINDINGS, POLARITIES
 from pacer.core.errors import DataError
 from pacer.labelling.targets.build_anchors import agreement
@@ -95,19 +95,11 @@ def test_kappa_equals_scikit_learn() -> None:
     def anchors(column: list[str | None]) -> list[Anchor]:
         return [Anchor.of(**{state: ["edema"]}) if state else Anchor() for state in column]
 
-    result = agreement(anchors(first), anchors(second))["findings"]
+    result = agreement(list(zip(anchors(first), anchors(second))))["findings"]
     expected = cohen_kappa_score([str(s) for s in first], [str(s) for s in second])
     assert result["edema"]["kappa"] == pytest.approx(expected)
     assert result["fracture"] == {"kappa": None, "agreement": 1.0, "clashes": 0}
     assert list(result) == list(FINDINGS)
-
-
-def test_two_anchors_for_one_record(records: pl.DataFrame, tmp_path: Path) -> None:
-    anchors, _ = build(records, write(tmp_path / "cache.jsonl", []))
-    path = tmp_path / "anchors.parquet"
-    pl.concat([anchors, anchors.head(1)]).write_parquet(path)
-    with pytest.raises(DataError, match="two anchors for one record"):
-        read_anchors(path)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -26,10 +26,10 @@ _MAX_TRIES = 1000
 class Reply:
     """What of a ``chat.completion`` is kept: the model's own words, why they end, and what they cost.
 
-    ``content`` is the whole body where that is no completion (an error page, for example).
+    ``raw`` is the whole body where that is no completion (an error page, for example).
     """
 
-    content: str
+    raw: str
     finish_reason: str | None = None
     model: str | None = None
     prompt_tokens: int | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -61,18 +62,14 @@ class CachedAnswer(_Line):
         cls, record_id: str, request_hash: str, prompt_hash: str, provider: str, reply: Reply, dollars: float, lost: int
     ) -> CachedAnswer:
         """The line of a reply."""
-        answer = read_answer(reply.content, record_id, reply.finish_reason)
+        answer = read_answer(reply.raw, record_id, reply.finish_reason)
         return cls(
             record_id=record_id,
             request_hash=request_hash,
             prompt_hash=prompt_hash,
             provider=provider,
             current=True,
-            raw=reply.content,
-            finish_reason=reply.finish_reason,
-            model=reply.model,
-            prompt_tokens=reply.prompt_tokens,
-            completion_tokens=reply.completion_tokens,
+            **asdict(reply),
             dollars=dollars,
             lost=lost,
             status=answer.status,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pacer.anchors.anchor import Anchor
 from pacer.anchors.table import ANCHOR_SCHEMA
 from pacer.anchors.vocabulary import FINDINGS, MAX_PER_FIELD, POLARITIES
 from pacer.core.errors import DataError
-from pacer.core.io import atomic_path, read_jsonl
+from pacer.core.io import atomic_path, numbered_jsonl
 from pacer.labelling.answers.reading import STATUSES, Answer, read_answer
 from pacer.labelling.sample.draw import refuse_held_out
 from pacer.records.columns import BATCH, TableWriter, batches, check_records
@@ -40,71 +40,53 @@ def build_anchors(records: Path, cache: Path, out: Path, version: Version) -> di
     """
     check_records(records)
     answers = _read_cache(cache, records)
-    audit = _Audit(answers)
+    counts: Counter[tuple[str, str, Anchor]] = Counter()  # context, origin, anchor
+    both: list[tuple[Anchor, Anchor]] = []
     with atomic_path(out) as temporary, TableWriter(temporary, ANCHOR_SCHEMA, {"rules": version}) as table:
         for block in batches(records, ["record_id", "context", "report_raw"], BATCH):
-            table.add_frame(audit.settle(block, list(extract_anchors(block["report_raw"], version))))
-    return audit.summary(version)
+            final, origins = list(extract_anchors(block["report_raw"], version)), ["rules"] * len(block)
+            for place, record_id in enumerate(block["record_id"]):
+                labelled = answers[record_id].anchor if record_id in answers else None
+                if labelled is not None:
+                    both.append((final[place], labelled))
+                    final[place], origins[place] = labelled, "llm"
+            counts.update(zip(block["context"], origins, final, strict=True))
+            columns = {name: [list(getattr(anchor, name)) for anchor in final] for name in POLARITIES}
+            rows = {"record_id": block["record_id"], **columns, "origin": origins}
+            table.add_frame(pl.DataFrame(rows, schema=ANCHOR_SCHEMA))
+    return {"rules": version, **_audit(list(answers.values()), counts), "agreement": agreement(both)}
 
 
-class _Audit:
-    """Settles for every record which anchor counts, and counts what comes of it."""
-
-    def __init__(self, answers: Mapping[str, Answer]):
-        self.answers = answers
-        self.origins: dict[str, Counter[str]] = {}
-        self.polarities: dict[str, Counter[tuple[str, str]]] = {"llm": Counter(), "rules": Counter()}
-        self.by_context: dict[str, Counter[tuple[str, str]]] = {}
-        self.named: Counter[int] = Counter()
-        self.records = self.empty = self.over = 0
-        self.both: list[tuple[Anchor, Anchor]] = []
-
-    def settle(self, block: pl.DataFrame, by_rules: list[Anchor]) -> pl.DataFrame:
-        """The rows of :data:`ANCHOR_SCHEMA` for a block of records."""
-        final, origins = list(by_rules), ["rules"] * len(by_rules)
-        for place, record_id in enumerate(block["record_id"]):
-            answer = self.answers.get(record_id)
-            if answer is not None and answer.anchor is not None:
-                final[place], origins[place] = answer.anchor, "llm"
-                self.both.append((by_rules[place], answer.anchor))
-        self.records += len(final)
-        for context, origin in zip(block["context"], origins, strict=True):
-            self.origins.setdefault(context, Counter())[origin] += 1
-        for (context, origin, anchor), count in Counter(zip(block["context"], origins, final, strict=True)).items():
-            for name in POLARITIES:
-                found = dict.fromkeys(((finding, name) for finding in getattr(anchor, name)), count)
-                self.polarities[origin].update(found)
-                self.by_context.setdefault(context, Counter()).update(found)
-                self.over += count * (len(found) > MAX_PER_FIELD)
-            self.named[sum(len(getattr(anchor, name)) for name in POLARITIES)] += count
-            self.empty += count * (anchor == Anchor())
-        columns: dict[str, Any] = {name: [list(getattr(anchor, name)) for anchor in final] for name in POLARITIES}
-        return pl.DataFrame({"record_id": block["record_id"], **columns, "origin": origins}, schema=ANCHOR_SCHEMA)
-
-    def summary(self, version: Version) -> dict[str, Any]:
-        """The content of ``audit.json``."""
-        answers = self.answers.values()
-        return {
-            "rules": version,
-            "records": self.records,
-            "origins": {
-                context: {name: counts[name] for name in ("llm", "rules")}
-                for context, counts in sorted(self.origins.items())
-            },
-            "answers": {
-                "read": len(answers),
-                "statuses": {status: sum(answer.status == status for answer in answers) for status in STATUSES},
-                "names_off_vocabulary": sum(len(answer.off_vocabulary) for answer in answers),
-                "answers_with_names_off_vocabulary": sum(bool(answer.off_vocabulary) for answer in answers),
-                "findings_repeated": sum(answer.repeated for answer in answers),
-            },
-            "polarities": {origin: _table(counts) for origin, counts in self.polarities.items()},
-            "polarities_by_context": {context: _table(counts) for context, counts in sorted(self.by_context.items())},
-            "findings_named": {str(number): self.named[number] for number in sorted(self.named)},
-            "empty_anchors": self.empty,
-            f"fields_over_{MAX_PER_FIELD}": self.over,
-            "agreement": agreement([rules for rules, _ in self.both], [labelled for _, labelled in self.both]),
-        }
+def _audit(answers: Sequence[Answer], counts: Mapping[tuple[str, str, Anchor], int]) -> dict[str, Any]:
+    """How the anchors came about, and what they say. ``counts``: of records by context, origin and anchor."""
+    origins: Counter[tuple[str, str]] = Counter()
+    polarities: dict[str, Counter[tuple[str, str]]] = {"llm": Counter(), "rules": Counter()}
+    by_context: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+    named: Counter[int] = Counter()
+    over = 0
+    for (context, origin, anchor), count in counts.items():
+        origins[context, origin] += count
+        found = {(finding, name): count for name in POLARITIES for finding in getattr(anchor, name)}
+        polarities[origin].update(found)
+        by_context[context].update(found)
+        named[len(found)] += count
+        over += count * sum(len(getattr(anchor, name)) > MAX_PER_FIELD for name in POLARITIES)
+    return {
+        "records": sum(counts.values()),
+        "origins": {name: {origin: origins[name, origin] for origin in polarities} for name in sorted(by_context)},
+        "answers": {
+            "read": len(answers),
+            "statuses": {status: sum(answer.status == status for answer in answers) for status in STATUSES},
+            "names_off_vocabulary": sum(len(answer.off_vocabulary) for answer in answers),
+            "answers_with_names_off_vocabulary": sum(bool(answer.off_vocabulary) for answer in answers),
+            "findings_repeated": sum(answer.repeated for answer in answers),
+        },
+        "polarities": {origin: _table(found) for origin, found in polarities.items()},
+        "polarities_by_context": {context: _table(by_context[context]) for context in sorted(by_context)},
+        "findings_named": {str(number): named[number] for number in sorted(named)},
+        "empty_anchors": named[0],
+        f"fields_over_{MAX_PER_FIELD}": over,
+    }
 
 
 def _table(counts: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
@@ -112,7 +94,7 @@ def _table(counts: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
     return {finding: {name: counts[finding, name] for name in POLARITIES} for finding in FINDINGS}
 
 
-def agreement(first: list[Anchor], second: list[Anchor]) -> dict[str, Any]:
+def agreement(pairs: Sequence[tuple[Anchor, Anchor]]) -> dict[str, Any]:
     """How two extractors agree on the same reports, over positive, negative, uncertain and not mentioned.
 
     Returns:
@@ -120,28 +102,25 @@ def agreement(first: list[Anchor], second: list[Anchor]) -> dict[str, Any]:
         shares, ``clashes`` counts reports in which one affirms what the other denies. Cohen's kappa is None where it is
         not defined (both name one and the same state throughout, or no records).
     """
-    count = len(first)
+    count = len(pairs)
     findings = {}
     for finding in FINDINGS:
-        pairs = Counter((a.polarity(finding), b.polarity(finding)) for a, b in zip(first, second))
-        observed = sum(n for (one, other), n in pairs.items() if one == other)
-        left, right = Counter(), Counter()
-        for (one, other), n in pairs.items():
-            left[one] += n
-            right[other] += n
+        states = [(one.polarity(finding), other.polarity(finding)) for one, other in pairs]
+        observed = sum(one == other for one, other in states)
+        left, right = Counter(one for one, _ in states), Counter(other for _, other in states)
         by_chance = sum(left[state] * right[state] for state in left)
-        defined = count > 0 and by_chance < count * count
+        defined = by_chance < count * count
         kappa = (observed * count - by_chance) / (count * count - by_chance) if defined else None
-        clashes = pairs["positive", "negative"] + pairs["negative", "positive"]
+        clashes = states.count(("positive", "negative")) + states.count(("negative", "positive"))
         findings[finding] = {"kappa": kappa, "agreement": observed / count if count else None, "clashes": clashes}
-    identical = sum(a == b for a, b in zip(first, second))
+    identical = sum(one == other for one, other in pairs)
     return {"records": count, "identical": identical / count if count else None, "findings": findings}
 
 
 def _read_cache(path: Path, records: Path) -> dict[str, Answer]:
     """The answers by record id, read anew from the model's own words."""
     answers = {}
-    for number, line in enumerate(read_jsonl(path), start=1):
+    for number, line in numbered_jsonl(path):
         if not isinstance(line, dict) or not isinstance(line.get("record_id"), str) or "raw" not in line:
             raise DataError(f"{path}, line {number} must be an object with record_id and raw; label the sample again")
         if not line.get("current", True):  # paid for, and for another prompt or sample
