@@ -28,6 +28,13 @@ class Pattern(NamedTuple):
     expression: str
 
 
+def entries(table: str) -> list[list[str]]:
+    """The fields and the expression of each entry of a table of patterns: a line with bars between the fields, and
+    below it, indented, the expression, whose lines are joined. Lines that begin with # are comments."""
+    parts = (entry.splitlines() for entry in re.split(r"^(?=\S)", table, flags=re.MULTILINE)[1:])
+    return [[*map(str.strip, head.split("|")), "".join(map(str.strip, lines))] for head, *lines in parts if lines]
+
+
 class Patterns:
     """An ordered set of patterns. Where two match overlapping text, the earlier start wins, then the earlier pattern.
 
