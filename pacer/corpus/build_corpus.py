@@ -18,8 +18,7 @@ from pacer.core.io import hash_json, publish, scratch_directory, write_json
 from pacer.corpus import audit
 from pacer.corpus.assemble import Assembler
 from pacer.corpus.draft import Draft, write_draft
-from pacer.corpus.images import inspect_images
-from pacer.corpus.inventory import keep_used_images, look_at_images
+from pacer.corpus.images import inspect_images, keep_used_images, look_at_images
 from pacer.corpus.ledger import Ledger
 from pacer.corpus.mimic import bare_id
 from pacer.corpus.original import OriginalFindings, read_original_findings

@@ -1,44 +1,40 @@
-"""Which images of a corpus exist and can be opened, with their sizes; threads look, and a ledger remembers."""
+"""The images of a corpus: each that a record names is looked at once, and those that the kept records use are listed.
+
+Threads look, and a journal remembers. Image ids are worked through in parts, so that memory does not grow with them.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+import numpy as np
 import polars as pl
 
-from pacer.core.journal import Journal, whole_lines
+from pacer.core.errors import DataError
+from pacer.core.io import atomic_path
+from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.radiographs.opening import MISSING, ImageError, image_size, open_image
+from pacer.records.columns import TableWriter, batches, hashes
+from pacer.records.schemas import IMAGE_SCHEMA
+
+#: What a look finds; ``problem`` says why an image cannot be used, and is null when it can.
+SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String()}
 
 #: Opening headers waits for the disk, not for the processor.
 HEADER_THREADS = 16
-#: Images whose results are Python objects at the same time; what is finished lies in columns.
+#: Images that wait for a thread at the same time.
 CHUNK = 8192
+#: Image ids in memory at a time, about.
+PART = 65_536
+_COLUMNS = ("frontal", "lateral")
 
-SCHEMA = {
-    "image_id": pl.String(),
-    "path": pl.String(),
-    "bytes": pl.Int64(),
-    "width": pl.Int32(),
-    "height": pl.Int32(),
-    "problem": pl.String(),
-}
-_LEDGER_SCHEMA = {
-    "path": pl.String(),
-    "check": pl.String(),
-    "bytes": pl.Int64(),
-    "mtime_ns": pl.Int64(),
-    "width": pl.Int32(),
-    "height": pl.Int32(),
-}
-#: What a look finds, without what was looked at: as the ledger keeps it, and as the result shows it.
-_KEPT = {name: dtype for name, dtype in _LEDGER_SCHEMA.items() if name not in ("path", "check")}
-_RESULT = {name: dtype for name, dtype in SCHEMA.items() if name not in ("image_id", "path")}
+Check = Literal["headers", "full"]
 
 
 class _Seen(NamedTuple):
@@ -51,72 +47,96 @@ class _Seen(NamedTuple):
     problem: str | None = None
 
 
+def look_at_images(
+    records: Path, folder: Path, check: Check, scratch: Path, out: Path, inspect: Callable[..., pl.DataFrame]
+) -> dict[str, str]:
+    """Write what :func:`inspect_images` finds about every image of ``records`` to ``out``.
+
+    Args:
+        records: a table with the columns frontal and lateral. folder, check: see :func:`inspect_images`.
+        scratch: where the journals of the images seen lie, so that a stopped run continues.
+
+    Returns:
+        Why an image cannot be used, by image id.
+    """
+    count = len(_used(records))
+    parts = max(-(-count // PART), 1)
+    unusable: dict[str, str] = {}
+    with Ticker("images", count) as ticker, TableWriter(out, SCHEMA) as headers:
+        for number in range(parts):
+            ids: set[str] = set()
+            for frame in batches(records, _COLUMNS):
+                for column in map(frame.get_column, _COLUMNS):
+                    ids.update(column.filter(column.is_not_null() & (column.hash() % parts == number)))
+            found = inspect(sorted(ids), folder, check, scratch / f"images-{number + 1}-of-{parts}.jsonl", ticker)
+            unusable |= dict(found.filter(pl.col("problem").is_not_null()).select("image_id", "problem").iter_rows())
+            headers.add_frame(found)
+    return unusable
+
+
+def keep_used_images(headers: Path, records: Path, out: Path) -> int:
+    """Write the rows of ``headers`` that ``records`` use to ``out``, and return their number."""
+    used = _used(records)
+    count = 0
+    with atomic_path(out) as temporary, TableWriter(temporary, IMAGE_SCHEMA) as images:
+        for frame in batches(headers):
+            kept = frame.filter(pl.Series(np.isin(frame["image_id"].hash().to_numpy(), used)))
+            images.add_frame(kept)
+            count += kept.height
+    return count
+
+
+def _used(records: Path) -> np.ndarray:
+    """Hashes of the distinct image ids of a table of records; 0 stands for an absent lateral view."""
+    used = np.unique(np.concatenate([hashes(records, column) for column in _COLUMNS]))
+    return used[used != 0]
+
+
 def inspect_images(
-    image_ids: pl.Series | Iterable[str],
-    folder: Path,
-    check: Literal["headers", "full"],
-    ledger: Path | None = None,
-    ticker: Ticker | None = None,
+    image_ids: Iterable[str], folder: Path, check: Check, journal: Path | None = None, ticker: Ticker | None = None
 ) -> pl.DataFrame:
     """Look at every image once.
 
     Args:
         image_ids: paths as the annotation files write them, relative to ``folder``.
         check: ``headers`` opens each file and reads its size; ``full`` decodes it as well.
-        ledger: file that keeps the results as they come. A second start takes over the entries of this check whose
+        journal: file that keeps the results as they come. A second start takes over the entries of this check whose
             files have kept their size and modification time. Only usable images are entered: a problem may go away
             without a change to the file (a decoder was installed, a permission given).
-        ticker: progress of several calls; None: this call shows its own.
 
     Returns:
-        One row per id, sorted by it: ``image_id``, ``path``, ``bytes``, ``width``, ``height``, and ``problem``, null
-        when the image can be used; otherwise the sizes are zero.
+        One row of :data:`SCHEMA` per id, sorted by it; the sizes of an image that cannot be used are zero.
     """
-    ids = image_ids if isinstance(image_ids, pl.Series) else pl.Series(list(image_ids), dtype=pl.String)
-    wanted = _with_paths(ids.unique().sort(), folder)
-    if ledger is not None:
-        wanted = wanted.join(_read_ledger(ledger, check), on="path", how="left", maintain_order="left")
-    else:
-        wanted = wanted.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in _KEPT.items())
-
-    def look(row: tuple[Any, ...]) -> _Seen:
-        return _look(row[0], check, _Seen(*row[1:]))  # without an entry its values are None, which no file has
-
+    ids = sorted(set(image_ids))
+    earlier = {} if journal is None else _read_entries(journal, check)
     frames = [pl.DataFrame(schema=SCHEMA)]
-    pool = ThreadPoolExecutor(HEADER_THREADS if check == "headers" else _cores())
-    try:
-        own = Ticker("images", wanted.height) if ticker is None else nullcontext(ticker)
-        with own as progress, nullcontext() if ledger is None else Journal(ledger) as journal:
-            for chunk in wanted.iter_slices(CHUNK):
-                seen = []
-                rows = chunk.select("path", *_KEPT).rows()
-                for row, found in zip(rows, pool.map(look, rows)):
-                    if journal and found.problem is None and found != _Seen(*row[1:]):
-                        entry = {name: getattr(found, name) for name in _KEPT}
-                        journal.append({"path": row[0], "check": check} | entry)
-                    seen.append(found)
-                    progress.advance()
-                columns = {name: [getattr(found, name) for found in seen] for name in _RESULT}
-                frames.append(chunk.select("image_id", "path").hstack(pl.DataFrame(columns, schema=_RESULT)))
-    finally:
-        pool.shutdown(cancel_futures=True)  # an interruption does not wait for the rest of the chunk
+    with ExitStack() as stack:
+        pool = ThreadPoolExecutor(HEADER_THREADS if check == "headers" else _cores())
+        stack.callback(pool.shutdown, cancel_futures=True)  # an interruption does not wait for the rest of the chunk
+        entries = None if journal is None else stack.enter_context(Journal(journal))
+        for start in range(0, len(ids), CHUNK):
+            own = [(image_id, os.path.join(folder, image_id.lstrip("/"))) for image_id in ids[start : start + CHUNK]]
+            rows = []
+            looks = pool.map(lambda names: _look(names[1], check, earlier.get(names[1])), own)
+            for (image_id, path), seen in zip(own, looks, strict=True):
+                if entries is not None and seen.problem is None and seen != earlier.get(path):
+                    entry = seen._asdict() | {"path": path, "check": check}
+                    entries.append(entry)
+                rows.append((image_id, path, seen.bytes, seen.width, seen.height, seen.problem))
+                if ticker is not None:
+                    ticker.advance()
+            frames.append(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
     return pl.concat(frames)
-
-
-def _with_paths(ids: pl.Series, folder: Path) -> pl.DataFrame:
-    relative = pl.col("image_id").str.strip_chars_start("/")
-    path = pl.format("{}{}", pl.lit(os.path.join(folder, "")), relative)
-    return ids.rename("image_id").to_frame().with_columns(path.alias("path"))
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _look(path: str, check: str, earlier: _Seen) -> _Seen:
+def _look(path: str, check: Check, earlier: _Seen | None) -> _Seen:
     try:
         status = os.stat(path)
-        if (earlier.bytes, earlier.mtime_ns) == (status.st_size, status.st_mtime_ns):
+        if earlier is not None and (earlier.bytes, earlier.mtime_ns) == (status.st_size, status.st_mtime_ns):
             return earlier
         width, height = open_image(path).size if check == "full" else image_size(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -128,14 +148,14 @@ def _look(path: str, check: str, earlier: _Seen) -> _Seen:
     return _Seen(status.st_size, status.st_mtime_ns, width, height)
 
 
-def _read_ledger(path: Path, check: str) -> pl.DataFrame:
+def _read_entries(journal: Path, check: Check) -> dict[str, _Seen]:
     """The latest entry of each path."""
-    lines = whole_lines(path)
-    empty = pl.DataFrame(schema=_LEDGER_SCHEMA)
     try:
-        entries = pl.read_ndjson(lines, schema=_LEDGER_SCHEMA) if lines else empty
-    except pl.exceptions.PolarsError:
-        path.unlink()  # not a ledger, or damaged in its middle: it saves time only, so it starts afresh
-        entries = empty
-    entries = entries.filter(pl.col("check") == check).drop("check").drop_nulls()
-    return entries.unique("path", keep="last")
+        return {
+            entry["path"]: _Seen(entry["bytes"], entry["mtime_ns"], entry["width"], entry["height"])
+            for _, entry in read_journal(journal)
+            if entry["check"] == check
+        }
+    except (DataError, KeyError, TypeError):
+        journal.unlink()  # no journal of images, or damaged in its middle: it saves time only, so it starts afresh
+        return {}

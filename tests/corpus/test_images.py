@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from pacer.corpus import images
-from pacer.corpus.images import SCHEMA, inspect_images
+from pacer.corpus.images import SCHEMA, inspect_images, keep_used_images, look_at_images
 
 
 @pytest.fixture
@@ -173,3 +173,28 @@ def test_a_killed_run_loses_one_chunk_at_most(folder: Path, tmp_path: Path, monk
     monkeypatch.setattr(images, "open_image", watch)
     inspect_images(IDS, folder, "full", ledger)
     assert all(seen >= start - start % 5 for start, seen in enumerate(lines))
+
+
+@pytest.mark.parametrize("part", [2, 100])
+def test_every_image_is_looked_at_once_whatever_the_parts(tmp_path, monkeypatch, part) -> None:
+    monkeypatch.setattr(images, "PART", part)
+    frontal, lateral = ["a", "b", "c", "a"], [None, "b", "d", None]
+    records = tmp_path / "r.parquet"
+    pl.DataFrame({"frontal": frontal, "lateral": lateral}).write_parquet(records)
+    seen: list[str] = []
+
+    def look(ids, folder, check, ledger, ticker) -> pl.DataFrame:
+        seen.extend(ids)
+        problem = pl.when(pl.col("image_id") == "c").then(pl.lit("gone"))
+        return pl.DataFrame({"image_id": ids}).with_columns(
+            pl.lit("p").alias("path"),
+            *(pl.lit(1, SCHEMA[n]).alias(n) for n in ("bytes", "width", "height")),
+            problem.alias("problem"),
+        )
+
+    headers = tmp_path / "h.parquet"
+    assert look_at_images(records, tmp_path, "headers", tmp_path, headers, look) == {"c": "gone"}
+    assert sorted(seen) == ["a", "b", "c", "d"]
+    pl.DataFrame({"frontal": frontal[:2], "lateral": lateral[:2]}).write_parquet(records)
+    assert keep_used_images(headers, records, tmp_path / "i.parquet") == 2
+    assert sorted(pl.read_parquet(tmp_path / "i.parquet")["image_id"]) == ["a", "b"]

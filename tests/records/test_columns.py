@@ -8,9 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.corpus import inventory
-from pacer.corpus.images import SCHEMA
-from pacer.corpus.inventory import keep_used_images, look_at_images
 from pacer.records.columns import TableWriter, batches, codes, distinct, hashes, repeated_rows, texts
 from pacer.records.schemas import RECORD_SCHEMA, read_about
 
@@ -63,28 +60,3 @@ def test_a_table_says_how_it_was_made(tmp_path) -> None:
     assert read_about(tmp_path / "r.parquet") == {"cleaner": "careful", "deidentified": None}
     assert dict(pl.read_parquet(tmp_path / "r.parquet").schema) == RECORD_SCHEMA
     assert read_about(written(tmp_path, ["a"])) == {}
-
-
-@pytest.mark.parametrize("part", [2, 100])
-def test_every_image_is_looked_at_once_whatever_the_parts(tmp_path, monkeypatch, part) -> None:
-    monkeypatch.setattr(inventory, "_PART", part)
-    frontal, lateral = ["a", "b", "c", "a"], [None, "b", "d", None]
-    records = tmp_path / "r.parquet"
-    pl.DataFrame({"frontal": frontal, "lateral": lateral}).write_parquet(records)
-    seen: list[str] = []
-
-    def look(ids, folder, check, ledger, ticker) -> pl.DataFrame:
-        seen.extend(ids)
-        problem = pl.when(pl.col("image_id") == "c").then(pl.lit("gone"))
-        return pl.DataFrame({"image_id": ids}).with_columns(
-            pl.lit("p").alias("path"),
-            *(pl.lit(1, SCHEMA[n]).alias(n) for n in ("bytes", "width", "height")),
-            problem.alias("problem"),
-        )
-
-    headers = tmp_path / "h.parquet"
-    assert look_at_images(records, tmp_path, "headers", tmp_path, headers, look) == {"c": "gone"}
-    assert sorted(seen) == ["a", "b", "c", "d"]
-    pl.DataFrame({"frontal": frontal[:2], "lateral": lateral[:2]}).write_parquet(records)
-    assert keep_used_images(headers, records, tmp_path / "i.parquet") == 2
-    assert sorted(pl.read_parquet(tmp_path / "i.parquet")["image_id"]) == ["a", "b"]
