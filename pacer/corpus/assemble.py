@@ -1,4 +1,4 @@
-"""From an examination to its scenario records: the target and previous report joined, cleaned and checked.
+"""From an examination to the records of a draft: the target and previous report joined, cleaned and checked.
 
 This is the only place where report text is cleaned. The same text serves every context of an examination, as in
 MIMIC-RG4.
@@ -7,13 +7,27 @@ MIMIC-RG4.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections import defaultdict
 from typing import Any
+
+import polars as pl
 
 from pacer.core.contexts import availability
 from pacer.corpus.mimic import bare_id
 from pacer.corpus.readers import Format
-from pacer.corpus.rows import Examination, LeftOut, Problem
+from pacer.corpus.rows import Examination, LeftOut, Prior, Problem
+from pacer.corpus.text.cleaning import CLEANERS
+from pacer.corpus.text.wording import compares_with_prior
+from pacer.params import Corpus
+from pacer.records.schemas import PRIOR_SCHEMA, RECORD_SCHEMA
+
+#: The records, and beside them where each comes from (so that a later check can still name its row), whether its
+#: target presupposes a previous report (null where it has one), and what is known of that one.
+DRAFT_SCHEMA: dict[str, pl.DataType] = (
+    RECORD_SCHEMA
+    | {"file": pl.String(), "index": pl.Int64(), "rows": pl.Int32(), "compares": pl.Boolean()}
+    | {name: kind for name, kind in PRIOR_SCHEMA.items() if name != "study_id"}
+)
 
 _DECIMAL = re.compile(r"\d\.\d")
 
@@ -22,9 +36,7 @@ class Assembler:
     """Makes the records of one corpus.
 
     Args:
-        contexts: in use; others are not made.
-        findings_only: the target is the findings section alone.
-        clean: the report cleaner.
+        config: its contexts, target, cleaner and limit count here.
         form: the layout of the input; its names of fields stand in messages.
         originals: untouched findings by study id, MIMIC's letter left out.
 
@@ -34,21 +46,14 @@ class Assembler:
             one were made.
     """
 
-    def __init__(
-        self,
-        contexts: Sequence[str],
-        findings_only: bool,
-        clean: Callable[[str], str],
-        form: Format,
-        originals: dict[str, str] | None = None,
-    ):
-        self.contexts, self.findings_only, self.clean = set(contexts), findings_only, clean
-        self.form = form
-        self.originals = originals or {}
+    def __init__(self, config: Corpus, form: Format, originals: dict[str, str]):
+        self.contexts, self.limit, self.form, self.originals = set(config.contexts), config.limit, form, originals
+        self.findings_only, self.clean = config.target == "findings", CLEANERS[config.cleaner]
+        self.studies: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.empty_priors = self.with_decimals = 0
 
     def records(self, exam: Examination) -> list[dict[str, Any]] | Problem | LeftOut:
-        """The rows of :data:`~pacer.records.schemas.RECORD_SCHEMA` of an examination, or why there is none."""
+        """The rows of :data:`DRAFT_SCHEMA` of an examination, none beyond the limit, or why there is none."""
         contexts = [context for context in exam.contexts if context in self.contexts]
         if not contexts:
             return LeftOut(exam.place, "its sources fit no context of corpus.contexts", exam.rows)
@@ -71,12 +76,19 @@ class Assembler:
                 reason = "a context with a previous report needs one that is not empty"
                 return Problem(exam.place, self.form.prior, reason, exam.rows)
             self.empty_priors += 1
+        origin = (exam.prior or Prior(None, None))._asdict()
+        origin["prior_study_id"] = origin.pop("study_id")
         followed = None
         if self.findings_only and exam.impression is not None and exam.emphasis is not None:
             followed = self.clean(f"{exam.findings} {exam.impression}")
         rows = []
+        compares = None
         for context in contexts:
+            if not self._admits(context, exam):
+                continue
             has_lateral, has_prior = availability(context)
+            if not has_prior and compares is None:
+                compares = compares_with_prior(text)
             rows.append(
                 {
                     "record_id": f"{context}-{exam.id}",
@@ -96,9 +108,23 @@ class Assembler:
                     "history": exam.history,
                     "emphasis": exam.emphasis,
                     "emphasis_text": followed,
+                    "file": exam.place.file,
+                    "index": exam.place.index,
+                    "rows": exam.rows,
+                    "compares": None if has_prior else compares,
+                    **origin,
                 }
             )
         return rows
+
+    def _admits(self, context: str, exam: Examination) -> bool:
+        """Whether the study is among the first ``limit`` of its context and split."""
+        if self.limit is None:
+            return True
+        studies = self.studies[context, exam.split]
+        if len(studies) < self.limit:
+            studies.add(exam.study_id)
+        return exam.study_id in studies
 
     def _prior(self, exam: Examination) -> str | None:
         if exam.prior is None:

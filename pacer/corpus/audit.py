@@ -53,6 +53,22 @@ class Ids:
         return chosen
 
 
+def describe_records(path: Path, contexts: Sequence[str]) -> dict[str, Any]:
+    """What the finished records are like."""
+    ids = Ids(path)
+    return {
+        "records": len(ids.context),
+        "contexts": count_records(ids, contexts),
+        "overlap": split_overlap(ids),
+        "repeated_texts": repeated_texts(ids, contexts),
+        "shared_images": shared_images(ids),
+        "clinical_context": clinical_contexts(path),
+        "views": value_counts(path, "view"),
+        "sections": value_counts(path, "sections"),
+        "emphasis": emphasis_summary(path),
+    }
+
+
 def count_records(ids: Ids, contexts: Sequence[str]) -> dict[str, dict[str, dict[str, int]]]:
     """``{context: {split: {records, studies, subjects, paper}}}``, splits without records included."""
     table: dict[str, dict[str, dict[str, int]]] = {c: {s: {} for s in SPLITS} for c in contexts}
@@ -130,23 +146,19 @@ def _shared(image: np.ndarray, owner: np.ndarray) -> int:
 
 def clinical_contexts(path: Path) -> dict[str, dict[str, int]]:
     """``{context: {indication, history}}``: records that have one."""
-    counts: dict[str, dict[str, int]] = {}
+    counts: dict[str, Counter[str]] = {}
     for frame in batches(path, ["context", "indication", "history"]):
         for context, *found in frame.group_by("context").agg(pl.col("indication", "history").count()).iter_rows():
-            entry = counts.setdefault(context, {"indication": 0, "history": 0})
-            for name, number in zip(("indication", "history"), found):
-                entry[name] += number
-    return dict(sorted(counts.items()))
+            entry = counts.setdefault(context, Counter({"indication": 0, "history": 0}))
+            entry.update(dict(zip(("indication", "history"), found, strict=True)))
+    return {context: dict(entry) for context, entry in sorted(counts.items())}
 
 
 def value_counts(path: Path, column: str) -> dict[str, dict[str, int]]:
     """``{context: {value: records}}`` of a column."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for frame in batches(path, ["context", column]):
-        for context, value, count in frame.group_by("context", column).len().iter_rows():
-            counts[context, value] += count
+    counts = pl.scan_parquet(path).group_by("context", column).len().sort("context", column)
     table: dict[str, dict[str, int]] = {}
-    for (context, value), count in sorted(counts.items()):
+    for context, value, count in counts.collect(engine="streaming").iter_rows():
         table.setdefault(context, {})[value] = count
     return table
 

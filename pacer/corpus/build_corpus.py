@@ -17,16 +17,14 @@ from pacer.core.errors import DataError
 from pacer.core.io import hash_json, publish, scratch_directory, write_json
 from pacer.corpus import audit
 from pacer.corpus.assemble import Assembler
-from pacer.corpus.draft import Draft, write_draft
+from pacer.corpus.draft import Sieve, keep_sound, write_draft
 from pacer.corpus.images import inspect_images, keep_used_images, look_at_images
-from pacer.corpus.ledger import Ledger
+from pacer.corpus.ledger import Ledger, most_frequent
 from pacer.corpus.mimic import bare_id
 from pacer.corpus.original import OriginalFindings, read_original_findings
 from pacer.corpus.readers import FORMATS
 from pacer.corpus.rows import Notes
-from pacer.corpus.sifting import Sieve, write_kept
 from pacer.corpus.source.files import Source, read_source
-from pacer.corpus.text.cleaning import CLEANERS
 from pacer.params import Corpus
 from pacer.radiographs.opening import MISSING
 from pacer.records.columns import repeated_rows
@@ -66,21 +64,24 @@ def build_corpus(
         whole = scratch / "whole"
         shutil.rmtree(whole, ignore_errors=True)
         whole.mkdir()
+        draft, headers, records = (whole / f"{name}.parquet" for name in ("draft", "headers", "records"))
         with Ledger(whole / "problems.csv") as ledger:
             originals = _originals(source)
-            found = None if originals is None else originals.findings
-            clean = CLEANERS[config.cleaner]
-            assembler = Assembler(config.contexts, config.target == "findings", clean, form, found)
-            draft = write_draft(form.read(source, config, notes), assembler, config, notes, ledger, whole)
-            headers, records = whole / "headers.parquet", whole / "records.parquet"
-            unusable = look_at_images(draft.path, source.images, config.check_images, scratch, headers, inspect)
-            repeated = repeated_rows(draft.path, "record_id")
+            assembler = Assembler(config, form, {} if originals is None else originals.findings)
+            write_draft(form.read(source, config, notes), assembler, ledger, draft)
+            if notes.read.total() != ledger.rows.total():
+                raise RuntimeError(
+                    f"{notes.read.total()} rows were read, but {ledger.rows.total()} are accounted for: "
+                    "a reader lost rows"
+                )
+            unusable = look_at_images(draft, source.images, config.check_images, scratch, headers, inspect)
+            repeated = repeated_rows(draft, "record_id")
             sieve = Sieve(repeated, unusable, source.images, form.images, config.strict)
-            wording = write_kept(draft, sieve, ledger, whole, _settings(config))
+            wording = keep_sound(draft, sieve, ledger, whole, _settings(config))
             images = keep_used_images(headers, records, whole / "images.parquet")
-        draft.path.unlink()
+        draft.unlink()
         headers.unlink()
-        if ledger.bad > config.max_bad_rows or not images:
+        if ledger.bad.total() > config.max_bad_rows or not images:
             problems.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(ledger.path, problems)
             shutil.rmtree(whole)
@@ -89,7 +90,8 @@ def build_corpus(
         if source.truth is not None:
             _matching_truth(source.truth, records).write_parquet(whole / "truth.parquet")
         missing = sum(problem == MISSING for problem in unusable.values())
-        result = _settings(config) | _rows(draft, notes, ledger) | _findings(config, records, wording)
+        result = _settings(config) | _rows(notes, ledger) | audit.describe_records(records, config.contexts)
+        result["prior_wording"] = wording
         result["targets_with_decimals"] = assembler.with_decimals
         result["priors"] = audit.prior_summary(whole / "priors.parquet") | {"empty": assembler.empty_priors}
         result["images"] = audit.image_summary(whole / "images.parquet", missing, len(unusable) - missing)
@@ -116,36 +118,13 @@ def _settings(config: Corpus) -> dict[str, Any]:
     }
 
 
-def _rows(draft: Draft, notes: Notes, ledger: Ledger) -> dict[str, Any]:
+def _rows(notes: Notes, ledger: Ledger) -> dict[str, Any]:
     """What became of the rows of the input, and what the reader met besides."""
     return {
-        "rows": {
-            "read": dict(notes.read),
-            "used": draft.used,
-            "bad": ledger.bad_rows,
-            "left_out": ledger.left_out_rows,
-            "beyond_limit": draft.beyond_limit,
-        },
-        **ledger.summary(),
+        "rows": {"read": dict(notes.read)} | ledger.rows,
+        "excluded": {"count": ledger.bad.total(), "reasons": most_frequent(ledger.bad)},
+        "left_out": {"count": ledger.left_out.total(), "reasons": most_frequent(ledger.left_out)},
         "notes": {topic: notes.found(topic) for topic in sorted(notes.topics)},
-    }
-
-
-def _findings(config: Corpus, records: Path, wording: dict[str, Any]) -> dict[str, Any]:
-    """What the finished records are like."""
-    ids = audit.Ids(records)
-    contexts = audit.count_records(ids, config.contexts)
-    return {
-        "records": len(ids.context),
-        "contexts": contexts,
-        "overlap": audit.split_overlap(ids),
-        "repeated_texts": audit.repeated_texts(ids, config.contexts),
-        "shared_images": audit.shared_images(ids),
-        "clinical_context": audit.clinical_contexts(records),
-        "views": audit.value_counts(records, "view"),
-        "sections": audit.value_counts(records, "sections"),
-        "emphasis": audit.emphasis_summary(records),
-        "prior_wording": wording,
     }
 
 

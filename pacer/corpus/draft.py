@@ -1,122 +1,139 @@
-"""The first pass over a corpus: every row read, cleaned and written to a draft table, in bounded memory.
+"""The two passes over a corpus, both in bounded memory.
 
-The draft holds the records and, beside them, where each comes from (so that a later check can still name its row) and
-whether its wording presupposes a previous report.
+The first reads and cleans every row and writes its records to a draft. When it is known which ids repeat and which
+images can be used, the second keeps the draft's sound records and lists the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from pacer.core.contexts import availability
+from pacer.core.io import atomic_path
 from pacer.core.progress import Ticker
-from pacer.corpus.assemble import Assembler
+from pacer.corpus.assemble import DRAFT_SCHEMA, Assembler
 from pacer.corpus.ledger import Ledger
-from pacer.corpus.rows import Examination, LeftOut, Notes, Problem, Row
-from pacer.corpus.text.wording import compares_with_prior
-from pacer.params import Corpus
-from pacer.records.columns import TableWriter
+from pacer.corpus.rows import Examination, LeftOut, Place, Problem, Row, shown_path
+from pacer.records.columns import BATCH, TableWriter, batches
 from pacer.records.schemas import PRIOR_SCHEMA, RECORD_SCHEMA
 
-#: What the draft holds besides the records.
-DRAFT_SCHEMA: dict[str, pl.DataType] = RECORD_SCHEMA | {
-    "file": pl.String(),
-    "index": pl.Int64(),
-    "rows": pl.Int32(),  # of the input that the examination is made of
-    "compares": pl.Boolean(),  # its target presupposes a previous report; null where one is given
-}
+_CHECKED = ("context", "record_id", "frontal", "lateral", "compares", "file", "split", "index", "rows")
+_NOWHERE = Place("", "", 0)
+
+#: ``{context: {split: {records, comparing}}}``
+Wording = dict[str, dict[str, dict[str, int]]]
 
 
-@dataclass
-class Draft:
-    """What the first pass made of a corpus; rows are those of the input."""
-
-    path: Path
-    used: int = 0
-    beyond_limit: int = 0
-    _studies: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-
-    def admits(self, record: dict[str, Any], limit: int | None) -> bool:
-        """Whether the record's study is among the first ``limit`` of its context and split."""
-        if limit is None:
-            return True
-        studies = self._studies.setdefault((record["context"], record["split"]), set())
-        if record["study_id"] in studies:
-            return True
-        if len(studies) >= limit:
-            return False
-        studies.add(record["study_id"])
-        return True
-
-
-def write_draft(
-    rows: Iterator[Row], assembler: Assembler, config: Corpus, notes: Notes, ledger: Ledger, directory: Path
-) -> Draft:
-    """Write ``draft.parquet`` and ``priors.parquet`` below ``directory`` from what a reader gives.
-
-    Every row ends in the draft, in the ledger, or is counted as beyond ``corpus.limit``.
-
-    Raises:
-        RuntimeError: the reader lost a row (its counts do not add up), which is a bug.
-    """
-    draft = Draft(directory / "draft.parquet")
-    with (
-        Ticker("rows", None) as ticker,
-        TableWriter(draft.path, DRAFT_SCHEMA) as records,
-        TableWriter(directory / "priors.parquet", PRIOR_SCHEMA) as priors,
-    ):
+def write_draft(rows: Iterator[Row], assembler: Assembler, ledger: Ledger, draft: Path) -> None:
+    """Write what a reader gives to ``draft``; every row ends there, in the ledger's table, or beyond the limit."""
+    with Ticker("rows", None) as ticker, TableWriter(draft, DRAFT_SCHEMA) as records:
         for row in rows:
             ticker.advance(row.rows)
-            if not isinstance(row, Examination):
-                ledger.add(row)
-                continue
-            made = assembler.records(row)
+            made = assembler.records(row) if isinstance(row, Examination) else row
             if isinstance(made, Problem | LeftOut):
                 ledger.add(made)
-                continue
-            admitted = [record for record in made if draft.admits(record, config.limit)]
-            if not admitted:
-                draft.beyond_limit += row.rows
-                continue
-            draft.used += row.rows
-            compares = None
-            for record in admitted:
-                with_prior = availability(record["context"])[1]
-                if not with_prior and compares is None:
-                    compares = compares_with_prior(record["report_raw"])
-                records.add(
-                    record
-                    | {
-                        "file": row.place.file,
-                        "index": row.place.index,
-                        "rows": row.rows,
-                        "compares": None if with_prior else compares,
-                    }
-                )
-            _note_prior(row, admitted, priors)
-    counted = draft.used + draft.beyond_limit + ledger.bad_rows + ledger.left_out_rows
-    read = sum(notes.read.values())
-    if counted != read:
-        raise RuntimeError(f"{read} rows were read, but {counted} are accounted for: a reader lost rows")
-    return draft
+            elif made:
+                ledger.rows["used"] += row.rows
+                for record in made:
+                    records.add(record)
+            else:
+                ledger.rows["beyond_limit"] += row.rows
 
 
-def _note_prior(exam: Examination, records: list[dict[str, Any]], priors: TableWriter) -> None:
-    prior = exam.prior
-    if prior is None or prior.study_id is None or all(record["prior_report"] is None for record in records):
-        return
-    priors.add(
-        {
-            "study_id": exam.study_id,
-            "prior_study_id": prior.study_id,
-            "gap_days": prior.gap_days,
-            "rule": prior.rule,
-            "tied": prior.tied,
-            "passed_over": prior.passed_over,
-        }
-    )
+@dataclass(frozen=True)
+class Sieve:
+    """What keeps a record of the draft out of the corpus.
+
+    Attributes:
+        repeated: row numbers of the draft whose record id occurred before.
+        unusable: why an image cannot be used, by image id.
+        folder: where the images were looked for.
+        fields: names of the two image fields, for messages.
+        strict: leave out targets that presuppose a previous report where none is given.
+    """
+
+    repeated: set[int]
+    unusable: Mapping[str, str]
+    folder: Path
+    fields: tuple[str, str]
+    strict: bool
+
+    def fault(
+        self, number: int, record_id: str, frontal: str, lateral: str | None, compares: bool | None
+    ) -> Problem | LeftOut | None:
+        """Why row ``number`` of the draft is dropped; None when it is kept."""
+        if number in self.repeated:
+            counted = "the record id occurs more than once"
+            return Problem(_NOWHERE, "id", f"the record id {record_id} occurs more than once", counted=counted)
+        for name, image in zip(self.fields, (frontal, lateral)):
+            if image is not None and image in self.unusable:
+                counted = self.unusable[image]
+                reason = f"image {shown_path(image)} below {self.folder}: {counted}"
+                return Problem(_NOWHERE, name, reason, counted=counted)
+        return (
+            LeftOut(_NOWHERE, "it presupposes a previous report (corpus.strict)") if self.strict and compares else None
+        )
+
+
+def keep_sound(draft: Path, sieve: Sieve, ledger: Ledger, directory: Path, about: Mapping[str, Any]) -> Wording:
+    """Write the draft's sound records to ``records.parquet`` and what is known of their priors to ``priors.parquet``.
+
+    Args:
+        directory: where the two tables go. about: what ``records.parquet`` says of how it was made.
+
+    Returns:
+        How many targets without a previous report presuppose one, those that ``strict`` leaves out included.
+    """
+    kept, wording = _sift(draft, sieve, ledger)
+    first, last_study = 0, None
+    with (
+        atomic_path(directory / "records.parquet") as temporary,
+        TableWriter(temporary, RECORD_SCHEMA, about) as records,
+        TableWriter(directory / "priors.parquet", PRIOR_SCHEMA) as priors,
+    ):
+        for frame in batches(draft, size=BATCH):
+            sound = frame.filter(pl.Series(kept[first : first + frame.height], dtype=pl.UInt8) == 1)
+            first += frame.height
+            records.add_frame(sound)
+            known = sound.filter(pl.col("prior_report").is_not_null(), pl.col("prior_study_id").is_not_null())
+            if known.height:
+                # the records of a study follow one another; those of the last one may go on in the next batch
+                once = known.unique("study_id", keep="first", maintain_order=True)
+                priors.add_frame(once.filter(pl.col("study_id").ne_missing(last_study)))
+                last_study = known["study_id"][-1]
+    return wording
+
+
+def _sift(draft: Path, sieve: Sieve, ledger: Ledger) -> tuple[bytearray, Wording]:
+    """Which records of the draft are kept, 1 or 0 for each, and the wording of their targets.
+
+    A row of the input can give records in several contexts. It counts as bad or left out when its last record falls,
+    and is listed once per reason.
+    """
+    kept = bytearray()
+    wording: Wording = {}
+    numbered = enumerate(row for frame in batches(draft, _CHECKED) for row in frame.select(_CHECKED).iter_rows())
+    for (file, split, index, rows), records in groupby(numbered, key=lambda record: record[1][5:]):
+        faults: dict[str, Problem | LeftOut] = {}
+        sound = []
+        for number, (context, record_id, frontal, lateral, compares, *_) in records:
+            fault = sieve.fault(number, record_id, frontal, lateral, compares)
+            sound.append(fault is None)
+            if fault is not None:
+                faults.setdefault(fault.reason, fault)
+            if compares is not None and not isinstance(fault, Problem):
+                entry = wording.setdefault(context, {}).setdefault(split, {"records": 0, "comparing": 0})
+                entry["records"] += 1
+                entry["comparing"] += compares
+        kept += bytes(sound)
+        lost = 0 if any(sound) else rows
+        ledger.rows["used"] -= lost
+        for fault in faults.values():
+            ledger.add(fault._replace(place=Place(file, split, index), rows=lost))
+            lost = 0
+    return kept, {context: dict(sorted(splits.items())) for context, splits in sorted(wording.items())}

@@ -28,12 +28,14 @@ class Place(NamedTuple):
 
 class Problem(NamedTuple):
     """A row that cannot be used. ``reason`` never quotes report text. ``rows``: how many rows of the input it stands
-    for, 0 where they were counted already."""
+    for, 0 where they were counted already. ``counted``: the reason in the audit, where ``reason`` names what differs
+    from row to row."""
 
     place: Place
     field: str
     reason: str
     rows: int = 1
+    counted: str = ""
 
 
 class LeftOut(NamedTuple):
