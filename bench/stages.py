@@ -53,12 +53,12 @@ def main() -> None:
     images = pl.read_parquet("data/corpus/images.parquet")["path"].head(64).to_list()
 
     encoder = ImageEncoder(resolve(BACKBONES / "vision"), params.features.depths)
-    pixels = torch.stack([encoder.prepare(path) for path in images])
+    pixels = torch.stack([encoder.preparation(path) for path in images])
     compare(
         "features: prepare and encode",
         "images",
         len(images),
-        lambda: encoder.encode(torch.stack([encoder.prepare(path) for path in images])),
+        lambda: encoder.encode(torch.stack([encoder.preparation(path) for path in images])),
         lambda: encoder.encode(pixels),
     )
 

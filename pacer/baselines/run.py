@@ -170,7 +170,7 @@ def _train(
 
 def decode_simmlm(
     checkpoint: Path, backbones: Path, records: pl.DataFrame, features: Path, config: Decode, out: Path
-) -> dict:
+) -> None:
     """Decode with SimMLM; as :func:`~pacer.decoding.run.decode_records`, and the manifest has the settings."""
 
     def generator(
@@ -181,12 +181,12 @@ def decode_simmlm(
             model, load_tokenizer(backbones), open_features(features, backbones, device), record.model, config, device
         ), record
 
-    return decode_records(checkpoint, backbones, records, features, config, out, generator, _about(checkpoint))
+    decode_records(checkpoint, backbones, records, features, config, out, generator, _about(checkpoint))
 
 
 def decode_ragpt(
     bank: Path, checkpoint: Path, backbones: Path, records: pl.DataFrame, features: Path, config: Decode, out: Path
-) -> dict:
+) -> None:
     """Decode with RAGPT; as :func:`decode_simmlm`.
 
     Raises:
@@ -214,7 +214,7 @@ def decode_ragpt(
             device,
         ), record
 
-    return decode_records(checkpoint, backbones, records, features, config, out, generator, _about(checkpoint))
+    decode_records(checkpoint, backbones, records, features, config, out, generator, _about(checkpoint))
 
 
 def _about(checkpoint: Path) -> dict[str, Any]:

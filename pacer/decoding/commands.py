@@ -59,11 +59,11 @@ def _encode(records: pl.DataFrame, images: Path, params: Params, model: Path, ba
     """Encode what the records need, as the model was trained; what ``features`` holds already is reused."""
     import polars as pl
 
-    from pacer.core.io import read_json
     from pacer.encoding.build_store import build_store
+    from pacer.model.checkpoint import read_record
     from pacer.records.schemas import read_images
 
-    depths = read_json(model / "config.json")["model"]["features"]["depths"]
+    depths = read_record(model).model.features.depths
     wanted = records.filter(pl.col("split") == params.decode.split)
     ids = set(wanted["frontal"]) | set(wanted["lateral"].drop_nulls())
     paths = read_images(images).filter(pl.col("image_id").is_in(list(ids)))

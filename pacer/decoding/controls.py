@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import polars as pl
 
 from pacer.core.errors import DataError
@@ -34,18 +36,15 @@ def another_patient(records: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts) if parts else records
 
 
-def no_lateral(records: pl.DataFrame) -> pl.DataFrame:
-    """The mn records without their lateral view: decoded as sn; record ids stay."""
-    return records.filter(pl.col("context") == "mn").with_columns(
-        context=pl.lit("sn"), lateral=pl.lit(None, dtype=pl.String)
+def _without(source: str, context: str, records: pl.DataFrame) -> pl.DataFrame:
+    """The records of a context without their one further source: decoded as sn; record ids stay."""
+    return records.filter(pl.col("context") == context).with_columns(
+        pl.lit("sn").alias("context"), pl.lit(None, dtype=pl.String).alias(source)
     )
 
 
-def no_prior(records: pl.DataFrame) -> pl.DataFrame:
-    """The sw records without their previous report: decoded as sn; record ids stay."""
-    return records.filter(pl.col("context") == "sw").with_columns(
-        context=pl.lit("sn"), prior_report=pl.lit(None, dtype=pl.String)
-    )
-
-
-CONTROLS = {"another_patient": another_patient, "no_lateral": no_lateral, "no_prior": no_prior}
+CONTROLS = {
+    "another_patient": another_patient,
+    "no_lateral": partial(_without, "lateral", "mn"),
+    "no_prior": partial(_without, "prior_report", "sw"),
+}

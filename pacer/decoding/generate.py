@@ -26,6 +26,9 @@ from pacer.params import Decode
 #: ``decode.engine``. Both take prefixes and give the same tokens.
 ENGINES = {"beam": BeamSearch, "generate": Generate}
 
+#: A row of ``records.parquet``.
+Row = dict[str, Any]
+
 
 class Prefix(NamedTuple):
     """What a report is generated from: ``inputs`` [P, d], the calibrated prefix and the target's BOS; ``gate``,
@@ -49,9 +52,7 @@ class Generated(NamedTuple):
 
 
 class Generator:
-    """Generates reports for records (rows of ``records.parquet`` as dictionaries).
-
-    ``decode`` may be replaced between calls.
+    """Generates reports for records; ``decode`` may be replaced between calls.
 
     Args:
         model: in eval mode. specification: of its checkpoint record.
@@ -76,11 +77,11 @@ class Generator:
         self.commit = specification.commits
         self.num_queries = specification.interface.num_queries
 
-    def prompt_ids(self, record: dict[str, Any]) -> PromptIds:
+    def prompt_ids(self, record: Row) -> PromptIds:
         """Text of the prefix, in which alone the lengths of prefixes differ."""
         return build_prompt(self.tokenizer, record, commit=self.commit, **self.prompt.model_dump())
 
-    def batch(self, records: Sequence[dict[str, Any]]) -> Batch:
+    def batch(self, records: Sequence[Row]) -> Batch:
         """Prefix and the target's BOS of each record."""
         bos = self.tokenizer.bos_token_id
         zero = np.zeros(1, dtype=np.float32)
@@ -96,7 +97,7 @@ class Generator:
         )
 
     @torch.no_grad()
-    def prefix(self, record: dict[str, Any]) -> Prefix:
+    def prefix(self, record: Row) -> Prefix:
         """The calibrated prefix of one record.
 
         Records are embedded one by one: a result is then the same to the last bit, however records are batched, split
@@ -122,24 +123,25 @@ class Generator:
             None if lateral is None else lateral[0].cpu(),
         )
 
-    def stream(self, records: Iterable[dict[str, Any]]) -> Iterator[tuple[int, Generated]]:
+    def stream(self, records: Iterable[Row]) -> Iterator[tuple[int, Generated]]:
         """Place of a record in ``records`` and its result, as soon as it is there.
 
         Records enter in the order given, and are asked for when there is room: similar lengths side by side cost least.
         """
-        known: dict[int, tuple[float | None, Tensor, Tensor | None]] = {}
+        known: dict[int, Prefix] = {}
 
         def inputs() -> Iterator[Tensor]:
             for place, record in enumerate(records):
                 prefix = self.prefix(record)
-                known[place] = prefix[1:]  # without the inputs, even as a view: it would keep all of them in memory
+                known[place] = prefix._replace(inputs=torch.empty(0))  # all of them would take too much memory
                 yield prefix.inputs
 
         engine = ENGINES[self.decode.engine](self.model.language, self.decode, self.tokenizer.eos_token_id)
         for place, tokens in engine(inputs()):
             text = str(self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
-            yield place, Generated(text, len(tokens), *known.pop(place))
+            own = known.pop(place)
+            yield place, Generated(text, len(tokens), own.gate, own.frontal_weights, own.lateral_weights)
 
-    def __call__(self, records: Sequence[dict[str, Any]]) -> list[Generated]:
+    def __call__(self, records: Sequence[Row]) -> list[Generated]:
         """Results in the records' order."""
         return [result for _, result in sorted(self.stream(records), key=lambda found: found[0])]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import torch
+from accelerate import PartialState
 from safetensors.torch import save
 
 from pacer.core.contexts import CONTEXTS
@@ -25,7 +26,7 @@ from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import RECORD, CheckpointRecord, weights_hash
 from pacer.parallel.processes import process_state
 from pacer.params import Decode
-from pacer.pretrained.pointers import provenance
+from pacer.pretrained.pointers import is_standin, provenance
 
 #: What a folder of predictions consists of.
 OUTPUTS = (*(f"{context}.jsonl" for context in CONTEXTS), "controls", "routing.safetensors", "manifest.json")
@@ -46,6 +47,10 @@ def inference_dtype(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
 
 
+#: Called as :func:`trained_generator`.
+OpenGenerator = Callable[[Path, Path, Path, Decode, torch.device], tuple[Generator, CheckpointRecord]]
+
+
 def decode_records(
     checkpoint: Path,
     backbones: Path,
@@ -53,16 +58,16 @@ def decode_records(
     features: Path,
     config: Decode,
     out: Path,
-    open_generator: Callable[..., tuple[Generator, CheckpointRecord]] = trained_generator,
-    about: dict[str, Any] | None = None,
-) -> dict:
+    open_generator: OpenGenerator = trained_generator,
+    about: Mapping[str, object] | None = None,
+) -> None:
     """Decode ``records`` of the configured split, and its control inputs, into ``out``.
 
-    Writes ``{context}.jsonl``, ``controls/{control}/{context}.jsonl``, ``routing.safetensors`` and ``manifest.json``
-    (which is returned). A stopped run continues with the records that have no prediction yet.
+    Writes ``{context}.jsonl``, ``controls/{control}/{context}.jsonl``, ``routing.safetensors`` and ``manifest.json``.
+    A stopped run continues with the records that have no prediction yet.
 
     Args:
-        open_generator: called as :func:`trained_generator`. about: further entries of the manifest.
+        about: further entries of the manifest.
 
     Raises:
         DataError: the split has no record, a record's prefix is not finite, or a stopped run left a damaged line.
@@ -78,8 +83,7 @@ def decode_records(
     runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
     runs = {name: part for name, part in runs.items() if len(part)}
 
-    device = torch.device(state.device or "cpu")
-    generator, record = open_generator(checkpoint, backbones, features, config, device)
+    generator, record = open_generator(checkpoint, backbones, features, config, torch.device(state.device or "cpu"))
     weights = weights_hash(checkpoint)
     fingerprint = hash_json(
         [(checkpoint / RECORD).read_text(), weights, config.model_dump(), cases.to_dicts(), content_hash(features)]
@@ -91,57 +95,66 @@ def decode_records(
         if main:
             parts.mkdir(exist_ok=True)
         state.wait_for_everyone()
-        done = _finished(parts)
-        state.wait_for_everyone()  # nobody appends before everybody has read
-        todo = [
-            (name, row)
-            for name, part in runs.items()
-            for row in part.iter_rows(named=True)
-            if (name, row["record_id"]) not in done
-        ]
-        # similar lengths are decoded together; the longest first, as they need the most memory
-        todo.sort(key=lambda item: -sum(map(len, generator.prompt_ids(item[1]))))
-        mine = todo[state.process_index :: state.num_processes]
-        total = sum(len(part) for part in runs.values())
-        with (
-            Ticker("decode", total, done=len(done)) as ticker,
-            Journal(parts / f"{state.process_index}.jsonl") as journal,
-        ):
-            for count, (place, result) in enumerate(generator.stream([row for _, row in mine]), 1):
-                name, row = mine[place]
-                routing = _routing(result) if name == "" and row["record_id"] in routed else None
-                line = {"run": name, "routing": routing, **_line(row, result, generator.commit)}
-                journal.append(line, durable=count % config.batch_size == 0 or count == len(mine))
-                ticker.advance()
+        _decode(generator, runs, routed, parts, state)
         state.wait_for_everyone()
-        manifest = {
-            "split": config.split,
-            "checkpoint": record.phase,
-            "step": record.step,
-            "weights": weights,
-            "commit": generator.commit,
-            "stand_ins": _standins(backbones),
-            "examples": examples,
-            "settings": config.model_dump(),
-            "parent": record.parent.model_dump() if record.parent else None,
-            "frozen": record.frozen,
-            "trained_with": record.versions,
-            "records": {name or "main": len(part) for name, part in runs.items()},
-        } | (about or {})
         if main:
             _collect(_finished(parts), runs, final)
-            write_json(final / "manifest.json", manifest)
+            manifest = {
+                "split": config.split,
+                "checkpoint": record.phase,
+                "step": record.step,
+                "weights": weights,
+                "commit": generator.commit,
+                "stand_ins": [n for n in ("vision", "language", "text") if is_standin(provenance(backbones / n))],
+                "examples": examples,
+                "settings": config.model_dump(),
+                "parent": record.parent.model_dump() if record.parent else None,
+                "frozen": record.frozen,
+                "trained_with": record.versions,
+                "records": {name or "main": len(part) for name, part in runs.items()},
+            }
+            write_json(final / "manifest.json", manifest | dict(about or {}))
             publish(final, out)
         state.wait_for_everyone()
-    return manifest
 
 
-def _line(row: dict[str, Any], result: Generated, commit: bool) -> dict[str, Any]:
+def _decode(
+    generator: Generator, runs: dict[str, pl.DataFrame], routed: set[str], parts: Path, state: PartialState
+) -> None:
+    """Append to this process's part a line for its share of the records that have none yet.
+
+    Args:
+        routed: records whose depth weights are kept.
+    """
+    done = _finished(parts)
+    state.wait_for_everyone()  # nobody appends before everybody has read
+    todo = [
+        (name, row)
+        for name, part in runs.items()
+        for row in part.iter_rows(named=True)
+        if (name, row["record_id"]) not in done
+    ]
+    # similar lengths are decoded together; the longest first, as they need the most memory
+    todo.sort(key=lambda item: -sum(map(len, generator.prompt_ids(item[1]))))
+    mine = todo[state.process_index :: state.num_processes]
+    with (
+        Ticker("decode", sum(map(len, runs.values())), done=len(done)) as ticker,
+        Journal(parts / f"{state.process_index}.jsonl") as journal,
+    ):
+        for count, (place, result) in enumerate(generator.stream([row for _, row in mine]), 1):
+            name, row = mine[place]
+            routing = _routing(result) if name == "" and row["record_id"] in routed else None
+            line = {"run": name, "routing": routing, **_line(row["record_id"], result, generator.commit)}
+            journal.append(line, durable=count % generator.decode.batch_size == 0 or count == len(mine))
+            ticker.advance()
+
+
+def _line(record_id: str, result: Generated, commit: bool) -> dict[str, object]:
     report, anchor, fallback = result.text.strip(), None, False
     if commit:
         report, anchor, fallback = extract_report(result.text)
     return {
-        "record_id": row["record_id"],
+        "record_id": record_id,
         "generated": result.text,
         "anchor": None if anchor is None else anchor.as_dict(),
         "report": report,
@@ -179,13 +192,12 @@ def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame
     routing = {}
     for name, part in runs.items():
         # a control keeps the file of the context that its record ids carry
-        by_context: dict[str, list[dict]] = {}
+        by_context = defaultdict(list)
         for record_id in part["record_id"]:
-            line = dict(finished[name, record_id])
-            weights = line.pop("routing")
-            for view, values in (weights or {}).items():
-                routing[f"{record_id}/{view}"] = torch.tensor(values)
-            by_context.setdefault(record_id.split("-", 1)[0], []).append(line)
+            line = finished[name, record_id]
+            for view, weights in (line.pop("routing") or {}).items():
+                routing[f"{record_id}/{view}"] = torch.tensor(weights)
+            by_context[record_id.split("-", 1)[0]].append(line)
         for context, lines in by_context.items():
             write_jsonl(out / name / f"{context}.jsonl", lines)
     # safetensors' own writer makes files that nobody but their owner can read
@@ -209,8 +221,3 @@ def _routed_records(cases: pl.DataFrame, examples: list[str], count: int) -> set
         "study_id", keep="first", maintain_order=True
     )
     return set(most["record_id"])
-
-
-def _standins(backbones: Path) -> list[str]:
-    """Names of the frozen models that are stand-ins."""
-    return [n for n in ("vision", "language", "text") if provenance(backbones / n).get("provider") == "standin"]

@@ -40,14 +40,6 @@ class ImageEncoder:
             raise ConfigError(f"features.depths = {list(depths)} must end with the encoder's last block, {blocks}")
         self.depths, self.device, self.precision = list(depths), torch.device(device), precision
 
-    def prepare(self, path: str | Path) -> Tensor:
-        """Decode one image and process it as the encoder expects: [3, H, W] float32, the processor's bits.
-
-        Raises:
-            DataError: the file cannot be used.
-        """
-        return self.preparation(path)
-
     def encode_levels(self, levels: Tensor) -> Tensor:
         """Prepared images [B, 1 or 3, H, W] uint8 -> :meth:`encode` of their values."""
         return self.encode(self.preparation.values(levels.to(self.device)))

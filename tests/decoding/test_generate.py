@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pacer.core.errors import DataError
-from pacer.decoding.controls import another_patient, no_lateral
+from pacer.decoding.controls import CONTROLS, another_patient
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import ENGINES, Generator, Prefix
 from pacer.model.assemble import build_model, load_tokenizer
@@ -164,6 +164,6 @@ def test_one_patient_alone_cannot_be_exchanged(records: pl.DataFrame) -> None:
 
 
 def test_without_the_lateral_mn_is_decoded_as_sn(records: pl.DataFrame) -> None:
-    control = no_lateral(records)
+    control = CONTROLS["no_lateral"](records)
     assert set(control["context"]) == {"sn"} and control["lateral"].is_null().all()
     assert control["record_id"].str.starts_with("mn-").all()

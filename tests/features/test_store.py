@@ -44,7 +44,7 @@ def images(tmp_path: Path) -> pl.DataFrame:
 
 def test_depths_are_blocks_and_the_endpoint_is_bit_equal(backbones: Path, images: pl.DataFrame) -> None:
     encoder = ImageEncoder(backbones / "vision", [1, 3])
-    pixels = torch.stack([encoder.prepare(p) for p in images["path"]])
+    pixels = torch.stack([encoder.preparation(p) for p in images["path"]])
     states = encoder.encode(pixels)
     model = AutoModel.from_pretrained(backbones / "vision", dtype=torch.float32).eval()
     with torch.no_grad():
@@ -95,7 +95,7 @@ def test_every_image_and_distinct_text_comes_back(backbones: Path, images: pl.Da
     assert (manifest["images"], manifest["priors"]) == (7, 2)
     store, encoder = FeatureStore(tmp_path / "out"), ImageEncoder(backbones / "vision", [1, 3])
     for image_id, path in images.iter_rows():
-        expected = encoder.encode(encoder.prepare(path)[None])[0]
+        expected = encoder.encode(encoder.preparation(path)[None])[0]
         torch.testing.assert_close(store[image_id], expected, rtol=0, atol=1e-5)
     states, mask = store.prior_states(TEXTS)
     expected_states, expected_mask = TextEncoder(backbones / "text", 12).encode(TEXTS)
