@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pacer.core.errors import BackboneError
-from pacer.decoding.cuda_graphs import Record, Replay, cuda_graph
+from pacer.decoding.cuda_graphs import Recorder, Replay, cuda_graph
 from pacer.decoding.hypotheses import Hypotheses, Step
 from pacer.decoding.tree import TokenTree, attending_to_trees
 from pacer.params import Decode
@@ -42,7 +42,7 @@ class BeamSearch:
         BackboneError: the model is of another family: its layers may attend in ways that are not known here.
     """
 
-    def __init__(self, language: Any, decode: Decode, eos: int, *, record: Record | None = None):
+    def __init__(self, language: Any, decode: Decode, eos: int, *, record: Recorder | None = None):
         family = language.config.model_type
         if family != "llama":
             raise BackboneError(

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-#: Runs work, and gives a function that repeats it on the same memory, and the tensor its result lies in.
-Record = Callable[[Callable[[], Tensor]], tuple[Callable[[], object], Tensor]]
+#: Runs work; returns a function that repeats it on the same memory, and the tensor that its result lies in.
+Recorder = Callable[[Callable[[], Tensor]], tuple[Callable[[], object], Tensor]]
 
 #: Largest difference between recorded and plain work, relative to the largest value: roundings of half precision.
 _TOLERANCE = 0.02
@@ -31,7 +31,7 @@ class Replay:
         work: its inputs are all that changes between calls; other memory that it uses stays where it is.
     """
 
-    def __init__(self, work: Callable[..., Tensor], record: Record):
+    def __init__(self, work: Callable[..., Tensor], record: Recorder):
         self.work, self.record = work, record
         self.known: dict[torch.Size, _Recorded] = {}
         self.failed = False
@@ -41,7 +41,7 @@ class Replay:
         self.known.clear()
 
     def __call__(self, *inputs: Tensor) -> Tensor:
-        """The result of ``work``; the next call may overwrite it. Shapes are told apart by the first input's."""
+        """The result of ``work``; the next call may overwrite it. The first input's shape stands for all."""
         if self.failed:
             return self.work(*inputs)
         shape = inputs[0].shape

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from pacer.params import Decode
 
 #: The definition's "minus infinity" of scores.
-_NEVER = -1.0e9
+_MINUS_INFINITY = -1.0e9
 
 
 class Step(NamedTuple):
@@ -55,8 +55,8 @@ class Hypotheses:
     def start(self, rows: slice) -> None:
         """Forget what these rows held. Only the first beam may continue: the others would repeat it."""
         self.length[rows] = 0
-        self.scores[rows], self.scores[rows, 1:] = 0.0, _NEVER
-        self.best_scores[rows] = _NEVER
+        self.scores[rows], self.scores[rows, 1:] = 0.0, _MINUS_INFINITY
+        self.best_scores[rows] = _MINUS_INFINITY
 
     def move(self, sources: list[int], targets: list[int]) -> None:
         """Copy rows over others."""
@@ -103,13 +103,13 @@ class Hypotheses:
         length = self.length[rows, None]
         ends = (new == self.eos) | (length == self.most)
 
-        running = top + ends.float() * _NEVER
+        running = top + ends.float() * _MINUS_INFINITY
         chosen = running.topk(beams)[1]
         self.tokens[rows], self.scores[rows] = _pick(candidates, chosen), _pick(running, chosen)
 
         power = self.powers[length]
-        finished = top / power + (~ends) * _NEVER
-        finished[:, beams:] += _NEVER  # these are candidates for going on alone
+        finished = top / power + (~ends) * _MINUS_INFINITY
+        finished[:, beams:] += _MINUS_INFINITY  # these are candidates for going on alone
         merged = torch.cat([self.best_scores[rows], finished], 1)
         order = merged.topk(beams)[1]
         self.best[rows] = _pick(torch.cat([self.best[rows], candidates], 1), order)
@@ -131,9 +131,9 @@ class Hypotheses:
         penalty = self.decode.repetition_penalty
         if longest == 0 or penalty == 1.0:
             return scores
-        said = self.tokens[rows, :, :longest]
-        found = scores.gather(2, said)
-        return scores.scatter(2, said, torch.where(found < 0, found * penalty, found / penalty))
+        generated = self.tokens[rows, :, :longest]
+        found = scores.gather(2, generated)
+        return scores.scatter(2, generated, torch.where(found < 0, found * penalty, found / penalty))
 
 
 def _pick(values: Tensor, places: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ _SPARE = 3
 
 
 def content_hash(directory: Path) -> str:
-    """One hash of what a store gives for every id: its indexes, whose keys tell what an entry was made of, and how
+    """One hash of what a store gives for every id: its indexes, whose keys cover what an entry was made of, and how
     states come about."""
     encoding = read_json(directory / MANIFEST).get("encoding")
     return hash_json([hash_file(directory / IMAGES), hash_file(directory / PRIORS), encoding])

@@ -19,6 +19,7 @@ from pacer.baselines.bank import Retrieval, bank_entries, build_bank, nearest
 from pacer.baselines.ragpt import RAGPT, ContextPrompts, MissingGenerator, TrainedRAGPT, adapt
 from pacer.baselines.retrieved import RetrievedExamples
 from pacer.core.errors import CheckpointError, DataError
+from pacer.core.io import read_json
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_tokenizer
 from pacer.model.pacer import Batch
@@ -304,7 +305,8 @@ def test_it_is_trained_and_decoded_with_its_bank(
     config = decode_settings(max_new_tokens=20, batch_size=3, examples=1, controls=["another_patient"])
 
     def decode(name: str, bank: Path) -> str:
-        manifest = run.decode_ragpt(bank, out, backbones, cases, inputs["features"], config, tmp_path / name)
+        run.decode_ragpt(bank, out, backbones, cases, inputs["features"], config, tmp_path / name)
+        manifest = read_json(tmp_path / name / "manifest.json")
         assert manifest["baseline"]["made_with"] == retrieval.manifest.model_dump()
         return "".join((tmp_path / name / f"{context}.jsonl").read_text() for context in ("sn", "sw", "mn", "mw"))
 

@@ -339,7 +339,8 @@ def test_decoding_writes_the_settings_and_asks_the_experts(
     save_file({name: tensor + 1.0 for name, tensor in weights.items()}, tmp_path / "simmlm" / "model.safetensors")
     cases = records.with_columns(split=pl.lit("test"))
     config = decode_settings(max_new_tokens=20, batch_size=3, examples=1, controls=["no_lateral"])
-    manifest = run.decode_simmlm(tmp_path / "simmlm", backbones, cases, inputs["features"], config, tmp_path / "out")
+    run.decode_simmlm(tmp_path / "simmlm", backbones, cases, inputs["features"], config, tmp_path / "out")
+    manifest = read_json(tmp_path / "out" / "manifest.json")
     assert manifest["checkpoint"] == "simmlm" and manifest["baseline"] == own.simmlm.model_dump()
     decode_records(parent, backbones, cases, inputs["features"], config, tmp_path / "base")
     texts = {name: (tmp_path / name / "mw.jsonl").read_text() for name in ("out", "base")}
