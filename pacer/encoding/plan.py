@@ -35,6 +35,11 @@ class Share(NamedTuple):
     other: Cost | None
 
 
+def fits(size: float, free: float) -> bool:
+    """Whether features of this many bytes may be put on a disk with this many free."""
+    return size <= _USABLE * free
+
+
 def announce(shares: list[Share], other_mode: str, out: Path, state: PartialState) -> None:
     """Print what all processes together are to encode, and refuse what the disk cannot hold.
 
@@ -60,9 +65,9 @@ def announce(shares: list[Share], other_mode: str, out: Path, state: PartialStat
                 f"features: with {setting} it would be {_size(other.size)} and about {_duration(other.seconds)}",
                 flush=True,
             )
-    if need.size > _USABLE * free:
-        fits = setting and other.size <= _USABLE * free
-        remedy = f"set {setting}, or free space" if fits else "free space: no other setting fits"
+    if not fits(need.size, free):
+        helps = setting and fits(other.size, free)
+        remedy = f"set {setting}, or free space" if helps else "free space: no other setting fits"
         raise PacerError(f"the features need {_size(need.size)} more, {_size(free)} are free at {out.parent}; {remedy}")
 
 

@@ -14,6 +14,12 @@ from pacer.core.errors import BackboneError, ConfigError
 from pacer.features.prepare import Preparation
 
 
+def check_depths(depths: Sequence[int], blocks: int) -> None:
+    """Raises ConfigError where depths do not end with the last of an encoder's blocks."""
+    if depths[-1] != blocks or depths[0] < 1:
+        raise ConfigError(f"features.depths = {list(depths)} must end with the encoder's last block, {blocks}")
+
+
 class ImageEncoder:
     """Patch states of a frozen Dinov2 encoder at selected depths.
 
@@ -35,9 +41,7 @@ class ImageEncoder:
     ):
         self.preparation = Preparation(directory)
         self.model = AutoModel.from_pretrained(directory, dtype=torch.float32).eval().requires_grad_(False).to(device)
-        blocks = self.model.config.num_hidden_layers
-        if depths[-1] != blocks or depths[0] < 1:
-            raise ConfigError(f"features.depths = {list(depths)} must end with the encoder's last block, {blocks}")
+        check_depths(depths, self.model.config.num_hidden_layers)
         self.depths, self.device, self.precision = list(depths), torch.device(device), precision
 
     def encode_levels(self, levels: Tensor) -> Tensor:

@@ -57,6 +57,17 @@ def test_annotation_files_are_looked_for(tmp_path: Path):
     assert found == {"corpus.root": "ok", "openi.reports": "ok", "openi.projections": "missing", "images": "ok"}
 
 
+def test_what_a_stage_would_refuse_is_not_ok(tmp_path: Path):
+    """An annotation file that does not begin as one, and depths that do not end with the encoder's last block."""
+    (tmp_path / "sn.json").write_text("not JSON")
+    names = {"sn": "sn.json", "sw": None, "mn": None, "mw": None}
+    corpus = {"source": "files", "root": str(tmp_path), "contexts": ["sn"], "annotations": names}
+    found = diagnose(changed("phantom", corpus=corpus, features={"depths": [3, 6]}))
+    assert {f.what: f.state for f in found.data}["annotations.sn"] == "missing"
+    (features,) = (f for f in found.weights if f.what == "features")
+    assert features.state == "missing" and "must end with the encoder's last block, 12" in features.detail
+
+
 def test_files_that_changed_since_they_were_described_are_named(tmp_path: Path):
     (tmp_path / "studies.csv").write_text("a")
     params = changed(

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pacer.core.errors import DataError
 from pacer.core.io import files_below, hash_file, read_json, write_json
@@ -64,6 +64,31 @@ def named_files(config: Corpus) -> dict[str, tuple[str, str]]:
 R2GEN_SPLIT = "r2gen"
 
 
+class NamedFile(NamedTuple):
+    """A file or folder that ``params.yaml`` names under ``key``, and why it cannot be used (None: it can)."""
+
+    key: str
+    path: Path
+    problem: str | None
+
+
+def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
+    """Root of a corpus of files, and the image folder and all files that it is read from.
+
+    Raises:
+        DataError: the root is no folder.
+    """
+    root = Path(str(config.root)).expanduser().resolve()
+    if not root.is_dir():
+        raise DataError(f"corpus.root is {root}, which is not a folder; set it to the folder of the annotation files")
+    images = root / config.images
+    looked = [NamedFile("images", images, None if images.is_dir() else f"{images} is not a folder")]
+    for role, (key, path) in named_files(config).items():
+        is_annotation = role in config.contexts or role == "annotation"
+        looked.append(NamedFile(key, root / path, _problem_of(root / path, is_annotation)))
+    return root, looked
+
+
 def point_to_files(config: Corpus, out: Path) -> None:
     """Check a corpus of files and write ``out/source.json``, which points to it.
 
@@ -71,21 +96,12 @@ def point_to_files(config: Corpus, out: Path) -> None:
         DataError: the root, the image folder or a file is missing, or an annotation file does not begin as one; all
             problems are listed at once.
     """
-    root = Path(str(config.root)).expanduser().resolve()
-    if not root.is_dir():
-        raise DataError(f"corpus.root is {root}, which is not a folder; set it to the folder of the annotation files")
-    problems = []
-    if not (root / config.images).is_dir():
-        problems.append(f"corpus.images: {root / config.images} is not a folder")
-    named = named_files(config)
-    for role, (key, path) in named.items():
-        problem = _problem_of(root / path, is_annotation=role in config.contexts or role == "annotation")
-        if problem:
-            problems.append(f"corpus.{key}: {problem}")
+    root, looked = look_at_files(config)
+    problems = [f"corpus.{file.key}: {file.problem}" for file in looked if file.problem]
     if problems:
         raise DataError("; ".join(problems))
     out.mkdir(parents=True, exist_ok=True)
-    paths = {role: path for role, (_, path) in named.items()}
+    paths = {role: path for role, (_, path) in named_files(config).items()}
     try:
         described = describe_source(root, str(root), config.images, paths)
     except OSError as error:
