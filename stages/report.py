@@ -8,16 +8,9 @@ from pacer.reporting.build_report import build_report
 
 
 def main() -> None:
+    data = Path("data")
     build_report(
-        records=Path("data/corpus/records.parquet"),
-        corpus_audit=Path("data/corpus/audit.json"),
-        anchors_audit=Path("data/anchors/audit.json"),
-        training={phase: Path("metrics", phase) for phase in ("warmup", "parent", "calibrate")},
-        predictions=Path("predictions"),
-        metrics=Path("metrics"),
-        images=Path("data/corpus/images.parquet"),
-        out=Path("reports"),
-        params=load_params(),
+        data / "corpus", data / "anchors", Path("predictions"), Path("metrics"), Path("reports"), load_params()
     )
 
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pacer.comparison.statistics import ScoreOf, Statistics
+from pacer.metrics.cases import MEAN
 
 #: Resamples that are held at a time.
 _CHUNK = 500
-#: The row that averages the contexts.
-MEAN = "mean"
 
 
 @dataclass(frozen=True)

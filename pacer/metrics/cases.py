@@ -20,6 +20,8 @@ POLARITIES = STATES[:3]
 
 #: Name of the one context of reports of which it is not known what the model was given.
 UNKNOWN = "all"
+#: Name of the row that averages the contexts.
+MEAN = "mean"
 
 Lists = dict[str, list[str]]
 

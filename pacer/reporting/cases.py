@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -14,11 +15,12 @@ from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, read_jsonl
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.reporting import images
-from pacer.reporting.routing import PRESENT, depth_names
-from pacer.reporting.routing_figures import over_radiograph
-from pacer.reporting.support import Piece, Statement, changes, pieces, statements
-from pacer.reporting.tables import CONTEXT_SOURCES
-from pacer.rules.version import Version
+from pacer.reporting.routing import PRESENT, depth_names, over_radiograph
+from pacer.reporting.score_tables import SOURCES
+from pacer.reporting.support import Piece, changes, pieces, statements
+
+if TYPE_CHECKING:
+    from pacer.reporting.results import Results
 
 Commitment = Mapping[str, list[str]]
 
@@ -26,39 +28,38 @@ Commitment = Mapping[str, list[str]]
 @dataclass(frozen=True)
 class View:
     """One radiograph: its address on the page and, per depth, (label, mean weight, address of the routing map), with
-    the files of the same: by ending ``svg`` text or ``png`` bytes."""
+    the content of the files of the same, by ending."""
 
     name: str
     address: str
     maps: tuple[tuple[str, float, str], ...] = ()
     limit: float = 0.0
-    files: Mapping[str, str | bytes] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Reading:
     """What the model wrote for one record, beside its reference.
 
-    ``generated``, ``reference``: cut where their support changes. ``gained``, ``lost``: statements that the generated
-    report has and lacks against that of the first context. ``compares``: wording of comparison with an earlier
-    examination in the generated report, and in the reference.
+    ``generated``, ``reference``: cut where their support changes. ``compares``: wording of comparison with an earlier
+    examination in the generated report, and in the reference. ``differences``: by heading, what the generated report
+    says and no longer says against that of the first context, and what the labeller finds in it and the reference.
     """
 
     context: str
-    sources: str
     reference: list[Piece]
     prior_report: str | None
     generated: list[Piece]
-    gained: list[str]
-    lost: list[str]
     compares: tuple[tuple[str, ...], tuple[str, ...]]
     fallback: bool
     gate: float | None
     commitment: Commitment | None
     rouge: float | None
-    agreed: tuple[str, ...]
-    missed: tuple[str, ...]
-    added: tuple[str, ...]
+    differences: Mapping[str, Sequence[str]]
+
+    @property
+    def sources(self) -> str:
+        return SOURCES[self.context]
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,12 @@ class Case:
     view: str
     views: tuple[View, ...]
     readings: tuple[Reading, ...]
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Name and content of the drawings of its radiographs."""
+        for view in self.views:
+            for ending, content in view.files.items():
+                yield f"case-{self.study_id}-{view.name}.{ending}", content
 
 
 def predictions_by_id(directory: Path) -> dict[str, dict]:
@@ -97,100 +104,63 @@ def choose_studies(records: pl.DataFrame, preferred: Sequence[str], count: int |
     return [*first, *others][:count]
 
 
-def example_cases(
-    records: pl.DataFrame,
-    predictions: Mapping[str, dict],
-    routing: Mapping[str, np.ndarray],
-    image_paths: Mapping[str, str],
-    scored: pl.DataFrame | None,
-    preferred: Sequence[str],
-    count: int | None,
-    version: Version,
-    depths: Sequence[int] | None = None,
-) -> list[Case]:
-    """The cases to show.
-
-    Args:
-        records: the corpus; records without a prediction are passed over.
-        image_paths: path of each image id. scored: ``cases.parquet``, where scores exist.
-        preferred, count: see :func:`choose_studies`.
-        version: of the rules that read reports. depths: encoder blocks of the depths on the routing maps; numbered
-            when None.
+def example_cases(results: Results) -> list[Case]:
+    """The studies to show, as many as ``results.examples`` says.
 
     Raises:
         DataError: an image of a shown case is missing.
     """
-    decoded = records.filter(pl.col("record_id").is_in(list(predictions)))
-    chosen = choose_studies(decoded, preferred, count)
-    scores = {} if scored is None else {row["record_id"]: row for row in scored.iter_rows(named=True)}
-    cases = []
-    for study in chosen:
-        rows = {row["context"]: row for row in decoded.filter(pl.col("study_id") == study).iter_rows(named=True)}
-        rows = {context: rows[context] for context in CONTEXTS if context in rows}
-        readings = _readings(list(rows.values()), predictions, scores, version)
-        any_row = next(iter(rows.values()))
-        views = []
-        for name in ("frontal", "lateral"):
-            image_id = next((row[name] for row in rows.values() if row[name] is not None), None)
-            if image_id is None:
-                continue
-            weights = next(
-                (routing[key] for row in rows.values() if (key := f"{row['record_id']}/{name}") in routing), None
-            )
-            views.append(_view(name, image_id, image_paths, weights, depths))
-        cases.append(Case(study, any_row["subject_id"], any_row["view"], tuple(views), readings))
-    return cases
+    decoded = results.decoded
+    chosen = choose_studies(decoded, results.decoding.get("examples", []), results.examples)
+    shown = decoded.filter(pl.col("study_id").is_in(chosen))
+    scores = {row["record_id"]: row for row in results.cases.iter_rows(named=True)}
+    by_study: dict[str, dict[str, dict]] = {}
+    for row in shown.iter_rows(named=True):
+        by_study.setdefault(row["study_id"], {})[row["context"]] = row
+    return [_case([by_study[study][c] for c in CONTEXTS if c in by_study[study]], results, scores) for study in chosen]
 
 
-def _readings(
-    rows: Sequence[dict], predictions: Mapping[str, dict], scores: Mapping[str, dict], version: Version
-) -> tuple[Reading, ...]:
+def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) -> Case:
+    """One study; ``rows``: its records, in the order of contexts."""
+    version, predictions = results.rules, results.predictions
     said = [
         (statements(row["report"], version), statements(predictions[row["record_id"]]["report"], version))
         for row in rows
     ]
-    return tuple(
-        _reading(
-            row,
-            predictions[row["record_id"]],
-            scores.get(row["record_id"], {}),
-            own,
-            said[0] if place else None,
-            version,
+    readings = []
+    for row, (reference, generated) in zip(rows, said, strict=True):
+        prediction, score = predictions[row["record_id"]], scores.get(row["record_id"], {})
+        first = said[0] if row is not rows[0] else (None, None)
+        gained, lost = changes(generated, first[1]) if first[1] is not None else ([], [])
+        expected, found = (_present(score.get(f"{side}_labels")) for side in ("reference", "hypothesis"))
+        readings.append(
+            Reading(
+                context=row["context"],
+                reference=pieces(row["report"], "reference", generated, version, first[0]),
+                prior_report=row.get("prior_report"),
+                generated=pieces(prediction["report"], "generated", reference, version, first[1]),
+                compares=(tuple(score.get("hypothesis_wording") or ()), tuple(score.get("reference_wording") or ())),
+                fallback=bool(prediction["fallback"]),
+                gate=prediction.get("gate"),
+                commitment=prediction.get("anchor"),
+                rouge=score.get("rougeL"),
+                differences={
+                    "Says, unlike the first context": gained,
+                    "No longer says": lost,
+                    "Labeller: agreed": [name for name in expected if name in found],
+                    "Labeller: missed": [name for name in expected if name not in found],
+                    "Labeller: added": [name for name in found if name not in expected],
+                },
+            )
         )
-        for place, (row, own) in enumerate(zip(rows, said, strict=True))
-    )
-
-
-def _reading(
-    record: dict,
-    prediction: dict,
-    score: dict,
-    said: tuple[frozenset[Statement], frozenset[Statement]],
-    first: tuple[frozenset[Statement], frozenset[Statement]] | None,
-    version: Version,
-) -> Reading:
-    """One record. ``said``: statements of its reference and of its generated report; ``first``: those of the first
-    context."""
-    reference, generated = (_present(score.get(f"{side}_labels")) for side in ("reference", "hypothesis"))
-    gained, lost = changes(said[1], first[1]) if first is not None else ([], [])
-    return Reading(
-        context=record["context"],
-        sources=CONTEXT_SOURCES[record["context"]],
-        reference=pieces(record["report"], "reference", said[1], version, first[0] if first else None),
-        prior_report=record.get("prior_report"),
-        generated=pieces(prediction["report"], "generated", said[0], version, first[1] if first else None),
-        gained=gained,
-        lost=lost,
-        compares=(tuple(score.get("hypothesis_wording") or ()), tuple(score.get("reference_wording") or ())),
-        fallback=bool(prediction["fallback"]),
-        gate=prediction.get("gate"),
-        commitment=prediction.get("anchor"),
-        rouge=score.get("rougeL"),
-        agreed=tuple(name for name in reference if name in generated),
-        missed=tuple(name for name in reference if name not in generated),
-        added=tuple(name for name in generated if name not in reference),
-    )
+    views = []
+    for name in ("frontal", "lateral"):
+        image = next((row[name] for row in rows if row[name] is not None), None)
+        if image is not None:
+            keys = (f"{row['record_id']}/{name}" for row in rows)
+            weights = next((results.routing[key] for key in keys if key in results.routing), None)
+            views.append(_view(name, image, results.image_paths, weights, results.params.features.depths))
+    return Case(rows[0]["study_id"], rows[0]["subject_id"], rows[0]["view"], tuple(views), tuple(readings))
 
 
 def _present(labels: list[int] | None) -> tuple[str, ...]:
@@ -202,7 +172,7 @@ def _present(labels: list[int] | None) -> tuple[str, ...]:
 
 
 def _view(
-    name: str, image_id: str, image_paths: Mapping[str, str], weights: np.ndarray | None, depths: Sequence[int] | None
+    name: str, image_id: str, image_paths: Mapping[str, str], weights: np.ndarray | None, depths: Sequence[int]
 ) -> View:
     if image_id not in image_paths:
         raise DataError(f"image {image_id} is not in the table of images")
@@ -210,22 +180,9 @@ def _view(
     address = images.data_uri(grey)
     if weights is None:
         return View(name, address)
-    maps = [
-        (label, float(mean), images.data_uri(overlay))
-        for label, mean, overlay in zip(
-            depth_names(weights.shape[1], depths), weights.mean(axis=0), images.overlays(grey, weights), strict=True
-        )
-    ]
+    overlays = images.overlays(grey, weights)
+    means = (float(mean) for mean in weights.mean(axis=0))
+    names = depth_names(weights.shape[1], depths)
+    maps = tuple(zip(names, means, map(images.data_uri, overlays), strict=True))
     svg, png = over_radiograph(grey, weights, depths, name)
-    return View(name, address, tuple(maps), images.weight_range(weights), {"svg": svg, "png": png})
-
-
-def finding_rates(scored: pl.DataFrame) -> dict[str, dict[str, float]]:
-    """Share of records in which references and generated reports mention each observation as present."""
-    rates = {}
-    for index, name in enumerate(OBSERVATIONS):
-        rates[name] = {
-            side: scored[f"{column}_labels"].list.get(index).is_in(PRESENT).to_numpy().mean().item()
-            for side, column in (("reference", "reference"), ("generated", "hypothesis"))
-        }
-    return rates
+    return View(name, address, maps, images.weight_range(weights), {"svg": svg.encode(), "png": png})

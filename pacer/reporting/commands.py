@@ -120,9 +120,8 @@ def score(
 
 
 def _print_scores(scores: dict, signature: dict) -> None:
-    from pacer.reporting.audits import reading_notes, signature_line, standin_note
-    from pacer.reporting.comparisons import convention_table
-    from pacer.reporting.tables import original_table, report_content_table, score_table
+    from pacer.reporting.score_tables import CONTENTS, convention_table, original_table, score_table
+    from pacer.reporting.signature import reading_notes, signature_line, standin_note
 
     print_table(score_table(scores))
     originals = original_table(scores, signature["language"]["target"])
@@ -132,7 +131,7 @@ def _print_scores(scores: dict, signature: dict) -> None:
     console.print("\nBy label convention")
     print_table(convention_table(scores))
     console.print("\nPolarity of the findings, and comparison with earlier examinations")
-    print_table(report_content_table(scores))
+    print_table(score_table(scores, CONTENTS))
     console.print()
     for line in filter(None, (*reading_notes(signature), signature_line(signature), standin_note(signature))):
         say(line)
@@ -152,7 +151,7 @@ def compare(
     from json import dumps
 
     from pacer.comparison.compare import compare_runs
-    from pacer.reporting.comparisons import comparison_notes, comparison_table
+    from pacer.reporting.score_tables import comparison_notes, comparison_table
 
     found = compare_runs(first, second, convention=convention, unit=unit, resamples=resamples, seed=seed, level=level)
     if json:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.core.errors import DataError
 from pacer.records.schemas import EMPHASIS_POSITIONS, SPLITS
-from pacer.reporting.audits import Check
-from pacer.reporting.tables import Table, number, percent
+from pacer.reporting.tables import Check, Table, number, percent, reading_audit
 
 #: Shares above which a line is marked for a look: targets that presuppose an absent previous report, ...
 WORDING_LIMIT = 0.05
@@ -24,34 +21,25 @@ _NAMED = 5
 #: Characters of a reason or value that are shown.
 _LONGEST = 100
 
-#: Topics of the readers' notes: heading, and whether the reader should look. A topic that is not listed here is
-#: shown under its own name, to be looked at.
+#: Headings of the readers' notes. A topic that is not listed here is shown under its own name, to be looked at.
 TOPICS = {
-    "assumed_views": ("Views assumed from the order of the images", False),
-    "blank_sections": ("Sections that hold only blanks", True),
-    "deidentified": ("Sections with marks of de-identification", True),
-    "empty_splits": ("Splits without a row", False),
-    "further_images": ("Further images of a study, not used", True),
-    "lateral_of_another_study": ("Lateral image of another study", False),
-    "other_files": ("Other files among the reports", True),
-    "other_views": ("Frontal views other than AP and PA", True),
-    "priors": ("Studies that have no certain predecessor", True),
-    "sentinel_sections": ("Sections marked as absent", True),
-    "split_field_ignored": ("Field `split` that differs from its part", False),
-    "unknown_fields": ("Fields that are not used", False),
-    "unknown_views": ("Images whose view is not known", False),
+    "assumed_views": "Views assumed from the order of the images",
+    "blank_sections": "Sections that hold only blanks",
+    "deidentified": "Sections with marks of de-identification",
+    "empty_splits": "Splits without a row",
+    "further_images": "Further images of a study, not used",
+    "lateral_of_another_study": "Lateral image of another study",
+    "other_files": "Other files among the reports",
+    "other_views": "Frontal views other than AP and PA",
+    "priors": "Studies that have no certain predecessor",
+    "sentinel_sections": "Sections marked as absent",
+    "split_field_ignored": "Field `split` that differs from its part",
+    "unknown_fields": "Fields that are not used",
+    "unknown_views": "Images whose view is not known",
 }
-
-
-@contextmanager
-def reading_audit() -> Generator[None]:
-    """An audit that lacks a part is a :class:`DataError` that says what to do."""
-    try:
-        yield
-    except KeyError as error:
-        raise DataError(f"the corpus audit lacks {error}; make the corpus again") from None
-    except (TypeError, AttributeError, ValueError) as error:
-        raise DataError(f"the corpus audit is of another form ({error}); make the corpus again") from None
+_HARMLESS = frozenset(
+    ("blank_sections", "deidentified", "further_images", "other_files", "other_views", "priors", "sentinel_sections")
+)
 
 
 def corpus_table(audit: Mapping[str, Any]) -> Table:
@@ -60,7 +48,7 @@ def corpus_table(audit: Mapping[str, Any]) -> Table:
     Raises:
         DataError: the audit lacks a part.
     """
-    with reading_audit():
+    with reading_audit("corpus"):
         shown = ("records", "paper") if audit["format"] == "rg4" else ("records",)
         found = {context: audit["contexts"][context] for context in CONTEXTS if context in audit["contexts"]}
         rows = []
@@ -84,7 +72,7 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
     Raises:
         DataError: the audit lacks a part.
     """
-    with reading_audit():
+    with reading_audit("corpus"):
         return [
             *_overlap(audit["overlap"]),
             *_rows(audit),
@@ -94,10 +82,10 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
             _wording(audit["prior_wording"], audit["strict"]),
             *_priors(audit["priors"], audit["contexts"]),
             *_emphasis(audit["emphasis"]),
-            Check("Views", _by_context(audit["views"]), True),
-            Check("Sections", _by_context(audit["sections"]), True),
-            Check("With indication", _clinical(audit, "indication"), True),
-            Check("With history", _clinical(audit, "history"), True),
+            Check("Views", _by_context(audit["views"])),
+            Check("Sections", _by_context(audit["sections"])),
+            Check("With indication", _clinical(audit, "indication")),
+            Check("With history", _clinical(audit, "history")),
             *(_note(topic, found) for topic, found in audit["notes"].items() if found),
             _originals(audit["original_references"]),
             *_settings(audit),
@@ -185,7 +173,7 @@ def _images(images: Mapping[str, Any], shared: Mapping[str, int]) -> Iterator[Ch
     yield Check("Images missing or unreadable", words or "none", not lost)
     smallest, largest = (f"{width} × {height}" for width, height in (images["smallest"], images["largest"]))
     pixels = smallest if smallest == largest else f"{smallest} to {largest}"
-    yield Check("Images", f"{number(images['count'])}, {_size(images['bytes'])}, {pixels} pixels", True)
+    yield Check("Images", f"{number(images['count'])}, {_size(images['bytes'])}, {pixels} pixels")
 
 
 def _size(count: float) -> str:
@@ -219,10 +207,10 @@ def _wording(wording: Mapping[str, Any], strict: bool) -> Check:
     name = "Targets that presuppose an absent previous report"
     rates = {context: counts for context, counts in wording_rates(wording).items() if counts[1]}
     if not rates:
-        return Check(name, "no context in use lacks the previous report", True)
+        return Check(name, "no context in use lacks the previous report")
     found = ", ".join(f"{context} {_share(*counts)}" for context, counts in rates.items())
     if strict:
-        return Check(name, f"{found}; left out (corpus.strict)", True)
+        return Check(name, f"{found}; left out (corpus.strict)")
     good = all(comparing <= WORDING_LIMIT * records for comparing, records in rates.values())
     return Check(name, found + ("" if good else "; corpus.strict: true leaves them out"), good)
 
@@ -238,12 +226,12 @@ def _priors(priors: Mapping[str, Any], contexts: Mapping[str, Any]) -> Iterator[
         median, longest = priors["median_gap_days"], priors["longest_gap_days"]
         days = "only the order is known" if median is None else f"median {_days(median)}, longest {_days(longest)}"
         rules = ", ".join(f"{number(count)} by {rule}" for rule, count in priors["rules"].items())
-        yield Check(name, f"{days}; {number(priors['known'])} studies: {rules}", True)
+        yield Check(name, f"{days}; {number(priors['known'])} studies: {rules}")
         tied, passed = priors["tied"], priors["passed_over"]
         yield Check(
             "Previous studies equally near", f"{number(tied)}: the larger id was taken" if tied else "none", not tied
         )
-        yield Check("Nearer studies without a report", f"passed over for {number(passed)}" if passed else "none", True)
+        yield Check("Nearer studies without a report", f"passed over for {number(passed)}" if passed else "none")
     if priors["empty"]:
         yield Check("Previous reports empty after cleaning", number(priors["empty"]), False)
 
@@ -256,7 +244,7 @@ def _days(count: float) -> str:
 def _emphasis(emphasis: Mapping[str, Any]) -> Iterator[Check]:
     lists, without = emphasis["records_with_list"], emphasis["records_without_list"]
     if not lists:
-        yield Check("Emphasis lists", "none", True)
+        yield Check("Emphasis lists", "none")
         return
     lengths = f"{number(emphasis['shortest'])} to {number(emphasis['longest'])} entries"
     found = f"{number(lists)} of {number(lists + without)} records, {lengths}, {emphasis['mean_length']:.1f} on average"
@@ -264,12 +252,12 @@ def _emphasis(emphasis: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("Emphasised entries", number(emphasis["emphasised_entries"]), emphasis["emphasised_entries"] > 0)
     longer = emphasis[f"longer_than_{EMPHASIS_POSITIONS}"]
     cut = f"{number(longer)}: upstream's training reads no further"
-    yield Check(f"Emphasis lists of more than {EMPHASIS_POSITIONS} entries", cut if longer else "none", True)
+    yield Check(f"Emphasis lists of more than {EMPHASIS_POSITIONS} entries", cut if longer else "none")
     outside, follow = emphasis["entries_outside_0_1"], emphasis["follow_a_longer_text"]
     yield Check("Emphasis entries other than 0 and 1", number(outside) if outside else "none", not outside)
     if follow:
         words = f"{number(follow)}: they cover the impression too"
-        yield Check("Emphasis lists that follow a longer text", words, True)
+        yield Check("Emphasis lists that follow a longer text", words)
 
 
 def _by_context(counts: Mapping[str, Mapping[str, int]]) -> str:
@@ -293,7 +281,7 @@ def _together(found: Mapping[str, str]) -> str:
 
 def _note(topic: str, found: Mapping[str, Mapping[str, int]]) -> Check:
     """A topic of a reader's notes, whichever it is."""
-    title, good = TOPICS.get(topic, (topic.replace("_", " ").capitalize(), False))
+    title = TOPICS.get(topic, topic.replace("_", " ").capitalize())
     said: dict[str, str] = {}
     for source, values in found.items():
         parts = [f"{number(count)} × {plain(value, 40)}" for value, count in list(values.items())[:_NAMED]]
@@ -302,27 +290,27 @@ def _note(topic: str, found: Mapping[str, Mapping[str, int]]) -> Check:
         elif len(values) > _NAMED:
             parts.append(f"{number(len(values) - _NAMED)} others")
         said[source] = ", ".join(parts)
-    return Check(title, _together(said), good)
+    return Check(title, _together(said), topic in _HARMLESS)
 
 
 def _originals(originals: Mapping[str, Any]) -> Check:
     if not originals["supplied"]:
-        return Check("Original references", "not available", True)
+        return Check("Original references", "not available")
     found, whole = originals["records"], originals["records"] + originals["without"]
     return Check("Original references", f"for {number(found)} of {number(whole)} records", found > 0)
 
 
 def _settings(audit: Mapping[str, Any]) -> Iterator[Check]:
-    yield Check("Format", str(audit["format"]), True)
-    yield Check("Target", str(audit["target"]).replace("_", " "), True)
+    yield Check("Format", str(audit["format"]))
+    yield Check("Target", str(audit["target"]).replace("_", " "))
     lost = audit["targets_with_decimals"] if audit["cleaner"] == "upstream" else 0
     told = f"; {number(lost)} examinations lose the point of a decimal (1.2 cm becomes 12 cm)" if lost else ""
     # MIMIC-RG4's protocol has it so; one's own corpus need not
     own = bool(lost) and audit["format"] != "rg4"
     yield Check("Cleaner", audit["cleaner"] + told + ("; corpus.cleaner: careful keeps it" if own else ""), not own)
-    yield Check("Strict", "yes" if audit["strict"] else "no", True)
+    yield Check("Strict", "yes" if audit["strict"] else "no")
     if audit["deidentified"] is not None:
-        yield Check("Marks of de-identification", str(audit["deidentified"]).replace("_", " "), True)
+        yield Check("Marks of de-identification", str(audit["deidentified"]).replace("_", " "))
 
 
 def _share(part: int, whole: int) -> str:

@@ -6,20 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 TEMPLATES = Path(__file__).parent / "templates"
-
-
-def render_page(*, charts: dict[str, str], **content: Any) -> str:
-    """Fill the page.
-
-    Args:
-        charts: inline SVG by name; the only values that are not escaped.
-        content: the other values that ``templates/report.html`` names; a name without a value is an error.
-    """
-    drawn = {name: Markup(svg) for name, svg in charts.items()}
-    return render("report.html", charts=drawn, **content)
 
 
 def render(template: str, **content: Any) -> str:

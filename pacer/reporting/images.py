@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from pathlib import Path
 
 import matplotlib
@@ -12,7 +13,6 @@ from PIL import Image
 
 from pacer.core.errors import DataError
 from pacer.radiographs.opening import ImageError, open_image
-from pacer.reporting.routing import grid
 
 #: Longest edge of an embedded radiograph, in pixels.
 LONGEST_EDGE = 384
@@ -82,3 +82,15 @@ def overlays(grey: Image.Image, weights: np.ndarray) -> list[Image.Image]:
         strength = 0.2 + 0.4 * np.abs(values)[..., None]
         maps.append(Image.fromarray((background * (1 - strength) + tint * strength).round().astype(np.uint8)))
     return maps
+
+
+def grid(values: np.ndarray) -> np.ndarray:
+    """Values of the patches ``[N]`` in their places ``[side, side]``.
+
+    Raises:
+        DataError: N is not a square.
+    """
+    side = math.isqrt(len(values))
+    if side * side != len(values):
+        raise DataError(f"depth weights of {len(values)} patches do not form a square grid")
+    return values.reshape(side, side)

@@ -1,4 +1,4 @@
-"""The paper's own numbers, for the rows that stand beside one's own."""
+"""The paper's own numbers, for the rows that stand beside one's own, and why they may not stand there."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
+from pacer.reporting.score_tables import contexts_in
+from pacer.reporting.signature import decoding, standin_note
+from pacer.reporting.tables import Mark
 
 FILE = Path(__file__).with_name("published.yaml")
 
 _VALUE = re.compile(r"(?P<mark>[*_]?)(?P<value>\d\.\d{3})(?P=mark)")
-_MARKS = {"": None, "*": "best", "_": "second"}
+_MARKS: Mapping[str, Mark | None] = {"": None, "*": "best", "_": "second"}
+#: What the published scores were made with.
+CONVENTION, CLEANER, SPLIT = "llm-rg4", "upstream", "test"
+#: Stages that score a system which is decoded as it was released, not as PACER is.
+RELEASED = ("llm_rg4_score",)
 
 
 @dataclass(frozen=True)
@@ -24,7 +32,7 @@ class PrintedValue:
     """A number as the paper prints it; ``text`` is None where it reports none. ``mark``: best, second or None."""
 
     text: str | None
-    mark: str | None
+    mark: Mark | None
 
 
 @dataclass(frozen=True)
@@ -34,8 +42,8 @@ class PublishedBlock:
     name: str
     context: str
     marked: bool
-    protocol: str
     rows: Mapping[str, Mapping[str, PrintedValue]]
+    protocol: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,29 +74,16 @@ def load_published() -> Mapping[str, PublishedTable]:
     return MappingProxyType({name: _table(table) for name, table in raw.items()})
 
 
-def _table(raw: dict) -> PublishedTable:
+def _table(raw: dict[str, Any]) -> PublishedTable:
     metrics = tuple(raw["metrics"])
     blocks = tuple(
         PublishedBlock(
-            block["name"],
-            block["context"],
-            block["marked"],
-            block.get("protocol", ""),
-            {system: _row(system, values, metrics) for system, values in block["rows"].items()},
+            **block | {"rows": {name: _row(name, values, metrics) for name, values in block["rows"].items()}}
         )
         for block in raw["blocks"]
     )
-    return PublishedTable(
-        raw["where"],
-        raw["title"],
-        raw["target"],
-        raw["records"],
-        raw["decoding"],
-        raw["protocol"],
-        metrics,
-        raw["provenance"],
-        blocks,
-    )
+    whole: dict[str, Any] = {**raw, "metrics": metrics, "blocks": blocks}
+    return PublishedTable(**whole)
 
 
 def _row(system: str, values: str, metrics: tuple[str, ...]) -> dict[str, PrintedValue]:
@@ -105,3 +100,71 @@ def _printed(system: str, text: str) -> PrintedValue:
     if found is None:
         raise DataError(f"{FILE}: {system} has the value {text!r}; expected 0.123, *0.123*, _0.123_ or --")
     return PrintedValue(found["value"], _MARKS[found["mark"]])
+
+
+def differences_to_published(
+    table: PublishedTable, scores: Mapping[str, Any], signature: Mapping[str, Any], record: Mapping[str, Any] | None
+) -> list[str]:
+    """In words, each way in which a scored run is not of the published rows' data and protocol; empty: none is known.
+
+    Args:
+        record: of the run; None for foreign scores, whose corpus only the number of their records tells.
+    """
+    found = []
+    if record is not None:
+        corpus = record["corpus"]
+        if (corpus.get("source"), corpus.get("format")) != ("files", "rg4"):
+            found.append("the corpus is not MIMIC-RG4")
+        if corpus.get("limit", 0) is not None or record.get("limit", 0) is not None:
+            found.append("not all records were used, or it is not recorded")
+        if record["split"] != SPLIT:
+            found.append(f"scored on split {record['split']}")
+    if standin_note(signature) is not None:
+        found.append("stand-in models, or models of unknown origin")
+    language, clinical = signature.get("language") or {}, signature.get("clinical") or {}
+    for what, value, wanted in (
+        ("label convention", clinical.get("convention"), CONVENTION),
+        ("target", language.get("target"), table.target),
+        ("cleaning", language.get("cleaner"), CLEANER),
+        ("strict targets", language.get("strict"), False),
+    ):
+        if value != wanted:
+            found.append(f"{what} {value}, published {wanted}")
+    if record is not None and record.get("target") not in RELEASED:
+        used = decoding(signature)
+        found += [
+            f"decode.{name} {used.get(name, 'not recorded')}, published {wanted}"
+            for name, wanted in table.decoding.items()
+            if used.get(name) != wanted
+        ]
+    if not table.records:
+        return found + ["it is not recorded of which corpus the reports are"] * (record is None)
+    contexts = contexts_in(scores)
+    sizes = [
+        f"{context.upper()} {scores[context].get('n')} ({table.records.get(context, 'none')})"
+        for context in contexts
+        if scores[context].get("n") != table.records.get(context)
+    ]
+    if sizes:
+        found.append(f"records (published): {', '.join(sizes)}")
+    missing = [context.upper() for context in table.records if context not in contexts]
+    if missing and any(block.context == "mean" for block in table.blocks):
+        found.append(f"the mean lacks {', '.join(missing)}")
+    return found
+
+
+def published_beside(
+    corpus: Mapping[str, Any], signature: Mapping[str, Any], scores: Mapping
+) -> tuple[PublishedTable | None, str]:
+    """The paper's table that the scores may stand beside, and in words why it does or none does.
+
+    Args:
+        corpus: the group of that name of ``params.yaml``.
+    """
+    decoded = decoding(signature)
+    table = load_published()["conventional_sn" if corpus.get("target") == "findings" else "main"]
+    run = {"corpus": corpus, "split": decoded.get("split"), "limit": decoded.get("limit", 0)}
+    reasons = differences_to_published(table, scores, signature, run)
+    if reasons:
+        return None, f"The published scores do not stand here, for these differ from them: {'; '.join(reasons)}."
+    return table, f"Published rows as printed in {table.where} of the paper. {table.protocol}"

@@ -33,16 +33,11 @@ def read_curves(directory: Path) -> dict[str, Curve]:
     """All curves below a DVCLive directory, by name (``train/loss``).
 
     Raises:
-        DataError: the directory is missing or a file is malformed.
+        DataError: a file is malformed.
     """
     root = Path(directory) / "plots" / "metrics"
-    if not Path(directory).is_dir():
-        raise DataError(f"{directory} does not exist; it should hold the training log of a phase")
-    curves = {}
-    for path in sorted(root.rglob("*.tsv")):
-        name = str(path.relative_to(root).with_suffix(""))
-        curves[name] = _read(path, name)
-    return curves
+    names = {path: str(path.relative_to(root).with_suffix("")) for path in sorted(root.rglob("*.tsv"))}
+    return {name: _read(path, name) for path, name in names.items()}
 
 
 def _read(path: Path, name: str) -> Curve:
@@ -63,12 +58,13 @@ PANELS = (
     ("Validation loss", r"^validation/"),
     ("Loss and its parts", r"^loss(_|$)"),
     ("Learning rate", r"^learning_rate$"),
-    ("Probability ρ of the direct route", r"^rho$"),
     ("Gate of Calibrate, mean over records", r"^gate(/|$)"),
     ("Depth weights, mean over patches", r"^depth_weight/"),
-    ("Residual weight α of the depth mixture", r"^alpha$"),
 )
 
+
+#: What is drawn over all phases: log name, axis label. It has no panel of its own.
+FOLLOWED = {"rho": "ρ, direct route", "alpha": "α_D, residual"}
 
 #: What a phase counts before its first update, in words.
 COUNTED = {
@@ -92,7 +88,7 @@ def counted(curves: Mapping[str, Curve]) -> list[tuple[str, str]]:
 
 def panels(curves: Mapping[str, Curve], depths: Sequence[int] | None = None) -> list[Panel]:
     """Sort curves into panels: the known quantities first, then one panel for each other name. What is counted once
-    (:func:`counted`) has none.
+    (:func:`counted`), or drawn over all phases, has none.
 
     Args:
         depths: the encoder blocks that ``depth_weight/0``, ``depth_weight/1``, ... belong to, where known.
@@ -100,7 +96,7 @@ def panels(curves: Mapping[str, Curve], depths: Sequence[int] | None = None) -> 
     taken: dict[str, list[Curve]] = {title: [] for title, _ in PANELS}
     others = []
     for name, curve in curves.items():
-        if curve.values and name not in COUNTED:
+        if curve.values and name not in {**COUNTED, **FOLLOWED}:
             title = next((title for title, pattern in PANELS if re.search(pattern, name)), None)
             (taken[title] if title else others).append(curve)
     known = [

@@ -13,8 +13,8 @@ from pacer.core.contexts import CONTEXTS
 from pacer.model.checkpoint import CheckpointRecord
 from pacer.pretrained.pointers import is_standin
 from pacer.records.schemas import read_about, read_records
-from pacer.reporting.audits import signature_line, standin_note
-from pacer.reporting.tables import score_table
+from pacer.reporting.score_tables import score_table
+from pacer.reporting.signature import signature_line, standin_note
 from pacer.serving.case import NAMES
 from pacer.serving.package import Settings
 

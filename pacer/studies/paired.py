@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pacer.comparison.compare import compare_repeats
+from pacer.comparison.groups import holm
 from pacer.comparison.resampling import Difference
 from pacer.core.errors import DataError
+from pacer.reporting.score_tables import difference_cells
+from pacer.reporting.tables import p_value
 from pacer.studies.study import HEADINGS, Study
 
 #: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first.
@@ -25,16 +28,10 @@ NOTE = (
 
 
 class Tested(NamedTuple):
-    """A line of a comparison, ``label`` "row − base", with its cells under :data:`COLUMNS`; ``first`` of its label."""
+    """A line of a comparison, ``label`` "row − base", with its cells under :data:`COLUMNS`."""
 
     label: str
     cells: tuple[str, ...]
-    first: bool = True
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """Label and cells; a label is shown once."""
-        return (self.label if self.first else "", *self.cells)
 
 
 def compare_rows(
@@ -62,28 +59,14 @@ def compare_rows(
         found += [(index, base, metric, scores[metric]) for metric in study.metrics if metric in scores]
         if len(study.seeds) > 1 and len(repeats) < len(study.seeds):
             notes.append(f"{row.name} was tested with seed {', '.join(map(str, repeats))} alone.")
-    adjusted = _holm_by_score(found)
-    lines: list[Tested] = []
-    before = None
-    for (index, base, metric, difference), p in zip(found, adjusted, strict=True):
-        lines.append(
-            Tested(
-                f"{study.rows[index].name} − {study.rows[base].name}",
-                (HEADINGS[metric], *_cells(difference), _p(p)),
-                index != before,
-            )
+    lines = [
+        Tested(
+            f"{study.rows[index].name} − {study.rows[base].name}",
+            (HEADINGS[metric], *difference_cells(difference), p_value(p)),
         )
-        before = index
+        for (index, base, metric, difference), p in zip(found, _holm_by_score(found), strict=True)
+    ]
     return lines, notes
-
-
-def holm(values: Sequence[float]) -> list[float]:
-    """p values adjusted for their number (Holm, 1979): the k-th smallest of m times m - k + 1, never falling."""
-    adjusted, largest = [0.0] * len(values), 0.0
-    for rank, place in enumerate(sorted(range(len(values)), key=values.__getitem__)):
-        largest = max(largest, min(1.0, (len(values) - rank) * values[place]))
-        adjusted[place] = largest
-    return adjusted
 
 
 def _repeats(
@@ -99,25 +82,10 @@ def _repeats(
 
 
 def _holm_by_score(found: Sequence[tuple[int, int, str, Difference]]) -> list[float | None]:
+    """The p value of every test, allowing for the number of rows that are tested on its score."""
     adjusted: list[float | None] = [None] * len(found)
-    for metric in {metric for _, _, metric, _ in found}:
-        tests = {place: test.p for place, (_, _, own, test) in enumerate(found) if own == metric and test.p is not None}
-        for place, p in zip(tests, holm(list(tests.values())), strict=True):
+    for score in {metric for _, _, metric, _ in found}:
+        places = [place for place, (_, _, metric, _) in enumerate(found) if metric == score]
+        for place, p in zip(places, holm([found[place][3].p for place in places]), strict=True):
             adjusted[place] = p
     return adjusted
-
-
-def _cells(found: Difference) -> tuple[str, str, str]:
-    if found.difference is None or found.low is None or found.high is None:
-        return ("–", "–", "–")
-    return _signed(found.difference), f"{_signed(found.low)} to {_signed(found.high)}", _p(found.p)
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.3f}".replace("-", "−")
-
-
-def _p(p: float | None) -> str:
-    if p is None:
-        return "–"
-    return f"{p:.3f}" if p >= 0.0005 else "< 0.001"

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from pacer.core.io import write_text
 from pacer.reporting.html import render
-from pacer.reporting.tables import latex_text
-from pacer.studies.table import Cell, StudyTable
+from pacer.reporting.tables import Heading, Mark, Table
+from pacer.studies.table import StudyTable
 
-_MARKDOWN = {"best": "**{}**", "second": "<u>{}</u>", None: "{}"}
-_LATEX = {"best": "\\textbf{{{}}}", "second": "\\underline{{{}}}", None: "{}"}
-#: What ``latex_text`` does not know.
-_SIGNS = {"±": "$\\pm$", "<": "$<$", ">": "$>$"}
-#: Heading of the rows of a comparison, and of the whole.
-COMPARED, DIFFERENCES = "Compared", "differences, case by case"
+DIFFERENCES = "differences, case by case"
 
 
 def write_table(table: StudyTable, folder: Path) -> list[Path]:
@@ -27,91 +23,47 @@ def write_table(table: StudyTable, folder: Path) -> list[Path]:
 
 
 def markdown(table: StudyTable) -> str:
-    """The title, one table a block, and the notes."""
-    parts = [f"## {table.title}"]
-    rule = "| :--- |" + " ---: |" * len(table.columns)
-    for block in table.blocks:
-        if block.title:
-            parts.append(f"**{block.title}**" + (f" {block.note}" if block.note else ""))
-        lines = ["| " + " | ".join(("", *table.columns)) + " |", rule]
-        for line in block.lines:
-            cells = (_MARKDOWN[cell.mark].format(cell.text) for cell in line.cells)
-            lines.append("| " + " | ".join((line.label.replace("|", "\\|"), *cells)) + " |")
-        parts.append("\n".join(lines))
-    if table.comparison:
-        lines = [
-            "| " + " | ".join((COMPARED, *table.comparison_columns)) + " |",
-            "| :--- | :--- |" + " ---: |" * (len(table.comparison_columns) - 1),
-        ]
-        lines += [
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in line.shown) + " |" for line in table.comparison
-        ]
-        parts.append("\n".join(lines))
-    parts.append("\n".join(f"- {note}" for note in table.notes))
-    return "\n\n".join(parts) + "\n"
+    """The title, one table a block with the notes, and the differences."""
+    return "\n".join(f"## {part.caption}\n\n{part.markdown(caption=False)}" for part in _tables(table))
 
 
 def latex(table: StudyTable) -> str:
-    """``booktabs`` tables: blocks are set apart by rules and headings, the notes stand below; then the differences."""
-    width = len(table.columns) + 1
-    lines = []
-    for block in table.blocks:
-        lines.append("\\midrule")
-        if block.title:
-            lines.append(f"\\multicolumn{{{width}}}{{@{{}}l}}{{\\emph{{{_latex_text(block.title)}}}}} \\\\")
-        lines += [
-            " & ".join((_latex_text(line.label), *(_latex_cell(cell) for cell in line.cells))) + " \\\\"
-            for line in block.lines
-        ]
-    head = " & ".join(("", *(_latex_text(column) for column in table.columns))) + " \\\\"
-    protocols = [f"{block.title}: {block.note}" for block in table.blocks if block.note]
-    notes = _latex_text(" ".join((*table.notes, *protocols)))
-    tables = [_latex_table(table.title, "l" + "r" * len(table.columns), [head, *lines], notes)]
-    if table.comparison:
-        lines = [" & ".join(map(_latex_text, (COMPARED, *table.comparison_columns))) + " \\\\"]
-        for line in table.comparison:
-            lines += ["\\midrule"] * line.first + [" & ".join(map(_latex_text, line.shown)) + " \\\\"]
-        align = "ll" + "r" * (len(table.comparison_columns) - 1)
-        tables.append(_latex_table(f"{table.title}: {DIFFERENCES}", align, lines))
-    return "% needs \\usepackage{booktabs}\n" + "\n".join(tables)
-
-
-def _latex_table(caption: str, align: str, lines: list[str], notes: str = "") -> str:
-    below = ["\\par\\smallskip", f"\\begin{{minipage}}{{\\linewidth}}\\footnotesize {notes}\\end{{minipage}}"]
-    return (
-        "\n".join(
-            [
-                "\\begin{table}",
-                "\\centering",
-                "\\footnotesize",
-                "\\setlength{\\tabcolsep}{3pt}",
-                f"\\caption{{{_latex_text(caption)}}}",
-                f"\\begin{{tabular}}{{@{{}}{align}@{{}}}}",
-                "\\toprule",
-                *lines,
-                "\\bottomrule",
-                "\\end{tabular}",
-                *(below if notes else []),
-                "\\end{table}",
-            ]
-        )
-        + "\n"
-    )
+    """A table with headings for the blocks, the notes below, and one of the differences."""
+    return "\n".join(part.latex() for part in _tables(table))
 
 
 def page(table: StudyTable) -> str:
     """A page that needs nothing else."""
-    return render("study.html", table=table)
+    return render("study.html", title=table.title, tables=list(_tables(table)))
 
 
-def _latex_cell(cell: Cell) -> str:
-    """The mark is the mean's; a spread over seeds is set small, so that six columns fit on a page."""
-    mean, _, spread = cell.text.partition(" ± ")
-    return _LATEX[cell.mark].format(_latex_text(mean)) + (f"$_{{\\pm {spread}}}$" if spread else "")
-
-
-def _latex_text(text: str) -> str:
-    escaped = latex_text(text)
-    for sign, command in _SIGNS.items():
-        escaped = escaped.replace(sign, command)
-    return escaped
+def _tables(table: StudyTable) -> Iterator[Table]:
+    """The blocks one below the other under their headings; and the differences, where there are any."""
+    rows: list[tuple[str, ...]] = []
+    headings: dict[int, Heading] = {}
+    marks: dict[tuple[int, int], Mark] = {}
+    rules, quiet = set(), set()
+    for block in table.blocks:
+        rules.add(len(rows))
+        if block.title:
+            headings[len(rows)] = Heading(block.title, block.note)
+        for line in block.lines:
+            marks |= {(len(rows), place): cell.mark for place, cell in enumerate(line.cells, 1) if cell.mark}
+            quiet |= {len(rows)} if block.published else set()
+            rows.append((line.label, *(cell.text for cell in line.cells)))
+    yield Table(
+        ("Model", *table.columns),
+        tuple(rows),
+        table.title,
+        rules=frozenset(rules),
+        quiet=frozenset(quiet),
+        headings=headings,
+        marks=marks,
+        notes=table.notes,
+    )
+    if table.comparison:
+        lines = [(line.label, *line.cells) for line in table.comparison]
+        first = frozenset(index for index, line in enumerate(lines) if index and line[0] != lines[index - 1][0])
+        numeric = (False, False, *(True,) * (len(table.comparison_columns) - 1))
+        heads = ("Compared", *table.comparison_columns)
+        yield Table(heads, tuple(lines), f"{table.title}: {DIFFERENCES}", numeric, rules=first)

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
-from pacer.reporting.audits import standin_note
-from pacer.reporting.comparable import differences_to_published
-from pacer.reporting.published import PublishedBlock, PublishedTable, load_published
-from pacer.reporting.tables import contexts_in, number
+from pacer.metrics.cases import MEAN
+from pacer.reporting.published import PublishedBlock, PublishedTable, differences_to_published, load_published
+from pacer.reporting.score_tables import contexts_in
+from pacer.reporting.signature import standin_note
+from pacer.reporting.tables import MARKS, Mark, number
 from pacer.studies.paired import COLUMNS, NOTE, Compare, Tested, compare_rows
 from pacer.studies.run import RECORD, folders
 from pacer.studies.study import HEADINGS, Study
 
-MEAN = "mean"
 ABSENT = "–"
 
 
@@ -30,7 +30,7 @@ class Cell(NamedTuple):
     """What is printed, and whether it is ``best``, ``second`` or neither of its block."""
 
     text: str
-    mark: str | None = None
+    mark: Mark | None = None
 
 
 class Line(NamedTuple):
@@ -141,11 +141,11 @@ def ranked(lines: Iterable[tuple[str, Sequence[tuple[str, str] | None]]]) -> tup
             A column with fewer than two values has no marks.
     """
     lines = list(lines)
-    marks: list[dict[str, str]] = []
+    marks: list[dict[str, Mark]] = []
     for column in zip(*(cells for _, cells in lines), strict=True):
         values = [cell[0] for cell in column if cell is not None]
         order = sorted(set(values), key=float, reverse=True)
-        marks.append(dict(zip(order, ("best", "second"), strict=False)) if len(values) > 1 else {})
+        marks.append(dict(zip(order, MARKS, strict=False)) if len(values) > 1 else {})
     return tuple(
         Line(
             label,
@@ -207,10 +207,10 @@ def _apart(study: Study, runs: Sequence[Scored], published: PublishedTable | Non
     """Why the rows are not comparable with the published ones, and which rows where not all share the reason."""
     if published is None:
         return []
-    return _told(study, runs, lambda run: differences_to_published(published, run.scores, run.signature, run.record))
+    return _said(study, runs, lambda run: differences_to_published(published, run.scores, run.signature, run.record))
 
 
-def _told(study: Study, runs: Sequence[Scored], about: Callable[[Scored], Iterable[str]]) -> list[str]:
+def _said(study: Study, runs: Sequence[Scored], about: Callable[[Scored], Iterable[str]]) -> list[str]:
     """What is said ``about`` runs, each once, and of which rows where not of all."""
     said: dict[str, dict[str, None]] = {}
     for run in runs:
@@ -232,7 +232,7 @@ def _notes(study: Study, runs: Sequence[Scored], published: PublishedTable | Non
     if splits:
         notes.append(f"Scored on split {', '.join(splits)}.")
     if runs and any(metric.startswith("original_") for metric in study.metrics):
-        forms = _told(
+        forms = _said(
             study, runs, lambda run: [(run.signature.get("language") or {}).get("original_references", "not recorded")]
         )
         notes.append(f"Original references: {'; '.join(forms)}.")

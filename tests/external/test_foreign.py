@@ -19,7 +19,7 @@ from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.inputs import ScoreInputs, ScoreSettings
 from pacer.metrics.lines import joined
 from pacer.metrics.scoring import score_predictions
-from pacer.reporting.audits import reading_notes, signature_line
+from pacer.reporting.signature import reading_notes, signature_line
 
 REFERENCES = {"s1": "the heart is normal . no effusion .", "s2": "small left effusion .", "s3": "possible edema ."}
 REPORTS = {"s3": "edema .", "s1": "the heart is normal . heart is clear .", "s2": "no effusion . no effusion ."}

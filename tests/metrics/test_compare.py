@@ -10,7 +10,7 @@ from pacer.comparison.compare import compare_repeats, compare_runs
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.nlg import language_scores
-from pacer.reporting.comparisons import comparison_notes, comparison_table
+from pacer.reporting.score_tables import comparison_notes, comparison_table
 
 WORDS = ["the", "heart", "is", "clear", "no", "effusion", "small", "left", "."]
 

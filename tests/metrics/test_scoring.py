@@ -22,7 +22,7 @@ from pacer.metrics.truth import findings_present, truth_f1
 from pacer.records.columns import TableWriter
 from pacer.records.findings import FINDINGS
 from pacer.records.schemas import RECORD_SCHEMA
-from pacer.reporting.audits import signature_line
+from pacer.reporting.signature import signature_line
 from pacer.rules.extract import extract_anchor
 from pacer.rules.version import VERSIONS
 

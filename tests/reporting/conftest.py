@@ -47,13 +47,7 @@ class Run:
     @property
     def arguments(self) -> dict:
         return {
-            "records": self.root / "corpus" / "records.parquet",
-            "corpus_audit": self.root / "corpus" / "audit.json",
-            "anchors_audit": self.root / "anchors" / "audit.json",
-            "training": {phase: self.root / "metrics" / phase for phase in ("warmup", "parent", "calibrate")},
-            "predictions": self.root / "predictions",
-            "metrics": self.root / "metrics",
-            "images": self.root / "corpus" / "images.parquet",
+            **{name: self.root / name for name in ("corpus", "anchors", "predictions", "metrics")},
             "params": self.params,
         }
 

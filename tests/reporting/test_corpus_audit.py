@@ -6,7 +6,6 @@ import copy
 import json
 import re
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -14,12 +13,11 @@ import pacer.corpus as readers
 from pacer.core.errors import DataError
 from pacer.reporting.build_report import build_report
 from pacer.reporting.corpus_audit import TOPICS, corpus_checks, corpus_table, plain
-from pacer.reporting.corpus_figures import corpus_charts
 
 
 @pytest.fixture
 def audit(full_run) -> dict:
-    return json.loads(full_run.arguments["corpus_audit"].read_text())
+    return json.loads((full_run.root / "corpus" / "audit.json").read_text())
 
 
 def lines(audit: dict) -> dict[str, str]:
@@ -28,14 +26,6 @@ def lines(audit: dict) -> dict[str, str]:
 
 def looks(audit: dict) -> set[str]:
     return {check.name for check in corpus_checks(audit) if not check.good}
-
-
-def names(audit: dict) -> set[str]:
-    return {chart.name.removeprefix("corpus-") for chart in corpus_charts(audit)}
-
-
-def words(svg: str) -> str:
-    return " ".join(text.strip() for text in ElementTree.fromstring(svg.encode()).itertext() if text.strip())
 
 
 def test_lines_of_annotation_files(audit: dict):
@@ -167,6 +157,10 @@ def test_reasons_beyond_the_first_are_counted(audit: dict):
     assert shown.startswith("21: 6 × field 0: no") and shown.endswith("; 1 for another reason")
 
 
+def test_long_words_are_cut_and_lines_joined():
+    assert plain("a\nb\x00c" + "d" * 200, 10) == "a b cdddd…"
+
+
 def test_the_table_stands_beside_the_papers(audit: dict):
     table = corpus_table(audit)
     assert table.columns == ("Context", "train", "paper", "val", "paper", "test", "paper", "studies", "patients")
@@ -175,40 +169,11 @@ def test_the_table_stands_beside_the_papers(audit: dict):
     assert table.summary == 4
 
 
-def test_charts_are_drawn_where_there_is_something_to_draw(audit: dict, own_audit: dict):
-    assert names(audit) == {"records", "views", "wording", "emphasis", "rows", "reasons"}
-    assert names(own_audit) == {"records", "views", "wording", "gaps", "rows", "reasons"}
-    audit["rows"] |= {"bad": 0, "used": 134}
-    audit["excluded"] = {"count": 0, "reasons": {}}
-    audit["prior_wording"] = {}
-    audit["emphasis"]["lengths"] = {}
-    assert names(audit) == {"records", "views"}
-
-
-def test_charts_say_what_the_audit_holds(own_audit: dict):
-    drawn = {chart.name: words(chart.svg) for chart in corpus_charts(own_audit)}
-    assert "no record" in drawn["corpus-records"] and "SN train" in drawn["corpus-records"]
-    assert "up to 1 day 1 to 7 days 7 to 30 days 30 to 90 days" in drawn["corpus-gaps"]
-    assert "over 1,825 days" in drawn["corpus-gaps"]
-    assert "40.8 % of 49" in drawn["corpus-wording"]
-    assert "it presupposes a previous report (corpus.strict)" in drawn["corpus-reasons"]
-
-
-def test_odd_words_and_numbers_can_be_drawn(audit: dict):
-    reasons = {f"x$_{n}: <b>\x07 $a^ {'long ' * 40}": 10**n for n in range(12)}
-    audit["excluded"] = {"count": sum(reasons.values()), "reasons": reasons}
-    audit["emphasis"]["lengths"] = {"0": 1, "90": 3, "5000": 2}
-    drawn = {chart.name: words(chart.svg) for chart in corpus_charts(audit)}
-    assert "x$_11: <b> $a^" in drawn["corpus-reasons"] and "5 other reasons" in drawn["corpus-reasons"]
-    assert "250 and more" in drawn["corpus-emphasis"]
-    assert plain("a\nb\x00c" + "d" * 200, 10) == "a b cdddd…"
-
-
 def test_no_report_text_is_said_or_drawn(own_audit: dict, audit: dict, secret: str, sentences: tuple[str, ...]):
     assert secret[:16] not in json.dumps(own_audit)  # although a report stands in the column of views
     assert lines(own_audit)["Images whose view is not known"] == "table: 1 × text of 41 characters"
     for one in (own_audit, audit):
-        shown = repr(corpus_checks(one)) + repr(corpus_table(one)) + "".join(c.svg for c in corpus_charts(one))
+        shown = repr(corpus_checks(one)) + repr(corpus_table(one))
         for text in (secret, *sentences):
             assert text[:16] not in shown
 
@@ -241,22 +206,18 @@ def test_an_audit_without_a_part_is_refused(audit: dict, part: str):
             with pytest.raises(DataError, match="make the corpus again"):
                 corpus_table(broken)
                 corpus_checks(broken)
-                corpus_charts(broken)
 
 
 def test_the_page_of_ones_own_corpus(full_run, own_audit: dict, secret: str, tmp_path: Path):
-    path = tmp_path / "audit.json"
-    path.write_text(json.dumps(own_audit))
+    (full_run.root / "corpus" / "audit.json").write_text(json.dumps(own_audit))
     out = tmp_path / "reports"
-    build_report(**full_run.arguments | {"corpus_audit": path}, out=out)
+    build_report(**full_run.arguments, out=out)
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "Time since the previous study" in page and secret not in page
-    drawn = {path.stem for path in (out / "figures").glob("corpus-*.svg")}
-    assert drawn == {f"corpus-{name}" for name in names(own_audit)}
 
 
 def test_an_old_audit_stops_the_report(full_run, tmp_path: Path):
-    path = full_run.arguments["corpus_audit"]
+    path = full_run.root / "corpus" / "audit.json"
     old = json.loads(path.read_text())
     del old["rows"]
     path.write_text(json.dumps(old))

@@ -7,9 +7,10 @@ import pytest
 from pacer.comparison.case_statistics import Intervals, LabelScores
 from pacer.comparison.groups import compare_groups
 from pacer.comparison.resampling import Interval
-from pacer.reporting.published import load_published
-from pacer.reporting.result_figures import gate_chart, label_chart
-from pacer.reporting.result_tables import gate_line, gate_table, label_table, p_value, published_beside, results_table
+from pacer.reporting.charts import gate_chart, label_chart
+from pacer.reporting.published import load_published, published_beside
+from pacer.reporting.score_tables import gate_line, gate_table, label_table, score_table
+from pacer.reporting.tables import p_value
 
 CONTEXTS = ("sn", "sw", "mn", "mw")
 NUMBERS = {"sn": 2357, "sw": 2026, "mn": 1004, "mw": 828}
@@ -44,7 +45,7 @@ FINDINGS_ALONE = SIGNATURE | {
 
 
 def test_the_interval_stands_below_its_score():
-    table = results_table(SCORES, FOUND, None)
+    table = score_table(SCORES, found=FOUND)
     assert table.columns == ("Context", "P", "F1", "CIDEr", "n")
     assert table.rows[:2] == (("SN", "0.600", "0.500", "0.400", "2,357"), ("95 %", "", "0.45–0.55", "", ""))
     assert len(table.rows) == 10 and table.rows[8][0] == "Mean" and table.summary == 8
@@ -54,7 +55,7 @@ def test_the_interval_stands_below_its_score():
 def test_published_rows_follow_their_context():
     published, words = published_beside(RG4, SIGNATURE, SCORES)
     assert published == load_published()["main"] and "Table 1" in words
-    table = results_table(SCORES, FOUND, published)
+    table = score_table(SCORES, found=FOUND, published=published)
     labels = [row[0] for row in table.rows]
     assert labels[:8] == [
         "SN",

@@ -11,8 +11,7 @@ from PIL import Image
 
 from pacer.core.errors import DataError
 from pacer.metrics.chexbert.observations import OBSERVATIONS
-from pacer.reporting.routing import FEWEST, average_routing, depth_names
-from pacer.reporting.routing_figures import finding_maps, over_radiograph
+from pacer.reporting.routing import FEWEST, average_routing, depth_names, finding_maps, over_radiograph
 
 EDEMA = OBSERVATIONS.index("Edema")
 

@@ -7,17 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
-from pacer.reporting.comparisons import convention_table
-from pacer.reporting.tables import (
-    Table,
-    control_table,
-    latex_text,
-    number,
-    original_table,
-    score_table,
-    truth_groups,
-    truth_table,
-)
+from pacer.reporting.score_tables import control_table, convention_table, original_table, score_table, truth_table
+from pacer.reporting.tables import Heading, Table, latex_text, number
 
 SCORES = {"mw": {"f1": 0.5, "n": 1200}, "sn": {"f1": 0.25, "precision": 1.0, "n": 10}, "mean": {"f1": 0.375}}
 
@@ -47,14 +38,14 @@ def test_scores_without_any_context_are_refused():
 
 
 def test_markdown_has_one_cell_a_column_in_every_line():
-    lines = score_table(SCORES, "A | caption").markdown().strip().splitlines()
+    lines = score_table(SCORES, caption="A | caption").markdown().strip().splitlines()
     assert lines[0] == "A | caption" and lines[1] == ""
     assert {line.count("|") for line in lines[2:]} == {5}
     assert lines[3] == "| :--- | ---: | ---: | ---: |"
 
 
 def test_latex_sets_the_mean_apart():
-    latex = score_table(SCORES, "50 % of R_1").latex()
+    latex = score_table(SCORES, caption="50 % of R_1").latex()
     assert r"\caption{50 \% of R\_1}" in latex
     assert latex.index(r"MW & --") < latex.rindex(r"\midrule") < latex.index("Mean &")
 
@@ -102,7 +93,7 @@ def test_truth_compares_with_the_first_entry_of_each_group():
 
 
 def test_truth_groups_without_their_numbers_are_left_out():
-    assert [question for question, _ in truth_groups({"sn_f1": 0.6})] == ["By context"]
+    assert [row[0] for row in truth_table({"sn_f1": 0.6}).rows] == ["SN: frontal"]
 
 
 def test_controls_leave_a_dash_where_a_context_has_none():
@@ -115,3 +106,23 @@ def test_controls_leave_a_dash_where_a_context_has_none():
 
 def test_a_plain_table_aligns_all_but_its_first_column():
     assert Table(("a", "b"), ()).numeric == (False, True)
+
+
+def test_a_first_cell_that_repeats_the_one_above_is_shown_once_in_its_group():
+    table = Table(("who", "x"), (("a", "1"), ("a", "2"), ("a", "3"), ("b", "4")), rules=frozenset({2}))
+    assert [table.repeats(row) for row in range(4)] == [False, True, False, False]
+    assert table.markdown().splitlines()[2:4] == ["| a | 1 |", "|  | 2 |"]
+
+
+def test_headings_marks_and_notes_in_markdown_and_latex():
+    table = Table(
+        ("who", "x"),
+        (("a", "1 ± 2"), ("b", "3")),
+        headings={1: Heading("Others", "as printed")},
+        marks={(0, 1): "best", (1, 1): "second"},
+        notes=("a note",),
+    )
+    text, tex = table.markdown(), table.latex()
+    assert text.count("| who | x |") == 2 and "**Others** as printed" in text and "| b | <u>3</u> |" in text
+    assert text.endswith("- a note\n") and "| a | **1 ± 2** |" in text
+    assert "\\textbf{1}$_{\\pm 2}$" in tex and "\\emph{Others}" in tex and "a note Others: as printed" in tex

@@ -8,8 +8,8 @@ import pytest
 from dvclive import Live
 
 from pacer.core.errors import DataError
+from pacer.reporting.charts import curve_chart, schedule_chart
 from pacer.reporting.figures import LIGHT, for_page
-from pacer.reporting.training_figures import curve_chart, schedule_chart
 from pacer.reporting.training_logs import counted, file_name, panels, read_curves
 
 
@@ -46,7 +46,6 @@ def test_panels_are_labelled_and_ordered(log: Path):
     assert found == {
         "Validation loss": ["mean", "SN", "MW"],
         "Loss and its parts": ["total", "tlw"],
-        "Probability ρ of the direct route": ["rho"],
         "Depth weights, mean over patches": ["block 4", "block 12"],
         "Gradient norm": ["gradient_norm"],
     }
@@ -85,7 +84,7 @@ def test_figures_on_the_page_carry_theme_colours_and_their_own_ids(log: Path):
 
 def test_files_are_named_after_what_they_show(log: Path):
     names = [file_name(panel) for panel in panels(read_curves(log))]
-    assert names == ["validation", "loss", "rho", "depth_weight", "gradient_norm"]
+    assert names == ["validation", "loss", "depth_weight", "gradient_norm"]
 
 
 def test_the_schedule_runs_through_all_phases(log: Path):
@@ -93,7 +92,7 @@ def test_the_schedule_runs_through_all_phases(log: Path):
     curves = read_curves(log)
     alpha = {"alpha": curves["rho"]}
     both = schedule_chart({"warmup": curves, "parent": curves | alpha, "calibrate": alpha})
-    assert both is not None and all(f">{phase}<" in both for phase in ("warmup", "parent", "calibrate"))
+    assert both is not None and all(f"{phase}<" in both for phase in ("warmup", "parent", "calibrate"))
     assert "ρ, direct route" in both and "α_D, residual" in both
     one = schedule_chart({"warmup": {"rho": curves["rho"]}})
     assert one is not None and "α_D" not in one

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pacer.comparison.groups import holm
 from pacer.comparison.resampling import Difference
 from pacer.core.errors import DataError
 from pacer.core.io import write_json
-from pacer.studies.paired import holm
 from pacer.studies.render import latex, markdown, page
 from pacer.studies.study import Study
 from pacer.studies.table import Cell, Scored, build_table, collect, context_mean, printed, ranked
@@ -424,7 +424,7 @@ def test_every_format_shows_the_differences_and_a_label_once() -> None:
     assert "| two − one | F1 | −0.012 | −0.020 to +0.001 | < 0.001 | < 0.001 |\n|  | B@4 | +0.010 |" in text
     assert "two $-$ one & F1 & $-$0.012 & $-$0.020 to +0.001 & $<$ 0.001 & $<$ 0.001 \\\\" in tex
     assert tex.count("two $-$ one") == 1 and tex.count("\\begin{table}") == tex.count("\\end{table}") == 2
-    assert html.count("two − one") == 2 and '<span class="hidden">two − one</span>' in html  # for screen readers
+    assert html.count("two − one") == 2 and '<span class="spoken">two − one</span>' in html  # for screen readers
 
 
 def test_spread_is_written_in_latex() -> None:

@@ -1,0 +1,197 @@
+"""The charts of the report: what each shows is its docstring; all return SVG text (:mod:`pacer.reporting.figures`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from pacer.reporting.figures import LIGHT, SERIES, drawing, legend_above, row_axis
+from pacer.reporting.score_tables import row_name, rows_in
+from pacer.reporting.tables import number
+from pacer.reporting.training_logs import FOLLOWED, Curve, Panel
+
+if TYPE_CHECKING:
+    from pacer.comparison.case_statistics import LabelScores
+    from pacer.comparison.resampling import Interval
+
+#: Least width of the score axis, so that small differences do not look large.
+NARROWEST = 0.25
+#: Records of a context that are drawn as points, at even steps of rank.
+_POINTS = 160
+_POLARITIES = {"positive": "--series-2", "uncertain": "--series-5", "negative": "--series-1"}
+
+
+def efficacy_chart(scores: Mapping, intervals: Mapping[str, Mapping[str, Interval]]) -> str:
+    """Precision, recall and F1 of each context as three points on a line; the interval of F1 as a bar below."""
+    names = rows_in(scores)
+
+    def draw(axes: Axes) -> None:
+        shown = []
+        for row, name in enumerate(names):
+            ends = scores[name].get("precision"), scores[name].get("recall")
+            if None not in ends:
+                axes.hlines(row, *ends, color=LIGHT["--rule"], linewidth=3)
+            bar = intervals.get(name, {}).get("f1")
+            if bar is not None and bar.low is not None and bar.high is not None:
+                axes.hlines(row + 0.26, bar.low, bar.high, color=LIGHT["--ink"], linewidth=1.2)
+                axes.vlines([bar.low, bar.high], row + 0.17, row + 0.35, color=LIGHT["--ink"], linewidth=1.2)
+                shown += [bar.low, bar.high]
+        for key, label, marker, size, variable in (
+            ("precision", "precision", "<", 34, "--series-1"),
+            ("recall", "recall", ">", 34, "--series-2"),
+            ("f1", "F1, its interval below", "o", 46, "--ink"),
+        ):
+            # an undefined score has no point
+            found = [(scores[name][key], row) for row, name in enumerate(names) if scores[name].get(key) is not None]
+            across, down = [value for value, _ in found], [row for _, row in found]
+            axes.scatter(across, down, marker=marker, s=size, color=LIGHT[variable], label=label, zorder=3)
+            shown += across
+        low, high = min(shown, default=0.0), max(shown, default=0.0)
+        spare = max(0.0, NARROWEST - (high - low)) / 2 + 0.02
+        axes.set_xlim(max(0.0, low - spare), min(1.0, high + spare))
+        row_axis(axes, [row_name(name) for name in names])
+        legend_above(axes, 3, handletextpad=0.2, columnspacing=1.2)
+
+    return drawing(5.6, 0.75 + 0.38 * len(names), draw)
+
+
+def label_chart(labels: Sequence[LabelScores]) -> str:
+    """F1 of each observation with its interval over all contexts together, and small marks for the contexts."""
+
+    def draw(axes: Axes) -> None:
+        for row, one in enumerate(labels):
+            f1 = one.scores["f1"]
+            if f1.value is None or f1.low is None or f1.high is None:
+                axes.annotate("undefined", (0.01, row), va="center", fontsize=8, color=LIGHT["--muted"])
+                continue
+            axes.hlines(row, f1.low, f1.high, color=LIGHT["--series-none"], linewidth=3.5)
+            axes.scatter(f1.value, row, s=42, color=LIGHT["--ink"], zorder=4)
+        axes.scatter([], [], s=42, color=LIGHT["--ink"], label="all contexts")
+        for context, marker, colour in zip(labels[0].f1, "<>^v", SERIES, strict=False):
+            points = [(f1, row) for row, one in enumerate(labels) if (f1 := one.f1[context]) is not None]
+            across, down = [value for value, _ in points], [row - 0.3 for _, row in points]
+            axes.scatter(across, down, s=16, marker=marker, color=LIGHT[colour], zorder=3, label=context.upper())
+        row_axis(axes, [f"{one.name}  ({number(one.present)})" for one in labels], top=-0.8)
+        axes.set_xlim(-0.02, 1.02)
+        axes.set_xlabel("F1 (records with the observation in the reference in brackets)")
+        legend_above(axes, 5, handletextpad=0.1, columnspacing=1.0)
+
+    return drawing(6.6, 0.9 + 0.33 * len(labels), draw)
+
+
+def gate_chart(gates: Mapping[str, Sequence[float]]) -> str:
+    """Gate of each context's records: points, a box over the middle half with the median, whiskers over 90 %.
+
+    Args:
+        gates: context -> gate of each of its records.
+    """
+    names = [name for name, values in gates.items() if values]
+
+    def draw(axes: Axes) -> None:
+        for row, name in enumerate(names):
+            values = np.sort(np.asarray(gates[name], dtype=float))
+            shown = values[np.linspace(0, len(values) - 1, min(len(values), _POINTS)).round().astype(int)]
+            # the same places every time, spread so that neighbours in rank lie apart
+            scatter = 0.18 + 0.26 * ((np.arange(len(shown)) * 0.618034) % 1)
+            axes.scatter(shown, row + scatter, s=5, color=LIGHT["--series-1"], alpha=0.55, linewidths=0)
+            low, first, median, third, high = np.quantile(values, (0.05, 0.25, 0.5, 0.75, 0.95))
+            axes.hlines(row, low, high, color=LIGHT["--muted"], linewidth=1.2)
+            axes.hlines(row, first, third, color=LIGHT["--series-1"], linewidth=8)
+            axes.vlines(median, row - 0.2, row + 0.2, color=LIGHT["--ink"], linewidth=2)
+            axes.annotate(f"{median:.3f}", (median, row - 0.24), ha="center", va="bottom", fontsize=8)
+        row_axis(axes, [f"{name.upper()}  ({number(len(gates[name]))})" for name in names], top=-0.7)
+        axes.xaxis.set_major_locator(MaxNLocator(6))
+        axes.set_xlabel("gate g (records in brackets)")
+
+    return drawing(5.6, 0.7 + 0.62 * len(names), draw)
+
+
+def polarity_chart(counts: Mapping[str, Mapping[str, Mapping[str, int]]], records: Mapping[str, int]) -> str:
+    """Stacked bars side by side for each context: the share of its records that commit to a finding, by polarity.
+
+    Args:
+        counts: context -> finding -> {"positive": n, "negative": n, "uncertain": n}. records: of each context.
+    """
+    findings = list(next(iter(counts.values())))
+
+    def draw(grid: Any) -> None:
+        for axes, (context, found) in zip(np.ravel(grid), counts.items(), strict=True):
+            left = np.zeros(len(findings))
+            for polarity, variable in _POLARITIES.items():
+                widths = np.array([found[finding][polarity] for finding in findings]) / max(records[context], 1)
+                axes.barh(range(len(findings)), widths, left=left, height=0.66, color=LIGHT[variable], label=polarity)
+                left += widths
+            row_axis(axes, findings)
+            axes.set_xlim(0, 1)
+            axes.set_xticks([0, 0.5], ["0", "50 %"])
+            axes.set_xlabel(context.upper())
+        legend_above(np.ravel(grid)[0], 3, columnspacing=1.2)
+
+    return drawing(6.6, 0.9 + 0.24 * len(findings), draw, columns=len(counts), sharey=True)
+
+
+def curve_chart(panel: Panel) -> str:
+    """Lines over updates; a logarithmic axis when the positive values span more than a factor of 50."""
+    values = [v for _, curve in panel.curves for v in curve.values if math.isfinite(v)]
+    logarithmic = bool(values) and min(values) > 0 and max(values) / min(values) > 50
+
+    def draw(axes: Axes) -> None:
+        for index, (label, curve) in enumerate(panel.curves):
+            marker = "o" if len(curve.steps) < 12 else None
+            colour = LIGHT[SERIES[index % len(SERIES)]]
+            style = "-" if index < len(SERIES) else "--"
+            axes.plot(curve.steps, curve.values, style, color=colour, label=label, marker=marker, markersize=2.5)
+        axes.set_xlabel("update")
+        if logarithmic:
+            axes.set_yscale("log")
+        else:
+            axes.yaxis.set_major_locator(MaxNLocator(5))
+            axes.margins(y=0.12)
+        _whole_updates(axes, 5)
+        if len(panel.curves) > 1:
+            axes.legend(loc="best", handlelength=1.4, labelspacing=0.25)
+
+    return drawing(3.6, 2.3, draw)
+
+
+def schedule_chart(phases: Mapping[str, Mapping[str, Curve]]) -> str | None:
+    """ρ and α_D over the updates of all phases, one after another; None where no phase logs either.
+
+    Args:
+        phases: phase -> its curves by name, in the order of training.
+    """
+    shown = {name: label for name, label in FOLLOWED.items() if any(name in curves for curves in phases.values())}
+    if not shown:
+        return None
+    lengths = [max((max(curve.steps, default=0) for curve in curves.values()), default=0) for curves in phases.values()]
+    starts = [sum(lengths[:place]) for place in range(len(lengths))]
+
+    def draw(grid: Any) -> None:
+        rows: Sequence[Axes] = np.ravel(grid).tolist()
+        for axes, (name, label) in zip(rows, shown.items(), strict=True):
+            for start, curves in zip(starts, phases.values(), strict=True):
+                if name in curves:
+                    curve = curves[name]
+                    steps = [start + step for step in curve.steps]
+                    axes.plot(steps, curve.values, color=LIGHT["--series-1"], marker="o" if len(steps) == 1 else None)
+                if start:
+                    axes.axvline(start, color=LIGHT["--muted"], linewidth=0.8, linestyle=(0, (3, 3)))
+            axes.set_ylabel(label, fontsize=8)
+            axes.yaxis.set_major_locator(MaxNLocator(4))
+            axes.margins(x=0, y=0.12)
+        for start, phase in zip(starts, phases, strict=True):
+            rows[0].text(start, 1.03, f" {phase}", fontsize=8.5, transform=rows[0].get_xaxis_transform())
+        rows[-1].set_xlabel("updates of all phases, one after another")
+        _whole_updates(rows[-1], 6)
+
+    return drawing(6.6, 0.6 + 1.55 * len(shown), draw, rows=len(shown), sharex=True)
+
+
+def _whole_updates(axes: Axes, most: int) -> None:
+    axes.xaxis.set_major_locator(MaxNLocator(most, integer=True))
+    axes.ticklabel_format(axis="x", style="plain")

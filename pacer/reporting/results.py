@@ -1,0 +1,128 @@
+"""What a run left, read once for all sections of its report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from pacer.comparison.case_statistics import UNITS, Intervals, score_intervals
+from pacer.core.errors import DataError
+from pacer.core.io import read_json
+from pacer.params import Params
+from pacer.records.schemas import read_images, read_records
+from pacer.reporting.cases import predictions_by_id
+from pacer.reporting.routing import read_routing
+from pacer.reporting.signature import standin_note
+from pacer.reporting.tables import number
+from pacer.reporting.training_logs import Curve, read_curves
+from pacer.rules.version import VERSIONS, Version
+
+PHASES = ("warmup", "parent", "calibrate")
+#: What the resampled units are called.
+_UNITS = dict(zip(UNITS, ("patients", "examinations", "records"), strict=True))
+
+
+@dataclass(frozen=True)
+class Results:
+    """One run.
+
+    Attributes:
+        records: the corpus; predictions: by record id; cases: ``cases.parquet``, one row a scored record.
+        decoding: the manifest of the predictions. routing: depth weights, empty without a router.
+        curves: phase -> its curves by name; a phase that was not trained is left out.
+        examples: how many studies to show; None: those that decoding marked.
+    """
+
+    params: Params
+    records: pl.DataFrame
+    image_paths: Mapping[str, str]
+    corpus_audit: Mapping[str, Any]
+    anchors_audit: Mapping[str, Any]
+    predictions: Mapping[str, dict]
+    decoding: Mapping[str, Any]
+    routing: Mapping[str, np.ndarray]
+    scores: Mapping[str, Any]
+    signature: Mapping[str, Any]
+    cases: pl.DataFrame
+    curves: Mapping[str, Mapping[str, Curve]]
+    examples: int | None = None
+
+    @cached_property
+    def decoded(self) -> pl.DataFrame:
+        """The records that have a prediction.
+
+        Raises:
+            DataError: there is none.
+        """
+        found = self.records.filter(pl.col("record_id").is_in(list(self.predictions)))
+        if found.is_empty():
+            raise DataError("no prediction belongs to a record of the corpus; decode again with this corpus")
+        return found
+
+    @cached_property
+    def note(self) -> str | None:
+        """A warning where models are stand-ins."""
+        return standin_note(self.signature)
+
+    @property
+    def convention(self) -> str:
+        return self.signature["clinical"]["convention"]
+
+    @cached_property
+    def intervals(self) -> Intervals:
+        return score_intervals(self.cases, self.convention)
+
+    @property
+    def resampling(self) -> str:
+        """How the intervals were made, in words."""
+        found = self.intervals
+        return (
+            f"Intervals: {100 * found.level:g} %, percentiles of {number(found.resamples)} bootstrap samples of "
+            f"the {number(found.units)} {_UNITS[found.unit]}."
+        )
+
+    @property
+    def rules(self) -> Version:
+        """The version of the rules that read the reports for the scores."""
+        name = (self.signature.get("anchors") or {}).get("rules")
+        for version in VERSIONS:
+            if version == name:
+                return version
+        raise DataError(
+            f"the signature of the scores names the rules {name!r}; known are {', '.join(VERSIONS)}: score again"
+        )
+
+
+def read_results(
+    corpus: Path, anchors: Path, predictions: Path, metrics: Path, params: Params, examples: int | None = None
+) -> Results:
+    """Read the folders that the stages of these names left; ``metrics`` has a folder for each trained phase too.
+
+    Raises:
+        DataError: a file is missing or malformed.
+    """
+    cases = metrics / "cases.parquet"
+    if not cases.is_file():
+        raise DataError(f"{cases} does not exist; the score stage makes it")
+    return Results(
+        params=params,
+        records=read_records(corpus / "records.parquet"),
+        image_paths=dict(read_images(corpus / "images.parquet").select("image_id", "path").iter_rows()),
+        corpus_audit=read_json(corpus / "audit.json"),
+        anchors_audit=read_json(anchors / "audit.json"),
+        predictions=predictions_by_id(predictions),
+        decoding=read_json(predictions / "manifest.json"),
+        # without a router the weights are all on the endpoint, and there is nothing to draw
+        routing=read_routing(predictions) if params.refine.variant != "endpoint" else {},
+        scores=read_json(metrics / "scores.json"),
+        signature=read_json(metrics / "signature.json"),
+        cases=pl.read_parquet(cases),
+        curves={phase: read_curves(metrics / phase) for phase in PHASES if (metrics / phase).is_dir()},
+        examples=examples,
+    )

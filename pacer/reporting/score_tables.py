@@ -1,0 +1,318 @@
+"""The tables of a run's scores. A further score is one more pair (key in ``scores.json``, heading) in a list below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import DataError
+from pacer.metrics.cases import MEAN, UNKNOWN
+from pacer.metrics.conventions import CONVENTIONS
+from pacer.reporting.tables import Table, number, p_value, score_cell, signed
+
+if TYPE_CHECKING:
+    from pacer.comparison.case_statistics import Intervals, LabelScores
+    from pacer.comparison.compare import Comparison
+    from pacer.comparison.groups import GroupTests
+    from pacer.comparison.resampling import Difference, Interval
+    from pacer.reporting.published import PublishedTable
+
+Columns = Sequence[tuple[str, str]]
+
+SCORES: Columns = (
+    ("precision", "P"),
+    ("recall", "R"),
+    ("f1", "F1"),
+    ("bleu1", "BLEU-1"),
+    ("bleu2", "BLEU-2"),
+    ("bleu3", "BLEU-3"),
+    ("bleu4", "BLEU-4"),
+    ("rougeL", "ROUGE-L"),
+    ("meteor", "METEOR"),
+    ("cider", "CIDEr"),
+    ("n", "n"),
+)
+#: Against the original findings of the source as references.
+ORIGINALS: Columns = (*((f"original_{key}", label) for key, label in SCORES[3:9]), ("original_n", "n"))
+#: What the scores say about commitments, gate and extraction.
+COMMITMENTS: Columns = (
+    ("anchor_agreement", "Agreement"),
+    ("anchor_stated_agreement", "Stated"),
+    ("anchor_positive_f1", "Positive F1"),
+    ("anchor_negative_f1", "Negative F1"),
+    ("anchor_uncertain_f1", "Uncertain F1"),
+    ("report_follows_anchor", "Report follows"),
+    ("report_covered_by_anchor", "Report covered"),
+    ("gate", "Gate"),
+    ("fallback_rate", "Fallback"),
+    ("unclosed_rate", "Unclosed"),
+    ("truncated_rate", "Truncated"),
+    ("empty_anchor_rate", "Commits nothing"),
+    ("empty_rate", "Empty"),
+)
+#: What any system's reports say: polarity of the findings, and wording of comparison.
+CONTENTS: Columns = (
+    ("report_positive_f1", "Positive F1"),
+    ("report_negative_f1", "Negative F1"),
+    ("report_uncertain_f1", "Uncertain F1"),
+    ("temporal_f1", "Temporal F1"),
+    ("prior_wording_rate", "Compares"),
+    ("reference_prior_wording_rate", "References compare"),
+    ("unfounded_prior_wording_rate", "Compares without a prior"),
+)
+CONTROLS = {
+    "another_patient": "Another patient's sources",
+    "no_lateral": "Without the lateral view",
+    "no_prior": "Without the previous report",
+}
+#: What each context gives the model.
+SOURCES = {
+    "sn": "frontal",
+    "sw": "frontal + previous report",
+    "mn": "frontal + lateral",
+    "mw": "frontal + lateral + previous report",
+}
+#: Groups of scores against the latent state of a generated world: the first of a group is what the others are compared
+#: with.
+TRUTH: Sequence[Columns] = (
+    (
+        ("mean_f1", "PACER with the case's own sources"),
+        ("another_patient_f1", "PACER with another patient's sources"),
+        ("constant_f1", "One constant report for every case"),
+    ),
+    (
+        ("mn_with_lateral_f1", "MN: PACER with the lateral view"),
+        ("mn_without_lateral_f1", "MN: PACER without the lateral view"),
+    ),
+    (
+        ("lateral_only_recall", "MN, what only the lateral view shows: recall with it"),
+        ("lateral_only_recall_without_lateral", "MN, what only the lateral view shows: recall without it"),
+    ),
+    (
+        ("sw_with_prior_f1", "SW: PACER with the previous report"),
+        ("sw_without_prior_f1", "SW: PACER without the previous report"),
+    ),
+    (
+        ("prior_only_recall", "SW, what only the previous report says: recall with it"),
+        ("prior_only_recall_without_prior", "SW, what only the previous report says: recall without it"),
+    ),
+)
+_COMPARED = {"f1": "CE F1", "bleu4": "BLEU-4", "rougeL": "ROUGE-L", "meteor": "METEOR"}
+
+
+def contexts_in(scores: Mapping) -> Sequence[str]:
+    """The contexts that ``scores`` holds, in the paper's order, or that of reports whose context is not known.
+
+    Raises:
+        DataError: it holds none.
+    """
+    present = [context for context in (*CONTEXTS, UNKNOWN) if context in scores]
+    if not present:
+        raise DataError(f"the scores hold no context; expected {', '.join(CONTEXTS)}, found {', '.join(scores)}")
+    return present
+
+
+def rows_in(scores: Mapping) -> Sequence[str]:
+    """The contexts, and ``mean`` where there is one."""
+    return [*contexts_in(scores), MEAN] if MEAN in scores else contexts_in(scores)
+
+
+def row_name(context: str) -> str:
+    return "Mean" if context == MEAN else context.upper()
+
+
+def score_table(
+    scores: Mapping,
+    columns: Columns = SCORES,
+    caption: str = "",
+    *,
+    found: Intervals | None = None,
+    published: PublishedTable | None = None,
+    absent: str = "",
+) -> Table:
+    """The contexts' scores and their plain mean, one column a score.
+
+    Args:
+        columns: those that no context has are left out, unless ``absent`` says what to write there.
+        found: intervals, which stand below their scores. published: rows that stand after those of their context.
+    """
+    contexts = contexts_in(scores)
+    shown = [column for column in columns if absent or any(column[0] in scores[context] for context in contexts)]
+    rows: list[tuple[str, ...]] = []
+    rules, quiet, summary = set(), set(), None
+    for name in rows_in(scores):
+        if name == MEAN:
+            summary = len(rows)
+        if found is not None:
+            rules.add(len(rows))
+        own = scores[name]
+        empty = absent or ("" if name == MEAN else "–")
+        counts = {"original_n": ""} if name == MEAN else {}  # a count has no mean
+        cells = (score_cell(own[key]) if key in own else counts.get(key, empty) for key, _ in shown)
+        rows.append((row_name(name), *cells))
+        spans = [span(found.scores.get(name, {}).get(key)) for key, _ in shown] if found is not None else []
+        if found is not None and any(spans):
+            quiet.add(len(rows))
+            rows.append((f"{100 * found.level:g} %", *spans))
+        for block in published.blocks if published is not None else ():
+            for system, values in block.rows.items() if block.context == name else ():
+                quiet.add(len(rows))
+                texts = (values[key].text if key in values else None for key, _ in shown)
+                rows.append((f"{system.removesuffix(' (Ours)')}, paper", *(text or "–" for text in texts)))
+    return Table(
+        ("Context", *(label for _, label in shown)),
+        tuple(rows),
+        caption,
+        summary=summary,
+        rules=frozenset(rules - {0}),
+        quiet=frozenset(quiet),
+    )
+
+
+def original_table(scores: Mapping, target: str | None, caption: str = "") -> Table | None:
+    """Language scores against the original findings, "not available" where the corpus has none.
+
+    Args:
+        target: ``corpus.target`` of the references; None is returned unless it is ``findings``, the protocol that has
+            such columns.
+    """
+    return score_table(scores, ORIGINALS, caption, absent="not available") if target == "findings" else None
+
+
+def convention_table(scores: Mapping, caption: str = "") -> Table | None:
+    """Precision, recall and F1 of the same labels under every convention and average: the mean of the contexts, or the
+    one context; None for scores of an earlier version, which have no conventions."""
+    conventions = scores.get("conventions")
+    if not conventions:
+        return None
+    shown = rows_in(scores)[-1] if MEAN in scores else contexts_in(scores)[0]
+    rows: list[tuple[str, ...]] = []
+    rules = set()
+    for name, rule in CONVENTIONS.items():
+        values = conventions.get(name, {}).get(shown, {})
+        rules.add(len(rows))
+        for average in rule.averages:
+            for suffix, words in (("", ""), ("_zero_filled", ", undefined as 0")):
+                keys = [f"{ratio}_{average}{suffix}" for ratio in ("precision", "recall", "f1")]
+                if all(key in values for key in keys):
+                    rows.append((name, average + words, *(score_cell(values[key]) for key in keys)))
+    numeric = (False, False, True, True, True)
+    rules -= {0, len(rows)}
+    return Table(("Convention", "Average", "P", "R", "F1"), tuple(rows), caption, numeric, rules=frozenset(rules))
+
+
+def control_table(scores: Mapping, caption: str = "") -> Table | None:
+    """F1 against the references with the case's own sources and with each control's; None when no control was run."""
+    controls = scores.get("controls") or {}
+    if not controls:
+        return None
+    rows = []
+    for context in contexts_in(scores):
+        found = [controls[control].get(context, {}).get("f1") for control in controls]
+        rows.append((context.upper(), *map(number, (scores[context].get("f1"), *found))))
+    names = (CONTROLS.get(name, name.replace("_", " ")) for name in controls)
+    return Table(("Context", "Own sources", *names), tuple(rows), caption)
+
+
+def truth_table(truth: Mapping[str, float], caption: str = "") -> Table:
+    """Findings in a report against the latent state of the generated world: micro-F1, or recall where it says so."""
+    rows: list[tuple[str, ...]] = []
+    rules = set()
+    for group in TRUTH:
+        found = [(who, float(truth[key])) for key, who in group if truth.get(key) is not None]
+        rules.add(len(rows))
+        for index, (who, value) in enumerate(found):
+            rows.append((who, number(value), signed(value - found[0][1]) if index else ""))
+    rules.add(len(rows))
+    for name, sources in SOURCES.items():
+        if truth.get(f"{name}_f1") is not None:
+            rows.append((f"{name.upper()}: {sources}", number(float(truth[f"{name}_f1"])), ""))
+    rules -= {0, len(rows)}
+    return Table(("What writes the report", "Score", "Difference"), tuple(rows), caption, rules=frozenset(rules))
+
+
+def label_table(labels: Sequence[LabelScores], level: float, caption: str = "") -> Table:
+    """One observation a row: over all contexts' records together, and F1 in each context."""
+    contexts = list(labels[0].f1) if labels else []
+    rows = tuple(
+        (
+            one.name,
+            number(one.present),
+            number(one.predicted),
+            *(score_cell(one.scores[key].value) for key in ("precision", "recall", "f1")),
+            span(one.scores["f1"]),
+            *(number(one.f1[context]) for context in contexts),
+        )
+        for one in labels
+    )
+    heads = ("Observation", "In references", "In reports", "P", "R", "F1", f"{100 * level:g} %")
+    return Table((*heads, *map(str.upper, contexts)), rows, caption)
+
+
+def gate_table(tests: GroupTests, caption: str = "") -> Table | None:
+    """Every two contexts over the studies that have both; None where no study has."""
+    rows = tuple(
+        (
+            f"{pair.second.upper()}\u00a0−\u00a0{pair.first.upper()}",
+            number(pair.n),
+            signed(pair.median, 4),
+            p_value(pair.p),
+            p_value(pair.adjusted),
+        )
+        for pair in tests.pairs
+        if pair.n
+    )
+    return Table(("Contexts", "Studies in both", "Median difference", "p", "p, Holm"), rows, caption) if rows else None
+
+
+def gate_line(tests: GroupTests) -> str:
+    """The test of all contexts at once, in a sentence."""
+    if tests.h is None or tests.epsilon_squared is None:
+        return "With one context, or with the same gate everywhere, there is nothing to test."
+    p = p_value(tests.p)
+    return (
+        f"Kruskal-Wallis over all records: H = {tests.h:.1f}, p {p if p.startswith('<') else f'= {p}'}, "
+        f"ε² = {tests.epsilon_squared:.2f} (share of the rank variance between contexts)."
+    )
+
+
+def comparison_table(comparison: Comparison, first: str = "A", second: str = "B") -> Table:
+    """Both scores, their difference with its interval, and the p value, by context and score."""
+    rows: list[tuple[str, ...]] = []
+    rules = set()
+    for context, scores in comparison.scores.items():
+        rules.add(len(rows))
+        for name, found in scores.items():
+            values = (score_cell(found.first), score_cell(found.second))
+            rows.append((row_name(context), _COMPARED[name], *values, *difference_cells(found, "undefined", 4)))
+    columns = ("Context", "Score", first, second, "Difference", f"{100 * comparison.level:g} % interval", "p")
+    return Table(columns, tuple(rows), "", (False, False, True, True, True, True, True), rules=frozenset(rules - {0}))
+
+
+def comparison_notes(comparison: Comparison) -> list[str]:
+    """How the table was made, what was left out, and in what the two runs differ besides their reports, one a line."""
+    lines = [
+        f"{comparison.records:,} records, resampled by {comparison.unit} ({comparison.units:,}); "
+        f"{comparison.resamples:,} bootstrap and as many randomisation samples, seed {comparison.seed}; "
+        f"F1 by {comparison.convention}; p values are not corrected for the number of rows"
+    ]
+    lines += [f"{_COMPARED.get(name, name)} is left out: {why}" for name, why in comparison.left_out.items()]
+    if comparison.differing:
+        lines.append(f"the signatures also differ in {', '.join(comparison.differing)}")
+    return lines
+
+
+def difference_cells(found: Difference, undefined: str = "–", digits: int = 3) -> tuple[str, str, str]:
+    """Difference, interval and p value."""
+    if found.difference is None or found.low is None or found.high is None:
+        return undefined, undefined, undefined
+    interval = f"{signed(found.low, digits)} to {signed(found.high, digits)}"
+    return signed(found.difference, digits), interval, p_value(found.p)
+
+
+def span(interval: Interval | None, digits: int = 2) -> str:
+    """An interval as ``0.69–0.75``, nothing where there is none."""
+    if interval is None or interval.low is None or interval.high is None:
+        return ""
+    return f"{interval.low:.{digits}f}–{interval.high:.{digits}f}"

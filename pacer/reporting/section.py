@@ -1,0 +1,108 @@
+"""What a page consists of: sections, and the parts of a section in their order.
+
+A new section is a function from :class:`~pacer.reporting.results.Results` to a :class:`Section` in the list of
+:mod:`pacer.reporting.sections`; its tables and figures become files, and it appears in the page's contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from markupsafe import Markup
+
+from pacer.reporting.figures import for_page
+from pacer.reporting.tables import Check, Table
+
+if TYPE_CHECKING:
+    from pacer.reporting.cases import Case
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph; ``style``: nothing, ``under`` (small) or ``note`` (a warning)."""
+
+    kind: ClassVar = "text"
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Subtitle:
+    kind: ClassVar = "subtitle"
+    text: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table, its caption below it; written to ``tables/NAME.md`` and ``.tex``. ``folded``: what unfolds it."""
+
+    kind: ClassVar = "table"
+    name: str
+    table: Table
+    folded: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart; written to ``figures/NAME.svg``."""
+
+    kind: ClassVar = "figure"
+    name: str
+    svg: str
+    caption: str
+
+    @property
+    def inline(self) -> Markup:
+        return Markup(for_page(self.svg, self.name))
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Small charts side by side, captions above."""
+
+    kind: ClassVar = "panels"
+    figures: Sequence[Figure]
+
+
+@dataclass(frozen=True)
+class Checks:
+    """Names and what was found. ``folded``: a title to unfold them by; ``unfolded``: they are at first."""
+
+    kind: ClassVar = "checks"
+    checks: Sequence[Check]
+    folded: str = ""
+    unfolded: bool = False
+
+
+@dataclass(frozen=True)
+class ExampleCases:
+    kind: ClassVar = "cases"
+    cases: Sequence[Case]
+
+
+Part = Text | Subtitle | Shown | Figure | Panels | Checks | ExampleCases
+
+
+@dataclass(frozen=True)
+class Section:
+    """``name`` is the section's address on the page."""
+
+    name: str
+    title: str
+    parts: Sequence[Part]
+
+    def tables(self) -> Iterator[Shown]:
+        return (part for part in self.parts if isinstance(part, Shown))
+
+    def figures(self) -> Iterator[Figure]:
+        for part in self.parts:
+            yield from [part] if isinstance(part, Figure) else part.figures if isinstance(part, Panels) else ()
+
+
+def shown(name: str, table: Table | None, folded: str = "", title: str = "") -> list[Part]:
+    """A table with a subtitle, or nothing where there is no table or it has no column but its first."""
+    if table is None or len(table.columns) < 2:
+        return []
+    return [*([Subtitle(title)] if title else []), Shown(name, table, folded)]

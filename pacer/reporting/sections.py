@@ -1,0 +1,268 @@
+"""The sections of the report, in order: each a function of a run's results; ``None``: there is nothing to show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pacer.comparison.case_statistics import label_intervals
+from pacer.comparison.groups import compare_groups
+from pacer.core.contexts import CONTEXTS
+from pacer.reporting import charts, score_tables
+from pacer.reporting.anchor_audit import read_anchor_audit
+from pacer.reporting.cases import example_cases
+from pacer.reporting.corpus_audit import corpus_checks, corpus_table
+from pacer.reporting.published import published_beside
+from pacer.reporting.results import Results
+from pacer.reporting.routing import average_routing, finding_maps
+from pacer.reporting.section import Checks, ExampleCases, Figure, Panels, Part, Section, Shown, Subtitle, Text, shown
+from pacer.reporting.signature import entries, manifest
+from pacer.reporting.tables import Check, number, percent
+from pacer.reporting.training_logs import counted, file_name, panels
+
+#: What the phases train, for the headings of their curves.
+_PHASES = {
+    "warmup": "Warm-up: Refine on frontal views",
+    "parent": "Parent: Refine + Commit on all contexts",
+    "calibrate": "Calibrate on the frozen parent",
+}
+
+
+def scores(results: Results) -> Section:
+    """Scores with their intervals, beside published rows where these may stand there."""
+    found, signature = results.scores, results.signature
+    published, beside = published_beside(results.params.corpus.model_dump(mode="json"), signature, found)
+    caption = (
+        "Precision (P), recall (R) and F1 of the labeller's findings, over all records of a context together; the mean "
+        f"is the plain mean of the contexts. {results.resampling} CIDEr has none: its weights are the context's own. "
+        f"{beside}"
+    )
+    table = score_tables.score_table(found, caption=caption, found=results.intervals, published=published)
+    language = signature.get("language") or {}
+    originals = score_tables.original_table(
+        found,
+        language.get("target"),
+        f"Scores against the original findings of the source: {language.get('original_references', 'not recorded')}.",
+    )
+    conventions = score_tables.convention_table(
+        found,
+        "The same labels, counted as different groups count them: which classes are present, over which observations, "
+        "averaged how; mean of the contexts. Numbers of two conventions cannot be compared.",
+    )
+    contents = score_tables.score_table(
+        found,
+        score_tables.CONTENTS,
+        "F1 of findings affirmed, denied and left uncertain, read by the rules in reports and references; F1 of the "
+        "wording that compares with an earlier examination; share of reports with such wording, and in contexts "
+        "without a previous report, where nothing in the input supports it.",
+    )
+    commitments = score_tables.score_table(
+        found,
+        score_tables.COMMITMENTS,
+        "Agreement of the generated with the reference commitment, over all findings and over those that either "
+        "states, and by polarity; how often the report has the polarity that its own commitment states; mean gate of "
+        "Calibrate; shares of generations without an extractable report, and of empty reports. 0 to 1 throughout.",
+    )
+    chart = charts.efficacy_chart(found, results.intervals.scores)
+    records = number(results.cases.height)
+    figure = Figure(
+        "scores", chart, f"Precision, recall and F1 by context ({records} records), with the interval of F1"
+    )
+    parts: list[Part] = [
+        *([Text(f"Read with care. {results.note}", "note")] if results.note else []),
+        Shown("scores", table),
+        Text(_fallbacks(results.predictions)),
+        *shown("originals", originals, title="Against the original findings"),
+        figure,
+        *shown("conventions", conventions, title="By label convention"),
+        *shown("contents", contents, title="What the reports say"),
+        *shown("commitments", commitments, title="Commitments, gate and extraction"),
+        Checks([Check(*entry) for entry in entries(signature)], "The whole signature"),
+    ]
+    return Section("scores", "Scores", parts)
+
+
+def sources(results: Results) -> Section | None:
+    """What the scores become with other sources, and against the truth of a generated world."""
+    truth = results.scores.get("truth")
+    controls = score_tables.control_table(
+        results.scores,
+        "Micro-F1 of the labeller's observations against the references, by sources: the same cases decoded with "
+        "others. A model that ignores what it is given loses nothing.",
+    )
+    latent = truth and score_tables.truth_table(
+        truth,
+        "Micro-F1 (or recall) of the 13 findings in the report against the latent state of the generated world. A "
+        "model that ignores its sources does no better with the case's own than with another patient's, and no better "
+        "than one report given to everyone.",
+    )
+    parts = [*shown("truth", latent or None), *shown("controls", controls)]
+    return Section("sources", "Use of the sources", parts) if parts else None
+
+
+def observations(results: Results) -> Section:
+    """Each observation of the labeller."""
+    labels = label_intervals(results.cases, results.convention)
+    records = number(results.cases.height)
+    caption = (
+        f"F1 of each observation with its interval over all contexts together, most frequent first ({records} "
+        "records); small marks: F1 in each context"
+    )
+    table = score_tables.label_table(
+        labels,
+        results.intervals.level,
+        "Clinical efficacy by observation over the records of all contexts together, and F1 in each. Many more records "
+        f"in reports than in references is over-reporting, many fewer omission. {results.resampling}",
+    )
+    figure = Figure("observations", charts.label_chart(labels), caption)
+    return Section("findings", "By observation", [figure, Shown("observations", table)])
+
+
+def cases(results: Results) -> Section | None:
+    """Studies in every context that they were decoded in."""
+    found = example_cases(results)
+    return Section("cases", "Example cases", [ExampleCases(found)]) if found else None
+
+
+def gate(results: Results) -> Section | None:
+    """The gate by context and whether it differs; None for a model without Calibrate."""
+    gates: dict[str, dict[str, float]] = {context: {} for context in CONTEXTS}
+    values: dict[str, list[float]] = {context: [] for context in CONTEXTS}
+    for record, context, study in results.decoded.select("record_id", "context", "study_id").iter_rows():
+        if (value := results.predictions[record].get("gate")) is not None:
+            gates[context][study] = value
+            values[context].append(value)
+    if not any(values.values()):
+        return None
+    tests = compare_groups(gates)
+    caption = (
+        f"Gate of the decoded records ({number(sum(map(len, values.values())))}) by context: points are records (at "
+        "most 160 shown, at even steps of rank), the bar is the middle half, the mark the median, the line covers the "
+        "middle 90 %"
+    )
+    table = score_tables.gate_table(
+        tests,
+        "Gate of Calibrate within studies: Wilcoxon's signed-rank test, p also after Holm's correction; several "
+        "studies of one patient count as several. The test over all records takes them as independent, but one study "
+        "stands in several contexts.",
+    )
+    parts: list[Part] = [
+        Text(
+            "How strongly each record's prefix is adapted, by what is available to it. The gate is a number between 0 "
+            "and 1, computed before a word is generated."
+        ),
+        Figure("gates", charts.gate_chart(values), caption),
+        Text(score_tables.gate_line(tests)),
+        *shown("gates", table),
+    ]
+    return Section("gates", "Gate of Calibrate", parts)
+
+
+def routing(results: Results) -> Section | None:
+    """Mean depth weights by patch and finding; only patchwise weights depend on what an image shows."""
+    patchwise = results.params.refine.variant == "patchwise"
+    views = average_routing(results.routing, results.cases) if patchwise else []
+    if not views:
+        return None
+    images = " and ".join(f"{view.images} {view.view}" for view in views)
+    parts = [
+        Text(
+            f"Which encoder depth each patch draws on, averaged over {images} images of the decoded split, one of each "
+            "study. The first row is the mean weight. The others show how the mean over the images with a finding "
+            "differs from that over the images without it, with the number of images that have it at the right."
+        ),
+        Figure(
+            "routing-findings",
+            finding_maps(views, results.params.features.depths),
+            "Depth weights by patch and depth: mean over all images, then with each finding minus without. Differences "
+            "of means without a test: with few images they are chance and anatomy",
+        ),
+        Text(
+            "Findings are those of the references, positive or uncertain; those with fewer than five images on either "
+            "side have no map. Maps over single radiographs stand with the example cases.",
+            "under",
+        ),
+    ]
+    return Section("routing", "Depth routing by finding", parts)
+
+
+def training(results: Results) -> Section | None:
+    """The curves of each phase, and what runs through all of them."""
+    parts: list[Part] = []
+    if (schedule := charts.schedule_chart(results.curves)) is not None:
+        caption = (
+            "Probability ρ of the direct-report route, and residual weight α_D of the depth mixture, over the updates "
+            "of all phases; Calibrate trains on the frozen parent, so α_D stays"
+        )
+        parts.append(Figure("schedule", schedule, caption))
+    for phase, curves in results.curves.items():
+        found = [
+            Figure(f"training-{phase}-{file_name(panel)}", charts.curve_chart(panel), panel.title)
+            for panel in panels(curves, results.params.features.depths)
+        ]
+        if found:
+            once = [Check(*entry) for entry in counted(curves)]
+            parts += [Subtitle(_PHASES[phase]), *([Checks(once)] if once else []), Panels(found)]
+    return Section("training", "Training", parts) if parts else None
+
+
+def corpus(results: Results) -> Section:
+    """The audit of the corpus."""
+    audit = results.corpus_audit
+    return Section("corpus", "Corpus", [Shown("corpus", corpus_table(audit)), Checks(corpus_checks(audit))])
+
+
+def commitments(results: Results) -> Section:
+    """The audit of the commitment targets."""
+    audit = read_anchor_audit(results.anchors_audit)
+    figure = Figure(
+        "commitments",
+        charts.polarity_chart(audit.by_context, audit.records),
+        "Commitment targets by finding and polarity, as a share of the records of each context",
+    )
+    parts = [
+        Text(
+            "What the training targets commit to: for a sample of the training records by a labelling model's answer, "
+            "for the others by rules."
+        ),
+        *shown("origins", audit.origins),
+        *shown("strata", audit.strata, "How the sample to be labelled was drawn"),
+        figure,
+        *shown("agreement", audit.agreement, "Labels against rules, by finding"),
+        Checks(audit.checks),
+    ]
+    return Section("commitments", "Commitment targets", parts)
+
+
+def made_of(results: Results) -> Section:
+    """Parameters, versions and hashes."""
+    found = manifest(results.params.model_dump(mode="json"), results.signature, results.decoding)
+    lists = [
+        Checks([Check(*entry) for entry in listed], f"{title} ({len(listed)})", title != "Parameters")
+        for title, listed in found.items()
+    ]
+    text = Text("What this run was made of. The signature of the scores says what each number means.")
+    return Section("manifest", "Manifest", [text, *lists])
+
+
+SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
+    scores,
+    sources,
+    observations,
+    cases,
+    gate,
+    routing,
+    training,
+    corpus,
+    commitments,
+    made_of,
+)
+
+
+def _fallbacks(predictions: Mapping[str, dict]) -> str:
+    """How often no report could be extracted from the generated text, in words."""
+    count = sum(bool(row["fallback"]) for row in predictions.values())
+    if count == 0:
+        return "Every generation held an extractable report."
+    share = percent(count, len(predictions))
+    of = f"{number(count)} of {number(len(predictions))} generations ({share})"
+    return f"{of} held no extractable report; their raw text was scored."

@@ -1,0 +1,139 @@
+"""The signature of a run's scores in words: the line under every table, the warnings, and the page's manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from typing import Any
+
+from pacer.core.errors import DataError
+from pacer.metrics.signature import flat
+
+#: Packages that draw the page and test its numbers.
+_OWN = ("matplotlib", "scipy", "safetensors", "pillow")
+
+Signature = Mapping[str, Any]
+Entries = list[tuple[str, str]]
+
+
+def signature_line(signature: Signature) -> str:
+    """What decides the numbers, in one line: ``name:value`` joined by bars.
+
+    Raises:
+        DataError: a part that every signature has is missing.
+    """
+    try:
+        clinical, language = signature["clinical"], signature["language"]
+        labeller = {True: "stand-in", False: "published", None: "unknown"}[signature["standin_labeller"]]
+        counts = list(signature["counts"].values())
+        limit = decoding(signature).get("limit")
+        joined = sum(sum(context.get("texts_with_line_breaks", {}).values()) for context in counts)
+        parts = {
+            "ce": clinical["convention"],
+            "obs": len(clinical["observations"]),
+            "present": "+".join(map(str, clinical["present_classes"])),
+            "avg": clinical.get("average", "micro"),
+            "labeller": f"{labeller}-{next(iter(clinical['labeller']['files'].values()), '')[:8]}",
+            "clean": language["cleaner"],
+            "tok": "blank",
+            "bleu": "corpus",
+            "meteor": "1.5",
+            "mean": "contexts",
+            "n": "+".join(str(context["n"]) for context in counts) + (f" (decode.limit {limit})" if limit else ""),
+            "empty": sum(context.get("empty_hypotheses", 0) for context in counts),
+            **dict(_protocol(signature.get("protocol") or {})),
+            **({"line-breaks": f"blanks-{joined}"} if joined else {}),
+            "data": signature["data"]["records"][:8],
+            "version": signature["versions"]["pacer"],
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"the signature of the scores lacks {error}; score again") from None
+    return " | ".join(f"{name}:{value}" for name, value in parts.items())
+
+
+def _protocol(protocol: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What was done to other systems' reports, where something was."""
+    if protocol.get("missing_hypotheses"):
+        yield "missing", f"{protocol['missing']}-{protocol['missing_hypotheses']}"
+    if repeated := protocol.get("duplicate_hypotheses", 0) + protocol.get("duplicate_references", 0):
+        yield "duplicates", f"{protocol['duplicates']}-{repeated}"
+    for name in ("extract", "clean_hypotheses", "clean_references"):
+        if protocol.get(name, "none") != "none":
+            yield name.replace("_", "-"), protocol[name]
+    if protocol.get("deduplicate"):
+        yield "deduplicated", "sentences"
+
+
+def decoding(signature: Signature) -> Mapping[str, Any]:
+    """How the reports were searched for, as far as the signature says."""
+    return (signature.get("predictions") or {}).get("settings") or {}
+
+
+def reading_notes(signature: Signature) -> list[str]:
+    """How the files of other systems were read, one a line, and a warning where most of their reports are empty;
+    nothing for the pipeline's own predictions."""
+    protocol = signature.get("protocol") or {}
+    notes = [
+        f"{side}: {read['file']}, text: {read['text']}, paired by {read.get('id', 'position')}"
+        for side in ("references", "hypotheses")
+        if (read := protocol.get(side))
+    ]
+    counts = signature["counts"].values()
+    empty, pairs = (sum(context.get(name, 0) for context in counts) for name in ("empty_hypotheses", "n"))
+    if protocol and 2 * empty > pairs:
+        missing = protocol.get("missing_hypotheses", 0)
+        notes.append(f"warning: {empty} of {pairs} reports are empty, {missing} of them because they are missing")
+    return notes
+
+
+def standin_note(signature: Signature) -> str | None:
+    """A warning where models are stand-ins or of unknown origin, else None."""
+    notes = []
+    labeller = signature["standin_labeller"]
+    if labeller is None:
+        notes.append("It is not recorded where the labeller of the findings comes from.")
+    elif labeller:
+        notes.append(
+            "The findings were labelled by a stand-in for CheXbert, made by this pipeline: precision, recall and F1 "
+            "compare runs that share it, and no published numbers."
+        )
+    frozen = (signature.get("predictions") or {}).get("stand_ins") or []
+    if frozen:
+        names = ", ".join(frozen[:-1]) + (" and " if len(frozen) > 1 else "") + frozen[-1]
+        model = "model is a stand-in" if len(frozen) == 1 else "models are stand-ins"
+        notes.append(f"The frozen {names} {model}, made by this pipeline.")
+    return " ".join(notes) or None
+
+
+def entries(values: Mapping[str, Any]) -> Entries:
+    """Nested values as (dotted name, value in words)."""
+    return [(name, _in_words(value)) for name, value in flat(values).items()]
+
+
+def manifest(params: Mapping[str, Any], signature: Signature, predictions: Mapping[str, Any]) -> dict[str, Entries]:
+    """What a run was made of, as title -> (name, value) pairs.
+
+    Args:
+        params: the whole of ``params.yaml``. predictions: the manifest of the decode stage.
+    """
+    files = (signature["clinical"].get("labeller") or {}).get("files") or {}
+    hashes = {
+        "trained weights, decoded": predictions.get("weights"),
+        "parent of these": (predictions.get("parent") or {}).get("sha256"),
+        **{f"frozen {name} model": value for name, value in (predictions.get("frozen") or {}).items()},
+        **{f"labeller, {name}": value for name, value in files.items()},
+    }
+    packages = {name: version(name) for name in _OWN} | predictions.get("trained_with", {}) | signature["versions"]
+    parts = {
+        "Data, SHA-256": [(name, value) for name, value in signature["data"].items() if value],
+        "Weights, SHA-256": [(name, value) for name, value in hashes.items() if value],
+        "Packages": sorted(packages.items()),
+        "Parameters": entries(params),
+    }
+    return {title: found for title, found in parts.items() if found}
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_in_words, value)) or "none"
+    return "none" if value is None else str(value)
