@@ -20,7 +20,7 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from pacer.core.errors import DataError
-from pacer.metrics.chexbert.labeller import OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.reporting.figures import LIGHT, STYLE, drawing, saved
 from pacer.reporting.images import grid, overlays, weight_range
 from pacer.reporting.tables import number
