@@ -13,7 +13,7 @@ def main() -> None:
     corpus = load_params().corpus
     with whole_directory(Path("data/source")) as out:
         if corpus.source == "phantom":
-            generate_phantom(corpus.phantom, corpus.seed, out, corpus.phantom.vocabulary)
+            generate_phantom(corpus.phantom, corpus.seed, out)
         else:
             point_to_files(corpus, out)
 

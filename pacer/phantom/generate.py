@@ -9,7 +9,10 @@ source.json, manifest.json                    where everything is, and how it wa
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,6 @@ from pacer.params import Phantom
 from pacer.phantom.answers import recorded_answer
 from pacer.phantom.emphasis import emphasis_scores
 from pacer.phantom.language import contexts_of, fullest_report_of, report_of
-from pacer.phantom.parallel import map_chunks
 from pacer.phantom.render import View, render_frontal, render_lateral
 from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.phantom.world import Study, make_world
@@ -34,22 +36,15 @@ from pacer.records.schemas import SPLITS
 
 JPEG_QUALITY = 92
 ABSENT_TEXT, ABSENT_CLINICAL = "s", 0
-_CHUNK = 40
 #: Seconds since 1970 that all recorded answers carry: nothing in a phantom depends on the clock.
 _CREATED = 1_735_689_600
 
 
-def generate_phantom(
-    config: Phantom, seed: int, directory: Path, vocabulary: int | None = None, processes: int = 2
-) -> dict[str, Any]:
-    """Generate the world of ``seed`` and write it below ``directory``.
+def generate_phantom(config: Phantom, seed: int, directory: Path, processes: int = 2) -> dict[str, Any]:
+    """Write the world of ``seed`` below ``directory``; it is a function of ``config`` and ``seed`` alone.
 
     Args:
-        config: size of the world and of its images.
-        seed: the corpus is a function of ``config``, ``seed`` and ``vocabulary`` alone.
-        directory: made when it does not exist; existing files of the same names are replaced.
-        vocabulary: size of the phantom tokenizer that ``new_scores`` are aligned to; None: ``config.vocabulary``.
-        processes: worker processes for rendering at most.
+        processes: that render.
 
     Returns:
         The content of ``manifest.json``: kind, seed, parameters, counts, tokenizer hash.
@@ -65,8 +60,7 @@ def generate_phantom(
     studies = [study for patient in world for study in patient.studies]
     directory.mkdir(parents=True, exist_ok=True)
     images = _write_images(studies, config.image_size, directory / "images", processes)
-    vocabulary = config.vocabulary if vocabulary is None else vocabulary
-    tokenizer = phantom_tokenizer(vocabulary)
+    tokenizer = phantom_tokenizer(config.vocabulary)
     counts = _write_annotations(studies, tokenizer, directory)
     with atomic_path(directory / "truth.parquet") as path:
         truth_table(studies).write_parquet(path)
@@ -77,7 +71,7 @@ def generate_phantom(
         "seed": seed,
         "parameters": config.model_dump(),
         "counts": {"patients": len(world), "studies": len(studies), "images": images, "records": counts},
-        "tokenizer": {"vocabulary": vocabulary, "sha256": hash_bytes(tokenizer.to_str().encode())},
+        "tokenizer": {"vocabulary": config.vocabulary, "sha256": hash_bytes(tokenizer.to_str().encode())},
     }
     write_json(directory / "manifest.json", manifest)
     return manifest
@@ -91,7 +85,7 @@ def image_path(study: Study, view: View) -> str:
 
 
 def truth_table(studies: list[Study]) -> pl.DataFrame:
-    """One row per study: study_id, subject_id, split, a Boolean per finding, and what one source alone tells,
+    """One row per study: study_id, subject_id, split, a Boolean per finding, and what one source alone shows,
     ``lateral_only`` and ``prior_only`` (lists of names)."""
     columns: dict[str, Any] = {
         "study_id": [study.study_id for study in studies],
@@ -107,23 +101,20 @@ def truth_table(studies: list[Study]) -> pl.DataFrame:
 
 def _write_images(studies: list[Study], size: int, folder: Path, processes: int) -> int:
     """Render and write all radiographs; returns their number."""
-    chunks = [(studies[start : start + _CHUNK], size, folder) for start in range(0, len(studies), _CHUNK)]
     total = sum(1 + study.has_lateral for study in studies)
-    with Ticker("radiographs", total) as ticker:
-        for written in map_chunks(_write_chunk, chunks, processes):
+    method = "fork" if sys.platform == "linux" else "spawn"
+    write = partial(_write_study, size=size, folder=folder)
+    with Ticker("radiographs", total) as ticker, multiprocessing.get_context(method).Pool(processes) as pool:
+        for written in pool.imap_unordered(write, studies, chunksize=40):
             ticker.advance(written)
     return total
 
 
-def _write_chunk(chunk: tuple[list[Study], int, Path]) -> int:
-    studies, size, folder = chunk
-    written = 0
-    for study in studies:
-        _write_image(folder / image_path(study, "frontal"), render_frontal(study, size))
-        if study.has_lateral:
-            _write_image(folder / image_path(study, "lateral"), render_lateral(study, size))
-        written += 1 + study.has_lateral
-    return written
+def _write_study(study: Study, size: int, folder: Path) -> int:
+    _write_image(folder / image_path(study, "frontal"), render_frontal(study, size))
+    if study.has_lateral:
+        _write_image(folder / image_path(study, "lateral"), render_lateral(study, size))
+    return 1 + study.has_lateral
 
 
 def _write_image(path: Path, pixels: Any) -> None:

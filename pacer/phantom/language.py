@@ -12,32 +12,8 @@ from typing import Literal
 import numpy as np
 
 from pacer.core.contexts import CONTEXTS, Context, availability
-from pacer.phantom.frames import (
-    CHANGES,
-    CLEAR,
-    COMPARED,
-    HEDGED_CHANGES,
-    HEDGES,
-    IMPRESSION_CHANGES,
-    IMPRESSION_HEDGES,
-    JOINT,
-    JOINT_CHANGES,
-    NORMAL_IMPRESSIONS,
-    RESOLVED,
-    STATEMENTS,
-    WITHOUT,
-    Style,
-    absence,
-    both_absent,
-    by_style,
-    capitalised,
-    denial,
-    denied_name,
-    fill,
-    remarks,
-    style_of,
-)
-from pacer.phantom.phrases import clause, describe, elaborate, pick, short
+from pacer.phantom.phrases import clause, describe, elaborate, short
+from pacer.phantom.wording import WORDING, Style, by_style, capitalised, denial, fill, pick, remarks, style_of
 from pacer.phantom.world import FindingState, Study, make_world
 from pacer.records.findings import FINDINGS
 
@@ -147,19 +123,19 @@ def write_report(study: Study, context: Context, rng: np.random.Generator) -> Re
     }
     body = _statements(stated, study, prior, statuses, choices)
     if prior and body and choices.number(_GENERAL, 0) < _OPENING:
-        opening, sentence = choices.pick(COMPARED, _GENERAL, 1), body[0][0]
+        opening, sentence = choices.pick(WORDING.compared, _GENERAL, 1), body[0][0]
         body[0] = (f"{opening}, {_lowered(sentence)}", body[0][1])
     body += _endings(study, lateral, prior, statuses, choices)
     denials = _denials(study, statuses, choices)
     body = denials + body if choices.number(_GENERAL, 9) < 0.2 else body + denials
     if study.present <= _OUTSIDE_LUNGS and choices.number(_GENERAL, 2) < 0.7:
-        body.insert(0, (choices.pick(by_style(CLEAR, choices.style), _GENERAL, 3), frozenset()))
+        body.insert(0, (choices.pick(by_style(WORDING.clear, choices.style), _GENERAL, 3), frozenset()))
     if choices.number(_GENERAL, 10) < _REMARK and len(stated) < _MANY:
-        remark = choices.pick(tuple(remarks(study, choices.style)), _GENERAL, 11)
+        remark = choices.pick(remarks(study, choices.style), _GENERAL, 11)
         body.insert(0 if choices.number(_GENERAL, 12) < 0.3 else len(body), (remark, frozenset()))
     summary = _impression(stated, prior, choices)
     if not body:
-        body = [(choices.pick(by_style(NORMAL_IMPRESSIONS, choices.style), _GENERAL, 3), frozenset())]
+        body = [(choices.pick(by_style(WORDING.normal, choices.style), _GENERAL, 3), frozenset())]
     shape = choices.number(_GENERAL, 4)
     if shape < _BOTH:
         findings, impression = body, summary
@@ -198,8 +174,8 @@ def _statements(
         elif absent and not prior and state.certainty == "definite" and state.finding != "support devices":
             row = FINDINGS.index(state.finding)
             phrase = describe(state, choices.number(row, 1), choices.number(row, 2))
-            name = denied_name(absent, choices.number(row, 9))
-            frame = choices.pick(by_style(WITHOUT, choices.style), row, 3)
+            name = pick(WORDING.denied_names[absent], choices.number(row, 9))
+            frame = choices.pick(by_style(WORDING.without, choices.style), row, 3)
             body.append((fill(frame, phrase, absent=name), frozenset({state.finding})))
             statuses[absent], absent = "negative", None
         else:
@@ -223,7 +199,7 @@ def _joined(first: FindingState, second: FindingState, prior: bool, choices: _Ch
     row, other = FINDINGS.index(first.finding), FINDINGS.index(second.finding)
     phrase = describe(first, choices.number(row, 1), choices.number(row, 2))
     also = short(second, choices.number(other, 6))
-    frames = JOINT_CHANGES[first.course] if prior else by_style(JOINT, choices.style)
+    frames = WORDING.joint_changes[first.course] if prior else by_style(WORDING.joint, choices.style)
     return fill(choices.pick(frames, row, 3), phrase, also)
 
 
@@ -242,9 +218,9 @@ def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bo
     if prior:
         # devices do not develop
         style = "plain" if state.finding == "support devices" else choices.style
-        frames = HEDGED_CHANGES[state.course] if hedged else by_style(CHANGES[state.course], style)
+        frames = WORDING.hedged_changes[state.course] if hedged else by_style(WORDING.changes[state.course], style)
     else:
-        frames = by_style(HEDGES if hedged else STATEMENTS, choices.style)
+        frames = by_style(WORDING.hedges if hedged else WORDING.statements, choices.style)
     return fill(choices.pick(frames, row, 3), phrase)
 
 
@@ -259,7 +235,7 @@ def _endings(
         statuses[state.finding] = "negative"
         phrase = short(state, choices.number(row, 2))
         # the last prose frame is for one thing
-        frames = by_style(RESOLVED, choices.style)[: 2 if phrase.plural else None]
+        frames = by_style(WORDING.resolved, choices.style)[: 2 if phrase.plural else None]
         name = phrase.text.replace(" and ", " or ")
         sentences.append((capitalised(choices.pick(frames, row, 1).format(name)), frozenset()))
     return sentences
@@ -287,9 +263,11 @@ def _denials(study: Study, statuses: dict[str, Status], choices: _Choices) -> li
     listed = sorted((name for name in chosen if name not in own), key=lambda name: name != "pleural abnormality")
     sentences: list[Sentence] = []
     if len(own) == 2:
-        sentences.append((both_absent(style, choices.number(FINDINGS.index(own[0]), 5)), frozenset()))
+        sentences.append((choices.pick(by_style(WORDING.both_absent, style), FINDINGS.index(own[0]), 5), frozenset()))
     elif own:
-        sentences.append((absence(own[0], style, choices.number(FINDINGS.index(own[0]), 5)), frozenset()))
+        sentences.append(
+            (choices.pick(by_style(WORDING.absences[own[0]], style), FINDINGS.index(own[0]), 5), frozenset())
+        )
     if len(listed) == 2 and style == "terse" and wording < 0.3:
         sentences += [(denial([name], style, wording), frozenset()) for name in listed]
     elif listed:
@@ -302,7 +280,7 @@ def _denials(study: Study, statuses: dict[str, Status], choices: _Choices) -> li
 def _impression(stated: list[FindingState], prior: bool, choices: _Choices) -> list[Sentence]:
     """At most three short sentences that repeat the most urgent findings."""
     if not stated:
-        return [(choices.pick(by_style(NORMAL_IMPRESSIONS, choices.style), _GENERAL, 3), frozenset())]
+        return [(choices.pick(by_style(WORDING.normal, choices.style), _GENERAL, 3), frozenset())]
     ranked = sorted(stated, key=lambda s: _URGENCY[FINDINGS.index(s.finding)])
     count = 1 + int(choices.number(_GENERAL, 7) * (2.4 if len(stated) < _MANY + 1 else 1.6))
     sentences: list[Sentence] = []
@@ -310,9 +288,9 @@ def _impression(stated: list[FindingState], prior: bool, choices: _Choices) -> l
         row = FINDINGS.index(state.finding)
         phrase = short(state, choices.number(row, 6))
         if state.certainty == "hedged":
-            frame = choices.pick(IMPRESSION_HEDGES, row, 7)
+            frame = choices.pick(WORDING.impression_hedges, row, 7)
         elif prior:
-            frame = choices.pick(IMPRESSION_CHANGES[state.course], row, 7)
+            frame = choices.pick(WORDING.impression_changes[state.course], row, 7)
         else:
             frame = "{0}."
         sentences.append((fill(frame, phrase), frozenset({state.finding})))

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from pacer.phantom.anatomy import Anatomy, Exposure, draw_anatomy, draw_body, draw_exposure
-from pacer.phantom.clinical import HISTORIES, INDICATIONS, clinical_text
+from pacer.phantom.wording import WORDING, clinical_text
 from pacer.records.findings import FINDINGS
 
 Side = Literal["left", "right", "bilateral", "central"]
@@ -244,8 +244,8 @@ def _make_studies(
                 has_lateral=has_lateral,
                 findings=findings,
                 resolved=resolved,
-                indication=clinical_text(rng, traits, INDICATIONS, 0.75),
-                history=clinical_text(rng, traits, HISTORIES, 0.5),
+                indication=clinical_text(rng, traits, WORDING.indications, 0.75),
+                history=clinical_text(rng, traits, WORDING.histories, 0.5),
                 anatomy=draw_anatomy(moment, body, portable),
                 exposure=draw_exposure(moment, portable),
                 lateral_exposure=draw_exposure(moment, False),

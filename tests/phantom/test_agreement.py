@@ -7,8 +7,8 @@ import pytest
 
 from pacer.core.contexts import availability
 from pacer.corpus.text.cleaning import clean_report
-from pacer.phantom.frames import remarks
 from pacer.phantom.language import contexts_of, report_of
+from pacer.phantom.wording import remarks
 from pacer.phantom.world import make_world
 from pacer.records.findings import FINDINGS
 from pacer.rules.extract import extract_anchor

@@ -7,11 +7,45 @@ import pytest
 
 from pacer.core.contexts import availability
 from pacer.corpus.text.cleaning import clean_report
-from pacer.phantom.frames import COMPARISON_WORDS
 from pacer.phantom.language import contexts_of, fullest_report_of, report_of, sample_texts, write_report
 from pacer.phantom.world import make_world
 from pacer.records.findings import FINDINGS
 from pacer.rules.extract import extract_anchor
+
+#: Words that compare with an earlier examination; none of them occurs in a report without one.
+COMPARISON_WORDS = frozenset(
+    [
+        "new",
+        "since",
+        "prior",
+        "previous",
+        "compared",
+        "comparison",
+        "earlier",
+        "interval",
+        "unchanged",
+        "change",
+        "stable",
+        "persistent",
+        "again",
+        "increased",
+        "decreased",
+        "increase",
+        "decrease",
+        "worse",
+        "worsening",
+        "worsened",
+        "progressed",
+        "development",
+        "developed",
+        "improved",
+        "improving",
+        "improvement",
+        "residual",
+        "resolved",
+        "longer",
+    ]
+)
 
 
 @pytest.fixture(scope="module")

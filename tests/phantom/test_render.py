@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.phantom_gallery import draw_gallery, example_study
 from pacer.phantom.canvas import Canvas
-from pacer.phantom.gallery import draw_gallery, example_study
 from pacer.phantom.render import finding_masks, render_frontal, render_lateral, render_with_masks, visible_findings
 from pacer.phantom.training import training_images
 from pacer.phantom.world import CHRONIC, LATERAL_CAPABLE, make_world

@@ -1,0 +1,152 @@
+"""The words of the phantom's reports (``wording.yaml``) and the sentences around its noun phrases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+from ruamel.yaml import YAML
+
+if TYPE_CHECKING:
+    from pacer.phantom.phrases import Phrase
+    from pacer.phantom.world import Study
+
+Style = Literal["terse", "plain", "prose", "numbered"]
+#: Cumulative shares of the styles.
+STYLES: dict[Style, float] = {"terse": 0.26, "plain": 0.60, "prose": 0.88, "numbered": 1.0}
+#: Radiologists have habits: the first of four wordings is chosen 42 % of the time, the last 16 %.
+_HABIT = 1.6
+
+Texts = tuple[str, ...]
+ByName = dict[str, Texts]
+Option = TypeVar("Option")
+
+
+class Names(BaseModel):
+    """What one finding is called."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    names: Texts
+    short: Texts
+    adjectives: Texts = ("",)
+    bilateral: Texts = ()
+    several: Texts = ()
+    vertebra: Texts = ()
+    lateral_only: Texts = Field((), alias="lateral only")
+    adjective_first: Texts = Field((), alias="adjective first")
+    clauses: Texts = ()
+    countable: bool = True
+
+
+class Wording(BaseModel):
+    """All wordings; see the comments of ``wording.yaml``. Frames by style unless the name of a type says otherwise."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    statements: ByName
+    hedges: ByName
+    changes: dict[str, ByName]
+    hedged_changes: ByName
+    joint: ByName
+    joint_changes: ByName
+    without: ByName
+    impression_changes: ByName
+    impression_hedges: Texts
+    compared: Texts
+    resolved: ByName
+    clear: ByName
+    normal: ByName
+    denials: ByName
+    denied_names: ByName
+    absences: dict[str, ByName]
+    both_absent: ByName
+    remarks: ByName
+    phrases: dict[str, Names]
+    devices: ByName
+    details: ByName
+    indications: ByName
+    histories: ByName
+
+
+WORDING = Wording(**YAML(typ="safe").load(Path(__file__).with_name("wording.yaml")))
+
+
+def pick(options: tuple[Option, ...], choice: float) -> Option:
+    """One of ``options``, the first ones more often; ``choice`` is a number in [0, 1)."""
+    return options[int(choice**_HABIT * len(options))]
+
+
+def style_of(choice: float) -> Style:
+    """The style that a number in [0, 1) stands for."""
+    return next(style for style, share in STYLES.items() if choice < share)
+
+
+def by_style(frames: ByName, style: Style) -> Texts:
+    """The frames of a style."""
+    return frames["plain" if style == "numbered" else style]
+
+
+def capitalised(text: str) -> str:
+    """With a capital at the start."""
+    return text[0].upper() + text[1:]
+
+
+def fill(frame: str, phrase: Phrase, second: Phrase | None = None, absent: str = "") -> str:
+    """A frame with its phrases; verbs follow their number."""
+    be, have = ("are", "have") if phrase.plural else ("is", "has")
+    values: dict[str, Any] = {"a": phrase.with_article, "is_": _verb(phrase), "be": be, "have": have, "n": absent}
+    if second is not None:
+        values |= {"b": second.with_article, "is_b": _verb(second)}
+    return capitalised(frame.format(phrase.text, second.text if second else "", **values))
+
+
+def _verb(phrase: Phrase) -> str:
+    """The verb after "there": two things with articles of their own take the singular."""
+    return "are" if phrase.plural and phrase.with_article == phrase.text else "is"
+
+
+def denial(findings: list[str], style: Style, choice: float) -> str:
+    """One sentence that denies all ``findings`` (one or more)."""
+    names = [pick(WORDING.denied_names[name], (choice * 7.0 + 0.37 * i) % 1.0) for i, name in enumerate(findings)]
+    listed = " or ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])}, or {names[-1]}"
+    frames = by_style(WORDING.denials, style)
+    # what follows a long list stands too far from its first member
+    return pick(frames[:3] if len(names) > 2 else frames, choice).format(listed)
+
+
+def remarks(study: Study, style: Style) -> Texts:
+    """True remarks about body and exposure, and neutral ones; none of them states or denies a finding.
+
+    They depend on the study alone, so the reports of its contexts agree.
+    """
+    body = study.anatomy
+    untrue = {
+        "low volumes": body.diaphragm >= 0.44,
+        "well expanded": body.diaphragm <= 0.54,
+        "tortuous aorta": body.knob <= 0.95,
+        "osteopenic": body.bone >= 0.78,
+        "scoliosis": abs(body.scoliosis) <= 0.025,
+        "rotated": abs(body.turned) <= 0.035,
+        "skin fold": study.exposure.distractor != "skin fold",
+        "portable": study.view != "AP",
+        "bones intact": "fracture" in study.findings,
+    }
+    column = {"terse": 0, "prose": 2}.get(style, 1)
+    return tuple(texts[column] for name, texts in WORDING.remarks.items() if not untrue.get(name))
+
+
+def clinical_text(rng: np.random.Generator, traits: list[str], phrases: ByName, share: float) -> str | None:
+    """An indication or history that fits a trait of the patient, or None.
+
+    Args:
+        phrases: ``WORDING.indications`` or ``WORDING.histories``.
+        share: how often there is one.
+    """
+    known, general, trait, choice = rng.random(4)
+    if known > share:
+        return None
+    source = "" if not traits or general < 0.4 else traits[int(trait * len(traits))]
+    return phrases[source][int(choice * len(phrases[source]))]
