@@ -91,22 +91,25 @@ def test_rubbish_does_not_use_up_the_sample(endpoint, asking, records, tmp_path)
         ({"code": "429"}, "HTTP 429"),
         ("text", "HTTP 504"),
         ({"code": ["a"]}, "HTTP 504"),
-        ({"code": 400}, "HTTP 400"),
     ],
 )
 def test_an_error_in_place_of_the_choices_is_no_answer(
     endpoint, asking, sample, records, tmp_path, error, reason
 ) -> None:
     endpoint.replies = lambda asked, before: good(asked) if before else Reply(body={"error": error})
-    try:
-        audit = label_sample(sample, records, asking(), tmp_path)
-    except PacerError:  # what was refused is not tried again within the run
-        assert reason == "HTTP 400"
-        endpoint.replies = good
-        audit = label_sample(sample, records, asking(), tmp_path)
+    audit = label_sample(sample, records, asking(), tmp_path)
     assert audit["statuses"] == {"ok": 6}
     assert audit["troubles"] == {reason: 6}
     assert audit["lost_and_perhaps_paid"] == (6 if reason == "HTTP 504" else 0)
+
+
+def test_a_refusal_behind_an_http_200(endpoint, asking, sample, records, tmp_path) -> None:
+    endpoint.replies = lambda asked, _: Reply(body={"error": {"code": 400}})
+    with pytest.raises(PacerError, match="refused the request of"):
+        label_sample(sample, records, asking(), tmp_path)
+    assert set(endpoint.seen.values()) == {1}
+    endpoint.replies = good
+    assert label_sample(sample, records, asking(), tmp_path)["statuses"] == {"ok": 6}
 
 
 def test_an_account_without_credit_behind_an_http_200(endpoint, asking, sample, records, tmp_path) -> None:

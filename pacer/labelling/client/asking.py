@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
@@ -10,8 +11,8 @@ from pacer.core.errors import PacerError
 from pacer.core.progress import Ticker
 from pacer.labelling.answers.reading import REFUSAL, Reply
 from pacer.labelling.client.budget import Budget
-from pacer.labelling.client.cache import MAY_BE_PAID, AnswerCache, CachedAnswer
-from pacer.labelling.client.endpoint import Endpoint, Outcome
+from pacer.labelling.client.cache import AnswerCache, CachedAnswer
+from pacer.labelling.client.endpoint import MAY_BE_PAID, Endpoint, Outcome
 from pacer.labelling.client.request import Question
 
 #: Requests in a row without an answer that can be read, after which the rest is not tried.
@@ -23,6 +24,9 @@ class Asker:
 
     Args:
         answered: whether there is an answer already, so that a refusal cannot be meant for all requests.
+
+    Attributes:
+        troubles: why tries failed. lost: tries of requests without an answer that may have been paid.
     """
 
     def __init__(
@@ -30,7 +34,8 @@ class Asker:
     ):
         self._endpoint, self._cache, self._budget, self._prompt_hash = endpoint, cache, budget, prompt_hash
         self._slots, self._answered = slots, answered
-        self._in_a_row = 0
+        self.troubles: Counter[str] = Counter()
+        self.lost = self._in_a_row = 0
         self._refused: list[Question] = []
         self._failed: dict[str, str] = {}
 
@@ -50,7 +55,6 @@ class Asker:
                 while True:
                     for question in islice(left, self._slots - len(waiting)):
                         self._budget.reserve(question)
-                        self._cache.sent(question.request_hash)
                         waiting[pool.submit(self._endpoint.ask, question.request)] = question
                     if not waiting:
                         break
@@ -72,20 +76,21 @@ class Asker:
         return self._failed
 
     def _keep(self, question: Question, outcome: Outcome) -> None:
-        """Put what became of a question on disk, and count what it has cost."""
-        self._budget.release(question)
+        """Put an answer on disk, and count what the question has cost."""
         lost = sum(reason in MAY_BE_PAID for reason in outcome.failed)
+        self.troubles.update(outcome.failed)
+        self._budget.release(question)
         dollars = None
         if outcome.reply is not None:
             dollars = self._budget.paid(outcome.reply, question)
             self._add(question, outcome.reply, dollars, lost)
-        self._cache.failed(question.request_hash, outcome.failed)
+        else:
+            self.lost += lost
         self._budget.count(question, dollars, lost)
 
     def _add(self, question: Question, reply: Reply, dollars: float, lost: int) -> None:
-        key = question.request_hash
-        lost += self._cache.lost[key]
-        self._cache.add(CachedAnswer.of(question.record_id, key, self._prompt_hash, "openai", reply, dollars, lost))
+        key, record_id = question.request_hash, question.record_id
+        self._cache.add(CachedAnswer.of(record_id, key, self._prompt_hash, "openai", reply, dollars, lost))
 
     def _judge(self, question: Question, outcome: Outcome) -> None:
         """Sort the question in, and end the work where going on would be in vain."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,6 +18,9 @@ import openai
 from pacer.core.errors import ConfigError, PacerError
 from pacer.labelling.answers.reading import Reply, read_body, read_json_text
 from pacer.params import Labelling
+
+#: Why a try failed, where the endpoint may have done the work all the same.
+MAY_BE_PAID = frozenset({"timeout", "disconnected", "HTTP 504", "HTTP 524"})
 
 _KEY = "anchors.llm.provider: openai needs an API key in OPENAI_API_KEY (any text for a local endpoint)"
 _ADDRESS = "anchors.llm.base_url must be an address such as http://localhost:8000/v1"
@@ -36,7 +40,7 @@ class Outcome:
     """
 
     reply: Reply | None
-    failed: tuple[str, ...]
+    failed: Sequence[str]
     refuses: Literal["nothing", "this", "all"] = "nothing"
 
 
@@ -75,9 +79,8 @@ class Endpoint:
             )
         #: The endpoint as errors call it: its host, and its port where it has one of its own.
         self.name = url.netloc.decode()
-        self._tries = _Tries()
-        transport = _Transport(self._tries, follow_redirects=False, trust_env=url.scheme == "https")
-        self._client = client.copy(http_client=transport)
+        self._transport = _Transport(follow_redirects=False, trust_env=url.scheme == "https")
+        self._client = client.copy(http_client=self._transport)
 
     def __enter__(self) -> Endpoint:
         return self
@@ -87,18 +90,18 @@ class Endpoint:
 
     def ask(self, request: dict[str, Any]) -> Outcome:
         """The outcome of a chat completion, after the client's tries. An HTTP 200 is a reply, whatever it holds."""
-        self._tries.failed.clear()
+        failed = self._transport.new_request()
         try:
             content = self._client.chat.completions.with_raw_response.create(**request).content
         except openai.APIStatusError as error:
             status = error.status_code
             if status < 400 or status in (401, 402, 403, 404) or error.code in _NO_CREDIT:
-                return Outcome(None, tuple(self._tries.failed), "all")
+                return Outcome(None, failed, "all")
             again = status >= 500 or status in (408, 409, 429)
-            return Outcome(None, tuple(self._tries.failed), "nothing" if again else "this")
+            return Outcome(None, failed, "nothing" if again else "this")
         except openai.APIError:
-            return Outcome(None, tuple(self._tries.failed))
-        return Outcome(read_body(content.decode("utf-8", "replace")), tuple(self._tries.failed))
+            return Outcome(None, failed)
+        return Outcome(read_body(content.decode("utf-8", "replace")), failed)
 
     def refusal(self, record_id: str, reason: str) -> PacerError:
         """The error for an endpoint that will answer nothing."""
@@ -109,19 +112,17 @@ class Endpoint:
         )
 
 
-class _Tries(threading.local):
-    """Why the tries of this thread's request failed."""
-
-    def __init__(self) -> None:
-        self.failed: list[str] = []
-
-
 class _Transport(openai.DefaultHttpxClient):
     """Notes why tries fail, which the client repeats in silence, and gives errors the status that they stand for."""
 
-    def __init__(self, tries: _Tries, **settings: Any):
+    def __init__(self, **settings: Any):
         super().__init__(**settings)
-        self._tries = tries
+        self._thread = threading.local()
+
+    def new_request(self) -> list[str]:
+        """Why the tries of this thread's next request fail, as they do."""
+        self._thread.failed = failed = []
+        return failed
 
     def send(self, request: Any, **settings: Any) -> Any:
         try:
@@ -129,7 +130,7 @@ class _Transport(openai.DefaultHttpxClient):
         except Exception as error:
             name = type(error).__name__
             reason = "unreachable" if name in _NEVER_SENT else "timeout" if "Timeout" in name else "disconnected"
-            self._tries.failed.append(reason)
+            self._thread.failed.append(reason)
             raise
         response.headers["content-type"] = "application/json"  # UTF-8, whatever charset the endpoint names
         body = read_json_text(response.content.decode("utf-8", "replace"))
@@ -140,5 +141,5 @@ class _Transport(openai.DefaultHttpxClient):
         if code in _NO_CREDIT:  # with the status of a rate limit
             response.headers["x-should-retry"] = "false"
         if not response.is_success:
-            self._tries.failed.append(f"HTTP {response.status_code}")
+            self._thread.failed.append(f"HTTP {response.status_code}")
         return response

@@ -61,15 +61,14 @@ def label_sample(
     prompt_hash = hash_bytes(prompt.encode())
     questions = [] if config.provider == "none" else ask_about(sample, records, config, prompt, candidate)
     with scratch_directory(target, "answers") as scratch, AnswerCache(target, scratch / "answers.jsonl") as cache:
-        reused = 0
+        reused, lost, troubles = 0, 0, Counter[str]()
         if config.provider == "recorded":
             current = _recorded(questions, prompt_hash, Path(str(config.recorded)))
         else:
             reused = len(_answers_to(questions, cache))
             if reused < len(questions):
-                _ask(questions, config, prompt_hash, cache)
+                lost, troubles = _ask(questions, config, prompt_hash, cache)
             current = _answers_to(questions, cache)
-        unanswered = {question.request_hash for question in questions} - {answer.request_hash for answer in current}
         audit = {
             "provider": config.provider,
             "prompt": prompt_hash,
@@ -77,11 +76,11 @@ def label_sample(
             "answered": len(current),
             "unanswered": sample.height - len(current),
             "reused": reused,
-            **_summary(current, records, sum(cache.lost[key] for key in unanswered)),
-            "troubles": dict(sorted(cache.troubles.items())),
+            **_summary(current, records, lost),
+            "troubles": dict(sorted(troubles.items())),
             "older_answers": len(cache.unused(current)),
         }
-        cache.write(current, {question.request_hash: question.record_id for question in questions})
+        cache.write(current)
         shutil.rmtree(scratch.parent)
     return audit
 
@@ -90,8 +89,10 @@ def _answers_to(questions: Sequence[Question], cache: AnswerCache) -> list[Cache
     return [cache.answers[question.request_hash] for question in questions if question.request_hash in cache.answers]
 
 
-def _ask(questions: Sequence[Question], config: Labelling, prompt_hash: str, cache: AnswerCache) -> None:
-    """Ask for the answers that the cache lacks."""
+def _ask(
+    questions: Sequence[Question], config: Labelling, prompt_hash: str, cache: AnswerCache
+) -> tuple[int, Counter[str]]:
+    """Ask for the answers that the cache lacks; returns what :class:`Asker` has lost, and its troubles."""
     # Slow to import, and needed by nothing else.
     from pacer.labelling.client.asking import Asker
     from pacer.labelling.client.endpoint import Endpoint
@@ -101,13 +102,13 @@ def _ask(questions: Sequence[Question], config: Labelling, prompt_hash: str, cac
         answer = cache.answers.get(question.request_hash)
         if answer is None:
             missing.append(question)
-            budget.count(question, None, cache.lost[question.request_hash])
         else:
             budget.count(question, answer.dollars, answer.lost)
     with Endpoint(config) as endpoint:
         print(f"labelling: {budget.announce(missing)}", file=sys.stderr, flush=True)
         answered = len(missing) < len(questions)
-        failed = Asker(endpoint, cache, budget, prompt_hash, config.concurrency, answered).ask(missing)
+        asker = Asker(endpoint, cache, budget, prompt_hash, config.concurrency, answered)
+        failed = asker.ask(missing)
     if failed and config.unanswered == "stop":
         record_id, reason = next(iter(failed.items()))
         raise PacerError(
@@ -115,6 +116,7 @@ def _ask(questions: Sequence[Question], config: Labelling, prompt_hash: str, cac
             f"{record_id} ({reason}); the other answers are kept, run the stage again for the rest, or set "
             "anchors.llm.unanswered: rules"
         )
+    return asker.lost, asker.troubles
 
 
 def _recorded(questions: Sequence[Question], prompt_hash: str, path: Path) -> list[CachedAnswer]:
