@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML, YAMLError
@@ -69,7 +69,7 @@ def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
 
 def _explain(problem: Any, kind: type[Strict]) -> str:
     """One problem in words: the key, the value that arrived, what is allowed."""
-    key = ".".join(str(part) for part in problem["loc"]) or "params"
+    key = ".".join(str(part) for part in problem["loc"])
     value = problem["input"]
     if problem["type"] == "extra_forbidden":
         siblings = _fields_at(problem["loc"][:-1], kind)
@@ -79,12 +79,15 @@ def _explain(problem: Any, kind: type[Strict]) -> str:
         return f"{key} is missing"
     shown = "" if isinstance(value, dict) else f" = {value!r}"
     message = problem["msg"].removeprefix("Value error, ")
-    return f"{key}{shown}: {message[0].lower()}{message[1:]}"
+    return f"{key}{shown}{': ' * bool(key)}{message[0].lower()}{message[1:]}"
 
 
 def _fields_at(location: tuple, kind: type[Strict]) -> list[str]:
     model: Any = kind
     for part in location:
+        if isinstance(part, int):  # an entry of a list
+            model = next(iter(get_args(model)), None)
+            continue
         field = getattr(model, "model_fields", {}).get(part)
         model = field.annotation if field is not None else None
     return list(getattr(model, "model_fields", {}))

@@ -1,13 +1,12 @@
-"""The command ``dvc``, run so that it never outlives the study that called it."""
+"""The command ``dvc``, run so that neither it nor a stage outlives the study that called it."""
 
 from __future__ import annotations
 
 import fcntl
-import os
 import re
 import shutil
-import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -16,7 +15,6 @@ from pathlib import Path
 import psutil
 
 from pacer.core.errors import ConfigError, PacerError
-from pacer.core.io import read_json, write_json
 
 #: What DVC prints of a stage -> what became of it.
 STAGE_LINES = (
@@ -24,24 +22,44 @@ STAGE_LINES = (
     (re.compile(r"Stage '(.+)' is cached - skipping run"), "restored"),
     (re.compile(r"Stage '(.+)' didn't change, skipping"), "unchanged"),
 )
-#: Seconds that a stopped DVC has to end by itself.
+#: Variable of every process that a study starts: the folder that it works in.
+MARK = "PACER_STUDY_FOLDER"
+#: The checkout's own code is imported, not what the environment has installed.
+_OWN_CODE = 'PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" exec "$@"'
+#: Seconds that a process has to end by itself.
 _GRACE = 30.0
 
 
 class Dvc:
-    """DVC in the repository ``root``; ``state`` holds the locks of :func:`only_study`."""
+    """DVC in the checkouts below the folder ``state``, from any number of threads."""
 
-    def __init__(self, root: Path, state: Path, command: str = "dvc"):
+    def __init__(self, state: Path, command: str = "dvc"):
         found = shutil.which(command)
         if found is None:
             raise ConfigError(f"the command {command!r} is not found; put the environment's bin folder on the PATH")
-        self._command, self._root, self._state = found, root, state
+        self._command, self._state = found, state
+        self._starting, self._stopped = threading.Lock(), False
 
-    def __call__(self, *arguments: str, log: Path, tell: Callable[[str, str], None] | None = None) -> dict[str, str]:
-        """Run ``dvc ARGUMENTS`` to its end; all that it prints goes to the end of ``log``.
+    def cache(self, root: Path) -> str:
+        """The folder of the cache that the repository ``root`` uses."""
+        done = subprocess.run([self._command, "cache", "dir"], cwd=root, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise PacerError(f"dvc cache dir failed: {done.stderr.strip()}")
+        return str((root / done.stdout.strip()).resolve())
+
+    def __call__(
+        self,
+        *arguments: str,
+        folder: Path,
+        log: Path,
+        devices: str | None = None,
+        report: Callable[[str, str], None] = lambda stage, outcome: None,
+    ) -> dict[str, str]:
+        """Run ``dvc ARGUMENTS`` in ``folder`` to its end; all that it prints goes to the end of ``log``.
 
         Args:
-            tell: called with each stage that DVC comes to, and ``ran``, ``restored`` (from the run cache) or
+            devices: GPUs that the stages may use; None: all that are visible.
+            report: called with each stage that DVC comes to, and ``ran``, ``restored`` (from the run cache) or
                 ``unchanged``, when DVC says so (for ``ran``: when it starts).
 
         Returns:
@@ -50,44 +68,37 @@ class Dvc:
         Raises:
             PacerError: DVC failed; the message has the end of what it printed.
         """
+        variables = [f"{MARK}={folder}"] + ([] if devices is None else [f"CUDA_VISIBLE_DEVICES={devices}"])
         stages: dict[str, str] = {}
         lines: list[str] = []
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a", encoding="utf-8") as kept, (self._state / "child.lock").open("a+") as held:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # free: only_study has made sure
-            process = subprocess.Popen(
-                [self._command, *arguments],
-                cwd=self._root,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                encoding="utf-8",
-                errors="replace",
-                process_group=0,
-                pass_fds=(held.fileno(),),
-            )
-            try:
-                held.truncate(0)
-                held.write(str(process.pid))
-                held.flush()
-                assert process.stdout is not None
-                for line in process.stdout:
-                    kept.write(line)
-                    kept.flush()
-                    lines = [*lines[-19:], line]
-                    for pattern, outcome in STAGE_LINES:
-                        if found := pattern.search(line):
-                            stages[found[1]] = outcome
-                            if tell is not None:
-                                tell(found[1], outcome)
-                process.wait()
-            finally:
-                if process.poll() is None:
-                    _stop(process.pid)
-                    process.wait()
-                    _release(self._root, process.pid)
-                if process.stdout is not None:
-                    process.stdout.close()
+        with log.open("a", encoding="utf-8") as kept:
+            with self._starting:
+                if self._stopped:
+                    raise PacerError("the study was stopped")
+                process = subprocess.Popen(
+                    ["env", *variables, "sh", "-c", _OWN_CODE, str(folder), self._command, *arguments],
+                    cwd=folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    encoding="utf-8",
+                    errors="replace",
+                    process_group=0,
+                )
+            with process:
+                try:
+                    for line in process.stdout or ():
+                        kept.write(line)
+                        kept.flush()
+                        lines = [*lines[-19:], line]
+                        for pattern, outcome in STAGE_LINES:
+                            if found := pattern.search(line):
+                                stages[found[1]] = outcome
+                                report(found[1], outcome)
+                except BaseException:
+                    end_processes(folder)
+                    raise
         if process.returncode:
             raise PacerError(
                 f"dvc {' '.join(arguments)} failed (exit code {process.returncode}); all it printed is in "
@@ -95,83 +106,54 @@ class Dvc:
             )
         return stages
 
+    def stop(self) -> None:
+        """End all that runs, and start nothing more."""
+        with self._starting:
+            self._stopped = True
+        end_processes(self._state)
+
 
 @contextmanager
-def only_study(root: Path, state: Path) -> Generator[None]:
-    """Hold the folder ``state`` as the one study of the repository ``root``.
-
-    A study that was killed leaves its DVC running; it holds ``child.lock`` and is stopped here, with the stage that it
-    runs. Training continues from its last saved state when the stage runs again.
+def only_study(state: Path) -> Generator[None]:
+    """Hold the folder ``state`` as the one study of its repository; what a killed study left running ends.
 
     Raises:
         PacerError: another study is running.
     """
     state.mkdir(parents=True, exist_ok=True)
     with (state / "study.lock").open("w") as lock:
-        if not _free(lock):
-            raise PacerError("another `pacer study` is running in this repository; wait for it or stop it first")
-        with (state / "child.lock").open("a+") as left:
-            free = _free(left)
-            left.seek(0)
-            group = left.read().strip()
-            if not free:
-                if not group.isdecimal():
-                    raise PacerError("DVC of a killed study is still starting; call again in a moment")
-                _stop(int(group))
-                fcntl.flock(left, fcntl.LOCK_EX)
-            if group.isdecimal():
-                _release(root, int(group))
-                left.truncate(0)
-            fcntl.flock(left, fcntl.LOCK_UN)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PacerError(
+                "another `pacer study` is running in this repository; wait for it or stop it first"
+            ) from None
+        end_processes(state)
         yield
 
 
-def _free(file) -> bool:
-    """Take the lock on an open file if nobody has it."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _stop(group: int) -> None:
-    """Ask a process group to end, and make it end where it does not."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(group, number)
-        last = time.monotonic() + _GRACE
-        while _runs(group) and time.monotonic() < last:
+def end_processes(folder: Path) -> None:
+    """End DVC and its stages in the checkouts below ``folder``: asked first, then made to."""
+    for end in (psutil.Process.terminate, psutil.Process.kill):
+        last, asked = time.monotonic() + _GRACE, set()
+        while running := _processes(folder):
+            if time.monotonic() > last:
+                break
+            for process in running - asked:
+                with suppress(psutil.NoSuchProcess):
+                    end(process)
+            asked |= running
             time.sleep(0.1)
-        if not _runs(group):
+        else:
             return
-    raise PacerError(f"DVC (process group {group}) does not end; stop it and call again")
+    raise PacerError(f"processes {sorted(process.pid for process in running)} do not end; stop them and call again")
 
 
-def _runs(group: int) -> bool:
-    """Does any process of the group run? One that has ended and that nobody has waited for yet does not."""
-    for process in psutil.process_iter(["status"]):
-        with suppress(ProcessLookupError):
-            if os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE:
-                return True
-    return False
-
-
-def _release(root: Path, process: int) -> None:
-    """Take what a DVC that has ended still holds out of DVC's own lock file.
-
-    DVC does so itself where no process has the number any more. It would wait for good for one that nobody waits for
-    (the first process of a container may not), and for a new process of the same number.
-    """
-    for folder in (root, *root.parents):
-        held = folder / ".dvc" / "tmp" / "rwlock"
-        if (folder / ".dvc").is_dir() and held.is_file():
-            locks = read_json(held)
-            write = {path: one for path, one in locks.get("write", {}).items() if one["pid"] != process}
-            read = {
-                path: left
-                for path, many in locks.get("read", {}).items()
-                if (left := [one for one in many if one["pid"] != process])
-            }
-            write_json(held, {"write": write, "read": read})
-            return
+def _processes(folder: Path) -> set[psutil.Process]:
+    """What a study started below ``folder`` and still runs; what has ended unwaited-for has no environment."""
+    found = set()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if Path(process.environ().get(MARK, "/")).is_relative_to(folder):
+                found.add(process)
+    return found

@@ -1,16 +1,20 @@
-"""What ``dvc.yaml``, and that of the baselines, say about the stages that a score comes from: code, outs, roots."""
+"""What ``dvc.yaml``, that of the baselines, and ``dvc.lock`` say about the stages that a score comes from."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import posixpath
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
 
+from pydantic import JsonValue
 from ruamel.yaml import YAML, YAMLError
 
 from pacer.core.errors import ConfigError
-from pacer.core.io import files_below, hash_file, hash_json
+from pacer.core.io import files_below
 
 DEFINITION, LOCK, PARAMS = "dvc.yaml", "dvc.lock", "params.yaml"
 #: The last stage of a run: what comes after it is no part of a score.
@@ -20,23 +24,53 @@ BASELINES = "baselines"
 BASELINE_DEFINITION, BASELINE_LOCK, BASELINE_PARAMS = (f"{BASELINES}/{name}" for name in (DEFINITION, LOCK, PARAMS))
 #: What a stage leaves that is a score.
 SCORES = "scores.json"
+#: Group that holds the seed of a run: stages before the first that reads it prepare data.
+TRAINING = "train"
+
+
+class Stage(NamedTuple):
+    """A stage, as DVC names it; all paths start at the root. ``params``: file -> keys that the stage reads."""
+
+    name: str
+    cmd: str
+    deps: tuple[str, ...]
+    params: dict[str, list[str]]
+    outs: tuple[str, ...]
+
+
+class HashedPath(TypedDict):
+    path: str
+    md5: str
+
+
+class LockEntry(TypedDict, total=False):
+    """What ``dvc.lock`` records of a stage."""
+
+    cmd: str
+    deps: list[HashedPath]
+    params: dict[str, dict[str, JsonValue]]
+    outs: list[HashedPath]
+
+
+Lock = dict[str, LockEntry]
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The stages up to ``target``, as DVC names it: their commands, ``code`` (deps that no stage makes), ``plain``
-    (outs that DVC does not cache) and ``roots`` (stages that read no other stage's outs). ``scores``: folder of the
-    target's scores. ``files``: parameter files of the stages. ``locks``: where DVC records them."""
+    """The stages up to ``target``, in an order in which they can run.
 
-    root: Path
+    Attributes:
+        makers: out -> stage. data: stages that prepare data; no seed of a study reaches them.
+        scores: folder of the target's scores. files: parameter files. locks: where DVC records the stages.
+    """
+
     target: str
-    commands: dict[str, str]
-    code: tuple[str, ...]
-    plain: tuple[str, ...]
-    roots: tuple[str, ...]
+    stages: tuple[Stage, ...]
+    makers: dict[str, str]
+    data: frozenset[str]
     scores: str
-    files: tuple[str, ...] = (PARAMS,)
-    locks: tuple[str, ...] = (LOCK,)
+    files: tuple[str, ...]
+    locks: tuple[str, ...]
 
     @classmethod
     def read(cls, root: Path, target: str | None = None) -> Pipeline:
@@ -48,108 +82,114 @@ class Pipeline:
         Raises:
             ConfigError: a file is missing or has no such stage, or the stage leaves no scores.
         """
-        stages = {name: _in_root(stage, "") for name, stage in _stages(root / DEFINITION).items()}
-        last = TARGET
+        stages = _stages(root, DEFINITION)
+        own, last = set(stages), TARGET
         if target is not None:
-            others = _stages(root / BASELINE_DEFINITION)
-            if target not in others:
-                ends = ", ".join(name for name, stage in others.items() if _scores(_in_root(stage, BASELINES)))
+            others, last = _stages(root, BASELINE_DEFINITION), f"{BASELINE_DEFINITION}:{target}"
+            if last not in others:
+                ends = ", ".join(name.rpartition(":")[2] for name, stage in others.items() if _scores(stage))
                 raise ConfigError(f"{target} is no stage of {BASELINE_DEFINITION}; stages that end in scores: {ends}")
-            stages |= {f"{BASELINE_DEFINITION}:{name}": _in_root(stage, BASELINES) for name, stage in others.items()}
-            last = f"{BASELINE_DEFINITION}:{target}"
+            stages |= others
         if last not in stages:
             raise ConfigError(f"{root / DEFINITION} has no stage {last}; run this from the root of the repository")
-        makers = {path: name for name, stage in stages.items() for path in stage["outs"]}
-
-        def maker(dependency: str) -> str | None:
-            path = PurePosixPath(dependency)
-            return next((makers[str(p)] for p in (path, *path.parents) if str(p) in makers), None)
-
-        needed: dict[str, None] = {}
-        todo = [last]
+        makers = {path: name for name, stage in stages.items() for path in stage.outs}
+        before = {
+            name: {makers[out] for dep in stage.deps if (out := _out_of(dep, makers))} for name, stage in stages.items()
+        }
+        needed, todo = {last}, [last]
         while todo:
-            name = todo.pop()
-            needed[name] = None
-            made_by = {maker(dependency) for dependency in stages[name]["deps"]}
-            todo += [other for other in made_by if other is not None and other not in needed]
-        code = {d for name in needed for d in stages[name]["deps"] if maker(d) is None}
-        plain = [
-            path for name in needed for path, options in stages[name]["outs"].items() if options.get("cache") is False
-        ]
-        roots = [name for name in needed if all(maker(d) is None for d in stages[name]["deps"])]
+            new = before[todo.pop()] - needed
+            needed |= new
+            todo += new
+        order = [name for name in TopologicalSorter(before).static_order() if name in needed]
+        data: set[str] = set()
+        for name in order:
+            trains = any(key.split(".")[0] == TRAINING for key in stages[name].params.get(PARAMS, []))
+            if name in own and not trains and before[name] <= data:
+                data.add(name)
         scores = _scores(stages[last])
         if scores is None:
             raise ConfigError(f"the stage {last} makes no {SCORES}; a row needs a stage that scores")
-        more = {} if target is None else {"files": (PARAMS, BASELINE_PARAMS), "locks": (LOCK, BASELINE_LOCK)}
-        return cls(
-            root,
-            last,
-            {name: stages[name]["cmd"] for name in sorted(needed)},
-            tuple(sorted(code)),
-            tuple(sorted(plain)),
-            tuple(sorted(roots)),
-            scores,
-            **more,
+        files, locks = ((PARAMS,), (LOCK,)) if target is None else ((PARAMS, BASELINE_PARAMS), (LOCK, BASELINE_LOCK))
+        return cls(last, tuple(stages[name] for name in order), makers, frozenset(data), scores, files, locks)
+
+    def out_of(self, dependency: str) -> str | None:
+        """The out that a dependency is, or lies in; None for code."""
+        return _out_of(dependency, self.makers)
+
+    @property
+    def code(self) -> list[str]:
+        """What the stages read and none of them makes."""
+        return sorted({dep for stage in self.stages for dep in stage.deps if self.out_of(dep) is None})
+
+
+def _out_of(dependency: str, outs: dict[str, str]) -> str | None:
+    path = PurePosixPath(dependency)
+    return next((str(parent) for parent in (path, *path.parents) if str(parent) in outs), None)
+
+
+def _stages(root: Path, definition: str) -> dict[str, Stage]:
+    folder = posixpath.dirname(definition)
+    prefix = f"{definition}:" if folder else ""
+    found = {}
+    for name, stage in read_yaml(root / definition).get("stages", {}).items():
+
+        def path(relative: str, start: str = posixpath.join(folder, stage.get("wdir", "."))) -> str:
+            return posixpath.normpath(posixpath.join(start, relative))
+
+        params: dict[str, list[str]] = {}
+        for entry in stage.get("params", []):
+            for file, keys in (entry if isinstance(entry, dict) else {PARAMS: [entry]}).items():
+                params.setdefault(path(file), []).extend(keys)
+        outs = [*stage.get("outs", []), *stage.get("metrics", []), *stage.get("plots", [])]
+        found[prefix + name] = Stage(
+            prefix + name,
+            stage["cmd"],
+            tuple(path(dep) for dep in stage.get("deps", [])),
+            params,
+            tuple(path(next(iter(out)) if isinstance(out, dict) else out) for out in outs),
         )
-
-    def code_hash(self) -> str:
-        """Content of all code that the stages use, and their commands."""
-        contents: dict[str, str] = {}
-        for dependency in self.code:
-            path = self.root / dependency
-            files = files_below(path) if path.is_dir() else [path]
-            for file in files:
-                if "__pycache__" not in file.parts and file.suffix != ".pyc":
-                    contents[file.relative_to(self.root).as_posix()] = hash_file(file)
-        return hash_json({"code": contents, "commands": self.commands})
-
-    def source_states(self, lock: Path) -> dict[str, dict[str, Any]]:
-        """What ``dvc.lock`` records of the roots: ``from`` (hash of command, code and parameters), ``made`` (hashes).
-
-        The roots alone read files that DVC does not know, so the same ``from`` with another ``made`` says that the
-        corpus itself has changed.
-        """
-        stages = _read_yaml(lock).get("stages", {}) if lock.exists() else {}
-        return {
-            name: {
-                "from": hash_json({key: stages[name].get(key) for key in ("cmd", "deps", "params")}),
-                "made": {out["path"]: out.get("md5") for out in stages[name].get("outs", [])},
-            }
-            for name in self.roots
-            if name in stages
-        }
+    return found
 
 
-def _in_root(stage: dict, folder: str) -> dict[str, Any]:
-    """Command, deps, and outs with their options of a stage; paths start at the root."""
-    start = posixpath.join(folder, stage.get("wdir", "."))
-
-    def path(name: str) -> str:
-        return posixpath.normpath(posixpath.join(start, name))
-
-    outs: dict[str, dict] = {}
-    for entry in [*stage.get("outs", []), *stage.get("metrics", []), *stage.get("plots", [])]:
-        outs |= {entry: {}} if isinstance(entry, str) else entry
-    return {
-        "cmd": stage["cmd"],
-        "deps": [path(name) for name in stage.get("deps", [])],
-        "outs": {path(name): options for name, options in outs.items()},
-    }
-
-
-def _scores(stage: dict) -> str | None:
+def _scores(stage: Stage) -> str | None:
     """The folder of the scores that a stage makes."""
-    return next((str(PurePosixPath(path).parent) for path in stage["outs"] if PurePosixPath(path).name == SCORES), None)
+    return next((posixpath.dirname(path) for path in stage.outs if posixpath.basename(path) == SCORES), None)
 
 
-def _stages(path: Path) -> dict[str, dict]:
-    return _read_yaml(path).get("stages", {})
+def read_lock(path: Path) -> Lock:
+    """What a ``dvc.lock`` records; nothing where there is none."""
+    return read_yaml(path).get("stages", {}) if path.exists() else {}
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A mapping from a YAML file.
+
+    Raises:
+        ConfigError: the file is missing or not valid.
+    """
     try:
         return YAML(typ="safe").load(path.read_text(encoding="utf-8")) or {}
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist; run this from the root of the repository") from None
     except YAMLError as error:
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+
+
+def code_hash(root: Path, path: str) -> str:
+    """The hash that DVC has for a file or a folder; byte-code, which `.dvcignore` names, is left out.
+
+    Raises:
+        ConfigError: there is no such file.
+    """
+    place = root / path
+    if not place.is_dir():
+        if not place.is_file():
+            raise ConfigError(f"{place}, which a stage of {DEFINITION} needs, does not exist")
+        return hashlib.md5(place.read_bytes(), usedforsecurity=False).hexdigest()
+    entries = [
+        {"md5": code_hash(place, name), "relpath": name}
+        for name in sorted(file.relative_to(place).as_posix() for file in files_below(place))
+        if "__pycache__" not in name and not name.endswith(".pyc")
+    ]
+    return hashlib.md5(json.dumps(entries, sort_keys=True).encode(), usedforsecurity=False).hexdigest() + ".dir"

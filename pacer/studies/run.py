@@ -1,36 +1,42 @@
-"""Run a study: one DVC experiment for each different run, one after another, in the workspace.
+"""Run a study: one DVC experiment for each different run, each in a checkout of its own.
 
-A run is known by its key, the hash of its parameters and of the code that its stages use. What it gives is kept in
-``results/runs/KEY/``, so a study goes on where it stopped, studies share runs, and rows of one study with the same
-parameters are one run. DVC's run cache gives back every stage that another run has made already: rows that differ
-after a phase share it.
+A run is known by its key (:func:`pacer.studies.plan.identify`). What it gives is kept in ``results/runs/KEY/``, so a
+study goes on where it stopped, studies share runs, and rows of one study that are made from the same are one run. DVC's
+run cache gives back every stage that another run has made already: rows that differ after a phase share it.
 """
 
 from __future__ import annotations
 
+import queue
 import re
 import shutil
+import subprocess
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache, partial
+from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Any
 
-from pacer.core.errors import ConfigError, DataError, PacerError
+from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json, whole_directory, write_json
 from pacer.studies.dvc import Dvc, only_study
-from pacer.studies.pipeline import LOCK, PARAMS, Pipeline
-from pacer.studies.plan import KINDS, Kinds, Run, overridden, plan, read_files
+from pacer.studies.pipeline import DEFINITION, LOCK, Lock, Pipeline, code_hash, read_lock
+from pacer.studies.plan import Run, identify, overridden, plan, read_files
 from pacer.studies.study import Study
-from pacer.studies.workspace import Workspace
+from pacer.studies.worktree import Snapshot, Worktree, checkouts
 
 #: What is kept of a run, from the folder of its scores.
 KEPT = ("scores.json", "signature.json", "cases.parquet")
 RECORD = "run.json"
 #: What is recorded of the corpus: whether scores can stand beside published ones hangs on it.
-DESCRIBED = ("source", "format", "target", "cleaner", "strict", "limit", "contexts")
+DESCRIBED = {"source", "format", "target", "cleaner", "strict", "limit", "contexts"}
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 def results_folder(root: Path) -> Path:
@@ -41,20 +47,18 @@ def results_folder(root: Path) -> Path:
 def run_study(
     study: Study,
     root: Path,
-    tell: Tell,
-    command: str = "dvc",
+    report: Report,
     *,
-    kinds: Kinds = KINDS,
     rows: frozenset[str] = frozenset(),
+    jobs: int = 1,
+    devices: str | None = None,
+    command: str = "dvc",
 ) -> None:
-    """Make every run of ``study`` that is not there yet.
-
-    Parameter files, locks, metrics and outs are as before when this ends, by an error or an interrupt too; after a kill
-    the next call puts them back first.
+    """Make every run of ``study`` that is not there yet, of the code and parameters as they are now.
 
     Args:
-        kinds: what each parameter file must be; that of the baselines is needed for rows with a target.
-        rows: names of the rows to run; empty: all.
+        rows: names of the rows to run; empty: all. jobs: runs that are made side by side.
+        devices: GPUs that these share out, as :func:`shares` takes them.
 
     Raises:
         PacerError: another study is running, a stage failed, or the study does not fit the parameters.
@@ -66,65 +70,32 @@ def run_study(
         )
     state = results_folder(root)
     pipelines = {target: Pipeline.read(root, target) for target in (None, *(row.target for row in study.rows))}
-    workspace = Workspace(root, state, pipelines.values())
-    with only_study(root, state):
-        dvc = Dvc(root, state, command)
-        if workspace.saved:
-            tell("a study was killed here: putting the workspace back first")
-            workspace.refuse_edited()
-            _restore(workspace, dvc, state)
-        texts = read_files(study, root, kinds)
-        codes = {target: pipeline.code_hash() for target, pipeline in pipelines.items()}
-        runs = plan(study, texts, codes, kinds)
-        sources = pipelines[None].source_states(root / LOCK)
+    code = cache(partial(code_hash, root))
+    with only_study(state):
+        dvc, texts = Dvc(state, command), read_files(study, root)
+
+        def planned() -> list[Run]:
+            return plan(study, texts, pipelines, code, _locks(root, state))
+
+        runs = planned()
         _write_index(study, runs, state)
-        planned = {study.rows[run.row].name for run in runs}
         for row in study.rows:
-            if row.needs and row.name not in planned:
-                tell(f"{study.name}: {row.name} is left out; it needs {', '.join(row.needs)}")
-        wanted = [run for run in runs if not rows or run.name in rows]
-        distinct = {run.key: run for run in reversed(wanted)}  # the first row of equal ones gives its name
-        missing = [key for key in dict.fromkeys(run.key for run in wanted) if not finished(state, key, sources)]
+            if row.needs and row.files is None and not any(study.rows[run.row] is row for run in runs):
+                report(f"{study.name}: {row.name} is left out; it needs {', '.join(row.needs)}")
+        missing, distinct = _missing(runs, rows, state)
         if not missing:
-            tell(f"{study.name}: nothing to do, all {len(distinct)} runs are there")
+            report(f"{study.name}: nothing to do, all {distinct} runs are there")
             return
-        tell(f"{study.name}: {len(missing)} of {len(distinct)} runs to make")
-        workspace.save()
+        report(f"{study.name}: {len(missing)} of {distinct} runs to make")
+        workshop = Workshop(root, state, study, texts, pipelines, dvc, shares(devices, min(jobs, len(missing))), report)
+        made: set[str] = set()
         try:
-            for number, key in enumerate(missing, 1):
-                run = distinct[key]
-                tell(f"[{number}/{len(missing)}] {run.name}, seed {run.seed}")
-                workspace.use(
-                    {name: overridden(text, run.overrides.get(name, {}), name) for name, text in texts.items()}
-                )
-                _make(study, run, pipelines[run.target], codes[run.target], workspace, dvc, state, tell)
+            while missing:  # again where the data turned out to be other than a lock said
+                workshop.make(missing)
+                made |= {run.place for run in missing}
+                missing = [run for run in _missing(planned(), rows, state)[0] if run.place not in made]
         finally:
-            _restore(workspace, dvc, state)
-
-
-def restore_workspace(root: Path, tell: Tell, command: str = "dvc") -> None:
-    """Put back the workspace of a study that was killed, edits of ``params.yaml`` since then included."""
-    state = results_folder(root)
-    workspace = Workspace(root, state, [Pipeline.read(root)])
-    with only_study(root, state):
-        if workspace.saved:
-            _restore(workspace, Dvc(root, state, command), state)
-            tell("the workspace is as it was before the study")
-        else:
-            tell("nothing to restore: no study was killed")
-
-
-def finished(state: Path, key: str, sources: dict[str, dict[str, Any]]) -> bool:
-    """Is there a run with this key, from the same source data as far as ``dvc.lock`` knows them?"""
-    record = state / "runs" / key / RECORD
-    if not record.is_file():
-        return False
-    made_from = read_json(record)["sources"]
-    return not any(
-        made_from[name]["from"] == source["from"] and made_from[name]["made"] != source["made"]
-        for name, source in sources.items()
-        if name in made_from
-    )
+            _write_index(study, planned(), state)
 
 
 def folders(study: Study, state: Path) -> Iterator[tuple[int, int, Path]]:
@@ -140,85 +111,184 @@ def folders(study: Study, state: Path) -> Iterator[tuple[int, int, Path]]:
                 yield number, seed, folder
 
 
-def _make(
-    study: Study, run: Run, pipeline: Pipeline, code: str, workspace: Workspace, dvc: Dvc, state: Path, tell: Tell
-) -> None:
-    """Run the stages with the parameters in use, name the experiment, keep the scores.
+class Workshop:
+    """Makes runs of a study, each in its checkout, as many at a time as there are shares of the devices."""
+
+    def __init__(
+        self,
+        root: Path,
+        state: Path,
+        study: Study,
+        texts: dict[str, str],
+        pipelines: dict[str | None, Pipeline],
+        dvc: Dvc,
+        devices: list[str | None],
+        report: Report,
+    ):
+        self._root, self._state, self._study, self._texts = root, state, study, texts
+        self._pipelines, self._dvc, self._jobs, self._report = pipelines, dvc, len(devices), report
+        self._cache = dvc.cache(root)
+        paths = {path for one in pipelines.values() for path in (*one.code, *one.files, *one.locks, DEFINITION)}
+        self._snapshot = Snapshot.take(root, state, sorted(paths))
+        self._hashes = {path: code_hash(root, path) for one in pipelines.values() for path in one.code}
+        self._devices: queue.Queue[str | None] = queue.Queue()
+        for share in devices:
+            self._devices.put(share)
+        self._naming = threading.Lock()
+
+    def make(self, runs: list[Run]) -> None:
+        """Make runs; stages that several of them share are made once, by the first of these.
+
+        The first failure is raised, after what was running beside it has ended.
+        """
+        making = [Making(run, Worktree(self._root, self._state, run.place)) for run in runs]
+        phases = shared_stages(runs) if self._jobs > 1 else {}
+        steps = {frozenset({number}): [] for number in range(len(runs))} | phases
+        order = TopologicalSorter({who: [other for other in steps if other > who] for who in steps})
+        order.prepare()
+        ready: list[frozenset[int]] = []
+        with ThreadPoolExecutor(self._jobs) as pool:
+            try:
+                running: dict[Future[None], frozenset[int]] = {}
+                while order.is_active():
+                    ready = sorted([*ready, *order.get_ready()], key=lambda who: (min(who), -len(who)))
+                    while ready and len(running) < self._jobs:
+                        who = ready.pop(0)
+                        if len(who) == 1:
+                            number = min(who)
+                            self._report(f"[{number + 1}/{len(runs)}] {runs[number].name}, seed {runs[number].seed}")
+                        running[pool.submit(self._step, making[min(who)], steps[who])] = who
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        future.result()
+                        order.done(running.pop(future))
+            except (KeyboardInterrupt, SystemExit):
+                self._dvc.stop()
+                raise
+
+    def _step(self, making: Making, stages: list[str]) -> None:
+        """Make stages of a run that others wait for; with none, all that is left, its experiment and its record."""
+        devices = self._devices.get()
+        try:
+            with making.lock:
+                self._carry_on(making, stages, devices)
+        finally:
+            self._devices.put(devices)
+
+    def _carry_on(self, making: Making, stages: list[str], devices: str | None) -> None:
+        run, tree, started = making.run, making.tree, time.monotonic()
+        pipeline = self._pipelines[run.target]
+        log = self._state / "logs" / f"{run.place}.txt"
+        call = partial(self._dvc, folder=tree.root, log=log, devices=devices)
+        # another run may have prepared the same data by now
+        data = identify(pipeline, run.values, self._hashes.__getitem__, _locks(self._root, self._state)).data
+        if not making.prepared:
+            files = {name: overridden(text, run.overrides.get(name, {}), name) for name, text in self._texts.items()}
+            tree.prepare(self._snapshot, self._cache, files, data)
+            tree.refuse_other_code(pipeline, self._hashes)
+        if tree.adopt(data) or not making.prepared:
+            call("checkout", "--force", "--allow-missing")  # outs that a killed stage left half-made are let go
+            tree.link(run.values.values(), pipeline.makers)
+            making.prepared = True
+        beside = f"{run.name}, seed {run.seed}, " * (self._jobs > 1)
+
+        def stage(name: str, outcome: str) -> None:
+            if outcome != "unchanged":
+                self._report(f"  {beside}{name}: {'runs' if outcome == 'ran' else 'made before'}")
+
+        making.stages = call("repro", *(stages or [pipeline.target]), report=stage) | making.stages
+        making.seconds += time.monotonic() - started
+        if not stages:
+            experiment = self._keep(making, pipeline, call)
+            tree.remove()
+            self._report(f"  {beside}done in {making.seconds:.0f} s: experiment {experiment}")
+
+    def _keep(self, making: Making, pipeline: Pipeline, call: Callable[..., dict[str, str]]) -> str:
+        """Name the experiment and keep the scores, under the key of what they were really made from."""
+        run, tree = making.run, making.tree.root
+        key = identify(pipeline, run.values, self._hashes.__getitem__, [read_lock(tree / LOCK)]).key
+        experiment = f"{_slug(self._study.name)}-{_slug(run.name)}-{run.seed}-{key[:6]}"
+        with self._naming:  # DVC names experiments by references that all checkouts share
+            call("exp", "save", "--force", "--name", experiment, pipeline.target)
+        written = {*pipeline.files, *pipeline.locks, *pipeline.makers}
+        record = {
+            "study": self._study.name,
+            "row": run.name,
+            "seed": run.seed,
+            "experiment": experiment,
+            "revision": self._snapshot.commit,
+            "edited": any(not written & {name, *map(str, Path(name).parents)} for name in self._snapshot.changed),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round(making.seconds, 1),
+            "stages": making.stages,
+            "target": run.target,
+            "overrides": run.overrides,
+            "split": run.params.decode.split,
+            "limit": run.params.decode.limit,
+            "corpus": run.params.corpus.model_dump(mode="json", include=DESCRIBED),
+        }
+        with whole_directory(self._state / "runs" / key) as folder:
+            for name in KEPT:
+                if not (tree / pipeline.scores / name).is_file():
+                    raise DataError(f"the stage {pipeline.target} left no {pipeline.scores}/{name}")
+                shutil.copyfile(tree / pipeline.scores / name, folder / name)
+            for name in (*pipeline.locks, *pipeline.files):
+                (folder / name).parent.mkdir(exist_ok=True)
+                shutil.copyfile(tree / name, folder / name)
+            write_json(folder / RECORD, record)
+        return experiment
+
+
+class Making:
+    """A run under way: its checkout, what its stages did, and the seconds that they took."""
+
+    def __init__(self, run: Run, tree: Worktree):
+        self.run, self.tree = run, tree
+        self.prepared, self.lock = False, threading.Lock()
+        self.stages: dict[str, str] = {}
+        self.seconds = 0.0
+
+
+def shared_stages(runs: list[Run]) -> dict[frozenset[int], list[str]]:
+    """Places of the runs that share stages, several at least -> the names of these."""
+    places: dict[str, set[int]] = defaultdict(set)
+    for place, run in enumerate(runs):
+        for chain in run.identity.chain.values():
+            places[chain].add(place)
+    shared: dict[frozenset[int], list[str]] = defaultdict(list)
+    for who in sorted({frozenset(found) for found in places.values() if len(found) > 1}, key=len):
+        chain = runs[min(who)].identity.chain
+        shared[who] = [name for name, own in chain.items() if places[own] == who]
+    return shared
+
+
+def shares(devices: str | None, jobs: int) -> list[str | None]:
+    """GPUs of each of ``jobs``; None: whatever is visible. With fewer GPUs than jobs, some share one.
 
     Args:
-        code: hash of the code that the run's key stands for.
+        devices: names of GPUs, comma-separated; None: those of this machine.
     """
-    root, params, started = pipeline.root, run.params[PARAMS], time.monotonic()
-    log = state / "logs" / f"{run.key}.txt"
-    experiment = f"{_slug(study.name)}-{_slug(run.name)}-{run.seed}-{run.key[:6]}"
-
-    def stage(name: str, outcome: str) -> None:
-        if outcome != "unchanged":
-            tell(f"  {name}: {'runs' if outcome == 'ran' else 'made before'}")
-
-    # The stages run by `repro`, and `exp run` then finds them done and names the result. `exp run` alone would keep
-    # HEAD detached for as long as the training takes, and a kill would leave it so.
-    stages = dvc("repro", pipeline.target, log=log, tell=stage)
-    _refuse_changed(run, root, code, workspace)
-    _name_experiment(dvc, experiment, pipeline.target, log)
-    _refuse_changed(run, root, code, workspace)
-    revision, dirty = workspace.revision()
-    record = {
-        "study": study.name,
-        "row": run.name,
-        "seed": run.seed,
-        "experiment": experiment,
-        "revision": revision,
-        "edited": dirty,
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - started, 1),
-        "stages": stages,
-        "target": run.target,
-        "overrides": run.overrides,
-        "sources": pipeline.source_states(root / LOCK),
-        "split": params["decode"]["split"],
-        "limit": params["decode"]["limit"],
-        "corpus": {name: params["corpus"][name] for name in DESCRIBED},
-    }
-    with whole_directory(state / "runs" / run.key) as folder:
-        for name in KEPT:
-            if not (root / pipeline.scores / name).is_file():
-                raise DataError(f"the stage {pipeline.target} left no {pipeline.scores}/{name}; see {log}")
-            shutil.copyfile(root / pipeline.scores / name, folder / name)
-        for name in (*pipeline.locks, *pipeline.files):
-            (folder / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(root / name, folder / name)
-        write_json(folder / RECORD, record)
-    tell(f"  done in {record['seconds']:.0f} s: experiment {experiment}")
+    names = devices.split(",") if devices else []
+    if devices is None:
+        with suppress(OSError, subprocess.CalledProcessError):
+            command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
+            names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    if jobs == 1 or not names:
+        return [None] * jobs
+    return [",".join(names[job % len(names) :: jobs]) for job in range(jobs)]
 
 
-def _refuse_changed(run: Run, root: Path, code: str, workspace: Workspace) -> None:
-    """Make sure that what is in the workspace was made by the run's own code and parameters.
-
-    Raises:
-        DataError: someone has edited either since the study began.
-    """
-    changed = workspace.edited()
-    if Pipeline.read(root, run.target).code_hash() != code:
-        changed = "code of the stages"
-    if changed is not None:
-        raise DataError(f"{changed} was edited while {run.name} ran; nothing is recorded. Run the study again")
+def _missing(runs: list[Run], rows: frozenset[str], state: Path) -> tuple[list[Run], int]:
+    """The runs of these rows that are not there yet, the first of equal ones; and how many different ones there are."""
+    wanted = {run.key: run for run in reversed(runs) if not rows or run.name in rows}
+    missing = [run for run in runs if run is wanted.get(run.key) and not (state / "runs" / run.key / RECORD).is_file()]
+    return missing, len(wanted)
 
 
-def _name_experiment(dvc: Dvc, name: str, target: str, log: Path) -> None:
-    """Name the workspace's state; an experiment of that name (a kill came before its record) is replaced."""
-    try:
-        dvc("exp", "run", "--name", name, target, log=log)
-    except PacerError as error:
-        if "conflicts with existing experiment" not in str(error):
-            raise
-        dvc("exp", "remove", name, log=log)
-        dvc("exp", "run", "--name", name, target, log=log)
-
-
-def _restore(workspace: Workspace, dvc: Dvc, state: Path) -> None:
-    # outs that a killed stage left half-made are in no cache; --force lets them go
-    workspace.restore(lambda: dvc("checkout", "--force", "--allow-missing", log=state / "logs" / "restore.txt"))
+def _locks(root: Path, state: Path) -> list[Lock]:
+    """What is known of stages: by the user's own lock, by rows under way, by finished runs, the newest first."""
+    under_way = [path for one in checkouts(root, state) if (path := one / LOCK).is_file()]
+    found = sorted([*under_way, *state.glob(f"runs/*/{LOCK}")], key=lambda path: -path.stat().st_mtime)
+    return [read_lock(path) for path in (root / LOCK, *found)]
 
 
 def _write_index(study: Study, runs: list[Run], state: Path) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 from ruamel.yaml import YAML, YAMLError
 
 from pacer.core.errors import ConfigError
-from pacer.params import Natural, Strict
+from pacer.params import Natural, Strict, validated
 from pacer.reporting.published import load_published
 
 #: Columns a study may have: key in ``scores.json`` -> heading of the paper's tables.
@@ -33,22 +33,15 @@ SEED = "train.seed"
 #: In front of a key of ``set`` or ``needs`` that is one of the baselines' own parameters, as with `dvc exp run -S`.
 BASELINE_KEY = "baselines/params.yaml:"
 
-Metric = Literal[
-    "precision",
-    "recall",
-    "f1",
-    "bleu1",
-    "bleu2",
-    "bleu3",
-    "bleu4",
-    "rougeL",
-    "meteor",
-    "original_bleu1",
-    "original_bleu4",
-    "original_rougeL",
-]
-Name = Annotated[str, Field(min_length=1)]
 
+def _column(name: str) -> str:
+    if name not in HEADINGS:
+        raise ValueError(f"must be one of {', '.join(HEADINGS)}")
+    return name
+
+
+Metric = Annotated[str, AfterValidator(_column)]
+Name = Annotated[str, Field(min_length=1)]
 _BASELINE_SEED = re.compile(re.escape(BASELINE_KEY) + r"\w+\.seed")
 
 
@@ -62,7 +55,7 @@ class Row(Strict):
     name: Name
     group: Name | None = None
     target: Name | None = None
-    set: dict[str, Any] = Field(default_factory=dict)
+    set: dict[str, JsonValue] = Field(default_factory=dict)
     needs: list[Name] = Field(default_factory=list)
     files: Name | None = None
 
@@ -91,7 +84,7 @@ class Study(Strict):
     layout: Literal["contexts", "mean"]
     metrics: Annotated[list[Metric], Field(min_length=1)]
     seeds: Annotated[list[Natural], Field(min_length=1)]
-    set: dict[str, Any] = Field(default_factory=dict)
+    set: dict[str, JsonValue] = Field(default_factory=dict)
     published: Name | None = None
     against: Name | dict[Name, Name] | None = None
     rows: Annotated[list[Row], Field(min_length=1)]
@@ -125,18 +118,14 @@ class Study(Strict):
 
     def base_of(self, row: Row) -> int | None:
         """Place of the row that a row is tested against."""
-        grouped = isinstance(self.against, dict)
-        name = self.against.get(row.group or "") if isinstance(self.against, dict) else self.against
-        return next(
-            (
-                place
-                for place, other in enumerate(self.rows)
-                if other.name == name and (not grouped or other.group == row.group)
-            ),
-            None,
-        )
+        for place, other in enumerate(self.rows):
+            grouped = isinstance(self.against, dict)
+            name = self.against.get(row.group or "") if isinstance(self.against, dict) else self.against
+            if other.name == name and (not grouped or other.group == row.group):
+                return place
+        return None
 
-    def overrides(self, row: Row, seed: int) -> dict[str, Any]:
+    def overrides(self, row: Row, seed: int) -> dict[str, JsonValue]:
         """``group.key`` -> value for one run of a row; a row's own value wins over the study's."""
         return {**self.set, **row.set, SEED: seed}
 
@@ -171,18 +160,4 @@ def load_study(folder: Path, name: str) -> Study:
         raise ConfigError(f"{path} must be a mapping with {keys}")
     if "name" in raw:
         raise ConfigError(f"{path}: a study is named by its file; remove the key name")
-    try:
-        return Study.model_validate({"name": name, **raw})
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {'; '.join(_explain(problem) for problem in error.errors())}") from None
-
-
-def _explain(problem: Any) -> str:
-    key = ".".join(str(part) for part in problem["loc"]) or "the study"
-    if problem["type"] == "extra_forbidden":
-        known = Row.model_fields if problem["loc"][0] == "rows" else Study.model_fields
-        return f"unknown key {key}; known are {', '.join(name for name in known if key != name)}"
-    if problem["type"] == "missing":
-        return f"{key} is missing"
-    shown = "" if isinstance(problem["input"], dict) else f" = {problem['input']!r}"
-    return f"{key}{shown}: {problem['msg'].removeprefix('Value error, ')}"
+    return validated({"name": name, **raw}, str(path), Study)

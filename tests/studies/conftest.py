@@ -54,20 +54,21 @@ stages:
            baselines/metrics/simmlm/scores.json: {cache: false}]
 """
 #: ``.fake/``: ``calls`` (one line a call), ``runs`` (one a stage), ``cache``, ``experiments``; ``hang`` and ``fail``
-#: hold a gate at which the stage `score` never ends or fails.
+#: hold a gate at which the stage `score` never ends or fails; ``meet``: how many processes meet in the stage `score`.
 FAKE_DVC = """\
 #!{python}
 import hashlib, json, os, sys, time
 from pathlib import Path
 from ruamel.yaml import YAML
 
-yaml, fake, arguments = YAML(typ="safe"), Path(".fake"), sys.argv[1:]
+yaml, fake, arguments = YAML(typ="safe"), Path("{fake}"), sys.argv[1:]
 say = lambda text: print(text, flush=True)
 with (fake / "calls").open("a") as calls:
     calls.write(" ".join(arguments) + "\\n")
 params, lock = yaml.load(Path("params.yaml")), Path("dvc.lock")
 gate = params["calibrate"]["gate_inputs"]
 names = (fake / "experiments").read_text().split() if (fake / "experiments").exists() else []
+definition = yaml.load(Path("dvc.yaml"))["stages"]
 
 
 def write(path, text):
@@ -75,66 +76,85 @@ def write(path, text):
     Path(path).write_text(text)
 
 
-beside = arguments[-1] == "baselines/dvc.yaml:simmlm_score"
-if arguments[0] == "repro" and beside:
+def repro(targets):
+    stages = yaml.load(lock)["stages"] if lock.exists() else {{}}
+    for stage, groups in (("source", ["corpus"]), ("train", ["commit", "refine", "train"]), ("score", None)):
+        code = hashlib.md5(Path(f"code/{{stage}}.py").read_bytes()).hexdigest()
+        given = stages["source"]["outs"] if stage != "source" else []
+        state = json.dumps([code, given, [params[g] for g in groups] if groups else params], sort_keys=True)
+        key = hashlib.md5(state.encode()).hexdigest()
+        if stages.get(stage, {{}}).get("key") == key:
+            say(f"Stage '{{stage}}' didn't change, skipping")
+        else:
+            if (fake / "cache" / stage / key).exists():
+                say(f"Stage '{{stage}}' is cached - skipping run, checking out outputs")
+            else:
+                say(f"Running stage '{{stage}}':")
+                with (fake / "runs").open("a") as runs:
+                    runs.write(f"{{stage}} {{params['commit']['route']}} {{gate}} {{params['train']['seed']}}\\n")
+                if stage == "train" and (fake / "meet").exists():
+                    time.sleep(1)  # time enough for a second process to begin the same
+                if stage == "score":
+                    Path("models/weights").unlink(missing_ok=True)  # as a stage does that has begun to write
+                    if (fake / "meet").exists():
+                        write(fake / "met" / str(os.getpid()), "")
+                        for _ in range(600):
+                            if len(list((fake / "met").iterdir())) >= int((fake / "meet").read_text()):
+                                break
+                            time.sleep(0.1)
+                        else:
+                            sys.exit("nobody else came")
+                    if (fake / "hang").exists() and (fake / "hang").read_text() == gate:
+                        (fake / "hanging").write_text(str(os.getpid()))
+                        time.sleep(600)
+                    if (fake / "fail").exists() and (fake / "fail").read_text() == gate:
+                        say("ERROR: failed to reproduce 'score'")
+                        sys.exit(255)
+                write(fake / "cache" / stage / key, "")
+            made = (fake / "data").read_text() if (fake / "data").exists() else "first"
+            stages[stage] = {{
+                "cmd": definition[stage]["cmd"],
+                "key": key,
+                "deps": [{{"path": f"code/{{stage}}.py", "md5": code}}],
+                "params": {{"params.yaml": {{group: params[group] for group in groups or []}}}},
+                "outs": [{{"path": "data/source", "md5": made}}] if stage == "source" else [],
+            }}
+            write("models/weights", "trained " + params["commit"]["route"])
+            stages["train"] = {{**stages.get("train", {{}}), "weights": "trained " + params["commit"]["route"]}}
+            write("dvc.lock", json.dumps({{"stages": stages}}))
+        if stage in targets and stage != "score":
+            return
+    f1 = {{"none": 0.5, "hze": 0.75}}[gate] - (0.25 if params["commit"]["route"] == "direct" else 0.0)
+    write("metrics/train.json", json.dumps({{"loss": f1}}))
+    write("metrics/scores.json", json.dumps({{"sn": {{"f1": f1}}, "mw": {{"f1": f1 + 0.1}}}}))
+    write("metrics/signature.json", json.dumps({{"standin_labeller": True}}))
+    write("metrics/cases.parquet", "cases")
+
+
+if arguments[0] == "repro" and arguments[-1] == "baselines/dvc.yaml:simmlm_score":
     own = yaml.load(Path("baselines/params.yaml"))["simmlm"]
     with (fake / "runs").open("a") as runs:
         route, seed = params["commit"]["route"], params["train"]["seed"]
         runs.write(f"simmlm {{own['rank']}} {{route}} {{seed}} {{own['seed']}}\\n")
     say("Running stage 'baselines/dvc.yaml:simmlm':")
     if (fake / "edit").exists():
-        Path("baselines/params.yaml").write_text("edited")
+        user = fake.parent / "baselines/params.yaml"
+        user.write_text(user.read_text().replace("alpha: 0.1 ", "alpha: 0.2 "))
+    repro(["train"])
     write("baselines/dvc.lock", json.dumps({{"stages": {{}}}}))
-    write("dvc.lock", lock.read_text() if lock.exists() else json.dumps({{"stages": {{"train": {{"weights": "w"}}}}}}))
     folder = "baselines/metrics/simmlm/"
     write(folder + "scores.json", json.dumps({{"sn": {{"f1": own["rank"] / 100}}, "mw": {{"f1": own["rank"] / 100}}}}))
     write(folder + "signature.json", json.dumps({{"standin_labeller": True}}))
     write(folder + "cases.parquet", "cases")
 elif arguments[0] == "repro":
-    stages = yaml.load(lock)["stages"] if lock.exists() else {{}}
-    for stage, groups in (("source", ["corpus"]), ("train", ["commit", "refine", "train"]), ("score", None)):
-        state = json.dumps([params[g] for g in groups] if groups else params, sort_keys=True)
-        key = hashlib.md5(state.encode()).hexdigest()
-        if stages.get(stage, {{}}).get("deps") == key:
-            say(f"Stage '{{stage}}' didn't change, skipping")
-            continue
-        if (fake / "cache" / stage / key).exists():
-            say(f"Stage '{{stage}}' is cached - skipping run, checking out outputs")
-        else:
-            say(f"Running stage '{{stage}}':")
-            with (fake / "runs").open("a") as runs:
-                runs.write(f"{{stage}} {{params['commit']['route']}} {{gate}} {{params['train']['seed']}}\\n")
-            if stage == "score":
-                Path("models/weights").unlink(missing_ok=True)  # as a stage does that has begun to write
-                if (fake / "hang").exists() and (fake / "hang").read_text() == gate:
-                    (fake / "hanging").write_text(str(os.getpid()))
-                    time.sleep(600)
-                if (fake / "fail").exists() and (fake / "fail").read_text() == gate:
-                    say("ERROR: failed to reproduce 'score'")
-                    sys.exit(255)
-            write(fake / "cache" / stage / key, "")
-        made = (fake / "data").read_text() if (fake / "data").exists() else "first"
-        stages[stage] = {{"cmd": stage, "deps": key,
-                          "outs": [{{"path": "data/source", "md5": made}}] if stage == "source" else []}}
-        write("models/weights", "trained " + params["commit"]["route"])
-        stages["train"] = {{**stages.get("train", {{}}), "weights": "trained " + params["commit"]["route"]}}
-        write("dvc.lock", json.dumps({{"stages": stages}}))
-    f1 = {{"none": 0.5, "hze": 0.75}}[gate] - (0.25 if params["commit"]["route"] == "direct" else 0.0)
-    write("metrics/train.json", json.dumps({{"loss": f1}}))
-    write("metrics/scores.json", json.dumps({{"sn": {{"f1": f1}}, "mw": {{"f1": f1 + 0.1}}}}))
-    write("metrics/signature.json", json.dumps({{"standin_labeller": True}}))
-    write("metrics/cases.parquet", "cases")
-elif arguments[:2] == ["exp", "run"]:
-    if arguments[3] in names:
-        say(f"ERROR: Experiment conflicts with existing experiment '{{arguments[3]}}'.")
-        sys.exit(255)
-    write(fake / "experiments", " ".join([*names, arguments[3]]))
-elif arguments[:2] == ["exp", "remove"]:
-    write(fake / "experiments", " ".join(name for name in names if name != arguments[2]))
+    repro(arguments[1:])
+elif arguments[:3] == ["exp", "save", "--force"]:
+    write(fake / "experiments", " ".join(dict.fromkeys([*names, arguments[4]])))
 elif arguments[0] == "checkout":
-    write("models/weights", yaml.load(lock)["stages"]["train"]["weights"])
-    if not Path("baselines/dvc.lock").exists():
-        Path("baselines/metrics/simmlm/cases.parquet").unlink(missing_ok=True)  # an out that no lock knows
+    if lock.exists():
+        write("models/weights", yaml.load(lock)["stages"].get("train", {{}}).get("weights", ""))
+elif arguments == ["cache", "dir"]:
+    say(".dvc/cache")
 else:
     sys.exit(f"unknown call {{arguments}}")
 """
@@ -164,7 +184,7 @@ class FakeRepository:
         )
         self.write(".gitignore", "".join(f"/{name}\n" for name in ignored) + "*.scratch/\n")
         dvc = folder / "bin" / "dvc"
-        dvc.write_text(FAKE_DVC.format(python=sys.executable))
+        dvc.write_text(FAKE_DVC.format(python=sys.executable, fake=self.fake))
         dvc.chmod(0o755)
         shutil.copy(ROOT / "configs" / "micro.yaml", folder / "params.yaml")
         shutil.copy(ROOT / "baselines" / "micro.yaml", folder / "baselines" / "params.yaml")
@@ -214,21 +234,14 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRepositor
 
 @pytest.fixture
 def run(repository: FakeRepository) -> Callable[..., list[str]]:
-    """Run a study; what it told, line by line."""
-    from pacer.params.baselines import BaselineParams
-    from pacer.studies.plan import KINDS
+    """Run a study; what it reported, line by line."""
     from pacer.studies.run import run_study
     from pacer.studies.study import load_study
 
-    def call(name: str = "tiny", *rows: str) -> list[str]:
-        told: list[str] = []
-        run_study(
-            load_study(repository.folder / "studies", name),
-            repository.folder,
-            told.append,
-            kinds={**KINDS, "baselines/params.yaml": BaselineParams},
-            rows=frozenset(rows),
-        )
-        return told
+    def call(name: str = "tiny", *rows: str, jobs: int = 1) -> list[str]:
+        reported: list[str] = []
+        study = load_study(repository.folder / "studies", name)
+        run_study(study, repository.folder, reported.append, rows=frozenset(rows), jobs=jobs)
+        return reported
 
     return call

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -13,12 +12,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from dvc.fs import localfs
-from dvc.rwlock import rwlock
 
-from pacer.core.errors import ConfigError, PacerError
+from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import read_json
-from pacer.studies.run import restore_workspace, results_folder
+from pacer.studies.dvc import MARK
+from pacer.studies.run import results_folder, run_study, shares
 from pacer.studies.study import load_study
 from pacer.studies.table import build_table, collect
 from tests.studies.conftest import STUDY, FakeRepository
@@ -84,7 +82,7 @@ def test_a_workspace_without_any_run_stays_without_lock_and_metrics(repository: 
     run()
     assert not (repository.folder / "dvc.lock").exists()
     assert not (repository.folder / "metrics" / "scores.json").exists()
-    assert not (results_folder(repository.folder) / "backup").exists()
+    assert not list((results_folder(repository.folder) / "worktrees").iterdir())
 
 
 def test_a_failed_row_keeps_those_before_it_and_the_workspace(repository: FakeRepository, run) -> None:
@@ -165,7 +163,6 @@ def test_an_experiment_left_by_a_kill_is_replaced(repository: FakeRepository, ru
     run()
     names = (repository.fake / "experiments").read_text().split()
     assert len(names) == len(set(names)) == 3
-    assert any(call.startswith("exp remove tiny-gated") for call in repository.lines("calls"))
 
 
 # A study that is killed
@@ -201,7 +198,10 @@ def alive(pid: int) -> bool:
     return False
 
 
-def test_a_killed_study_continues_and_gives_the_workspace_back(repository: FakeRepository, run) -> None:
+def test_a_killed_study_goes_on_and_the_workspace_is_never_touched(
+    repository: FakeRepository, run, orphans_stay: None
+) -> None:
+    """Nobody waits for the orphan, so its number stays in use after its end."""
     repository.dvc("repro", "score")
     repository.write("params.yaml", repository.read("params.yaml") + "# mine\n")
     before = repository.state()
@@ -210,19 +210,55 @@ def test_a_killed_study_continues_and_gives_the_workspace_back(repository: FakeR
     process.communicate()
     orphan = int((repository.fake / "hanging").read_text())
     assert alive(orphan)
-    assert repository.state() != before  # params.yaml is the row's, weights are away
-    assert "gate_inputs: hze" in repository.read("params.yaml") and "# mine" in repository.read("params.yaml")
+    assert repository.state() == before
 
-    told = run()
-    assert not alive(orphan)
-    assert told[:2] == ["a study was killed here: putting the workspace back first", "tiny: 1 of 3 runs to make"]
+    began = time.monotonic()
+    assert run()[0] == "tiny: 1 of 3 runs to make"
+    assert psutil.Process(orphan).status() == psutil.STATUS_ZOMBIE and time.monotonic() - began < 25
     assert repository.state() == before
     assert scored(repository).count("direct none 1") == 1
     assert cells(repository)["gated"] == "0.800"
     assert run()[0].startswith("tiny: nothing to do")
 
 
-def test_a_terminated_study_ends_its_dvc_and_gives_the_workspace_back(repository: FakeRepository, run) -> None:
+def test_a_killed_row_goes_on_where_it_was(repository: FakeRepository, run) -> None:
+    """Half-trained state and outs of its checkout are there again, locks of the dead DVC are not."""
+    repository.dvc("repro", "score")
+    process = start(repository)
+    process.kill()
+    process.communicate()
+    [tree] = (results_folder(repository.folder) / "worktrees").glob("*/tree")
+    (tree / "models" / "weights.scratch").mkdir()
+    (tree / "models" / "weights.scratch" / "step").write_text("7")
+    (tree / ".dvc" / "tmp").mkdir(parents=True)
+    (tree / ".dvc" / "tmp" / "rwlock").write_text("{}")
+    (tree.parent.parent.parent / "seen").mkdir()
+    repository.write("code/score.py", "# edited after the kill\n")
+    dvc = repository.folder / "bin" / "dvc"
+    dvc.write_text(
+        dvc.read_text().replace(
+            "definition =",
+            "seen = [*Path().rglob('step'), *Path().rglob('rwlock')]\nif seen: print(*seen)\ndefinition =",
+        )
+    )
+    assert run()[0] == "tiny: 3 of 3 runs to make"
+    logs = [path.read_text() for path in (results_folder(repository.folder) / "logs").iterdir()]
+    assert any("models/weights.scratch/step" in log for log in logs) and not any("rwlock" in log for log in logs)
+    assert not tree.exists()
+
+
+def test_a_broken_checkout_is_made_anew(repository: FakeRepository, run) -> None:
+    process = start(repository)
+    process.kill()
+    process.communicate()
+    [tree] = (results_folder(repository.folder) / "worktrees").glob("*/tree")
+    (tree / ".git").write_text("gitdir: /nowhere")
+    before = repository.state()
+    assert run()[0] == "tiny: 1 of 3 runs to make"
+    assert repository.state() == before and cells(repository)["gated"] == "0.800"
+
+
+def test_a_terminated_study_ends_its_dvc(repository: FakeRepository, run) -> None:
     repository.dvc("repro", "score")
     before = repository.state()
     process = start(repository)
@@ -234,78 +270,8 @@ def test_a_terminated_study_ends_its_dvc_and_gives_the_workspace_back(repository
     assert run()[0] == "tiny: 1 of 3 runs to make"
 
 
-def test_restore_alone_brings_the_workspace_back(repository: FakeRepository, run) -> None:
-    repository.dvc("repro", "score")
-    before = repository.state()
-    process = start(repository)
-    process.kill()
-    process.communicate()
-    told: list[str] = []
-    restore_workspace(repository.folder, told.append)
-    restore_workspace(repository.folder, told.append)
-    assert told == ["the workspace is as it was before the study", "nothing to restore: no study was killed"]
-    assert repository.state() == before
-
-
-def test_an_edit_after_a_kill_is_not_overwritten(repository: FakeRepository, run) -> None:
-    process = start(repository)
-    process.kill()
-    process.communicate()
-    edited = repository.read("params.yaml") + "# an edit after the kill\n"
-    repository.write("params.yaml", edited)
-    with pytest.raises(ConfigError, match="was edited after a study was killed"):
-        run()
-    assert repository.read("params.yaml") == edited
-
-
-def test_what_a_kill_in_dvcs_own_stash_takes_comes_back(repository: FakeRepository, run) -> None:
-    """DVC names an experiment with all changes stashed and HEAD detached; a kill then leaves the last commit."""
-    repository.dvc("repro", "score")
-    repository.write("params.yaml", repository.read("params.yaml") + "# mine\n")
-    repository.write("code/report.py", "# edited, not committed\n")
-    repository.write("code/score.py", "# edited, and edited again after the kill\n")
-    before = repository.state()
-    process = start(repository)
-    process.kill()
-    process.communicate()
-    repository.git("checkout", "--quiet", "--detach", "--force", "HEAD")
-    repository.write("code/score.py", "# edited again after the kill\n")
-    run()
-    assert repository.git("symbolic-ref", "HEAD") == "refs/heads/main"
-    assert repository.state() == before | {"code/score.py": b"# edited again after the kill\n"}
-
-
-def test_what_a_dead_dvc_still_holds_is_released(repository: FakeRepository, run, orphans_stay: None) -> None:
-    """Nobody waits for the orphan, so its number stays in use: DVC itself would take its locks for held."""
-    lock = repository.folder / ".dvc" / "tmp"
-    lock.mkdir(parents=True)
-    process = start(repository)
-    orphan = int((repository.fake / "hanging").read_text())
-    other = os.getpid()
-    with rwlock(str(lock), localfs, "dvc", [], [], False):
-        held = {
-            "write": {"a": {"pid": orphan, "cmd": "dvc"}, "b": {"pid": other, "cmd": "dvc"}},
-            "read": {
-                "a": [{"pid": orphan, "cmd": "dvc"}, {"pid": other, "cmd": "dvc"}],
-                "c": [{"pid": orphan, "cmd": "dvc"}],
-            },
-        }
-    (lock / "rwlock").write_text(json.dumps(held))
-    process.kill()
-    process.communicate()
-    run()
-    assert psutil.Process(orphan).status() == psutil.STATUS_ZOMBIE
-    assert read_json(lock / "rwlock") == {
-        "write": {"b": {"pid": other, "cmd": "dvc"}},
-        "read": {"a": [{"pid": other, "cmd": "dvc"}]},
-    }
-    with rwlock(str(lock), localfs, "dvc", [], ["c"], False):
-        pass
-
-
 def test_a_stage_that_outlives_its_dvc_is_waited_for(repository: FakeRepository, run) -> None:
     process = start(repository)
-    orphan = int((repository.fake / "hanging").read_text())
     slow = subprocess.Popen(
         [
             sys.executable,
@@ -313,13 +279,13 @@ def test_a_stage_that_outlives_its_dvc_is_waited_for(repository: FakeRepository,
             "import signal, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), exit()));"
             "print('ready', flush=True); time.sleep(60)",
         ],
-        process_group=orphan,
+        env={**os.environ, MARK: str(results_folder(repository.folder) / "worktrees")},
         stdout=subprocess.PIPE,
     )
     assert slow.stdout is not None and slow.stdout.readline() == b"ready\n"
     process.kill()
     process.communicate()
-    restore_workspace(repository.folder, lambda _: None)
+    run()
     assert slow.poll() == 0
     slow.stdout.close()
 
@@ -332,37 +298,124 @@ def test_two_studies_at_once_are_refused(repository: FakeRepository, run) -> Non
     process.communicate(timeout=60)
 
 
-def test_code_that_changes_under_a_run_is_not_recorded(repository: FakeRepository) -> None:
-    from pacer.studies.run import run_study
-
-    def edit(line: str) -> None:
-        if line == "  score: runs":
-            repository.write("code/score.py", "# edited meanwhile\n")
-
-    study = load_study(repository.folder / "studies", "tiny")
-    with pytest.raises(PacerError, match="was edited while no gate ran"):
-        run_study(study, repository.folder, edit)
-    assert not list((results_folder(repository.folder) / "runs").glob("*/run.json"))
+# The user's code, and rows side by side
 
 
 @pytest.mark.parametrize("path", ["code/score.py", "dvc.yaml"])
-def test_code_that_changes_between_two_rows_is_not_taken_for_the_planned_one(
-    repository: FakeRepository, path: str
-) -> None:
-    """The keys of all rows stand for the code at the start."""
-    from pacer.studies.run import run_study
+@pytest.mark.parametrize("moment", ["  score: runs", "[2/3]"])
+def test_a_study_runs_the_code_that_it_found(repository: FakeRepository, run, path: str, moment: str) -> None:
+    """The user may go on editing: the keys of all rows stand for the code at the start, and so do their runs."""
+    (repository.folder / path).write_text(text := repository.read(path) + "# not committed\n")
 
     def edit(line: str) -> None:
-        if line.startswith("[2/3]"):
-            repository.write(
-                path,
-                repository.read(path).replace("cmd: python code/score.py\n", "cmd: python -O code/score.py\n")
-                + "# later\n",
-            )
+        if line.startswith(moment):
+            new = text.replace("cmd: python code/score.py\n", "cmd: python -O code/score.py\n")
+            repository.write(path, new + "# later\n")
 
     study = load_study(repository.folder / "studies", "tiny")
-    with pytest.raises(PacerError, match="was edited while direct ran"):
-        run_study(study, repository.folder, edit)
-    assert [read_json(record)["row"] for record in (results_folder(repository.folder) / "runs").glob("*/run.json")] == [
-        "no gate"
+    run_study(study, repository.folder, edit)
+    assert repository.read(path).endswith("# later\n")
+    assert run()[0] == "tiny: 3 of 3 runs to make"
+    repository.write(path, text)
+    assert run()[0].startswith("tiny: nothing to do")
+
+
+def test_new_files_and_deleted_ones_are_part_of_the_code(repository: FakeRepository, run) -> None:
+    text = repository.read("dvc.yaml").replace("code/train.py, data/source", "code/train.py, code/more, data/source")
+    repository.write("dvc.yaml", text)
+    repository.write("code/more/new.py", "# not in git\n")
+    (repository.folder / "code" / "report.py").unlink()
+    before = repository.state()
+    run()
+    assert repository.state() == before
+    assert run()[0].startswith("tiny: nothing to do")
+    repository.write("code/more/new.py", "# edited\n")
+    assert run()[0] == "tiny: 3 of 3 runs to make"
+
+
+def test_code_that_git_ignores_is_refused(repository: FakeRepository, run) -> None:
+    repository.write("dvc.yaml", repository.read("dvc.yaml").replace("[code/score.py,", "[code/score.py, code/own,"))
+    repository.write("code/own/a.py", "")
+    repository.write("code/own/.gitignore", "b.py\n")
+    repository.write("code/own/b.py", "")
+    with pytest.raises(DataError, match="code/own holds files that git ignores"):
+        run()
+
+
+def test_the_users_own_data_are_found_by_their_relative_path(repository: FakeRepository, run) -> None:
+    text, dvc = repository.read("params.yaml"), repository.folder / "bin" / "dvc"
+    beside, inside = f"../{repository.folder.name}-beside", "own/files"
+    for path in (beside, inside):
+        repository.write(f"{path}/file", path)
+    repository.write(".gitignore", repository.read(".gitignore") + "/own\n")
+    check = f"assert all((Path(p) / 'file').read_text() == p for p in ('{beside}', '{inside}'))"
+    dvc.write_text(dvc.read_text().replace("def repro(targets):", f"def repro(targets):\n    {check}"))
+    assert text.count("root: null") == 1 and text.count("prompt_file: null") == 1
+    text = text.replace("prompt_file: null", f"prompt_file: {inside}")
+    repository.write("params.yaml", text.replace("root: null", f"root: {beside}"))
+    before = repository.state()
+    run()
+    assert repository.state() == before
+    repository.write("params.yaml", text.replace("root: null", "root: ../.."))
+    with pytest.raises(ConfigError, match=r"write \.\./\.\. in the parameters as /"):
+        run()
+
+
+def test_rows_side_by_side_make_what_they_share_once(repository: FakeRepository, run) -> None:
+    (repository.fake / "meet").write_text("2")
+    before = repository.state()
+    reported = run(jobs=2)
+    assert sorted(line for line in repository.lines("runs") if not line.startswith("score")) == [
+        "source stochastic none 1",
+        "train direct none 1",
+        "train stochastic none 1",
     ]
+    assert sorted(scored(repository)) == ["direct none 1", "stochastic hze 1", "stochastic none 1"]
+    assert cells(repository) == {"no gate": "0.550", "direct": "0.300", "no gate again": "0.550", "gated": "0.800"}
+    assert "  gated, seed 1, train: made before" in reported
+    assert repository.state() == before
+    assert run(jobs=2) == ["tiny: nothing to do, all 3 runs are there"]
+
+
+def test_a_failed_row_lets_those_beside_it_end(repository: FakeRepository, run) -> None:
+    (repository.fake / "meet").write_text("2")
+    (repository.fake / "fail").write_text("hze")
+    with pytest.raises(PacerError, match="failed to reproduce 'score'"):
+        run("tiny", "no gate", "gated", jobs=2)
+    assert cells(repository)["no gate"] == "0.550"
+    (repository.fake / "fail").unlink()
+    (repository.fake / "meet").unlink()
+    assert run(jobs=2)[0] == "tiny: 2 of 3 runs to make"
+
+
+def test_jobs_share_out_the_devices() -> None:
+    assert shares("0,1,2", 1) == [None] and shares("", 2) == [None, None]
+    assert shares("0,1,2", 2) == ["0,2", "1"] and shares("0", 2) == ["0", "0"]
+
+
+# Stages that prepare data count as what they made
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_code_that_prepares_data_changes_no_key_when_the_data_are_the_same(
+    repository: FakeRepository, run, again: bool
+) -> None:
+    """Whether or not `dvc repro` has run again since the edit."""
+    repository.dvc("repro", "score")
+    run()
+    repository.write("code/source.py", "# reworded\n")
+    if again:
+        repository.dvc("repro", "score")
+    assert run() == ["tiny: nothing to do, all 3 runs are there"]
+
+
+def test_code_that_prepares_other_data_runs_all_rows_again(repository: FakeRepository, run) -> None:
+    """The edit is noticed by the first row that is made, and no table holds rows of both."""
+    repository.dvc("repro", "score")
+    run("tiny", "no gate")
+    repository.write("code/source.py", "# other\n")
+    (repository.fake / "data").write_text("second")
+    run("tiny", "gated")
+    assert cells(repository) == {"no gate": "–", "direct": "–", "no gate again": "–", "gated": "0.800"}
+    assert run()[0] == "tiny: 2 of 3 runs to make"
+    assert run()[0].startswith("tiny: nothing to do")

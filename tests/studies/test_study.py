@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
+from dvc.fs import localfs
+from dvc.ignore import DvcIgnoreFilter
+from dvc_data.hashfile.build import build
+from dvc_data.hashfile.db import HashFileDB
 from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError
 from pacer.params import parse_params
-from pacer.params.baselines import BaselineParams
-from pacer.studies.plan import KINDS, Run, overridden, plan
+from pacer.studies.pipeline import Lock, Pipeline, code_hash
+from pacer.studies.plan import Run, identify, overridden, plan
 from pacer.studies.study import Study, load_study, study_names
 
 ROOT = Path(__file__).parents[2]
@@ -34,18 +38,24 @@ def read(folder: Path, text: str) -> Study:
 
 
 BASELINES = ROOT / "baselines" / "params.yaml"
-ALL_KINDS = {**KINDS, "baselines/params.yaml": BaselineParams}
+
+
+@cache
+def pipeline_of(target: str | None) -> Pipeline:
+    return Pipeline.read(ROOT, target)
 
 
 def planned(study: Study, params: str, code: str = "code", weights: str = "null") -> list[Run]:
     baselines = BASELINES.read_text().replace("weights: null", f"weights: {weights}")
     texts = {"params.yaml": params, "baselines/params.yaml": baselines}
-    return plan(study, texts, defaultdict(lambda: code), ALL_KINDS)
+    pipelines = {target: pipeline_of(target) for target in {None} | {row.target for row in study.rows}}
+    return plan(study, texts, pipelines, lambda path: code, [])
 
 
 def effective(study: Study, profile: str) -> list[dict]:
     """Parameters of every run of a study on a profile."""
-    return [run.params["params.yaml"] for run in planned(study, (ROOT / "configs" / f"{profile}.yaml").read_text())]
+    runs = planned(study, (ROOT / "configs" / f"{profile}.yaml").read_text())
+    return [run.params.model_dump(mode="json") for run in runs]
 
 
 def test_the_repository_has_the_studies_of_the_paper() -> None:
@@ -82,9 +92,9 @@ def test_a_baselines_own_seed_follows_the_studys() -> None:
     runs = planned(study, (ROOT / "configs" / "phantom.yaml").read_text())
     assert len({run.key for run in runs}) == len(runs) == 6
     for run in runs:
-        assert run.params["params.yaml"]["train"]["seed"] == run.seed
+        assert run.params.train.seed == run.seed
         if run.target is not None:
-            own = run.params["baselines/params.yaml"][run.target.removesuffix("_score")]
+            own = run.values["baselines/params.yaml"][run.target.removesuffix("_score")]
             assert (own["seed"], own["updates"]) == (run.seed, 20_000)
 
 
@@ -213,3 +223,89 @@ def test_a_key_depends_on_values_and_code_but_not_on_comments(tmp_path: Path) ->
     assert len(set(keys)) == 4
     assert [run.key for run in planned(study, text + "# a comment\n")] == keys
     assert not set(keys) & {run.key for run in planned(study, text, "other code")}
+
+
+def test_stages_before_the_training_prepare_data() -> None:
+    pipeline = PIPELINE
+    assert {stage.name for stage in pipeline.stages} - pipeline.data == {
+        "warmup",
+        "parent",
+        "calibrate",
+        "decode",
+        "score",
+    }
+
+
+def test_code_has_the_hash_that_dvc_has_for_it(tmp_path: Path) -> None:
+    """As `dvc.lock` has it of these files: a hash that differs would take every stage for one that has changed."""
+    for name, text in (("a.py", "1\n"), ("b/c.py", "x\n"), ("b/__pycache__/c.cpython-311.pyc", "byte-code")):
+        (tmp_path / "code" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "code" / name).write_text(text)
+    (tmp_path / ".dvcignore").write_text((ROOT / ".dvcignore").read_text())
+    ignored = DvcIgnoreFilter(localfs, str(tmp_path))
+    _, _, built = build(HashFileDB(localfs, str(tmp_path)), str(tmp_path / "code"), localfs, "md5", ignore=ignored)
+    assert code_hash(tmp_path, "code") == built.hash_info.value
+    assert code_hash(tmp_path, "code/a.py") == "b026324c6904b2a9cb4b88d6d61c81d1"
+
+
+def recorded(pipeline: Pipeline, values: dict, code) -> Lock:
+    """What `dvc.lock` is after the stages that prepare data have run with this code and these parameters."""
+    lock: Lock = {}
+    for stage in pipeline.stages:
+        if stage.name in pipeline.data:
+            keys = {key: get(values["params.yaml"], key) for key in stage.params["params.yaml"]}
+            deps = [
+                {"path": path, "md5": f"{path} made" if pipeline.out_of(path) else code(path)} for path in stage.deps
+            ]
+            outs = [{"path": path, "md5": f"{path} made"} for path in stage.outs]
+            lock[stage.name] = {"cmd": stage.cmd, "deps": deps, "params": {"params.yaml": keys}, "outs": outs}
+    return lock
+
+
+def get(values: dict, key: str):
+    for part in key.split("."):
+        values = values[part]
+    return values
+
+
+PIPELINE = pipeline_of(None)
+
+
+@pytest.mark.parametrize("path", PIPELINE.code)
+@pytest.mark.parametrize("target", [None, "simmlm_score", "llm_rg4_score"])
+def test_code_of_readers_phantom_and_labelling_is_in_no_key(path: str, target: str | None) -> None:
+    """What prepares data counts as the data that it made; a room that a model or its scores need, as its code."""
+    pipeline = pipeline_of(target)
+    values = {file: YAML(typ="safe").load((ROOT / file).read_text()) for file in pipeline.files}
+
+    def before(path: str) -> str:
+        return f"{path} as it was"
+
+    def after(other: str) -> str:
+        return f"{path} edited" if other == path else before(other)
+
+    locks = [recorded(pipeline, values, before)]
+    same = identify(pipeline, values, before, locks).key == identify(pipeline, values, after, locks).key
+    readers = [
+        stage for stage in pipeline.stages if stage.name not in {*pipeline.data} or stage.name == "reference_labels"
+    ]
+    assert same is not any(path in stage.deps for stage in readers)
+    if path.startswith(("pacer/phantom", "pacer/labelling", "pacer/corpus/source", "pacer/encoding")):
+        assert same
+    if path.startswith(("pacer/training", "pacer/decoding")) and target != "llm_rg4_score":
+        assert not same
+
+
+@pytest.mark.parametrize("target", [None, "simmlm_score", "ragpt_score", "llm_rg4_score"])
+def test_no_key_has_documentation_tests_or_pages_in_it(target: str | None) -> None:
+    code = pipeline_of(target).code
+    assert {path.split("/")[0] for path in code} == {"pacer", "stages"}
+    assert not {"pacer/reporting", "pacer/serving", "pacer/studies", "pacer/params"} & set(code)
+
+
+def test_other_data_are_another_key() -> None:
+    values = {"params.yaml": YAML(typ="safe").load((ROOT / "params.yaml").read_text())}
+    lock = recorded(PIPELINE, values, str)
+    key = identify(PIPELINE, values, str, [lock]).key
+    lock["features"]["outs"][0]["md5"] = "other"
+    assert identify(PIPELINE, values, str, [lock]).key != key
