@@ -8,7 +8,7 @@ import polars as pl
 from pacer.core.errors import run_cleanly
 from pacer.core.io import write_json
 from pacer.labelling.client.labelling import label_sample
-from pacer.labelling.sample.draw import NEEDED
+from pacer.labelling.sample.draw import COLUMNS
 from pacer.params import load_params
 from pacer.records.columns import read_columns
 from pacer.rules.extract import extract_anchor
@@ -18,7 +18,7 @@ def main() -> None:
     config = load_params().anchors
     candidate = partial(extract_anchor, version=config.rules)
     sample = pl.read_parquet("data/anchors/sample.parquet")
-    records = read_columns(Path("data/corpus/records.parquet"), NEEDED)
+    records = read_columns(Path("data/corpus/records.parquet"), COLUMNS)
     audit = label_sample(sample, records, config.llm, Path("data/anchors"), candidate)
     write_json("data/anchors/llm_audit.json", audit)
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 from pacer.core.errors import run_cleanly
 from pacer.core.io import atomic_path, write_json
-from pacer.labelling.sample.draw import NEEDED, sample_records
+from pacer.labelling.sample.draw import COLUMNS, sample_records
 from pacer.params import load_params
 from pacer.records.columns import read_columns
 
 
 def main() -> None:
     anchors = load_params().anchors
-    records = read_columns(Path("data/corpus/records.parquet"), NEEDED)
+    records = read_columns(Path("data/corpus/records.parquet"), COLUMNS)
     sample, audit = sample_records(records, anchors.sample_per_context, anchors.seed)
     with atomic_path("data/anchors/sample.parquet") as temporary:
         sample.write_parquet(temporary)

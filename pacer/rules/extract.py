@@ -17,7 +17,7 @@ Two versions share this frame and the names of the findings:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -78,11 +78,6 @@ def extract_anchor(report: str, version: Version = "paper") -> Anchor:
             if _overrides(polarity, verdict.get(finding)):
                 verdict[finding] = polarity
     return _anchor_of(frozenset(verdict.items()))
-
-
-def extract_anchors(reports: Iterable[str], version: Version = "paper") -> Iterator[Anchor]:
-    """:func:`extract_anchor` of each report, one at a time: memory does not grow with their number."""
-    return (extract_anchor(report, version) for report in reports)
 
 
 def find_mentions(report: str, version: Version = "paper") -> list[Mention]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pacer.core.errors import PacerError
-from pacer.labelling.client.asking import MAX_IN_A_ROW
+from pacer.labelling.client.dispatch import MAX_IN_A_ROW
 from pacer.labelling.client.labelling import label_sample
 from pacer.labelling.sample.draw import sample_records
 from tests.labelling.conftest import cached

@@ -112,7 +112,7 @@ def test_unanswered_requests_may_fall_to_the_rules(endpoint, asking, sample, rec
 
 
 def test_dead_endpoint_is_given_up(endpoint, asking, records, sample, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("pacer.labelling.client.asking.MAX_IN_A_ROW", 4)
+    monkeypatch.setattr("pacer.labelling.client.dispatch.MAX_IN_A_ROW", 4)
     endpoint.replies = lambda *_: Reply(500, {})
     with pytest.raises(PacerError, match=r"4 requests in a row got no answer from 127.0.0.1:\d+"):
         label_sample(sample, records, asking(attempts=2, concurrency=1), tmp_path)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.vocabulary import FINDINGS, POLARITIES
 from pacer.corpus.text.cleaning import clean_report, clean_report_carefully
-from pacer.rules.extract import extract_anchor, extract_anchors
+from pacer.rules.extract import extract_anchor
 from pacer.rules.version import VERSIONS
 
 both = pytest.mark.parametrize("version", VERSIONS)
@@ -370,10 +370,3 @@ def test_case_and_blanks_do_not_matter(reports: list[str], version: str) -> None
 def test_an_unknown_version() -> None:
     with pytest.raises(ValueError, match="rules 'best'; known are paper, scoped"):
         extract_anchor("", "best")  # ty: ignore[invalid-argument-type]
-
-
-def test_a_corpus_is_read_one_report_at_a_time() -> None:
-    found = extract_anchors(iter(["Edema.", "No edema."]), "scoped")
-    assert next(found) == Anchor(("edema",))
-    assert next(found) == Anchor((), ("edema",))
-    assert next(found, None) is None

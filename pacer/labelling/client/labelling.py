@@ -22,7 +22,7 @@ from pacer.labelling.answers.evidence import count_missing
 from pacer.labelling.answers.reading import Reply, read_answer, read_completion
 from pacer.labelling.client.budget import Budget
 from pacer.labelling.client.cache import AnswerCache, CachedAnswer
-from pacer.labelling.client.request import Question, ask_about, system_prompt
+from pacer.labelling.client.request import Question, build_questions, system_prompt
 from pacer.labelling.sample.draw import refuse_held_out
 from pacer.params import Labelling
 from pacer.rules.extract import extract_anchor
@@ -59,7 +59,7 @@ def label_sample(
     target = out / CACHE_NAME
     prompt = system_prompt(config.prompt_file)
     prompt_hash = hash_bytes(prompt.encode())
-    questions = [] if config.provider == "none" else ask_about(sample, records, config, prompt, candidate)
+    questions = [] if config.provider == "none" else build_questions(sample, records, config, prompt, candidate)
     with scratch_directory(target, "answers") as scratch, AnswerCache(target, scratch / "answers.jsonl") as cache:
         reused, lost, troubles = 0, 0, Counter[str]()
         if config.provider == "recorded":
@@ -92,9 +92,9 @@ def _answers_to(questions: Sequence[Question], cache: AnswerCache) -> list[Cache
 def _ask(
     questions: Sequence[Question], config: Labelling, prompt_hash: str, cache: AnswerCache
 ) -> tuple[int, Counter[str]]:
-    """Ask for the answers that the cache lacks; returns what :class:`Asker` has lost, and its troubles."""
+    """Ask for the answers that the cache lacks; returns what :class:`Dispatcher` has lost, and its troubles."""
     # Slow to import, and needed by nothing else.
-    from pacer.labelling.client.asking import Asker
+    from pacer.labelling.client.dispatch import Dispatcher
     from pacer.labelling.client.endpoint import Endpoint
 
     budget, missing = Budget(config), []
@@ -107,8 +107,8 @@ def _ask(
     with Endpoint(config) as endpoint:
         print(f"labelling: {budget.announce(missing)}", file=sys.stderr, flush=True)
         answered = len(missing) < len(questions)
-        asker = Asker(endpoint, cache, budget, prompt_hash, config.concurrency, answered)
-        failed = asker.ask(missing)
+        dispatcher = Dispatcher(endpoint, cache, budget, prompt_hash, config.concurrency, answered)
+        failed = dispatcher.run(missing)
     if failed and config.unanswered == "stop":
         record_id, reason = next(iter(failed.items()))
         raise PacerError(
@@ -116,7 +116,7 @@ def _ask(
             f"{record_id} ({reason}); the other answers are kept, run the stage again for the rest, or set "
             "anchors.llm.unanswered: rules"
         )
-    return asker.lost, asker.troubles
+    return dispatcher.lost, dispatcher.troubles
 
 
 def _recorded(questions: Sequence[Question], prompt_hash: str, path: Path) -> list[CachedAnswer]:

@@ -33,7 +33,7 @@ class Question(NamedTuple):
     prompt_tokens: int
 
 
-def ask_about(
+def build_questions(
     sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, prompt: str, candidate: Callable[[str], Anchor]
 ) -> list[Question]:
     """The question of every sampled record.

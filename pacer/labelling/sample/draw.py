@@ -40,14 +40,14 @@ STRATA: dict[str, str] = {
 #: Columns in which no sampled record may meet one of val or test.
 HELD_OUT_BY: tuple[str, ...] = ("record_id", "study_id", "subject_id")
 #: Columns of the records that drawing the sample and labelling it read.
-NEEDED: tuple[str, ...] = (*HELD_OUT_BY, "context", "split", "report_raw")
+COLUMNS: tuple[str, ...] = (*HELD_OUT_BY, "context", "split", "report_raw")
 
 
 def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Draw ``per_context`` training records of every context, or all of them where there are fewer.
 
     Args:
-        records: their columns :data:`NEEDED`.
+        records: their columns :data:`COLUMNS`.
         per_context: 0 draws nothing.
         seed: the sample is a function of seed and records.
 

@@ -17,7 +17,7 @@ from pacer.core.io import atomic_path, numbered_jsonl
 from pacer.labelling.answers.reading import STATUSES, Answer, read_answer
 from pacer.labelling.sample.draw import refuse_held_out
 from pacer.records.columns import BATCH, TableWriter, batches, check_records
-from pacer.rules.extract import extract_anchors
+from pacer.rules.extract import extract_anchor
 from pacer.rules.version import Version
 
 
@@ -44,7 +44,7 @@ def build_anchors(records: Path, cache: Path, out: Path, version: Version) -> di
     both: list[tuple[Anchor, Anchor]] = []
     with atomic_path(out) as temporary, TableWriter(temporary, ANCHOR_SCHEMA, {"rules": version}) as table:
         for block in batches(records, ["record_id", "context", "report_raw"], BATCH):
-            final, origins = list(extract_anchors(block["report_raw"], version)), ["rules"] * len(block)
+            final, origins = [extract_anchor(text, version) for text in block["report_raw"]], ["rules"] * len(block)
             for place, record_id in enumerate(block["record_id"]):
                 labelled = answers[record_id].anchor if record_id in answers else None
                 if labelled is not None:

@@ -1,4 +1,4 @@
-"""Asking all questions, a few at a time; an answer is on disk before its slot asks the next one."""
+"""Sends all questions, a few at a time; an answer is on disk before its slot sends the next one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pacer.labelling.client.request import Question
 MAX_IN_A_ROW = 20
 
 
-class Asker:
-    """Asks in a few threads; cache and budget are this thread's alone.
+class Dispatcher:
+    """Sends questions from a few threads; cache and budget are this thread's alone.
 
     Args:
         answered: whether there is an answer already, so that a refusal cannot be meant for all requests.
@@ -39,7 +39,7 @@ class Asker:
         self._refused: list[Question] = []
         self._failed: dict[str, str] = {}
 
-    def ask(self, questions: Sequence[Question]) -> dict[str, str]:
+    def run(self, questions: Sequence[Question]) -> dict[str, str]:
         """Ask all questions; returns why those that got no answer failed, by record id.
 
         A request that the endpoint refuses as such has an answer, ``refused``, if another one is answered.
@@ -48,12 +48,12 @@ class Asker:
             PacerError: the endpoint refuses everything, gives no answer that can be read, or the budget is spent. What
                 was answered is in the cache.
         """
-        left = iter(questions)
+        remaining = iter(questions)
         waiting: dict[Future[Outcome], Question] = {}
         with Ticker("labelling", len(questions)) as ticker, ThreadPoolExecutor(self._slots) as pool:
             try:
                 while True:
-                    for question in islice(left, self._slots - len(waiting)):
+                    for question in islice(remaining, self._slots - len(waiting)):
                         self._budget.reserve(question)
                         waiting[pool.submit(self._endpoint.ask, question.request)] = question
                     if not waiting:
