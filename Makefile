@@ -8,7 +8,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup smollm repro test format check bench figures clean
+.PHONY: help setup smollm repro test quick coverage format check bench figures clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,12 @@ test: $(READY)  ## all tests, the whole DAG on the micro profile included (no ne
 format: $(READY)  ## lay the code out
 	ruff format
 
+quick: $(READY)  ## the unit tests, under a minute
+	pytest -q -n logical --maxprocesses 2 --dist loadfile -m 'not slow and not gpu and not weights'
+
+coverage: $(READY)  ## all tests, and the lines that none of them reached (htmlcov/index.html)
+	pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --cov=pacer --cov-report=term:skip-covered --cov-report=html
+
 check: $(READY)  ## layout, lint and types
 	ruff format --check --quiet || { echo "not formatted; run: make format"; exit 1; }
 	ruff check
@@ -45,5 +51,5 @@ figures: $(READY)  ## draw the report page again from what the last run left, wi
 	python stages/report.py
 
 clean:  ## remove the environment and tool caches; data, models and results stay
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .coverage htmlcov .pytest_cache .ruff_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
