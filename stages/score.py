@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import polars as pl
+
+from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import run_cleanly
+from pacer.core.io import read_json
 from pacer.metrics.inputs import ScoreInputs, ScoreSettings
 from pacer.metrics.scoring import score_decoded
 from pacer.params import load_params
@@ -22,6 +26,9 @@ def main() -> None:
         ),
         ScoreSettings(**load_params().score.model_dump()),
     )
+    scores = read_json("metrics/scores.json")  # for `dvc plots`, which draws rows
+    by_context = [{"context": context, **scores[context]} for context in CONTEXTS if context in scores]
+    pl.DataFrame(by_context, infer_schema_length=None).write_csv("metrics/by_context.csv")
 
 
 if __name__ == "__main__":

@@ -146,6 +146,53 @@ def test_a_second_run_runs_nothing(repository: Repository) -> None:
     assert ran(repository.run("dvc", "repro")) == ()
 
 
+def test_the_plots_show_every_context_and_phase(repository: Repository) -> None:
+    drawn = json.loads(repository.run("dvc", "plots", "show", "--json").partition("\n")[0])["data"]
+    assert set(drawn) == {
+        "Training loss",
+        "Parent, validation loss by context",
+        "Calibrate, validation loss by context",
+        "F1 by context",
+        "BLEU-4 by context",
+    }
+    rows = {name: plot[0]["content"]["data"]["values"] for name, plot in drawn.items()}
+    assert {row["context"] for row in rows["F1 by context"]} == {"sn", "sw", "mn", "mw"}
+    assert len({row["filename::field"] for row in rows["Parent, validation loss by context"]}) == 4
+    assert len({row["filename"] for row in rows["Training loss"]}) == 3
+
+
+def test_a_clone_pulls_all_outputs_from_a_remote_and_runs_nothing(repository: Repository, tmp_path: Path) -> None:
+    remote = ("dvc", "remote", "add", "--default", "--local", "store", str(tmp_path / "store"))
+    repository.run(*remote)
+    repository.run("dvc", "push")
+    clone = Repository.__new__(Repository)
+    clone.folder = tmp_path / "clone"
+    clone.environment = repository.environment | {"PYTHONPATH": str(clone.folder)}
+    repository.run("git", "clone", "--quiet", str(repository.folder), str(clone.folder))
+    clone.run(*remote)
+    clone.run("dvc", "pull", *STAGES)
+    assert ran(clone.run("dvc", "repro")) == ()
+    for persisted in ("data/features/manifest.json", "data/anchors/llm_cache.jsonl"):
+        assert (clone.folder / persisted).read_bytes() == (repository.folder / persisted).read_bytes()
+    (repository.folder / ".dvc" / "config.local").unlink()
+
+
+def test_an_edit_of_what_makes_things_ends_where_its_output_is_the_same(repository: Repository) -> None:
+    """Hours of training are not repeated for another name in the phantom, the labelling client or a reader."""
+    rooms = {"phantom": "world.py", "labelling/client": "client.py", "corpus": "audit.py"}
+    edited = [repository.folder / "pacer" / room / name for room, name in rooms.items()]
+    texts = [path.read_text() for path in edited]
+    for path, text in zip(edited, texts, strict=True):
+        path.write_text(f"{text}\n# another comment\n")
+    again = ran(repository.run("dvc", "repro"))
+    assert {"source", "corpus", "backbones", "anchor_llm"} <= set(again)
+    assert not set(again) & {"features", "warmup", "parent", "calibrate", "decode", "reference_labels", "score"}
+    for path, text in zip(edited, texts, strict=True):
+        path.write_text(text)
+    repository.run("dvc", "repro")
+    assert not repository.run("git", "status", "--porcelain")
+
+
 PAIR = """
 title: Two rows of Table 3
 layout: mean
