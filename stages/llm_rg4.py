@@ -5,7 +5,7 @@ from pathlib import Path
 from pacer.core.errors import ConfigError, run_cleanly
 from pacer.params import load_params
 from pacer.params.baselines import load_baseline_params
-from pacer.training.adopt import adopt_llm_rg4
+from pacer.released.adopt import adopt_llm_rg4
 
 
 def main() -> None:

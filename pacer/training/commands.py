@@ -20,7 +20,7 @@ def import_llm_rg4(
     """Turn LLM-RG4's released weights into a checkpoint: for `pacer decode --model`, or for parent.start."""
     from pacer.core.io import refuse_foreign
     from pacer.model.checkpoint import RECORD, WEIGHTS
-    from pacer.training.adopt import adopt_llm_rg4
+    from pacer.released.adopt import adopt_llm_rg4
 
     refuse_foreign(out, (RECORD, WEIGHTS))
     weights = adopt_llm_rg4(file, load_params(params), backbones, out)

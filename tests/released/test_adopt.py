@@ -14,7 +14,7 @@ from pacer.model.assemble import build_model, load_model
 from pacer.model.specification import specification_of
 from pacer.model.upstream import interface_names
 from pacer.params import Params, load_params, parse_params
-from pacer.training.adopt import adopt_llm_rg4
+from pacer.released.adopt import adopt_llm_rg4
 from tests.conftest import MODEL, WIDTH
 
 ROOT = Path(__file__).parents[2]
