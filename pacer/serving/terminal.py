@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pacer.cli.terminal import COLOURS, SIGNS, chips, say
 from pacer.core.contexts import Context
 from pacer.serving.batch import Summary
 from pacer.serving.case import NAMES, NOTICE, Result, notes_of
 from pacer.serving.differences import Word, compared_contexts
-from pacer.terminal import COLOURS, SIGNS, chips, say
 
 #: Words that the first context lacks, and words of the first that another lacks.
 _NEW, _NOT_ALL = "green", "yellow"

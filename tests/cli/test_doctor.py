@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pacer.cli.costs import Counts, Machine, count_records, estimate
+from pacer.cli.doctor import diagnose, weights
 from pacer.corpus.source.files import point_to_files
-from pacer.costs import Counts, Machine, count_records, estimate
-from pacer.doctor import diagnose, weights
 from pacer.params import load_params, parse_params
 
 REPOSITORY = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from pacer.cli.terminal import COLOURS, PARAMS, ParamsFile, chips, console, print_rows, print_table, say
 from pacer.core.errors import ConfigError
 from pacer.params import load_params
-from pacer.terminal import COLOURS, PARAMS, ParamsFile, chips, console, print_rows, print_table, say
 
 anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pacer.cli.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, console, say
 from pacer.core.errors import ConfigError
 from pacer.params import load_params
-from pacer.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, console, say
 
 if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pacer.terminal import RecordsFile, console
+from pacer.cli.terminal import RecordsFile, console
 
 baseline = typer.Typer(no_args_is_help=True, help="Run models that others have published.")
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pacer.cli.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, console, say
 from pacer.params import load_params
-from pacer.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, console, say
 
 
 def import_llm_rg4(

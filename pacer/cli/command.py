@@ -11,16 +11,16 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from pacer.baselines.commands import baseline
+from pacer.cli.baselines import baseline
+from pacer.cli.decoding import decode
+from pacer.cli.profiles import profile_in_use, profile_names, use_profile
+from pacer.cli.released import import_llm_rg4
+from pacer.cli.reporting import anchors, audit, compare, score
+from pacer.cli.serving import export, generate, serve
+from pacer.cli.studies import study
+from pacer.cli.terminal import PARAMS, ParamsFile, console, print_rows
 from pacer.core.errors import ConfigError, run_cleanly
-from pacer.decoding.commands import decode
 from pacer.params import load_params
-from pacer.profiles import profile_in_use, profile_names, use_profile
-from pacer.reporting.commands import anchors, audit, compare, score
-from pacer.serving.commands import export, generate, serve
-from pacer.studies.commands import study
-from pacer.terminal import PARAMS, ParamsFile, console, print_rows
-from pacer.training.commands import import_llm_rg4
 
 CONFIGS = Path("configs")
 
@@ -55,7 +55,7 @@ def use(
 @app.command()
 def doctor(params: ParamsFile = PARAMS) -> None:
     """Show what this machine has, what a run lacks, and what each stage will cost."""
-    from pacer.doctor import diagnose
+    from pacer.cli.doctor import diagnose
 
     diagnosis = diagnose(load_params(params))
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}

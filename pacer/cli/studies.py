@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pacer.terminal import print_rows, say
+from pacer.cli.terminal import print_rows, say
 
 if TYPE_CHECKING:
     from pacer.studies.study import Study

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pacer.cli.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, RecordsFile, console
 from pacer.core.errors import ConfigError
 from pacer.params import load_params, parse_params
-from pacer.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, RecordsFile, console
 
 if TYPE_CHECKING:
     import polars as pl

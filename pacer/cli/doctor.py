@@ -13,10 +13,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
+from pacer.cli.costs import Cost, Counts, Machine, count_records, estimate
 from pacer.core.errors import BackboneError, ConfigError, DataError, PacerError
 from pacer.core.io import read_json
 from pacer.corpus.source.files import look_at_files, read_source
-from pacer.costs import Cost, Counts, Machine, count_records, estimate
 from pacer.params import Backbone, Params
 
 #: Packages whose version a bug report needs.
