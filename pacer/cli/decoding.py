@@ -35,11 +35,11 @@ def decode(
     params: ParamsFile = PARAMS,
 ) -> None:
     """Write reports for a set of records, with the decoding settings of params.yaml and without controls."""
-    from pacer.core.io import refuse_foreign
+    from pacer.core.io import check_replaceable
     from pacer.decoding.run import OUTPUTS, decode_records
     from pacer.records.schemas import read_records
 
-    refuse_foreign(out, OUTPUTS)
+    check_replaceable(out, OUTPUTS)
     settings = load_params(params).model_dump()
     settings["decode"] |= {"split": split, "limit": limit, "controls": []}
     checked = parse_params(settings, "pacer decode")

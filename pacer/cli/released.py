@@ -18,11 +18,11 @@ def import_llm_rg4(
     params: ParamsFile = PARAMS,
 ) -> None:
     """Turn LLM-RG4's released weights into a checkpoint: for `pacer decode --model`, or for parent.start."""
-    from pacer.core.io import refuse_foreign
+    from pacer.core.io import check_replaceable
     from pacer.model.checkpoint import RECORD, WEIGHTS
     from pacer.released.adopt import adopt_llm_rg4
 
-    refuse_foreign(out, (RECORD, WEIGHTS))
+    check_replaceable(out, (RECORD, WEIGHTS))
     weights = adopt_llm_rg4(file, load_params(params), backbones, out)
     settings = ", ".join(f"{name} {value}" for name, value in weights.settings.items())
     console.print(f"{len(weights.interface)} tensors of the source interface, {len(weights.lora)} of LoRA ({settings})")

@@ -21,7 +21,7 @@ def audit(
     out: Annotated[Path | None, typer.Option(help="Keep the corpus, audit.json and problems.csv here.")] = None,
 ) -> None:
     """Read the corpus that params.yaml names and report what is in it and what is wrong with it."""
-    from pacer.core.io import refuse_foreign
+    from pacer.core.io import check_replaceable
     from pacer.corpus.build_corpus import OUTPUTS, build_corpus
     from pacer.corpus.ledger import COLUMNS
     from pacer.corpus.source.files import point_to_files
@@ -29,7 +29,7 @@ def audit(
 
     corpus = load_params(params).corpus
     if out is not None:
-        refuse_foreign(out, OUTPUTS)
+        check_replaceable(out, OUTPUTS)
     problems = Path("problems.csv") if out is None else None
     # a refused corpus leaves its problems here, and a later audit removes them: never a file of the user's own
     ours = ",".join(COLUMNS).encode()

@@ -207,7 +207,7 @@ def _lock(path: Path, refusal: str) -> Generator[None]:
         # its holder removed it just before it became free: this lock keeps nobody out, so make it anew
 
 
-def refuse_foreign(out: str | Path, known: Iterable[str]) -> None:
+def check_replaceable(out: str | Path, known: Iterable[str]) -> None:
     """Make sure that a folder named on the command line can be replaced: it holds nothing but earlier output.
 
     Args:
