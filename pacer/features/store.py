@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import torch
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -60,9 +61,12 @@ class Encoding(NamedTuple):
     mode: Literal["states", "pixels"] = "states"
     encoders: Mapping[str, str] = {}
     depths: Sequence[int] = ()
-    dtype: str = "float32"
-    precision: str = "float32"
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    precision: Literal["float32", "bfloat16"] = "float32"
     rounding: int = 0
+
+
+_ENCODING = TypeAdapter(Encoding)
 
 
 class FeatureStore:
@@ -88,7 +92,15 @@ class FeatureStore:
                 raise DataError(f"{path} is not the index that the manifest names; {_REPAIR}")
         self._images = _Index(self.directory / IMAGES, "image_id")
         self._priors = _Index(self.directory / PRIORS, "text_key")
-        self.encoding = Encoding(**manifest.get("encoding", {}))
+        try:
+            self.encoding = _ENCODING.validate_python(manifest.get("encoding", {}))
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = ".".join(map(str, ("encoding", *first["loc"])))
+            raise DataError(
+                f"{self.directory / MANIFEST}: {name} = {first['input']!r:.60}: {first['msg']}; run the features stage "
+                "again"
+            ) from None
         #: bytes of each shard, as they were written
         self._sizes = {name: shard["bytes"] for name, shard in manifest.get("shards", {}).items()}
         self._open: dict[str, dict[str, Tensor]] = {}

@@ -121,6 +121,22 @@ def test_what_is_not_there_is_named_among_what_is(tmp_path: Path) -> None:
         store.prior_states(["report 1 .", "unheard of ."])
 
 
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"dtype": "fp8_e4m3"}, r"encoding\.dtype = 'fp8_e4m3': Input should be 'float32', 'float16' or 'bfloat16'"),
+        ({"mode": "tokens"}, r"encoding\.mode = 'tokens': Input should be 'states' or 'pixels'"),
+        ({"scales": 1}, r"encoding\.scales = 1: Extra inputs are not permitted"),
+    ],
+)
+def test_a_store_of_another_kind_is_refused(tmp_path: Path, change: dict, why: str) -> None:
+    """States with scales of their own, as an earlier version could store them, would be read as wrong numbers."""
+    write_store(tmp_path / "store")
+    (tmp_path / "store" / MANIFEST).write_text(json.dumps({"encoding": {"mode": "states", "encoders": {}} | change}))
+    with pytest.raises(DataError, match=rf"manifest\.json: {why}; run the features stage again"):
+        FeatureStore(tmp_path / "store")
+
+
 def test_a_store_without_previous_reports(tmp_path: Path) -> None:
     write_store(tmp_path / "store")
     write_index(tmp_path / "store" / PRIORS, "text_key", [])
