@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +16,6 @@ from pacer.records.schemas import RECORD_SCHEMA, read_records, write_table
 from tests.conftest import MODEL, specification
 from tests.training import drive
 
-ACCELERATE = str(Path(sys.executable).with_name("accelerate"))
 #: The stage, and then the processes that there were: that one process alone made the files must not pass for two.
 #: Each tells its rank in one write, or the two get mixed.
 SCRIPT = f"""
@@ -60,23 +58,7 @@ def test_two_processes_write_the_files_of_one(tmp_path: Path, backbones: Path) -
 
     (tmp_path / "decode.py").write_text(SCRIPT)
     launched = subprocess.run(
-        [
-            ACCELERATE,
-            "launch",
-            "--quiet",
-            "--multi_gpu",
-            "--num_machines",
-            "1",
-            "--num_processes",
-            "2",
-            "--main_process_port",
-            "0",
-            "--mixed_precision",
-            "no",
-            "--dynamo_backend",
-            "no",
-            "decode.py",
-        ],
+        [*drive.TWO_PROCESSES, "decode.py"],
         env=drive.environment(),
         cwd=tmp_path,
         capture_output=True,

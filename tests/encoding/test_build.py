@@ -27,7 +27,7 @@ from pacer.features.store import MANIFEST, FeatureStore
 from pacer.params import Features
 from tests.encoding import building
 from tests.training import drive
-from tests.training.test_several_processes import ACCELERATE, ended
+from tests.training.test_several_processes import ended
 
 SHARD, IMAGES = 3, 10
 CONFIG = Features(
@@ -378,24 +378,7 @@ class Setting:
             write_json(path, task)
         return ended(
             subprocess.Popen(
-                [
-                    ACCELERATE,
-                    "launch",
-                    "--quiet",
-                    "--multi_gpu",
-                    "--num_machines",
-                    "1",
-                    "--num_processes",
-                    "2",
-                    "--main_process_port",
-                    "0",
-                    "--mixed_precision",
-                    "no",
-                    "--dynamo_backend",
-                    "no",
-                    building.__file__,
-                    *jobs,
-                ],
+                [*drive.TWO_PROCESSES, building.__file__, *jobs],
                 env=drive.environment(),
                 cwd=self.folder,
                 text=True,

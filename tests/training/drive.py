@@ -40,6 +40,13 @@ ROOT = Path(__file__).parents[2]
 MEASURED = ("tokens_per_second", "loader_wait", "memory_gb")
 #: Seconds after which a process that should have ended counts as hanging.
 PATIENCE = 120.0
+#: Starts a script as a user does.
+ACCELERATE = (str(Path(sys.executable).with_name("accelerate")), "launch", "--quiet")
+#: The same, two processes of this machine.
+TWO_PROCESSES = (
+    *(*ACCELERATE, "--multi_gpu", "--num_machines", "1", "--num_processes", "2"),
+    *("--main_process_port", "0", "--mixed_precision", "no", "--dynamo_backend", "no"),
+)
 
 
 # -- what is trained ------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +24,6 @@ from pacer.core.io import write_json
 from tests.conftest import MODEL
 from tests.training import drive
 
-ACCELERATE = str(Path(sys.executable).with_name("accelerate"))
 #: Dropout is drawn per process, so what depends on it differs with their number.
 STILL = MODEL | {group: MODEL[group] | {"dropout": 0.0} for group in ("interface", "lora", "calibrate")}
 START = {"parent": "warmup", "calibrate": "parent"}
@@ -90,20 +88,8 @@ def setting(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def launch(setting: Setting, jobs: list[str], *options: str) -> subprocess.Popen:
     """Start two processes as a user does; ``options`` replace those that say how many there are and where."""
-    two_here = (
-        "--multi_gpu",
-        "--num_machines",
-        "1",
-        "--num_processes",
-        "2",
-        "--main_process_port",
-        "0",
-        "--mixed_precision",
-        "no",
-        "--dynamo_backend",
-        "no",
-    )
-    command = [ACCELERATE, "launch", "--quiet", *(options or two_here), drive.__file__, *jobs]
+    start = (*drive.ACCELERATE, *options) if options else drive.TWO_PROCESSES
+    command = [*start, drive.__file__, *jobs]
     return subprocess.Popen(
         command,
         env=drive.environment(),
