@@ -9,6 +9,14 @@ Context = Literal["sn", "sw", "mn", "mw"]
 #: In the order of the paper's training rounds. S/M: frontal only / with lateral. N/W: without / with prior report.
 CONTEXTS: tuple[Context, ...] = ("sn", "sw", "mn", "mw")
 
+#: What each gives the model, in words.
+SOURCES: dict[str, str] = {
+    "sn": "frontal",
+    "sw": "frontal + previous report",
+    "mn": "frontal + lateral",
+    "mw": "frontal + lateral + previous report",
+}
+
 
 def availability(context: str) -> tuple[bool, bool]:
     """``a = (a_l, a_p)``: is the lateral view there, is the previous report there."""
@@ -20,3 +28,8 @@ def availability(context: str) -> tuple[bool, bool]:
 def context_of(lateral: bool, prior: bool) -> Context:
     """The context of an availability pair; the inverse of :func:`availability`."""
     return CONTEXTS[2 * lateral + prior]
+
+
+def contexts_within(lateral: bool, prior: bool) -> tuple[Context, ...]:
+    """The contexts that these sources allow, in the order of :data:`CONTEXTS`."""
+    return tuple(c for c in CONTEXTS if lateral >= availability(c)[0] and prior >= availability(c)[1])

@@ -80,14 +80,16 @@ def keep_used_images(headers: Path, records: Path, out: Path) -> int:
     count = 0
     with atomic_path(out) as temporary, TableWriter(temporary, IMAGE_SCHEMA) as images:
         for frame in batches(headers):
-            kept = frame.filter(pl.Series(np.isin(frame["image_id"].hash().to_numpy(), used)))
+            own = frame["image_id"].hash().to_numpy()
+            there = np.searchsorted(used, own, side="right") > np.searchsorted(used, own)
+            kept = frame.filter(pl.Series(there))
             images.add_frame(kept)
             count += kept.height
     return count
 
 
 def _used(records: Path) -> np.ndarray:
-    """Hashes of the distinct image ids of a table of records; 0 stands for an absent lateral view."""
+    """Hashes of the distinct image ids of a table of records, ascending; 0 stands for an absent lateral view."""
     used = np.unique(np.concatenate([hashes(records, column) for column in _COLUMNS]))
     return used[used != 0]
 

@@ -19,7 +19,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pacer.core.contexts import Context
+from pacer.core.contexts import contexts_within
 from pacer.core.errors import DataError
 from pacer.core.io import files_below
 from pacer.corpus.deidentified import has_marks, without_marks
@@ -114,11 +114,10 @@ def _row(
     if not shown["frontal"]:
         return LeftOut(place, "no frontal image" if shown["lateral"] else "unknown view")
     frontal, lateral = shown["frontal"][0], next(iter(shown["lateral"]), None)
-    contexts: tuple[Context, ...] = ("sn",) if lateral is None else ("sn", "mn")
     return Examination(
         place=place,
         id=report.uid,
-        contexts=contexts,
+        contexts=contexts_within(lateral is not None, False),
         split=split,
         study_id=report.uid,
         subject_id=report.uid,

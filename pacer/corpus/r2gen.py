@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pacer.core.contexts import Context
+from pacer.core.contexts import contexts_within
 from pacer.corpus.mimic import bare_id, mimic_ids
 from pacer.corpus.rows import (
     Examination,
@@ -77,11 +77,10 @@ def _row(raw: Any, place: Place, views: dict[str, View] | None, notes: Notes) ->
         return LeftOut(place, "no frontal image" if shown else "unknown view")
     frontal, view = shown["frontal"]
     lateral = shown["lateral"][0] if "lateral" in shown else None
-    contexts: tuple[Context, ...] = ("sn",) if lateral is None else ("sn", "mn")
     return Examination(
         place=place,
         id=record_id,
-        contexts=contexts,
+        contexts=contexts_within(lateral is not None, False),
         split=place.split,
         study_id=study,
         subject_id=subject,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from pacer.core.contexts import CONTEXTS, Context, availability
+from pacer.core.contexts import contexts_within
 from pacer.corpus.dates import DATE_FORMS, TIME_FORMS, as_text, read_days, read_times
 from pacer.corpus.priors import Study, choose_priors
 from pacer.corpus.rows import Examination, LeftOut, Notes, Place, Prior, Problem, Row, check_roles, shown_view
@@ -332,7 +332,7 @@ def _rows_of(study: _Grouped, prior: Prior | None, file: str, config: Corpus) ->
         id=study.study,
         study_id=study.study,
         subject_id=study.subject,
-        contexts=_contexts(lateral is not None, prior is not None),
+        contexts=contexts_within(lateral is not None, prior is not None),
         split=study.split or seeded_split(study.subject, config.seed, config.split.val, config.split.test),
         view=_VIEWS[rank],
         frontal=frontal,
@@ -344,9 +344,3 @@ def _rows_of(study: _Grouped, prior: Prior | None, file: str, config: Corpus) ->
         history=study.history,
         rows=1 + (lateral is not None),
     )
-
-
-def _contexts(lateral: bool, prior: bool) -> tuple[Context, ...]:
-    """The contexts that these sources allow."""
-    needs = {context: availability(context) for context in CONTEXTS}
-    return tuple(c for c, (needs_l, needs_p) in needs.items() if lateral >= needs_l and prior >= needs_p)

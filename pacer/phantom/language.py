@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from pacer.core.contexts import CONTEXTS, Context, availability
+from pacer.core.contexts import Context, availability, contexts_within
 from pacer.phantom.phrases import clause, describe, elaborate, short
 from pacer.phantom.wording import WORDING, Style, by_style, capitalised, denial, fill, pick, remarks, style_of
 from pacer.phantom.world import FindingState, Study, make_world
@@ -303,11 +303,7 @@ def _lowered(text: str) -> str:
 
 def contexts_of(study: Study) -> tuple[Context, ...]:
     """The contexts that a study has the sources for."""
-    return tuple(
-        context
-        for context in CONTEXTS
-        if availability(context)[0] <= study.has_lateral and availability(context)[1] <= (study.prior is not None)
-    )
+    return contexts_within(study.has_lateral, study.prior is not None)
 
 
 def report_of(study: Study, context: Context) -> Report:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pacer.core.contexts import CONTEXTS
+from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.io import atomic_path, whole_directory, write_text
 from pacer.params import Params
 from pacer.reporting.html import render
 from pacer.reporting.results import Results, read_results
-from pacer.reporting.score_tables import SOURCES
 from pacer.reporting.section import ExampleCases, Section
 from pacer.reporting.sections import SECTIONS
 from pacer.reporting.signature import signature_line

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pacer.core.contexts import CONTEXTS
+from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, read_jsonl
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.reporting import images
 from pacer.reporting.routing import PRESENT, depth_names, over_radiograph
-from pacer.reporting.score_tables import SOURCES
 from pacer.reporting.support import Piece, changes, pieces, statements
 
 if TYPE_CHECKING:

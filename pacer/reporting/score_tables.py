@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pacer.core.contexts import CONTEXTS
+from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.metrics.cases import MEAN, UNKNOWN
 from pacer.metrics.conventions import CONVENTIONS
@@ -65,13 +65,6 @@ CONTROLS = {
     "another_patient": "Another patient's sources",
     "no_lateral": "Without the lateral view",
     "no_prior": "Without the previous report",
-}
-#: What each context gives the model.
-SOURCES = {
-    "sn": "frontal",
-    "sw": "frontal + previous report",
-    "mn": "frontal + lateral",
-    "mw": "frontal + lateral + previous report",
 }
 #: Groups of scores against the latent state of a generated world: the first of a group is what the others are compared
 #: with.

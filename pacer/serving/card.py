@@ -9,13 +9,12 @@ from typing import Any
 import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pacer.core.contexts import CONTEXTS
+from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.model.checkpoint import CheckpointRecord
 from pacer.pretrained.pointers import is_standin
 from pacer.records.schemas import read_about, read_records
 from pacer.reporting.score_tables import score_table
 from pacer.reporting.signature import signature_line, standin_note
-from pacer.serving.case import NAMES
 from pacer.serving.package import Settings
 
 
@@ -48,7 +47,7 @@ def model_card(
     return environment.get_template("card.md").render(
         record=record,
         settings=settings,
-        sources=NAMES,
+        sources=SOURCES,
         gate_inputs=record.model.calibrate.gate_inputs if record.model.calibrate else "none",
         with_backbones=with_backbones,
         origins={name: _origin(dict(origin)) for name, origin in origins.items()},

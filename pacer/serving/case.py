@@ -12,20 +12,13 @@ from torch import Tensor
 
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.vocabulary import POLARITIES
-from pacer.core.contexts import CONTEXTS, Context, availability, context_of
+from pacer.core.contexts import Context, availability, context_of, contexts_within
 from pacer.serving.sources import ImageSource
 
 View = Literal["AP", "PA", "other"]
 Sections = Literal["findings+impression", "findings", "impression"]
 TextSource = str | PathLike | None
 
-#: The sources of a context, in words.
-NAMES: dict[Context, str] = {
-    "sn": "frontal view",
-    "sw": "frontal view, previous report",
-    "mn": "frontal and lateral view",
-    "mw": "frontal and lateral view, previous report",
-}
 NOTICE = "For research only. Not for clinical decisions."
 
 
@@ -66,12 +59,6 @@ class Cuts(NamedTuple):
 NO_CUTS = Cuts(0, 0)
 
 
-def contexts_within(context: Context) -> tuple[Context, ...]:
-    """The contexts left when any or all of a context's optional sources are left out, in the order of ``CONTEXTS``."""
-    lateral, prior = availability(context)
-    return tuple(c for c in CONTEXTS if availability(c)[0] <= lateral and availability(c)[1] <= prior)
-
-
 @dataclass(frozen=True)
 class Prepared:
     """A case that can be used: images [1 or 3, H, W] uint8 as the encoder sees them, texts as the model reads them;
@@ -107,7 +94,7 @@ class Prepared:
         Raises:
             ValueError: the case lacks a source of the context.
         """
-        if context not in contexts_within(self.context):
+        if context not in contexts_within(*availability(self.context)):
             raise ValueError(f"{self.name} has the sources of {self.context}, not of {context}")
         lateral, prior = availability(context)
         cuts = self.cuts if prior else self.cuts._replace(prior_tokens=0)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from pacer.core.contexts import CONTEXTS, Context
+from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.errors import CheckpointError, ConfigError, DataError, PacerError
 from pacer.core.io import hash_file, hash_json
 from pacer.corpus.text.cleaning import CLEANERS
@@ -27,18 +27,7 @@ from pacer.model.assemble import load_model
 from pacer.model.prompt.instruction import instruction
 from pacer.parallel.prefetch import prefetch
 from pacer.pretrained.pointers import resolve
-from pacer.serving.case import (
-    Case,
-    Cuts,
-    Prepared,
-    Result,
-    Routing,
-    Sections,
-    TextSource,
-    Timings,
-    View,
-    contexts_within,
-)
+from pacer.serving.case import Case, Cuts, Prepared, Result, Routing, Sections, TextSource, Timings, View
 from pacer.serving.features import CaseFeatures
 from pacer.serving.package import MANIFEST, TOKENIZER, frozen_models, read_settings
 from pacer.serving.sources import ImageSource, load_image, load_text
@@ -188,7 +177,7 @@ class Reporter:
 
     def contexts_of(self, context: Context) -> tuple[Context, ...]:
         """The contexts that both a case's own context and the model allow."""
-        return tuple(inner for inner in contexts_within(context) if inner in self.contexts)
+        return tuple(inner for inner in contexts_within(*availability(context)) if inner in self.contexts)
 
     def in_all_contexts(self, case: Case | Prepared, batch_size: int | None = None) -> dict[Context, Result]:
         """The same case in each of its :meth:`contexts_of`."""

@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pacer.cli.terminal import COLOURS, SIGNS, chips, say
-from pacer.core.contexts import Context
+from pacer.core.contexts import SOURCES, Context
 from pacer.serving.batch import Summary
-from pacer.serving.case import NAMES, NOTICE, Result, notes_of
+from pacer.serving.case import NOTICE, Result, notes_of
 from pacer.serving.differences import Word, compared_contexts
 
 #: Words that the first context lacks, and words of the first that another lacks.
@@ -22,7 +22,7 @@ _NEW, _NOT_ALL = "green", "yellow"
 
 def show_result(console: Console, result: Result) -> None:
     """One report with its commitment and what stands behind it."""
-    console.print(Text(f"{result.context.upper()}: {NAMES[result.context]}; view {result.view}"))
+    console.print(Text(f"{result.context.upper()}: {SOURCES[result.context]}; view {result.view}"))
     if result.commitment is not None:
         console.print(Text("\nCommitment  ").append_text(chips(result.commitment)), soft_wrap=True)
     console.print(Text(f"\n{result.report}\n"))
@@ -39,7 +39,7 @@ def show_contexts(console: Console, results: Mapping[Context, Result]) -> None:
     table.add_column("")
     for context in results:
         table.add_column(context.upper(), ratio=1)
-    table.add_row("sources", *(NAMES[context] for context in results))
+    table.add_row("sources", *(SOURCES[context] for context in results))
     table.add_row("gate", *("" if r.gate is None else f"{r.gate:.3f}" for r in results.values()))
     table.add_row("commitment", *(_findings(r, results) for r in results.values()))
     words = compared_contexts(results)

@@ -11,10 +11,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from PIL import Image
 
 from pacer.anchors.vocabulary import FINDINGS
-from pacer.core.contexts import Context
+from pacer.core.contexts import SOURCES, Context
 from pacer.reporting.html import TEMPLATES
 from pacer.reporting.images import LONGEST_EDGE, data_uri
-from pacer.serving.case import NAMES, Result, notes_of
+from pacer.serving.case import Result, notes_of
 from pacer.serving.differences import Word, compared_contexts
 from pacer.serving.maps import film
 from pacer.serving.sentences import marked_sentences, unsaid
@@ -55,7 +55,7 @@ def preview(image: Image.Image, name: str, caption: str) -> str:
 
 def context_line(context: Context | None) -> str:
     """In which context the report will be written; None: there is no frontal image yet."""
-    return render("context.html", context=context, sources=NAMES[context] if context else None)
+    return render("context.html", context=context, sources=SOURCES[context] if context else None)
 
 
 def result_page(result: Result) -> str:
@@ -68,7 +68,7 @@ def result_page(result: Result) -> str:
         result=result,
         films=films,
         sentences=sentences,
-        sources=NAMES[result.context],
+        sources=SOURCES[result.context],
         unsaid=[] if commitment is None or result.fallback else unsaid(result.report, commitment),
         gate=None if result.gate is None else gate_words(result.gate),
         notes=notes_of([result]),
@@ -82,7 +82,7 @@ def contexts_page(results: Mapping[Context, Result]) -> str:
         "contexts.html",
         results=results,
         first=next(iter(results)),
-        sources=NAMES,
+        sources=SOURCES,
         runs={context: _runs(words) for context, words in compared_contexts(results).items()},
         differing=[(finding, states) for finding, states in rows if len(set(states)) > 1],
         gates={

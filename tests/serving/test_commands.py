@@ -68,7 +68,7 @@ def test_one_case_on_the_terminal_and_as_json(world: World, generate) -> None:
     shown = generate(*arguments_of(world, "mw-50000002"))
     assert shown.code == 0
     for text in (
-        "MW: frontal and lateral view, previous report; view other",
+        "MW: frontal + lateral + previous report; view other",
         "gate 0.",
         "tokens of the indication and history were cut off",
         "For research only",

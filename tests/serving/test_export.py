@@ -231,7 +231,7 @@ def test_scores_go_into_the_card_when_they_are_of_these_weights_and_this_search(
         "For research only",
         "| test | 3 | 3 | 3 | 3 |",
         "## Limits",
-        "`mw` frontal and lateral view, previous report",
+        "`mw` frontal + lateral + previous report",
     ):
         assert text in card
     other = world.decode.model_copy(update={"num_beams": 2})
