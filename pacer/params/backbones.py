@@ -27,38 +27,30 @@ class Backbone(Strict):
         return self
 
 
-class VisionStandin(Strict):
+class Standin(Strict):
+    """Size and training of a model that is made here."""
+
     width: Positive
+    heads: Positive
+    steps: Positive
+    batch_size: Positive
+    learning_rate: PositiveFloat
+
+
+class VisionStandin(Standin):
     image_size: Positive
     patch_size: Positive
-    heads: Positive
     images: Positive
-    steps: Positive
-    batch_size: Positive
-    learning_rate: PositiveFloat
 
 
-class LanguageStandin(Strict):
-    width: Positive
+class TextStandin(Standin):
     layers: Positive
-    heads: Positive
     vocabulary: Annotated[int, Field(ge=300)]
+    texts: Positive
+
+
+class LanguageStandin(TextStandin):
     slots: Positive
-    texts: Positive
-    steps: Positive
-    batch_size: Positive
-    learning_rate: PositiveFloat
-
-
-class TextStandin(Strict):
-    width: Positive
-    layers: Positive
-    heads: Positive
-    vocabulary: Annotated[int, Field(ge=300)]
-    texts: Positive
-    steps: Positive
-    batch_size: Positive
-    learning_rate: PositiveFloat
 
 
 class Backbones(Strict):

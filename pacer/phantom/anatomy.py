@@ -13,30 +13,8 @@ import numpy as np
 
 #: Numbers that :func:`draw_body` gives: one for each trait of a body.
 _TRAITS = (
-    "lung_width",
-    "lung_height",
-    "heart",
-    "mediastinum",
-    "diaphragm",
-    "rib_spacing",
-    "fat",
-    "age",
-    "heart_axis",
-    "heart_place",
-    "scoliosis",
-    "bend_phase",
-    "knob",
-    "clavicle",
-    "clavicle_slope",
-    "shoulder",
-    "apex",
-    "breast",
-    "breast_height",
-    "hilum",
-    "dome",
-    "aspect",
-    "heart_length",
-    "kyphosis",
+    "lung_width lung_height heart mediastinum diaphragm rib_spacing fat age heart_axis heart_place scoliosis "
+    "bend_phase knob clavicle clavicle_slope shoulder apex breast breast_height hilum dome aspect heart_length kyphosis"
 )
 
 Distractor = Literal["skin fold", "buttons", "underwire", "folded sleeve"]
@@ -44,105 +22,75 @@ Distractor = Literal["skin fold", "buttons", "underwire", "folded sleeve"]
 
 @dataclass(frozen=True, slots=True)
 class Anatomy:
-    """Body and position of one study; lengths are in half image widths, angles in radians.
+    """Body and position of one study; lengths are in half image widths, angles in radians."""
 
-    The first group belongs to the patient, the second (from ``shift``) to the moment.
-
-    Attributes:
-        fat: soft tissue around the trunk, 0 to 1.
-        bone: brightness of ribs, spine and clavicles, relative; it falls with age.
-        heart_axis: how steeply the heart lies; heart_place: how far its middle lies to the left.
-        scoliosis: sideways swing of the spine, and with it of the whole chest; kyphosis: the same on the lateral view.
-        knob: size of the aortic knob, which grows with age.
-        breast: brightness of breast shadows, 0 for none.
-        turned: how much wider one half of the chest looks than the other, as in a rotated patient.
-        clavicles: height of the left and the right one.
-        scapula: how far the shoulder blades lie over the lungs.
-        gas: place and size of the stomach's gas bubble; colon: gas under the diaphragm, 0 for none.
-    """
-
+    # of the patient
     lung_width: float
     lung_height: float
     heart: float
     heart_length: float
     mediastinum: float
     rib_spacing: float
-    fat: float
+    fat: float  # soft tissue around the trunk, 0 to 1
     age: float
-    bone: float
-    heart_axis: float
-    heart_place: float
-    scoliosis: float
+    bone: float  # brightness of ribs, spine and clavicles, relative; it falls with age
+    heart_axis: float  # how steeply the heart lies
+    heart_place: float  # how far its middle lies to the left
+    scoliosis: float  # sideways swing of the spine, and with it of the whole chest
     bend_phase: float
-    kyphosis: float
-    knob: float
+    kyphosis: float  # the same swing on the lateral view
+    knob: float  # size of the aortic knob, which grows with age
     shoulder: float
     apex: float
-    breast: float
+    breast: float  # brightness of breast shadows, 0 for none
     breast_height: float
     hilum: float
     dome: float
     clavicle_slope: float
     aspect: float
+    # of the moment
     shift: tuple[float, float]
     tilt: float
     scale: float
-    turned: float
+    turned: float  # how much wider one half of the chest looks than the other, as in a rotated patient
     diaphragm: float
-    clavicles: tuple[float, float]
-    scapula: float
-    gas: tuple[float, float, float]
-    colon: float
+    clavicles: tuple[float, float]  # height of the left and the right one
+    scapula: float  # how far the shoulder blades lie over the lungs
+    gas: tuple[float, float, float]  # place and size of the stomach's gas bubble
+    colon: float  # gas under the diaphragm, 0 for none
 
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """How one radiograph was taken and printed.
+    """How one radiograph was taken and printed."""
 
-    Attributes:
-        gain, brightness: contrast and offset of the picture.
-        gamma: exponent of the brightness scale.
-        noise: deviation of the quantum noise in the darkest parts, relative to the whole scale.
-        blur: share of each pixel that spreads to its neighbours.
-        vignette: how much darker the corners are; centre: where it is brightest.
-        collimation: width of the black border at the left, top, right and bottom edge.
-        grid: amplitude of the lines of a misplaced grid, 0 for none; grid_period: pixels from line to line.
-        marker: the side marker's letter, '' for none; marker_place: two numbers in [0, 1).
-        label: kind of a burnt-in box in a corner, 0 for none; label_corner: 0 to 3.
-        distractor: something that lies on or around the body and means nothing; distractor_place: three numbers.
-    """
-
-    gain: float
-    brightness: float
+    gain: float  # contrast
+    brightness: float  # offset
     gamma: float
-    noise: float
-    blur: float
-    vignette: float
-    centre: tuple[float, float]
-    collimation: tuple[float, float, float, float]
-    grid: float
-    grid_period: float
-    marker: str
+    noise: float  # deviation of the quantum noise in the darkest parts, relative to the whole scale
+    blur: float  # share of each pixel that spreads to its neighbours
+    vignette: float  # how much darker the corners are
+    centre: tuple[float, float]  # where it is brightest
+    collimation: tuple[float, float, float, float]  # width of the black border: left, top, right, bottom
+    grid: float  # amplitude of the lines of a misplaced grid, 0 for none
+    grid_period: float  # pixels from line to line
+    marker: str  # the side marker's letter, '' for none
     marker_place: tuple[float, float]
-    label: int
+    label: int  # kind of a burnt-in box in a corner, 0 for none
     label_corner: int
-    distractor: Distractor | None
+    distractor: Distractor | None  # lies on or around the body and means nothing
     distractor_place: tuple[float, float, float]
 
 
 def draw_body(rng: np.random.Generator) -> dict[str, float]:
     """A patient's traits, each in [-1, 1]."""
-    return dict(zip(_TRAITS, rng.uniform(-1.0, 1.0, size=len(_TRAITS)).tolist(), strict=True))
+    names = _TRAITS.split()
+    return dict(zip(names, rng.uniform(-1.0, 1.0, size=len(names)).tolist(), strict=True))
 
 
 def draw_anatomy(rng: np.random.Generator, body: dict[str, float], portable: bool) -> Anatomy:
-    """The body as it lies before the detector in one study.
-
-    Args:
-        rng: decides the moment.
-        body: from :func:`draw_body`.
-        portable: taken at the bedside: larger heart, higher diaphragm, a less upright patient.
-    """
+    """The body as it lies before the detector; at the bedside (``portable``) the heart looks larger, the diaphragm
+    higher, the patient less upright."""
     m = rng.uniform(-1.0, 1.0, size=16).tolist()
     age = 0.5 + 0.5 * body["age"]
     wild = 1.6 if portable else 1.0

@@ -7,7 +7,7 @@ The frontal view is seen from the front, so the patient's right lies at negative
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -109,20 +109,19 @@ class Canvas:
 
     def stroke(self, lines: Sequence[Sequence[Point]], width: float) -> Array:
         """Coverage (0 to 1) of poly-lines of the given width; float32 [size, size]."""
-        side = self.size * OVERSAMPLING
-        scale, image = side / 2.0, Image.new("L", (side, side))
-        draw = ImageDraw.Draw(image)
-        pixels = max(1, round(width * scale))
-        for line in lines:
-            placed = [self._place(point, scale) for point in line]
-            draw.line(placed, fill=255, width=pixels, joint="curve")
-        return np.asarray(image.reduce(OVERSAMPLING), dtype=np.float32) * np.float32(1 / 255)
+        pixels = max(1, round(width * self.size * OVERSAMPLING / 2.0))
+        return self._coverage(lines, lambda draw, line: draw.line(line, fill=255, width=pixels, joint="curve"))
 
     def polygon(self, corners: Sequence[Point]) -> Array:
         """Coverage (0 to 1) of a polygon; float32 [size, size]."""
+        return self._coverage([corners], lambda draw, line: draw.polygon(line, fill=255))
+
+    def _coverage(self, shapes: Sequence[Sequence[Point]], paint: Callable[[ImageDraw.ImageDraw, list], None]) -> Array:
         side = self.size * OVERSAMPLING
-        scale, image = side / 2.0, Image.new("L", (side, side))
-        ImageDraw.Draw(image).polygon([self._place(point, scale) for point in corners], fill=255)
+        image = Image.new("L", (side, side))
+        draw = ImageDraw.Draw(image)
+        for points in shapes:
+            paint(draw, [self._place(point, side / 2.0) for point in points])
         return np.asarray(image.reduce(OVERSAMPLING), dtype=np.float32) * np.float32(1 / 255)
 
     def _place(self, point: Point, scale: float) -> Point:

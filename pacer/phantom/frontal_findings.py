@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pacer.phantom.canvas import bump, curve, ramp, smooth_noise
+from pacer.phantom.canvas import Canvas, Point, bump, curve, ramp, smooth_noise
 from pacer.phantom.world import FindingState
 
 if TYPE_CHECKING:
@@ -226,18 +226,28 @@ def _support_devices(view: Frontal, state: FindingState) -> None:
             thin.append(curve((0.06, 0.62), (0.12, 0.86), (0.40, 0.80 + 0.06 * v)))
         elif device == "pacemaker":
             box = [(0.50, -0.50), (0.68, -0.54), (0.71, -0.36), (0.53, -0.32)]
-            case = canvas.polygon([(sign * (x - 0.05 * w), y + 0.12 * (u - 0.5)) for x, y in box])
-            canvas.added += 0.32 * case
-            canvas.claim(state.finding, case)
+            draw_case(canvas, [(sign * (x - 0.05 * w), y + 0.12 * (u - 0.5)) for x, y in box], 0.32)
             thin.append(curve((sign * 0.52, -0.48 + 0.12 * (u - 0.5)), (sign * 0.22, -0.66), (cava, -0.40)))
             thin.append(curve((cava, -0.40), (-0.10, 0.25), (0.20 + 0.08 * u, 0.42)))
         else:
             tip = (sign * (0.38 + 0.1 * w), -0.40 + 0.30 * u)
             thick.append(curve((sign * 0.92, 0.20 + 0.24 * v), (sign * 0.62, 0.20), tip))
-    brightness = 0.31 + 0.09 * u
-    canvas.added += brightness * canvas.stroke(thin, 0.034) if thin else 0.0
-    canvas.added += brightness * canvas.stroke(thick, 0.050) if thick else 0.0
-    canvas.claim(state.finding, canvas.stroke(thin + thick, 0.08))
+    draw_lines(canvas, thin, thick, 0.31 + 0.09 * u)
+
+
+def draw_case(canvas: Canvas, corners: list[Point], brightness: float) -> None:
+    """The case of a pacemaker."""
+    case = canvas.polygon(corners)
+    canvas.added += brightness * case
+    canvas.claim("support devices", case)
+
+
+def draw_lines(canvas: Canvas, thin: list[list[Point]], thick: list[list[Point]], brightness: float) -> None:
+    """Catheters and leads, and tubes."""
+    for lines, width in ((thin, 0.034), (thick, 0.050)):
+        if lines:
+            canvas.added += brightness * canvas.stroke(lines, width)
+    canvas.claim("support devices", canvas.stroke(thin + thick, 0.08))
 
 
 PAINTERS = {

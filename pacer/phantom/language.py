@@ -49,21 +49,12 @@ _PURPOSE = 20
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report.
+    """One report, written for a context."""
 
-    Attributes:
-        findings: the findings section, '' when the report has none.
-        impression: the impression section, '' when the report has none.
-        sentences: every sentence in order, with the findings that it states as present or possible.
-        statuses: what the report says of the findings that it mentions.
-        context: the context that it was written for.
-        study: the examination.
-    """
-
-    findings: str
-    impression: str
-    sentences: tuple[Sentence, ...]
-    statuses: dict[str, Status]
+    findings: str  # the section, '' when the report has none
+    impression: str  # likewise
+    sentences: tuple[Sentence, ...]  # in order, with the findings that each states as present or possible
+    statuses: dict[str, Status]  # what the report says of the findings that it mentions
     context: Context
     study: Study = field(repr=False, compare=False)
 
@@ -103,12 +94,7 @@ _GENERAL = len(FINDINGS)
 
 
 def write_report(study: Study, context: Context, rng: np.random.Generator) -> Report:
-    """Write the report of a study for a context.
-
-    Args:
-        study: the examination.
-        context: one that the study has the sources for: ``m`` needs a lateral view, ``w`` a previous study.
-        rng: decides the wording. Equal generators give the reports of a study in its contexts a common wording.
+    """Write the report of a study for a context; equal generators give its contexts a common wording.
 
     Raises:
         ValueError: the study lacks a source of the context.
@@ -117,7 +103,7 @@ def write_report(study: Study, context: Context, rng: np.random.Generator) -> Re
     if (lateral and not study.has_lateral) or (prior and study.prior is None):
         raise ValueError(f"study {study.study_id} has no {'lateral view' if lateral else 'previous study'}")
     choices = _Choices(rng)
-    stated = [s for s in study.findings.values() if s.told_by(lateral, prior)]
+    stated = [s for s in study.findings.values() if s.known_from(lateral, prior)]
     statuses: dict[str, Status] = {
         state.finding: "uncertain" if state.certainty == "hedged" else "positive" for state in stated
     }
@@ -228,7 +214,7 @@ def _endings(
     study: Study, lateral: bool, prior: bool, statuses: dict[str, Status], choices: _Choices
 ) -> list[Sentence]:
     """Sentences on at most two findings that have ended; adds them to ``statuses``."""
-    ended = [s for s in study.resolved.values() if prior and s.told_by(lateral, prior)]
+    ended = [s for s in study.resolved.values() if prior and s.known_from(lateral, prior)]
     sentences: list[Sentence] = []
     for state in ended[:2]:
         row = FINDINGS.index(state.finding)
@@ -317,12 +303,7 @@ def fullest_report_of(study: Study) -> Report:
 
 
 def sample_texts(seed: int, count: int) -> list[Report]:
-    """Reports of a world of their own, without images.
-
-    Args:
-        seed: seed of the world.
-        count: number of reports, one for each study, in a context drawn from those that the study has.
-    """
+    """Reports of a world of their own, one for each study, in a context drawn from those that the study has."""
     reports: list[Report] = []
     chunk, size = 0, max(count // 2, 8)
     while len(reports) < count:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pacer.phantom.canvas import bump, curve, ramp, smooth_noise
-from pacer.phantom.frontal_findings import further
+from pacer.phantom.frontal_findings import draw_case, draw_lines, further
 from pacer.phantom.world import FindingState
 
 if TYPE_CHECKING:
@@ -150,19 +150,12 @@ def _support_devices(view: Lateral, state: FindingState) -> None:
             thin.append(curve((0.14, -1.0), (0.26, -0.20), (0.22, 0.55)))
             thin.append(curve((0.22, 0.55), (0.16, 0.72), (-0.10, 0.74)))
         elif device == "pacemaker":
-            case = canvas.polygon([(-0.74, -0.58), (-0.64, -0.60), (-0.62, -0.40), (-0.72, -0.38)])
-            canvas.added += 0.34 * case
-            canvas.claim(state.finding, case)
+            draw_case(canvas, [(-0.74, -0.58), (-0.64, -0.60), (-0.62, -0.40), (-0.72, -0.38)], 0.34)
             thin.append(curve((-0.64, -0.56), (-0.20, -0.80), (-0.05, -0.30)))
             thin.append(curve((-0.05, -0.30), (-0.02, 0.20), (-0.36, 0.40)))
         else:
             thick.append(curve((0.10, 0.42), (0.22, 0.05), (0.16, -0.42 + 0.2 * u)))
-    brightness = 0.31 + 0.09 * u
-    if thin:
-        canvas.added += brightness * canvas.stroke(thin, 0.034)
-    if thick:
-        canvas.added += brightness * canvas.stroke(thick, 0.050)
-    canvas.claim(state.finding, canvas.stroke(thin + thick, 0.08))
+    draw_lines(canvas, thin, thick, 0.31 + 0.09 * u)
 
 
 PAINTERS = {

@@ -20,8 +20,8 @@ FULL_SHARE = 0.4
 def visible_findings(study: Study, view: View) -> frozenset[str]:
     """The findings that ``view`` shows.
 
-    The frontal view misses the lateral-only findings; the lateral view misses pneumothorax and rib fractures. What the
-    previous report alone tells, no view shows.
+    The frontal view misses the lateral-only findings, the lateral view pneumothorax and rib fractures; neither shows
+    what the previous report alone mentions.
     """
     if view == "frontal":
         return study.present - study.lateral_only - study.prior_only
@@ -42,36 +42,22 @@ def render_lateral(study: Study, size: int) -> np.ndarray:
 
 
 def render_with_masks(study: Study, size: int, view: View, grid: int) -> tuple[np.ndarray, np.ndarray]:
-    """One radiograph and its finding masks in one pass; see :func:`finding_masks`.
-
-    Returns:
-        uint8 [size, size] and float32 [13, grid, grid].
-
-    Raises:
-        ValueError: ``size`` is not a multiple of ``grid``, or ``view`` is unknown.
-    """
-    if size % grid:
-        raise ValueError(f"a grid of {grid} cells does not divide an image of {size} pixels")
-    if view not in ("frontal", "lateral"):
-        raise ValueError(f"view {view!r} is neither frontal nor lateral")
-    drawing = Frontal(study, size) if view == "frontal" else Lateral(study, size)
-    image, regions = drawing.draw()
-    masks = np.zeros((len(FINDINGS), grid, grid), dtype=np.float32)
-    cell = size // grid
-    for finding, region in regions.items():
-        share = region.reshape(grid, cell, grid, cell).mean(axis=(1, 3))
-        masks[FINDINGS.index(finding)] = np.minimum(share * np.float32(1.0 / FULL_SHARE), 1.0)
-    return image, masks
-
-
-def finding_masks(study: Study, size: int, view: View, grid: int) -> np.ndarray:
-    """How much of every cell of a ``grid`` x ``grid`` raster each finding takes, float32 [13, grid, grid].
+    """One radiograph, uint8 [size, size], and how much of every cell of a raster each finding takes, float32
+    [13, grid, grid].
 
     0 is nothing, 1 is FULL_SHARE of the cell or more. Findings follow the order of FINDINGS; those absent, or not
     visible in ``view``, are zero. Thin lines count with a margin around them; cardiomegaly, edema and an enlarged
     mediastinum have the region that they occupy.
 
     Raises:
-        ValueError: ``size`` is not a multiple of ``grid``, or ``view`` is unknown.
+        ValueError: ``size`` is not a multiple of ``grid``.
     """
-    return render_with_masks(study, size, view, grid)[1]
+    if size % grid:
+        raise ValueError(f"a grid of {grid} cells does not divide an image of {size} pixels")
+    image, regions = (Frontal if view == "frontal" else Lateral)(study, size).draw()
+    masks = np.zeros((len(FINDINGS), grid, grid), dtype=np.float32)
+    cell = size // grid
+    for finding, region in regions.items():
+        share = region.reshape(grid, cell, grid, cell).mean(axis=(1, 3))
+        masks[FINDINGS.index(finding)] = np.minimum(share * np.float32(1.0 / FULL_SHARE), 1.0)
+    return image, masks

@@ -8,7 +8,7 @@ plausibly. Every draw is a function of (seed, patient, study); nothing depends o
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -81,36 +81,22 @@ _LEVEL = -0.30
 
 @dataclass(frozen=True, slots=True)
 class FindingState:
-    """One finding in one study.
+    """One finding in one study."""
 
-    Attributes:
-        finding: its name in FINDINGS.
-        side: where it is; "central" for findings without a side.
-        zone: height in the lung.
-        severity: 0 (barely there) to 1.
-        course: change since the patient's previous study ("new" in a first study).
-        certainty: whether reports state or hedge it.
-        lateral_only: it shows on the lateral view and not on the frontal one.
-        prior_only: it shows on no view of this study; the previous report told of it.
-        kind: a subtype ("rib" or "vertebra" for fractures), else "".
-        devices: the devices, for "support devices".
-        position: three numbers in [0, 1) that place and shape it.
-    """
+    finding: str  # its name in FINDINGS
+    side: Side  # "central" for findings without a side
+    zone: Zone  # height in the lung
+    severity: float  # 0 (barely there) to 1
+    course: Course  # change since the patient's previous study ("new" in a first study)
+    certainty: Certainty  # whether reports state or hedge it
+    lateral_only: bool  # it shows on the lateral view and not on the frontal one
+    prior_only: bool  # it shows on no view of this study; the previous report mentions it
+    kind: str  # a subtype ("rib" or "vertebra" for fractures), else ""
+    devices: tuple[str, ...]  # for "support devices"
+    position: tuple[float, float, float]  # numbers in [0, 1) that place and shape it
 
-    finding: str
-    side: Side
-    zone: Zone
-    severity: float
-    course: Course
-    certainty: Certainty
-    lateral_only: bool
-    prior_only: bool
-    kind: str
-    devices: tuple[str, ...]
-    position: tuple[float, float, float]
-
-    def told_by(self, lateral: bool, prior: bool) -> bool:
-        """Can who has the frontal view, and these sources, know of it?"""
+    def known_from(self, lateral: bool, prior: bool) -> bool:
+        """Do the frontal view and these sources show it?"""
         return (lateral or not self.lateral_only) and (prior or not self.prior_only)
 
 
@@ -172,20 +158,14 @@ def make_world(
     test_fraction: float = 0.0,
     rarity_boost: float = 0.0,
 ) -> list[Patient]:
-    """Generate a world.
+    """The world of ``seed``, its patients in a random order of subject ids.
 
     Args:
-        seed: everything follows from it.
-        patients: number of patients.
-        studies_per_patient: mean number of studies of a patient (at least one each).
+        studies_per_patient: mean; at least one each.
         lateral_fraction: share of studies with a lateral view.
-        val_fraction: share of patients in val; a fraction above zero gives at least one patient.
-        test_fraction: the same for test.
+        val_fraction, test_fraction: shares of patients; a fraction above zero gives at least one.
         rarity_boost: 0 is the natural mix; 1 brings every finding towards the same, higher prevalence (for training
             stand-in encoders).
-
-    Returns:
-        Patients in a random order of subject ids.
     """
     rng = np.random.default_rng([seed, 0])
     numbers = rng.choice(9_999_999, size=patients, replace=False)
@@ -296,14 +276,7 @@ def _certainty(index: int, severity: float, draw: float) -> Certainty:
 
 
 def begin_finding(finding: str, draw: np.ndarray, index: int, has_lateral: bool) -> FindingState:
-    """A finding that was not there before.
-
-    Args:
-        finding: its name.
-        draw: ten random numbers in [0, 1).
-        index: its place in FINDINGS.
-        has_lateral: without a lateral view no finding is lateral-only.
-    """
+    """A finding that was not there before, from ten random numbers in [0, 1); ``index`` is its place in FINDINGS."""
     severity = round(float(0.15 + 0.85 * draw[1]), 3)
     lateral_only = bool(finding in LATERAL_CAPABLE and has_lateral and draw[2] < LATERAL_ONLY)
     zones: tuple[Zone, ...] = ("upper", "mid", "lower")
@@ -352,16 +325,10 @@ def _continue(before: FindingState, draw: np.ndarray, index: int) -> FindingStat
             step, course = -(0.25 + 0.2 * float(draw[2])), "improved"
     severity = round(min(max(before.severity + step, 0.15), 1.0), 3)
     certainty = before.certainty if draw[4] < 0.5 else _certainty(index, severity, float(draw[5]))
-    return FindingState(
-        finding=before.finding,
-        side=before.side,
-        zone=before.zone,
+    return replace(
+        before,
         severity=severity,
         course=course,
         certainty="definite" if before.lateral_only or prior_only else certainty,
-        lateral_only=before.lateral_only,
         prior_only=prior_only,
-        kind=before.kind,
-        devices=before.devices,
-        position=before.position,
     )

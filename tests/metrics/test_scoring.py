@@ -14,7 +14,7 @@ from pacer.core.io import write_json, write_jsonl
 from pacer.corpus.text.cleaning import CLEANERS
 from pacer.labelling.targets.build_anchors import build_anchors
 from pacer.metrics.chexbert.labeller import CheXbert
-from pacer.metrics.chexbert.reference_labels import label_references, read_labels
+from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.inputs import ScoreInputs, ScoreSettings
 from pacer.metrics.scoring import score_predictions
@@ -346,13 +346,13 @@ def test_inputs_that_lack_a_record_are_refused(case):
 def test_reference_labels_are_read_back(case):
     path = case.folder / "labels" / "references.parquet"
     label_references(case.records, case.chexbert, path)
-    labels = read_labels(path)
-    assert list(labels) == case.records["record_id"].to_list()
-    assert list(labels.values())[:4] == CheXbert(case.chexbert)(REPORTS).tolist()
+    labels = KnownLabels(path, case.chexbert, CheXbert(case.chexbert).arithmetic)(case.records)
+    assert len(labels) == len(case.records)
+    assert labels[:4] == CheXbert(case.chexbert)(REPORTS).tolist()
     with pytest.raises(DataError, match="occurs more than once"):
         label_references(pl.concat([case.records, case.records[:1]]), case.chexbert, path)
     with pytest.raises(DataError, match="no table of reference labels"):
-        read_labels(case.folder / "nothing.parquet")
+        KnownLabels(case.folder / "nothing.parquet", case.chexbert, "float32")
 
 
 def test_labels_in_another_arithmetic_are_refused(case, monkeypatch):
@@ -374,5 +374,5 @@ def test_labels_in_another_arithmetic_are_refused(case, monkeypatch):
     about = json.loads(pq.read_metadata(path).metadata[b"pacer"])
     about.pop("arithmetic")
     pl.read_parquet(path).write_parquet(path, metadata={"pacer": json.dumps(about)})
-    with pytest.raises(DataError, match="was labelled in an arithmetic that it does not tell"):
+    with pytest.raises(DataError, match="was labelled in an arithmetic that it does not state"):
         case.score(labels=path)

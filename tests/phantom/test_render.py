@@ -8,7 +8,7 @@ import pytest
 
 from bench.phantom_gallery import draw_gallery, example_study
 from pacer.phantom.canvas import Canvas
-from pacer.phantom.render import finding_masks, render_frontal, render_lateral, render_with_masks, visible_findings
+from pacer.phantom.render import render_frontal, render_lateral, render_with_masks, visible_findings
 from pacer.phantom.training import training_images
 from pacer.phantom.world import CHRONIC, LATERAL_CAPABLE, make_world
 from pacer.records.findings import FINDINGS
@@ -24,7 +24,7 @@ def difference(finding, seed, view, lateral_only=False):
     render = render_frontal if view == "frontal" else render_lateral
     change = np.abs(render(with_it, SIZE).astype(float) - render(example_study(None, seed), SIZE).astype(float))
     cells = change.reshape(GRID, SIZE // GRID, GRID, SIZE // GRID).mean(axis=(1, 3))
-    mask = finding_masks(with_it, SIZE, view, GRID)[FINDINGS.index(finding)]
+    mask = render_with_masks(with_it, SIZE, view, GRID)[1][FINDINGS.index(finding)]
     return change, cells, mask
 
 
@@ -55,7 +55,7 @@ def test_lateral_only_findings_leave_the_frontal_untouched(finding):
     assert visible_findings(study, "frontal") == frozenset()
     assert visible_findings(study, "lateral") == {finding}
     assert np.array_equal(render_frontal(study, SIZE), render_frontal(example_study(None, 6), SIZE))
-    assert finding_masks(study, SIZE, "frontal", GRID).max() == 0
+    assert render_with_masks(study, SIZE, "frontal", GRID)[1].max() == 0
     change, cells, mask = difference(finding, 6, "lateral", lateral_only=True)
     assert np.sort(change, axis=None)[-60:].mean() > 20
     assert cells[mask > 0.02].sum() / cells.sum() > 0.8
@@ -68,7 +68,7 @@ def test_what_the_previous_report_alone_tells_shows_nowhere(finding):
     for view, render in (("frontal", render_frontal), ("lateral", render_lateral)):
         assert visible_findings(hidden, view) == frozenset()
         assert np.array_equal(render(hidden, SIZE), render(example_study(None, 6), SIZE))
-        assert finding_masks(hidden, SIZE, view, GRID).max() == 0
+        assert render_with_masks(hidden, SIZE, view, GRID)[1].max() == 0
 
 
 def test_side_is_visible():
@@ -96,7 +96,7 @@ def test_severity_is_visible():
 def test_masks_are_shares_and_cover_exactly_the_visible_findings(view):
     for patient in make_world(2, 40):
         for study in patient.studies:
-            masks = finding_masks(study, SIZE, view, GRID)
+            masks = render_with_masks(study, SIZE, view, GRID)[1]
             assert masks.shape == (13, GRID, GRID) and masks.dtype == np.float32
             assert masks.min() >= 0 and masks.max() <= 1
             shown = {name for row, name in enumerate(FINDINGS) if masks[row].max() > 0}
@@ -130,9 +130,7 @@ def test_bodies_and_exposures_vary():
 def test_refuses_a_grid_that_does_not_divide():
     study = make_world(1, 1)[0].studies[0]
     with pytest.raises(ValueError, match="does not divide"):
-        finding_masks(study, 112, "frontal", 9)
-    with pytest.raises(ValueError, match="neither frontal nor lateral"):
-        finding_masks(study, 112, "oblique", 8)
+        render_with_masks(study, 112, "frontal", 9)
 
 
 def test_training_images_show_what_their_labels_and_masks_say():

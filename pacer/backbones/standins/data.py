@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -51,26 +51,6 @@ class LabelledText(NamedTuple):
         """Per finding 0 blank, 1 positive, 2 negative, 3 uncertain (CheXbert's classes)."""
         by_finding = {f: STATUS[p] for p in STATUS for f in getattr(self.anchor, p)}
         return [by_finding.get(finding, 0) for finding in FINDINGS]
-
-
-class TrainingData(Protocol):
-    """Everything the stand-ins are trained on."""
-
-    @property
-    def origin(self) -> str:
-        """Names the data in the stand-ins' provenance."""
-        ...
-
-    def tokenizer(self, vocabulary: int) -> Tokenizer: ...
-
-    def texts(self, count: int) -> list[LabelledText]:
-        """At most ``count`` texts."""
-        ...
-
-    def images(self, count: int, size: int, grid: int) -> TrainingImages:
-        """At most ``count`` square images of ``size`` pixels, with masks of ``grid`` x ``grid`` where places are
-        known."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -184,6 +164,11 @@ def _grey_square(path: str, size: int) -> np.ndarray:
     side = min(grey.size)
     left, top = (grey.width - side) // 2, (grey.height - side) // 2
     return np.asarray(grey.resize((size, size), Image.Resampling.BICUBIC, (left, top, left + side, top + side)))
+
+
+#: What the stand-ins are trained on; ``origin`` names it in their provenance. ``texts`` and ``images`` give at most
+#: ``count``, and masks of ``grid`` x ``grid`` where places are known.
+TrainingData = PhantomData | CorpusData
 
 
 def load_data(config: Backbones, records: pl.DataFrame, files: pl.DataFrame, rules: Version) -> TrainingData:

@@ -53,15 +53,6 @@ def label_references(records: pl.DataFrame, chexbert_dir: str | Path, out: str |
         table.write_parquet(temporary, metadata={_ABOUT: about})
 
 
-def read_labels(path: str | Path) -> dict[str, list[int]]:
-    """``{record_id: 14 classes}`` from a file of :func:`label_references`.
-
-    Raises:
-        DataError: the file is missing or malformed.
-    """
-    return {record: labels for record, (labels, _) in _read(path).items()}
-
-
 class KnownLabels:
     """Labels of a file, given out for the texts and by the labeller that they were made with.
 
@@ -81,7 +72,7 @@ class KnownLabels:
             raise DataError(f"{path} was made by another labeller than {chexbert_dir}; {_REMEDY}")
         if about.get("arithmetic") != arithmetic:
             raise DataError(
-                f"{path} was labelled in {about.get('arithmetic', 'an arithmetic that it does not tell')}, "
+                f"{path} was labelled in {about.get('arithmetic', 'an arithmetic that it does not state')}, "
                 f"and here the reports would be in {arithmetic}; score where it was made, or {_REMEDY}"
             )
 
