@@ -15,7 +15,7 @@ from pacer.anchors.vocabulary import POLARITIES
 from pacer.corpus.text.cleaning import clean_report
 from pacer.rules.cues import PAPER_CUES, SCOPED_CUES
 from pacer.rules.extract import extract_anchor, find_mentions
-from pacer.rules.matching import Pattern, Patterns
+from pacer.rules.matching import Pattern, Patterns, entries
 from pacer.rules.mentions import FINDINGS_OF, MENTIONS
 from pacer.rules.segments import located_segments, segments
 from pacer.rules.version import VERSIONS
@@ -216,3 +216,19 @@ def test_words_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch)
     for word in "abcdefx":
         assert patterns.find(word, [word]) == ([(0, 1, "one")] if word == "x" else [])
     assert len(patterns._by_word) <= 3
+
+
+def test_a_table_of_patterns() -> None:
+    """Lines of an expression are joined, fields may be empty, comments are left out; blanks within a line count."""
+    table = r"""
+edema* | edema | edem congest
+    o?edema
+    |congest(?: ed){2}
+# what follows is another finding
+mass | | =mass
+    mass \| x
+"""
+    assert entries(table) == [
+        ["edema*", "edema", "edem congest", "o?edema|congest(?: ed){2}"],
+        ["mass", "", "=mass", r"mass \| x"],
+    ]

@@ -54,7 +54,7 @@ class Dispatcher:
             try:
                 while True:
                     for question in islice(remaining, self._slots - len(waiting)):
-                        self._budget.reserve(question)
+                        self._budget.check([*waiting.values(), question])
                         waiting[pool.submit(self._endpoint.ask, question.request)] = question
                     if not waiting:
                         break
@@ -79,7 +79,6 @@ class Dispatcher:
         """Put an answer on disk, and count what the question has cost."""
         lost = sum(reason in MAY_BE_PAID for reason in outcome.failed)
         self.troubles.update(outcome.failed)
-        self._budget.release(question)
         dollars = None
         if outcome.reply is not None:
             dollars = self._budget.paid(outcome.reply, question)
