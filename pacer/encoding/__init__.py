@@ -1,4 +1,4 @@
-"""Frozen states as the stage `features` makes them: plan, shards, survey of costs.
+"""How the stage `features` fills a feature store: recipes and keys, plan, shards.
 
 Uses features and what lies below it.
 """

@@ -24,7 +24,7 @@ from pacer.core.progress import Ticker
 from pacer.encoding.encode import encode_images, encode_priors
 from pacer.encoding.plan import WORDS, announce
 from pacer.encoding.recipes import Recipes, encoding_of, recipes
-from pacer.encoding.shards import INDEXES, Entry, Note, Scratch, damage, finished
+from pacer.encoding.shards import INDEXES, Entry, Kind, Note, Scratch, damage, finished
 from pacer.features.store import MANIFEST, text_key
 from pacer.parallel.prefetch import prefetch
 from pacer.parallel.processes import process_state
@@ -127,7 +127,7 @@ def _hashes(paths: dict[str, str], workers: int, state: PartialState) -> tuple[d
     return {name: found[name][0] for name in paths if found[name][0] is not None}, unreadable
 
 
-def _keys(made_of: Recipes, hashes: dict[str, str], texts: dict[str, str]) -> dict[str, dict[str, str]]:
+def _keys(made_of: Recipes, hashes: dict[str, str], texts: dict[str, str]) -> dict[Kind, dict[str, str]]:
     """Of each kind, the key of every entry by its name, in the order of the corpus."""
     recipe = hash_json(made_of.images)
     return {
@@ -137,7 +137,7 @@ def _keys(made_of: Recipes, hashes: dict[str, str], texts: dict[str, str]) -> di
 
 
 def _kept(
-    out: Path, scratch: Scratch, keys: dict[str, dict[str, str]], workers: int, state: PartialState
+    out: Path, scratch: Scratch, keys: dict[Kind, dict[str, str]], workers: int, state: PartialState
 ) -> dict[str, Note]:
     """Shards that need not be made: what an earlier run left in scratch, then what the store ``out`` has undamaged.
 
@@ -184,7 +184,7 @@ def _kept(
     return {path.name: note for path, note in notes.items()}
 
 
-def _divided(kind: str, keys: dict[str, str], notes: dict[str, Note], shard_size: int) -> dict[str, list[Entry]]:
+def _divided(kind: Kind, keys: dict[str, str], notes: dict[str, Note], shard_size: int) -> dict[str, list[Entry]]:
     """Shards of the entries that no note has, in order. A shard's name follows from its entries and their keys."""
     known = {entry.name for note in notes.values() if note.kind == kind for entry in note.entries}
     names = [name for name in keys if name not in known]
@@ -225,7 +225,7 @@ def _refuse_unreadable(unreadable: dict[str, str], paths: dict[str, str], out: P
     )
 
 
-def _write_index(path: Path, column: str, kind: str, notes: dict[str, Note], keys: dict[str, str]) -> str:
+def _write_index(path: Path, column: str, kind: Kind, notes: dict[str, Note], keys: dict[str, str]) -> str:
     """Write one kind's index in the order of the corpus, whatever the order of the work; returns its SHA-256."""
     places = {
         entry.name: (name, entry.row) for name, note in notes.items() if note.kind == kind for entry in note.entries

@@ -21,7 +21,7 @@ from pacer.core.errors import DataError, PacerError
 from pacer.core.io import hash_file
 from pacer.core.progress import Ticker
 from pacer.encoding.plan import WORDS, Cost, Share
-from pacer.encoding.shards import Entry, Note, Scratch, Tensors
+from pacer.encoding.shards import Entry, Kind, Note, Scratch, Tensors
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.prepare import stacked
 from pacer.features.rounding import DTYPES, as_stored
@@ -48,7 +48,7 @@ class ShardEncoder(Generic[Loaded]):
         unreadable: why it cannot be read, by name.
     """
 
-    kind: str
+    kind: Kind
     shards: dict[str, list[Entry]]
     load: Callable[[str], Loaded]
     encode: Encode[Loaded]

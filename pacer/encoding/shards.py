@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import polars as pl
 import torch
@@ -23,8 +23,11 @@ from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, hash_file, read_json, write_json
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
 
+#: What entries are: images or previous reports.
+Kind = Literal["images", "priors"]
+
 #: Index file and its key column of each kind of entry.
-INDEXES = {"images": (IMAGES, "image_id"), "priors": (PRIORS, "text_key")}
+INDEXES: dict[Kind, tuple[str, str]] = {"images": (IMAGES, "image_id"), "priors": (PRIORS, "text_key")}
 
 #: Stored types, as safetensors names them.
 _NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.uint8: "U8"}
@@ -52,7 +55,7 @@ class Shard(NamedTuple):
 class Note(NamedTuple):
     """What a shard is and holds. Entries that nothing asks for any more may be missing."""
 
-    kind: str
+    kind: Kind
     shard: Shard
     entries: list[Entry]
 
@@ -91,7 +94,7 @@ class Scratch:
             if path.stem not in names:
                 path.unlink()
 
-    def write(self, name: str, kind: str, entries: list[Entry], batches: Iterable[Tensors]) -> Note:
+    def write(self, name: str, kind: Kind, entries: list[Entry], batches: Iterable[Tensors]) -> Note:
         """Write a shard from its batches (:func:`write_tensors`) and note it."""
         with atomic_path(self.store / name) as temporary:
             note = Note(kind, write_tensors(temporary, len(entries), batches), entries)
