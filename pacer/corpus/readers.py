@@ -1,4 +1,12 @@
-"""The readers behind ``corpus.format``: each gives an examination, a problem or a reason for every row of its input."""
+"""The readers behind ``corpus.format``. To add one, write
+
+1. ``read(source, config, notes)`` in a file of its own: count each row in ``notes.read`` and yield what becomes
+   of it, an ``Examination``, a ``Problem`` (:class:`Unusable` helps) or a ``LeftOut``; texts as they stand;
+2. an entry of :data:`FORMATS`: that function, and what its fields are called in messages;
+3. its files by role in :func:`pacer.corpus.source.files.named_files`, and its keys in :mod:`pacer.params.corpus`.
+
+Joining sections, cleaning, contexts, limits, images, ids and the audit are done for every format alike.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,6 @@ from pacer.corpus.rows import (
     Row,
     Unusable,
     check_roles,
-    kind,
     name_of,
     present,
     shown_view,
@@ -33,6 +32,7 @@ from pacer.corpus.source.files import Source
 from pacer.corpus.source.json_stream import stream_records
 from pacer.params import Corpus
 from pacer.records.schemas import SPLITS
+from pacer.tables.table import shown
 
 #: Fields that hold the frontal and the lateral image.
 IMAGE_FIELDS = ("APPA_imagepath", "lateral_imagepath")
@@ -116,7 +116,7 @@ def _examination(raw: Any, context: Context, place: Place, notes: Notes) -> Exam
 def _identify(raw: Any) -> tuple[str, str]:
     """Subject and study of a record."""
     if not isinstance(raw, dict):
-        raise Unusable("-", f"a record must be an object; this is a {type(raw).__name__}")
+        raise Unusable("-", f"a record must be an object; this is {shown(raw)}")
     if "subject_id" in raw and "study_id" in raw:
         return bare_id(name_of(raw, "subject_id")), bare_id(name_of(raw, "study_id"))
     path = _image(raw, "APPA_imagepath")
@@ -136,7 +136,7 @@ def _section(raw: dict[str, Any], name: str, context: str, notes: Notes) -> str 
     """A report section; None for the sentinel ``'s'`` and for blank text."""
     value = present(raw, name, "'s' where there is none")
     if not isinstance(value, str):
-        raise Unusable(name, f"expected text, or 's' for none, got {kind(value)}")
+        raise Unusable(name, f"expected text, or 's' for none, got {shown(value)}")
     if value == ABSENT_TEXT:
         notes.count("sentinel_sections", context, name)
         return None
@@ -149,14 +149,14 @@ def _section(raw: dict[str, Any], name: str, context: str, notes: Notes) -> str 
 def _image(raw: dict[str, Any], name: str) -> str:
     value = present(raw, name)
     if not isinstance(value, str) or not value.strip() or value == ABSENT_TEXT or "\0" in value:
-        raise Unusable(name, f"expected the path of an image, got {kind(value)}")
+        raise Unusable(name, f"expected the path of an image, got {shown(value)}")
     return sound(value, name)
 
 
 def _view(raw: dict[str, Any], context: str, notes: Notes) -> str:
     value = present(raw, "APPA_flag")
     if not isinstance(value, str):
-        raise Unusable("APPA_flag", f"expected AP, PA or another text for an unknown view, got {kind(value)}")
+        raise Unusable("APPA_flag", f"expected AP, PA or another text for an unknown view, got {shown(value)}")
     if value in ("AP", "PA"):
         return value
     notes.count("other_views", context, shown_view(value))
@@ -170,4 +170,4 @@ def _note(raw: dict[str, Any], name: str) -> str | None:
         return sound(value, name) if value.strip() else None
     if value == 0 and not isinstance(value, bool | float):
         return None
-    raise Unusable(name, f"expected text, or 0 for none, got {kind(value)}")
+    raise Unusable(name, f"expected text, or 0 for none, got {shown(value)}")

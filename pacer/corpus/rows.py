@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 from pacer.core.contexts import Context
 from pacer.core.errors import DataError
+from pacer.core.io import is_broken
+from pacer.tables.table import shown
 
 #: Values that are counted one by one under a topic.
 _VALUES = 200
@@ -135,17 +137,14 @@ def name_of(raw: dict[str, Any], name: str) -> str:
     """An id: text or a whole number, without white space around it."""
     value = present(raw, name)
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
-        raise Unusable(name, f"expected a name or a number, got {kind(value)}")
+        raise Unusable(name, f"expected a name or a number, got {shown(value)}")
     return sound(str(value).strip(), name)
 
 
 def sound(text: str, name: str) -> str:
     """``text``, once it is known that it can be stored as UTF-8."""
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise Unusable(name, "half of a surrogate pair is in the text: the file is damaged") from None
+    if not text.isascii() and is_broken(text):
+        raise Unusable(name, "half of a surrogate pair is in the text: the file is damaged")
     return text
 
 
@@ -155,7 +154,7 @@ def weights_of(raw: dict[str, Any], name: str) -> list[float] | None:
         return None
     value = raw[name]
     if not isinstance(value, list):
-        raise Unusable(name, f"expected a list of numbers, got {kind(value)}")
+        raise Unusable(name, f"expected a list of numbers, got {shown(value)}")
     try:
         weights = [float(entry) for entry in value]
     except (TypeError, ValueError, OverflowError):
@@ -163,17 +162,6 @@ def weights_of(raw: dict[str, Any], name: str) -> list[float] | None:
     if not all(math.isfinite(weight) and abs(weight) < 1e38 for weight in weights):
         raise Unusable(name, "expected finite numbers; an entry is NaN, infinite or beyond 1e38")
     return weights
-
-
-def kind(value: Any) -> str:
-    """What arrived, without its content: numbers are shown, text is not."""
-    if isinstance(value, str):
-        return "blank text" if not value.strip() else f"text of {len(value)} characters"
-    if isinstance(value, bool | float | None):
-        return repr(value)
-    if isinstance(value, int):
-        return repr(value) if abs(value) < 10**20 else "a number of more than 20 digits"
-    return f"a {type(value).__name__}"
 
 
 def shown_view(value: str) -> str:
