@@ -133,9 +133,9 @@ def chexbert_part(folder: Path, texts: list[str], repeats: int) -> tuple[list[li
     blocks = [texts[start : start + BLOCK] for start in range(0, len(texts), BLOCK)]
     sides = [lambda block: seconds(lambda: batched(block)), lambda block: seconds(lambda: single(block))]
     ours, theirs = in_turns(sides, [[block] * 2 for block in blocks], repeats)
-    faster, told = ratio(theirs, ours)
+    faster, range_of_turns = ratio(theirs, ours)
     rate = [f"{len(texts) / sorted(side)[len(side) // 2]:.1f}" for side in (ours, theirs)]
-    return [[f"{len(texts)} reports, {distinct} rows of labels", *rate, told]], faster
+    return [[f"{len(texts)} reports, {distinct} rows of labels", *rate, range_of_turns]], faster
 
 
 def nlg_part(references: list[str], hypotheses: list[str]) -> tuple[list[list[str]], float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -87,38 +86,38 @@ def label_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
 def score_intervals(
     cases: pl.DataFrame, convention: str, resamples: int = 10_000, seed: int = 0, level: float = 0.95
 ) -> Intervals:
-    """Bootstrap intervals of the scores of a table of results, by context and for their mean.
-
-    Precision and recall have none under a weighted convention, CIDEr (whose document frequencies are the context's) has
-    none at all, and METEOR none where the cases do not hold its counts.
-    """
-    rule = CONVENTIONS[convention]
+    """Bootstrap intervals of the scores of :func:`case_statistics`, by context and for their mean."""
     unit, codes, count = resampled_units(cases)
     found = {}
     for context in contexts_of(cases):
         mine = (cases["context"] == context).to_numpy()
-        own = cases.filter(pl.Series(mine))
-        found[context] = {
-            name: Statistics(rows, score)
-            for rows, scores in ((sums_by_unit(one, codes[mine], count), of) for one, of in _tables(own, rule))
-            for name, score in scores.items()
-        }
+        own = case_statistics(cases.filter(pl.Series(mine)), CONVENTIONS[convention])
+        # scores that share their statistics share the sums too
+        sums = {id(one.rows): sums_by_unit(one.rows, codes[mine], count) for one in own.values()}
+        found[context] = {name: Statistics(sums[id(one.rows)], one.score) for name, one in own.items()}
     return Intervals(intervals(found, resamples, seed, level), unit, count, resamples, level)
 
 
-def _tables(cases: pl.DataFrame, rule: Convention) -> Iterator[tuple[np.ndarray, dict[str, ScoreOf]]]:
-    """Statistics by case, and the scores that are functions of their sums."""
+def case_statistics(cases: pl.DataFrame, rule: Convention) -> dict[str, Statistics]:
+    """Every score that is a function of sums over cases, with its statistics by case.
+
+    Precision and recall have none under a weighted convention, CIDEr (whose document frequencies are the context's) has
+    none at all, and METEOR none where the cases do not hold its counts.
+    """
     references, hypotheses = cases["reference"].to_list(), cases["hypothesis"].to_list()
     labels = label_rows(cases, rule)
     if rule.averages[0] == "weighted":
-        yield labels, {"f1": partial(statistics.f1, weighted=True)}
-    else:  # the observations need not be told apart
-        yield labels.reshape(len(labels), 3, -1).sum(axis=2), {**_MICRO}
-    orders = {f"bleu{order}": partial(statistics.bleu, order=order) for order in (1, 2, 3, 4)}
-    yield statistics.bleu_statistics(references, hypotheses), {**orders}
-    yield statistics.mean_statistics(cases["rougeL"].to_list()), {"rougeL": statistics.mean}
+        found = {"f1": Statistics(labels, partial(statistics.f1, weighted=True))}
+    else:  # the observations need not be kept apart
+        labels = labels.reshape(len(labels), 3, -1).sum(axis=2)
+        found = {name: Statistics(labels, score) for name, score in _MICRO.items()}
+    ngrams = statistics.bleu_statistics(references, hypotheses)
+    found |= {f"bleu{order}": Statistics(ngrams, partial(statistics.bleu, order=order)) for order in (1, 2, 3, 4)}
+    found["rougeL"] = Statistics(statistics.mean_statistics(cases["rougeL"].to_list()), statistics.mean)
     if "meteor_statistics" in cases.columns:
-        yield statistics.meteor_statistics(cases["meteor_statistics"].to_list()), {"meteor": statistics.meteor}
+        counted = statistics.meteor_statistics(cases["meteor_statistics"].to_list())
+        found["meteor"] = Statistics(counted, statistics.meteor)
+    return found
 
 
 def label_intervals(

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from pacer.comparison import statistics
-from pacer.comparison.case_statistics import UNITS, contexts_of, label_rows, resampled_units
+from pacer.comparison.case_statistics import UNITS, case_statistics, contexts_of, resampled_units
 from pacer.comparison.resampling import MEAN, Difference, Pair, differences, sums_by_unit
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.pairing import check_pairs
+from pacer.metrics.signature import flat
 
 _NEEDED = ("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels", "rougeL")
-#: Parts of a signature in which two runs may differ: which reports they are, and how many; not what was done to them.
+#: The scores that are compared.
+_SCORES = ("f1", "bleu4", "rougeL", "meteor")
+#: Parts of a signature in which two runs may differ: which reports they are, and how many; and the label convention,
+#: which the comparison has of its own.
 _OWN = (
     "predictions",
     "data.predictions",
@@ -32,25 +34,9 @@ _OWN = (
     "clinical.observations",
     "clinical.average",
     "clinical.duplicates",
-    *(
-        f"protocol.{name}"
-        for name in (
-            "references",
-            "hypotheses",
-            "reference_id",
-            "reference_text",
-            "hypothesis_id",
-            "hypothesis_text",
-            "duplicate_references",
-            "duplicate_hypotheses",
-            "missing_hypotheses",
-            "boxes",
-            "reports_with_repeats",
-            "texts_with_line_breaks",
-            "pairing",
-        )
-    ),
 )
+#: Parts of a protocol in which two runs may not differ: what was done to the reports.
+_DONE = ("missing", "duplicates", "extract", "deduplicate", "clean_references", "clean_hypotheses", "split", "context")
 #: What a protocol says of what it does not do; a run of the pipeline has no protocol.
 _NOTHING_DONE = (None, False, "none", "error")
 
@@ -153,7 +139,7 @@ def compare_repeats(
 
 
 class _Paired(NamedTuple):
-    """Statistics of two runs by context, what is resampled and the ``ids`` of it, and what :class:`Comparison` tells.
+    """Statistics of two runs by context, what is resampled and the ``ids`` of it, and what :class:`Comparison` says.
     ``contexts``: records of each."""
 
     pairs: dict[str, dict[str, Pair]]
@@ -190,10 +176,11 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
     pairs: dict[str, dict[str, Pair]] = {}
     for context in contexts_of(one):
         mine = (one["context"] == context).to_numpy()
-        sides = [_statistics(table.filter(pl.Series(mine)), convention, left_out) for table in (one, two)]
+        sides = [case_statistics(table.filter(pl.Series(mine)), CONVENTIONS[convention]) for table in (one, two)]
         pairs[context] = {
             name: Pair(*(sums_by_unit(side[name].rows, codes[mine], count) for side in sides), sides[0][name].score)
-            for name in sides[0]
+            for name in _SCORES
+            if name not in left_out
         }
     ids = one[f"{chosen}_id"].unique().sort().cast(pl.String).to_list()
     contexts = {context: int((one["context"] == context).sum()) for context in pairs}
@@ -218,42 +205,22 @@ def _read(folder: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     return cases, read_json(inside / "signature.json")
 
 
-def _statistics(cases: pl.DataFrame, convention: str, left_out: Mapping[str, str]) -> dict[str, statistics.Statistics]:
-    """Per-case statistics of each score that can be compared, of the cases of one context."""
-    rule = CONVENTIONS[convention]
-    references, hypotheses = cases["reference"].to_list(), cases["hypothesis"].to_list()
-    found = {}
-    if "f1" not in left_out:
-        rows = label_rows(cases, rule)
-        weighted = rule.averages[0] == "weighted"
-        if not weighted:  # a third of the columns: the observations need not be told apart
-            rows = rows.reshape(len(rows), 3, -1).sum(axis=2)
-        found["f1"] = statistics.Statistics(rows, partial(statistics.f1, weighted=weighted))
-    found["bleu4"] = statistics.Statistics(statistics.bleu_statistics(references, hypotheses), statistics.bleu)
-    found["rougeL"] = statistics.Statistics(statistics.mean_statistics(cases["rougeL"].to_list()), statistics.mean)
-    if "meteor" not in left_out:
-        counted = statistics.meteor_statistics(cases["meteor_statistics"].to_list())
-        found["meteor"] = statistics.Statistics(counted, statistics.meteor)
-    return found
-
-
 def _labeller(signature: Mapping[str, Any]) -> Any:
     labeller = (signature.get("clinical") or {}).get("labeller", {})
     return (labeller["files"], labeller.get("arithmetic")) if labeller.get("files") else object()
 
 
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    one, two = _flat(first), _flat(second)
+    """Dotted names of what the two signatures do not share beyond the reports."""
+    one, two = (
+        {name: value for name, value in flat(signature).items() if not name.startswith("protocol")}
+        | {f"protocol.{name}": _done(signature, name) for name in _DONE}
+        for signature in (first, second)
+    )
     names = [name for name in one | two if not any(f"{name}.".startswith((f"{own}.", f"{own}/")) for own in _OWN)]
-    return [name for name in names if _done(name, one.get(name)) != _done(name, two.get(name))]
+    return [name for name in names if one.get(name) != two.get(name)]
 
 
-def _done(name: str, value: Any) -> Any:
-    return None if name.startswith("protocol.") and value in _NOTHING_DONE else value
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return found
+def _done(signature: Mapping[str, Any], name: str) -> str | None:
+    value = (signature.get("protocol") or {}).get(name)
+    return None if value in _NOTHING_DONE else value

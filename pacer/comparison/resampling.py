@@ -7,7 +7,7 @@ and in all runs: a patient's examinations are alike, and one examination occurs 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,8 @@ import numpy as np
 from pacer.comparison.statistics import ScoreOf, Statistics
 from pacer.metrics.cases import MEAN
 
+#: Context (or ``mean``) and score.
+Key = tuple[str, str]
 #: Resamples that are held at a time.
 _CHUNK = 500
 
@@ -76,36 +78,27 @@ def differences(
         pairs: context -> score -> statistics, all over the same units; every context has the same scores.
         resamples: of either kind. seed: of both. level: of the intervals.
     """
-    sides = [
-        {
-            context: {name: Statistics(getattr(pair, side), pair.score) for name, pair in scores.items()}
-            for context, scores in pairs.items()
-        }
+    scored, other = (
+        _Scores({c: {n: Statistics(getattr(p, side), p.score) for n, p in named.items()} for c, named in pairs.items()})
         for side in ("first", "second")
-    ]
-    scored, second = _Scores(sides[0]), _Scores(sides[1]).rows
-    first, units = scored.rows, len(scored.rows)
+    )
+    first, second, draw = scored.rows, other.rows, np.random.default_rng(seed)
     ones, twos = scored(first.sum(axis=0)), scored(second.sum(axis=0))
-    draw = np.random.default_rng(seed)
-    drawn: dict[tuple[str, str], list[np.ndarray]] = {key: [] for key in ones}
-    exchanged: dict[tuple[str, str], list[np.ndarray]] = {key: [] for key in ones}
+    drawn, exchanged = _Kept(ones), _Kept(ones)
     both, gap = np.concatenate([first, second], axis=1), second - first
-    for start in range(0, resamples, _CHUNK):
-        size = min(_CHUNK, resamples - start)
-        weights = _weights(draw, units, size)
-        _append(drawn, *(scored(part) for part in np.split(weights @ both, 2, axis=1)))
-        moved = draw.integers(0, 2, size=(size, units)).astype(float) @ gap
-        _append(exchanged, scored(first.sum(axis=0) + moved), scored(second.sum(axis=0) - moved))
+    for size in _chunks(resamples):
+        one, two = (scored(part) for part in np.split(_weights(draw, len(first), size) @ both, 2, axis=1))
+        drawn.append(one, two)
+        moved = draw.integers(0, 2, size=(size, len(first))).astype(float) @ gap
+        exchanged.append(scored(first.sum(axis=0) + moved), scored(second.sum(axis=0) - moved))
     result: dict[str, dict[str, Difference]] = {context: {} for context, _ in ones}
-    for (context, name), value in ones.items():
-        found = _difference(
-            float(value),
-            float(twos[context, name]),
-            np.concatenate(drawn[context, name]),
-            np.concatenate(exchanged[context, name]),
-            level,
-        )
-        result[context][name] = found
+    for key, value in ones.items():
+        apart = float(twos[key]) - float(value)
+        low, high, undefined = _percentiles(apart, drawn[key], level)
+        # rounding: sums that are exchanged as a whole come back in another order
+        as_large = np.isnan(exchanged[key]) | (np.abs(exchanged[key]) >= abs(apart) - 1e-12)
+        p = None if np.isnan(apart) else (1 + int(as_large.sum())) / (1 + resamples)
+        result[key[0]][key[1]] = Difference(_value(value), _value(twos[key]), _value(apart), low, high, p, undefined)
     return result
 
 
@@ -118,26 +111,15 @@ def intervals(
         scores: context -> score -> statistics by unit, all over the same units; every context has the same scores.
         resamples, seed, level: as those of :func:`differences`.
     """
-    scored = _Scores(scores)
-    units, draw = len(scored.rows), np.random.default_rng(seed)
+    scored, draw = _Scores(scores), np.random.default_rng(seed)
     observed = scored(scored.rows.sum(axis=0))
-    drawn: dict[tuple[str, str], list[np.ndarray]] = {key: [] for key in observed}
-    for start in range(0, resamples, _CHUNK):
-        found = scored(_weights(draw, units, min(_CHUNK, resamples - start)) @ scored.rows)
-        for key, values in drawn.items():
-            values.append(found[key])
+    drawn = _Kept(observed)
+    for size in _chunks(resamples):
+        drawn.append(scored(_weights(draw, len(scored.rows), size) @ scored.rows))
     result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
-    for (context, name), value in observed.items():
-        result[context][name] = _interval(float(value), np.concatenate(drawn[context, name]), level)
+    for key, value in observed.items():
+        result[key[0]][key[1]] = Interval(_value(value), *_percentiles(float(value), drawn[key], level))
     return result
-
-
-def _interval(value: float, drawn: np.ndarray, level: float) -> Interval:
-    undefined = int(np.isnan(drawn).sum())
-    if np.isnan(value):
-        return Interval(None, None, None, undefined)
-    low, high = np.nanquantile(drawn, ((1 - level) / 2, (1 + level) / 2))
-    return Interval(value, float(low), float(high), undefined)
 
 
 class _Scores:
@@ -150,7 +132,7 @@ class _Scores:
         self.span = {name: slice(a, b) for name, a, b in zip(tables, edges[:-1], edges[1:], strict=True)}
         self.rows = np.concatenate(list(tables.values()), axis=1)
 
-    def __call__(self, sums: np.ndarray) -> dict[tuple[str, str], np.ndarray]:
+    def __call__(self, sums: np.ndarray) -> dict[Key, np.ndarray]:
         """Sums ``[..., k]`` -> (context, score) -> ``[...]``, with the mean where there are several contexts."""
         values = {
             (context, name): one.score(sums[..., self.span[id(one.rows)]])
@@ -163,25 +145,39 @@ class _Scores:
         return values
 
 
+class _Kept:
+    """Values of each (context, score) over all resamples; of two systems, second minus first."""
+
+    def __init__(self, keys: Iterable[Key]):
+        self.values: dict[Key, list[np.ndarray]] = {key: [] for key in keys}
+
+    def append(self, first: Mapping[Key, np.ndarray], second: Mapping[Key, np.ndarray] | None = None) -> None:
+        for key, values in self.values.items():
+            values.append(first[key] if second is None else second[key] - first[key])
+
+    def __getitem__(self, key: Key) -> np.ndarray:
+        return np.concatenate(self.values[key])
+
+
+def _chunks(resamples: int) -> Iterator[int]:
+    """Sizes that add up to ``resamples``."""
+    for start in range(0, resamples, _CHUNK):
+        yield min(_CHUNK, resamples - start)
+
+
 def _weights(draw: np.random.Generator, units: int, size: int) -> np.ndarray:
     """How often each unit is drawn, ``[size, units]``."""
     return draw.multinomial(units, np.full(units, 1 / units), size=size).astype(float)
 
 
-def _append(kept: dict[tuple[str, str], list[np.ndarray]], first: Mapping, second: Mapping) -> None:
-    for key, values in kept.items():
-        values.append(second[key] - first[key])
+def _value(value: float | np.ndarray) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
-def _difference(first: float, second: float, drawn: np.ndarray, exchanged: np.ndarray, level: float) -> Difference:
+def _percentiles(value: float, drawn: np.ndarray, level: float) -> tuple[float | None, float | None, int]:
+    """Both ends of an interval, and in how many resamples there is no value; no ends where ``value`` is undefined."""
     undefined = int(np.isnan(drawn).sum())
-    gap = second - first
-    if np.isnan(gap):
-        return Difference(
-            *(None if np.isnan(value) else value for value in (first, second)), None, None, None, None, undefined
-        )
-    tails = (1 - level) / 2
-    low, high = (float(edge) for edge in np.nanquantile(drawn, (tails, 1 - tails)))
-    # rounding: sums that are exchanged as a whole come back in another order
-    as_large = int((np.isnan(exchanged) | (np.abs(exchanged) >= abs(gap) - 1e-12)).sum())
-    return Difference(first, second, gap, low, high, (1 + as_large) / (1 + len(exchanged)), undefined)
+    if np.isnan(value):
+        return None, None, undefined
+    low, high = np.nanquantile(drawn, ((1 - level) / 2, (1 + level) / 2))
+    return float(low), float(high), undefined

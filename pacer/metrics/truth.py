@@ -53,7 +53,7 @@ class Truth:
         return self.matrix[[self.rows[study] for study in study_ids]].reshape(-1, len(FINDINGS))
 
     def only(self, source: str, study_ids: Sequence[str]) -> np.ndarray | None:
-        """Findings that one source alone tells, ``lateral`` or ``prior``: Boolean ``[n, 13]``; ``None`` when the table
+        """Findings that one source alone shows, ``lateral`` or ``prior``: Boolean ``[n, 13]``; ``None`` when the table
         does not say."""
         if f"{source}_only" not in self.hidden:
             return None
@@ -150,7 +150,7 @@ def _constant_f1(
 
 
 def _source_scores(context: str, source: str, scored: Any, latent: np.ndarray, truth: Truth) -> dict[str, float | None]:
-    """What a source contributes: F1 with and without it, and the recall of what it alone tells."""
+    """What a source contributes: F1 with and without it, and the recall of what it alone shows."""
     with_it, without = findings_present(scored.labels), findings_present(scored.control_labels[f"no_{source}"])
     scores = {
         f"{context}_with_{source}_f1": truth_f1(latent, with_it),

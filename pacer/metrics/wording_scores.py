@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.corpus.text.wording import prior_wording
@@ -49,7 +48,9 @@ def wording_scores(
     return scores
 
 
-def wording_counts(references: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> dict[str, Any]:
+def wording_counts(
+    references: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]
+) -> dict[str, dict[str, int]]:
     """In how many reports each rule fires: references, hypotheses, and both of a pair."""
     both = [set(a) & set(b) for a, b in zip(references, hypotheses, strict=True)]
     counts = [Counter(rule for rules in side for rule in set(rules)) for side in (references, hypotheses, both)]

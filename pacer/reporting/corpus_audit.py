@@ -304,10 +304,10 @@ def _settings(audit: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("Format", str(audit["format"]))
     yield Check("Target", str(audit["target"]).replace("_", " "))
     lost = audit["targets_with_decimals"] if audit["cleaner"] == "upstream" else 0
-    told = f"; {number(lost)} examinations lose the point of a decimal (1.2 cm becomes 12 cm)" if lost else ""
+    points = f"; {number(lost)} examinations lose the point of a decimal (1.2 cm becomes 12 cm)" if lost else ""
     # MIMIC-RG4's protocol has it so; one's own corpus need not
     own = bool(lost) and audit["format"] != "rg4"
-    yield Check("Cleaner", audit["cleaner"] + told + ("; corpus.cleaner: careful keeps it" if own else ""), not own)
+    yield Check("Cleaner", audit["cleaner"] + points + ("; corpus.cleaner: careful keeps it" if own else ""), not own)
     yield Check("Strict", "yes" if audit["strict"] else "no")
     if audit["deidentified"] is not None:
         yield Check("Marks of de-identification", str(audit["deidentified"]).replace("_", " "))

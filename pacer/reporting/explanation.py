@@ -102,7 +102,7 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
     anchor, origin = read_anchor(anchors, record_id)
     report = row["report_raw"]
     mentions = find_mentions(report, version)
-    told = [
+    quoted = [
         (mention, report[mention.start : mention.end], report[slice(*mention.cue)] if mention.cue else "")
         for mention in mentions
     ]
@@ -115,7 +115,7 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
         anchor,
         extract_anchor(report, version),
         mark(report, mentions),
-        told,
+        quoted,
         _evidence(record_id, anchor, report, answers) if origin == "llm" and answers else [],
     )
 

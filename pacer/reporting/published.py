@@ -108,7 +108,7 @@ def differences_to_published(
     """In words, each way in which a scored run is not of the published rows' data and protocol; empty: none is known.
 
     Args:
-        record: of the run; None for foreign scores, whose corpus only the number of their records tells.
+        record: of the run; None for foreign scores, whose corpus only the number of their records shows.
     """
     found = []
     if record is not None:

@@ -29,7 +29,7 @@ from pacer.reporting.tables import number
 PRESENT = (POSITIVE, UNCERTAIN)
 #: Images with, and without, a finding below which it has no map: a mean of fewer is one patient's anatomy.
 FEWEST = 5
-#: Colours of more and less than the even share, or than without a finding; told apart by all readers.
+#: Colours of more and less than the even share, or than without a finding; distinct for all readers.
 DIVERGING = "RdBu_r"
 _RESOLUTION = 160  # dots an inch of the PNG
 _TILE = 1.16  # distance of two maps, in widths of one

@@ -69,8 +69,8 @@ def pieces(
             continue
         support: Support = "matching" if (here[0].finding, here[0].polarity) in other else _ALONE[side]
         changed = first is not None and any((m.finding, m.polarity) not in first for m in here)
-        told = dict.fromkeys(f"{m.finding}: {m.polarity}" for m in here)
-        found.append(Piece(report[start:end], support, changed, f"{', '.join(told)}; {_WORDS[support]}"))
+        said = dict.fromkeys(f"{m.finding}: {m.polarity}" for m in here)
+        found.append(Piece(report[start:end], support, changed, f"{', '.join(said)}; {_WORDS[support]}"))
     return found
 
 
