@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,22 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def render(template: str, **content: Any) -> str:
-    """Fill a template; values are escaped unless they are markup, and a name without a value is an error."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
+def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
+    """Fill a template; values are escaped (not in Markdown) unless they are markup, and a name without a value is an
+    error.
+
+    Args:
+        folder: another room's templates, which may use those of this room.
+    """
+    return _environment(folder).get_template(template).render(**content)
+
+
+@cache
+def _environment(folder: Path) -> Environment:
+    return Environment(
+        loader=FileSystemLoader([folder, TEMPLATES]),
+        autoescape=lambda name: name is None or not name.endswith(".md"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(template).render(**content)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.model.checkpoint import CheckpointRecord
 from pacer.pretrained.pointers import is_standin
 from pacer.records.schemas import read_about, read_records
+from pacer.reporting.html import render
 from pacer.reporting.score_tables import score_table
 from pacer.reporting.signature import signature_line, standin_note
 from pacer.serving.package import Settings
@@ -33,18 +33,13 @@ def model_card(
         records: ``records.parquet``. origins: provenance of each frozen model. scores: ``scores`` and ``signature`` of
             the run, or empty.
     """
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     counts = {
         (split, context): count
         for split, context, count in read_records(records).group_by("split", "context").agg(pl.len()).iter_rows()
     }
-    return environment.get_template("card.md").render(
+    card = render(
+        "card.md",
+        Path(__file__).parent / "templates",
         record=record,
         settings=settings,
         sources=SOURCES,
@@ -56,6 +51,7 @@ def model_card(
         counts=counts,
         scores=_scored(**scores) if scores else "",
     )
+    return f"{card}\n"
 
 
 def _origin(origin: dict[str, Any]) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -12,9 +11,6 @@ from torch import Tensor
 from pacer.core.io import hash_bytes
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.rounding import DTYPES, as_stored
-
-#: Entries kept: the two views and the previous report of one case, which its four contexts share.
-_KEPT = 4
 
 
 class CaseFeatures:
@@ -30,36 +26,27 @@ class CaseFeatures:
     def __init__(self, images: ImageEncoder, texts: TextEncoder, dtype: str):
         self.images, self.texts, self.dtype = images, texts, DTYPES[dtype]
         self._levels: dict[str, Tensor] = {}
-        self._recent: OrderedDict[str, Any] = OrderedDict()
+        # the two views and the previous report of one case, which its contexts share
+        self._image, self._text = lru_cache(2)(self._encoded_image), lru_cache(1)(self._encoded_text)
 
     def show(self, *levels: Tensor | None) -> list[str | None]:
         """Make prepared images [1 or 3, H, W] uint8, and no others, known by the ids that are returned."""
         ids = [None if image is None else hash_bytes(image.numpy().tobytes()) for image in levels]
-        self._levels = {
-            name: image for name, image in zip(ids, levels, strict=True) if name is not None and image is not None
-        }
+        self._levels = {name: image for name, image in zip(ids, levels, strict=True) if name and image is not None}
         return ids
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
         """[B, K, N, d_v] on the CPU."""
-        return torch.cat([self._once(name, self._image) for name in image_ids])
+        return torch.cat([self._image(name) for name in image_ids])
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """[B, L, d_text] and the mask [B, L], on the CPU."""
-        states, masks = zip(*(self._once(text, self._text) for text in texts), strict=True)
+        states, masks = zip(*map(self._text, texts), strict=True)
         return torch.cat(states), torch.cat(masks)
 
-    def _once(self, key: str, make: Callable[[str], Any]) -> Any:
-        if key not in self._recent:
-            self._recent[key] = make(key)
-        self._recent.move_to_end(key)
-        while len(self._recent) > _KEPT:
-            self._recent.popitem(last=False)
-        return self._recent[key]
-
-    def _image(self, name: str) -> Tensor:
+    def _encoded_image(self, name: str) -> Tensor:
         return as_stored(self.images.encode_levels(self._levels[name].unsqueeze(0)), self.dtype, ["the image"]).cpu()
 
-    def _text(self, text: str) -> tuple[Tensor, Tensor]:
+    def _encoded_text(self, text: str) -> tuple[Tensor, Tensor]:
         states, mask = self.texts.encode([text])
         return as_stored(states, self.dtype, ["the previous report"]).cpu(), mask.cpu()

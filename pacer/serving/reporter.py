@@ -25,7 +25,6 @@ from pacer.decoding.run import inference_dtype
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model
 from pacer.model.prompt.instruction import instruction
-from pacer.parallel.prefetch import prefetch
 from pacer.pretrained.pointers import resolve
 from pacer.serving.case import Case, Cuts, Prepared, Result, Routing, Sections, TextSource, Timings, View
 from pacer.serving.features import CaseFeatures
@@ -58,8 +57,8 @@ class Reporter:
             for a directory that came without them from another machine.
 
     Attributes:
-        settings: of the export. contexts: that the model was trained on. phase: of training that it comes from.
-        commit: does it state findings first? depths: encoder blocks that it draws on, 1 is the first.
+        settings: of the export. contexts: that the model was trained on. commit: does it state findings first?
+        depths: encoder blocks that it draws on, 1 is the first.
         directory, device, dtype: where it was loaded from, where it runs, and the language model's type.
 
     Raises:
@@ -96,7 +95,7 @@ class Reporter:
             )
         tokenizer: Any = AutoTokenizer.from_pretrained(self.directory / TOKENIZER)
         self._generator = _Timed(model, tokenizer, self._features, record.model, settings.search.decode(), self.device)
-        self.phase, self.commit, self.depths = record.phase, self._generator.commit, tuple(states.depths)
+        self.commit, self.depths = self._generator.commit, tuple(states.depths)
         self.contexts = tuple(context for context in CONTEXTS if context in settings.contexts)
         self._one_at_a_time = RLock()
         # counting has tokenizers of its own: a call sets how they cut, which the encoder's must not lose half-way
@@ -179,11 +178,11 @@ class Reporter:
         """The contexts that both a case's own context and the model allow."""
         return tuple(inner for inner in contexts_within(*availability(context)) if inner in self.contexts)
 
-    def in_all_contexts(self, case: Case | Prepared, batch_size: int | None = None) -> dict[Context, Result]:
+    def in_all_contexts(self, case: Case | Prepared) -> dict[Context, Result]:
         """The same case in each of its :meth:`contexts_of`."""
         prepared = self._prepared(case)
         contexts = self.contexts_of(prepared.context)
-        results = self.generate([prepared.in_context(context) for context in contexts], batch_size)
+        results = self.generate([prepared.in_context(context) for context in contexts])
         return dict(zip(contexts, results, strict=True))
 
     def generate(self, cases: Sequence[Case | Prepared], batch_size: int | None = None) -> list[Result]:
@@ -209,15 +208,13 @@ class Reporter:
         """Cases generated at a time where nothing else is said."""
         return self.settings.search.batch_size
 
-    def stream(
-        self, cases: Iterable[Case | Prepared], batch_size: int | None = None, workers: int = 0
-    ) -> Iterator[tuple[int, Result]]:
+    def stream(self, cases: Iterable[Case | Prepared], batch_size: int | None = None) -> Iterator[tuple[int, Result]]:
         """Number of a case in the order of ``cases``, and its result as soon as it is there.
 
         Cases are asked for when there is room for them, so there may be any number.
 
         Args:
-            batch_size: cases at a time; it does not change a result. workers: threads that prepare cases ahead.
+            batch_size: cases at a time; it does not change a result.
 
         Raises:
             DataError: as :meth:`prepare`, when the case's turn comes. PacerError: the device has too little memory.
@@ -230,7 +227,7 @@ class Reporter:
         waiting: dict[int, tuple[Prepared, float]] = {}
 
         def records() -> Iterator[dict[str, Any]]:
-            for number, case in enumerate(prefetch(self._prepared, cases, workers)):
+            for number, case in enumerate(map(self._prepared, cases)):
                 waiting[number] = case, time.perf_counter()
                 frontal, lateral = self._features.show(case.frontal, case.lateral)
                 yield {

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from PIL import Image
 
 from pacer.anchors.vocabulary import FINDINGS
 from pacer.core.contexts import SOURCES, Context
-from pacer.reporting.html import TEMPLATES
+from pacer.reporting import html
 from pacer.reporting.images import LONGEST_EDGE, data_uri
 from pacer.serving.case import Result, notes_of
 from pacer.serving.differences import Word, compared_contexts
@@ -20,20 +19,11 @@ from pacer.serving.maps import film
 from pacer.serving.sentences import marked_sentences, unsaid
 
 OWN = Path(__file__).parent / "templates"
-#: Values are escaped; the report page's templates are at hand.
-_ENVIRONMENT = Environment(
-    loader=FileSystemLoader([OWN, TEMPLATES]),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
 #: Upper end of a gate, and what it means; Calibrate starts at 0.1.
 _GATES = ((0.05, "hardly at all"), (0.25, "a little"), (0.6, "moderately"), (1.0, "strongly"))
 
 
-def render(template: str, **content: Any) -> str:
-    return _ENVIRONMENT.get_template(template).render(**content)
+render = partial(html.render, folder=OWN)
 
 
 def gate_words(gate: float) -> str:

@@ -124,15 +124,15 @@ def test_a_dicom_file_without_its_preamble_is_known_by_its_ending(tmp_path: Path
     assert reporter(bare).generated == reporter(path).generated
 
 
-@given(order=st.permutations(range(6)), batch_size=st.integers(1, 7), workers=st.integers(0, 2))
+@given(order=st.permutations(range(6)), batch_size=st.integers(1, 7))
 @hypothesis_settings(max_examples=8)
 def test_company_and_order_do_not_change_a_report(
-    world: World, reporter: Reporter, order: list[int], batch_size: int, workers: int
+    world: World, reporter: Reporter, order: list[int], batch_size: int
 ) -> None:
     ids = [line["record_id"] for context in ("sn", "mw") for line in world.predictions(context)]
     expected = {line["record_id"]: line for context in ("sn", "mw") for line in world.predictions(context)}
     cases = [world.case(ids[place]) for place in order]
-    found = dict(reporter.stream(cases, batch_size, workers))
+    found = dict(reporter.stream(cases, batch_size))
     assert sorted(found) == list(range(6))
     for number, result in found.items():
         line = expected[cases[number].name]
