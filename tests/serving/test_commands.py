@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.cli import main
+from pacer.cli import serving as commands
 from pacer.core.io import read_jsonl
-from pacer.serving import commands
 from pacer.serving.differences import compared
 from tests.serving.world import ROOT, World
 
