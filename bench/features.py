@@ -380,14 +380,7 @@ def measure_types(run: Path, cases: int = 96) -> list[str]:
     with tempfile.TemporaryDirectory() as temporary:
         images = images.with_columns(path=pl.Series([str(run / path) for path in images["path"]]))
         exact = exact_features(run, Path(temporary), images, records["prior_report"].drop_nulls().unique())
-        examples = Examples(
-            table_,
-            load_tokenizer(run / "models/backbones"),
-            exact,
-            record.model.interface.num_queries,
-            load_params(run / "params.yaml").trajectory.report_tokens,
-            record.model.prompt,
-        )
+        examples = Examples(table_, load_tokenizer(run / "models/backbones"), exact, record.model)
         numbers = iter(range(len(table_)))
         batches = list(iter(lambda: list(islice(numbers, 8)), []))
         truth = found_with(exact, examples, model, batches)

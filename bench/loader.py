@@ -33,7 +33,9 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.io import write_json
 from pacer.features.store import IMAGES, MANIFEST, PRIORS, FeatureStore, text_key
 from pacer.model.pacer import Batch
+from pacer.model.specification import specification_of
 from pacer.parallel.prefetch import prefetch
+from pacer.params import load_params
 from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.training.batches import Order, micro_batches
 from pacer.training.examples import Draw, Examples
@@ -203,9 +205,8 @@ def bytes_of(batch: Batch) -> int:
 def training(folder: Path, table: RecordTable, images: int, workers: int) -> int:
     """Training batches until about as many images were read as there are."""
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=phantom_tokenizer(900), bos_token="<s>", eos_token="</s>")
-    examples = Examples(
-        table, tokenizer, FeatureStore(folder), 128, 100, {"before_tokens": 50, "unknown_view": "upstream"}
-    )
+    published = specification_of("parent", load_params("configs/mimic_rg4.yaml"))
+    examples = Examples(table, tokenizer, FeatureStore(folder), published)
     order = Order(table.rows("train", tuple(CONTEXTS)), BATCH, 1, False, random.randrange(1000), "parent")
     plan = micro_batches(order, lambda rows, visits: lambda numbers: rows)
     batches = max(4, 4 * round(images / BATCH / 6))  # rounds of four contexts read six images a place

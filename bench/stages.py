@@ -25,6 +25,7 @@ from pacer.pretrained.pointers import resolve
 from pacer.records.schemas import read_records
 from pacer.training.examples import Examples
 from pacer.training.objective import objective
+from pacer.training.phases import phase_of
 from pacer.training.record_table import RecordTable
 
 BACKBONES, REPEATS = Path("models/backbones"), 5
@@ -67,26 +68,13 @@ def main() -> None:
         model.calibrator.requires_grad_(True)
     tokenizer, store = load_tokenizer(BACKBONES), FeatureStore("data/features")
     examples = Examples(
-        RecordTable.of(records, pl.read_parquet("data/anchors/anchors.parquet")),
-        tokenizer,
-        store,
-        params.interface.num_queries,
-        params.trajectory.report_tokens,
-        record.model.prompt,
+        RecordTable.of(records, pl.read_parquet("data/anchors/anchors.parquet")), tokenizer, store, record.model
     )
     rows = examples.table.rows("train", ["sn"])["sn"][: params.calibrate.batch_size]
     batch = examples.batch(rows, [True] * len(rows), params.calibrate.lambda_q)
 
     def step(made) -> None:
-        objective(
-            model,
-            made,
-            warmup=False,
-            regularised=True,
-            lambda_tlw=params.train.lambda_tlw,
-            lambda_cons=params.calibrate.lambda_cons,
-            lambda_drift=params.calibrate.lambda_drift,
-        )
+        objective(model, made, phase_of("calibrate", params).losses)
 
     compare(
         "calibrate: batch and losses",

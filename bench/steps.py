@@ -78,12 +78,12 @@ class Side(NamedTuple):
 
 def our_side(model: Pacer, phase: Phase, lambdas: Mapping[str, float] = LAMBDAS) -> Side:
     """With the loss of :func:`pacer.training.objective.objective`."""
-    weights: dict[str, Any] = {"lambda_tlw": lambdas["emphasis"]}
-    if phase.regularised:
-        weights |= {"lambda_cons": lambdas["consistency"], "lambda_drift": lambdas["drift"]}
+    losses = replace(phase.losses, lambda_tlw=lambdas["emphasis"])
+    if phase is CALIBRATE:
+        losses = replace(losses, lambda_cons=lambdas["consistency"], lambda_drift=lambdas["drift"])
 
     def loss(batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        found = objective(model, batch, warmup=phase.bare, regularised=phase.regularised, **weights)
+        found = objective(model, batch, losses, bare=phase.bare)
         return found.total, found.parts
 
     return Side(model, phase, loss)
@@ -93,7 +93,7 @@ def their_side(model: Pacer, phase: Phase, lambdas: Mapping[str, float] = LAMBDA
     """With the loss of the baseline."""
 
     def loss(batch: FixedBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        parts = calibrate_losses(model, batch) if phase.regularised else commit_losses(model, batch)
+        parts = calibrate_losses(model, batch) if phase is CALIBRATE else commit_losses(model, batch)
         return torch.stack([lambdas[name] * part for name, part in parts.items()]).sum(), parts
 
     return Side(model, phase, loss)
@@ -101,12 +101,12 @@ def their_side(model: Pacer, phase: Phase, lambdas: Mapping[str, float] = LAMBDA
 
 def model_of(bench: Bench, phase: Phase) -> Pacer:
     """Our model of a phase."""
-    return with_merged_lora(bench.model) if phase.regularised else without_calibrator(bench.model)
+    return with_merged_lora(bench.model) if phase is CALIBRATE else without_calibrator(bench.model)
 
 
 def sides_of(bench: Bench, phase: Phase, ours: Pacer, lambdas: Mapping[str, float] = LAMBDAS) -> tuple[Side, Side]:
     """Our side with the model ``ours``, and the baseline, which leaves LoRA unmerged."""
-    theirs = bench.model if phase.regularised else ours
+    theirs = bench.model if phase is CALIBRATE else ours
     return our_side(ours, phase, lambdas), their_side(theirs, phase, lambdas)
 
 
@@ -117,7 +117,7 @@ def our_batches(bench: Bench, records: Records, phase: Phase) -> list[Batch]:
     """Micro-batches of an epoch in length windows that stand for all of them."""
     preset = bench.preset
     micros = spread_batches(records, records.epoch(preset.batch_size, WINDOW), preset.batches)
-    return [bench.pinned(make_batch(records, micro, preset, bench.states, phase.lambda_q)) for micro in micros]
+    return [bench.pinned(make_batch(records, micro, preset, bench.states, phase.losses.lambda_q)) for micro in micros]
 
 
 def beside_theirs(bench: Bench, batches: Sequence[Batch], texts: Texts) -> list[tuple[Batch, FixedBatch]]:

@@ -141,7 +141,7 @@ def compared_steps(bench: Bench, phase: Phase, kinds: Sequence[Texts]) -> list[l
         ours, theirs = in_turns(steps, pairs, bench.preset.repeats)
         faster, told = ratio(theirs, ours)
         seconds, less = statistics.median(ours), peaks[0] / peaks[1]
-        share = step_flops(model, batches, 2 if phase.regularised else 1) / seconds / rate
+        share = step_flops(model, batches, 2 if phase is CALIBRATE else 1) / seconds / rate
         bench.judge(f"{name}, {texts.name} texts: times faster", faster)
         bench.judge(f"{name}, {texts.name} texts: share of the peak", less)
         bench.judge(f"{name}, {texts.name} texts: share of the GEMM rate", share)
@@ -297,7 +297,7 @@ def cost_row(bench: Bench, model: Pacer, size: int, length: int, rate: float) ->
     side = our_side(without_calibrator(model), COMMIT)
     records = equal_records(length, size, bench.preset.queries)
     micro = records.epoch(size, 1)[0]
-    batch = bench.pinned(make_batch(records, micro, bench.preset, bench.states, COMMIT.lambda_q))
+    batch = bench.pinned(make_batch(records, micro, bench.preset, bench.states, COMMIT.losses.lambda_q))
     own = timed_step(bench, side, optimizer_of(side))
     own(batch)
     times = [own(batch) for _ in range(bench.preset.repeats)]

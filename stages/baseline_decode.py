@@ -14,7 +14,7 @@ from pacer.params.baselines import load_baseline_params
 from pacer.records.schemas import read_records
 
 MODELS = Path("baselines/models")
-NAMES = ("simmlm", "ragpt", "base", "llm_rg4")
+NAMES = ("simmlm", "ragpt", "llm_rg4")
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from curves import dvclive_log
 
@@ -12,29 +11,32 @@ from pacer.core.errors import run_cleanly
 from pacer.parallel.threads import share_cores
 from pacer.params import load_params
 from pacer.params.baselines import load_baseline_params
+from pacer.training.run import Inputs
 
-NAMES = ("simmlm", "ragpt")
+MODELS = Path("baselines/models")
+INPUTS = Inputs(
+    corpus=Path("data/corpus"),
+    backbones=Path("models/backbones"),
+    features=Path("data/features"),
+    anchors=Path("data/anchors/anchors.parquet"),
+    start=Path("models/parent"),
+)
 
 
 def main() -> None:
     name = sys.argv[1] if len(sys.argv) > 1 else ""
-    if name not in NAMES:
-        sys.exit(f"error: usage: stages/baseline_train.py {' | '.join(NAMES)}")
+    if name not in ("simmlm", "ragpt"):
+        sys.exit("error: usage: stages/baseline_train.py simmlm | ragpt")
     params, own = load_params(), load_baseline_params()
     share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    paths: dict[str, Any] = {
-        "corpus": Path("data/corpus"),
-        "backbones": Path("models/backbones"),
-        "features": Path("data/features"),
-        "anchors": Path("data/anchors/anchors.parquet"),
-        "parent": Path("models/parent"),
-        "out": Path(f"baselines/models/{name}"),
-        "open_log": lambda scratch: dvclive_log(scratch, Path(f"baselines/metrics/{name}/training")),
-    }
+
+    def open_log(scratch: Path):
+        return dvclive_log(scratch, Path(f"baselines/metrics/{name}/training"))
+
     if name == "simmlm":
-        train_simmlm(own.simmlm, params, **paths)
+        train_simmlm(own.simmlm, params, INPUTS, MODELS / name, open_log)
     else:
-        train_ragpt(own.ragpt, params, bank=Path("baselines/models/ragpt_bank"), **paths)
+        train_ragpt(own.ragpt, params, INPUTS, MODELS / "ragpt_bank", MODELS / name, open_log)
 
 
 if __name__ == "__main__":

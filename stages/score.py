@@ -1,5 +1,6 @@
-"""Stage `score`: the predictions of the decoded records against their references."""
+"""Stage `score`, and `*_score` of a baseline named: the predictions of the decoded records against their references."""
 
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -13,11 +14,13 @@ from pacer.params import load_params
 
 
 def main() -> None:
+    home = Path("baselines") if sys.argv[1:] else Path()
+    name = sys.argv[1] if sys.argv[1:] else ""
     truth = Path("data/corpus/truth.parquet")
     score_decoded(
         Path("data/corpus/records.parquet"),
-        Path("predictions"),
-        Path("metrics"),
+        home / "predictions" / name,
+        home / "metrics" / name,
         ScoreInputs(
             Path("models/backbones/chexbert"),
             Path("data/labels/references.parquet"),

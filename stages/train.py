@@ -9,7 +9,7 @@ from curves import dvclive_log
 from pacer.core.errors import run_cleanly
 from pacer.parallel.threads import share_cores
 from pacer.params import Params, load_params
-from pacer.training.run import run_phase
+from pacer.training.run import Inputs, run_phase
 
 PHASES = ("warmup", "parent", "calibrate")
 
@@ -27,17 +27,15 @@ def main() -> None:
         sys.exit(f"error: usage: stages/train.py {' | '.join(PHASES)}")
     params = load_params()
     share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    run_phase(
-        phase,
-        params,
+    inputs = Inputs(
         corpus=Path("data/corpus"),
         backbones=Path("models/backbones"),
         features=Path("data/features"),
         anchors=None if phase == "warmup" else Path("data/anchors/anchors.parquet"),
         start=start_of(phase, params),
-        out=Path(f"models/{phase}"),
-        open_log=lambda scratch: dvclive_log(scratch, Path(f"metrics/{phase}")),
     )
+    metrics = Path(f"metrics/{phase}")
+    run_phase(phase, params, inputs, Path(f"models/{phase}"), lambda scratch: dvclive_log(scratch, metrics))
 
 
 if __name__ == "__main__":

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import safetensors.torch
 import torch
+from accelerate import Accelerator
 from pydantic import SerializeAsAny
 from torch import nn
 
+from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, ConfigError
 from pacer.core.io import read_json, write_json
 from pacer.model.assemble import load_model
@@ -24,8 +26,11 @@ from pacer.model.checkpoint import (
     read_record,
 )
 from pacer.model.pacer import Pacer
-from pacer.params import validated
+from pacer.params import Params, validated
 from pacer.params.baselines import Adaptation
+from pacer.training.losses import LossWeights
+from pacer.training.phases import DirectProbability, Phase, fixed_route
+from pacer.training.run import Inputs, Training
 
 
 class Adapted(Pacer):
@@ -59,6 +64,52 @@ class AdaptedRecord(CheckpointRecord):
         write_json(directory / ADAPTATION, self.adaptation.model_dump())
 
 
+class AdaptedTraining(Training, Generic[Own]):
+    """Modules added to the frozen parent ``inputs.start``, trained on all contexts with the parent's objective.
+
+    Args:
+        own: of these modules; its seed and weight decay take the place of those in ``params``.
+        batch_size: examples of a micro-batch.
+    """
+
+    def __init__(
+        self, name: str, own: Own, adapt: Adapt[Own], params: Params, inputs: Inputs, out: Path, batch_size: int
+    ):
+        assert inputs.start is not None
+        parent = read_record(inputs.start)
+        record = AdaptedRecord(
+            phase=name,
+            step=own.updates,
+            model=parent.model,
+            frozen=parent.frozen,
+            parent=parent_reference(out, inputs.start),
+            versions=package_versions(),
+            adaptation=own,
+        )
+        fixed = None if parent.model.commit is None else fixed_route(parent.model.commit.route)
+        phase = Phase(
+            name=name,
+            contexts=CONTEXTS,
+            bare=False,
+            trains=("added.",),
+            schedule=own.model_copy(update={"batch_size": batch_size}),
+            losses=LossWeights(lambda_q=own.lambda_q, lambda_tlw=params.train.lambda_tlw),
+            rho=fixed or DirectProbability(own.rho, own.rho),
+            train=params.train.model_copy(update={"seed": own.seed, "weight_decay": own.weight_decay}),
+            batches=params.batches,
+        )
+        super().__init__(phase, own, record, inputs)
+        self.own, self.adapt = own, adapt
+
+    def build(self, accelerator: Accelerator) -> Pacer:
+        """The frozen parent with fresh modules."""
+        torch.manual_seed(self.own.seed)
+        assert self.inputs.start is not None
+        dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
+        parent, _ = load_parent(self.inputs.start, self.inputs.backbones, dtype)
+        return self.adapt(parent, self.own).to(accelerator.device)
+
+
 def load_parent(
     checkpoint: Path, backbones: Path, dtype: torch.dtype = torch.float32
 ) -> tuple[Pacer, CheckpointRecord]:
@@ -71,20 +122,6 @@ def load_parent(
     if phase != "parent":
         raise CheckpointError(f"{checkpoint} is a checkpoint of {phase}; baselines adapt one of the parent phase")
     return load_model(checkpoint, backbones, dtype)
-
-
-def adapted_record(name: str, adaptation: Adaptation, parent: Path, out: Path) -> AdaptedRecord:
-    """What the checkpoint ``out`` of baseline ``name`` will be."""
-    record = read_record(parent)
-    return AdaptedRecord(
-        phase=name,
-        step=adaptation.updates,
-        model=record.model,
-        frozen=record.frozen,
-        parent=parent_reference(out, parent),
-        versions=package_versions(),
-        adaptation=adaptation,
-    )
 
 
 def read_adaptation(checkpoint: Path, kind: type[Own]) -> Own:
@@ -112,8 +149,7 @@ def load_adapted(
     """
     own = read_adaptation(checkpoint, kind)
     record, _ = load_weights(checkpoint)  # makes sure that the parent is the same
-    if record.parent is None:
-        raise CheckpointError(f"{checkpoint} is a checkpoint of {record.phase}, not of an adapted parent")
+    assert record.parent is not None
     parent, _ = load_parent(checkpoint / record.parent.path, backbones, dtype)
     model = adapt(parent, own)
     load_strictly(model, safetensors.torch.load_file(checkpoint / WEIGHTS), checkpoint)

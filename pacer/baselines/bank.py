@@ -150,12 +150,11 @@ def build_bank(
     scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
     with scratch as directory:
         half = accelerator.mixed_precision == "bf16"
-        model = load_parent(parent, backbones, torch.bfloat16 if half else torch.float32)[0].to(accelerator.device)
+        model, record = load_parent(parent, backbones, torch.bfloat16 if half else torch.float32)
+        model.to(accelerator.device)
         store = open_features(features, backbones, accelerator.device)
         final = directory / "out"
-        examples = Examples(
-            RecordTable.of(entries), load_tokenizer(backbones), store, len(model.interface.queries), 8, None
-        )
+        examples = Examples(RecordTable.of(entries), load_tokenizer(backbones), store, record.model)
         rows = np.arange(len(entries))
         cache = open_source_cache(
             "on", Visits(rows, np.ones_like(rows)), model, examples, accelerator, final / _SOURCES, 0

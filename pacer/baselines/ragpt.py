@@ -123,9 +123,9 @@ class RAGPT(Adapted):
         """The source tokens of filled slots."""
         return self.interface.fuse(compressed, torch.ones_like(batch.availability))
 
-    def embed(self, batch: Batch, warmup: bool = False) -> Embedded:
+    def embed(self, batch: Batch, bare: bool = False) -> Embedded:
         """Input embeddings with prompts and visual tokens in their places."""
-        assert isinstance(batch, RetrievedBatch) and batch.neighbours is not None and not warmup
+        assert isinstance(batch, RetrievedBatch) and batch.neighbours is not None and not bare
         compressed, weights, lateral_weights = self.compress(batch)
         filled = self.added.fill(compressed, batch.neighbours, batch.availability)
         embedded = super().embed(replace(batch, compressed=filled))
@@ -138,6 +138,11 @@ class TrainedRAGPT(params.RAGPT):
     """Settings of a checkpoint, and the bank that it was trained with."""
 
     made_with: BankManifest
+
+    @property
+    def places(self) -> int:
+        """Prompt tokens of all three sources."""
+        return 3 * self.prompt_tokens
 
 
 def adapt(parent: Pacer, own: params.RAGPT) -> RAGPT:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,16 +25,16 @@ def retrieved(batch: Batch, frontals: Sequence[str], retrieval: Retrieval) -> Re
     return RetrievedBatch(**vars(batch), neighbours=retrieval.read(frontals))
 
 
-@dataclass
 class RetrievedExamples(Examples):
     """Examples with the neighbours of each record.
 
     Args:
-        retrieval: the bank. places: of prompts, for all sources.
+        rest: as of the base class. retrieval: the bank. places: of prompts, for all sources.
     """
 
-    retrieval: Retrieval | None = None
-    places: int = 0
+    def __init__(self, *rest: Any, retrieval: Retrieval, places: int):
+        super().__init__(*rest)
+        self.retrieval, self.places = retrieval, places
 
     def prompt_ids(self, record: dict, commit: bool) -> PromptIds:
         """Text of the prefix of one record, behind the prompts."""
@@ -43,7 +42,6 @@ class RetrievedExamples(Examples):
 
     def batch(self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float) -> Batch:
         """The batch of these rows."""
-        assert self.retrieval is not None
         frontals = [self.table.row(int(number))["frontal"] for number in rows]
         return retrieved(super().batch(rows, commits, lambda_q), frontals, self.retrieval)
 

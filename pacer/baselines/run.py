@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import torch
-from accelerate import Accelerator
+from transformers import PreTrainedTokenizerBase
 
 from pacer.baselines import ragpt, simmlm
-from pacer.baselines.adapted import ADAPTATION, Adapt, AdaptedRecord, adapted_record, load_adapted, load_parent
+from pacer.baselines.adapted import ADAPTATION, AdaptedTraining, load_adapted
 from pacer.baselines.bank import Retrieval
-from pacer.baselines.pairs import PARTS, PairedExamples, PairTable
+from pacer.baselines.pairs import PairedExamples, PairTable
 from pacer.baselines.retrieved import RetrievedExamples, RetrievedGenerator
-from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError
 from pacer.core.io import read_json
 from pacer.decoding.generate import Generator
@@ -23,149 +21,50 @@ from pacer.decoding.run import decode_records, inference_dtype
 from pacer.features.online import open_features
 from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import CheckpointRecord
-from pacer.model.pacer import Pacer
-from pacer.model.specification import ModelSpecification
+from pacer.model.collate import Features
 from pacer.params import Decode, Params
-from pacer.params.baselines import RAGPT, Adaptation, SimMLM, adaptation_params
+from pacer.params.baselines import RAGPT, SimMLM
 from pacer.training.examples import Examples
-from pacer.training.phases import Phase
-from pacer.training.run import OpenLog, carry_out
+from pacer.training.record_table import RecordTable
+from pacer.training.run import Inputs, OpenLog, run_training
 
 
-def phase_of(name: str, own: Adaptation, parent: ModelSpecification, batch_size: int) -> Phase:
-    """The training of a baseline: the added modules on all contexts, with the parent's objective.
+class SimMLMTraining(AdaptedTraining[SimMLM]):
+    """SimMLM's experts and gate: on pairs of records, with a term that ranks their losses."""
 
-    Args:
-        parent: decides over the routes. batch_size: examples of a micro-batch.
-    """
-    rho = {"direct": 1.0, "always": 0.0}.get(parent.commit.route if parent.commit else "", own.rho)
-    return Phase(
-        name,
-        "parent",
-        CONTEXTS,
-        False,
-        False,
-        ("added.",),
-        own.learning_rate,
-        batch_size,
-        own.accumulation,
-        own.updates,
-        own.warmup_updates,
-        own.lambda_q,
-        lambda update: rho,
-    )
+    def __init__(self, own: SimMLM, params: Params, inputs: Inputs, out: Path):
+        super().__init__("simmlm", own, simmlm.adapt, params, inputs, out, own.batch_size // 2)
+        self.loss = partial(simmlm.paired_objective, own=own)
+
+    def examples(self, table: RecordTable, tokenizer: PreTrainedTokenizerBase, features: Features) -> Examples:
+        """Examples of pairs."""
+        return PairedExamples(PairTable(table.blocks, self.own.pair_target), tokenizer, features, self.record.model)
 
 
-def train_simmlm(
-    own: SimMLM,
-    params: Params,
-    *,
-    corpus: Path,
-    backbones: Path,
-    features: Path,
-    anchors: Path,
-    parent: Path,
-    out: Path,
-    open_log: OpenLog,
-) -> None:
-    """Train SimMLM's experts and gate on the frozen ``parent`` and publish them as ``out``; a stopped run continues.
+class RAGPTTraining(AdaptedTraining[ragpt.TrainedRAGPT]):
+    """RAGPT's generators and prompts, on the neighbours that ``bank`` has of each record."""
 
-    Args:
-        params: the pipeline's; what the parent's checkpoint records and what ``own`` sets goes before it.
-    """
-    record = adapted_record("simmlm", own, parent, out)
-    pairs, parts = own.batch_size // 2, PARTS[own.pair_target]
+    def __init__(self, own: RAGPT, params: Params, inputs: Inputs, bank: Path, out: Path):
+        assert inputs.start is not None
+        self.retrieval = Retrieval(bank, inputs.start)
+        trained = ragpt.TrainedRAGPT(**own.model_dump(), made_with=self.retrieval.manifest)
+        super().__init__("ragpt", trained, ragpt.adapt, params, inputs, out, own.batch_size)
 
-    def examples(table: Any, *rest: Any) -> Examples:
-        return PairedExamples(PairTable(table.blocks, own.pair_target), *rest)
-
-    _train(
-        "simmlm",
-        own,
-        params,
-        record,
-        simmlm.adapt,
-        pairs,
-        corpus=corpus,
-        backbones=backbones,
-        features=features,
-        anchors=anchors,
-        start=parent,
-        out=out,
-        open_log=open_log,
-        make_examples=examples,
-        loss=partial(simmlm.paired_objective, alpha=own.alpha, pairs=pairs, parts=parts),
-    )
+    def examples(self, table: RecordTable, tokenizer: PreTrainedTokenizerBase, features: Features) -> Examples:
+        """Examples with neighbours."""
+        return RetrievedExamples(
+            table, tokenizer, features, self.record.model, retrieval=self.retrieval, places=self.own.places
+        )
 
 
-def train_ragpt(
-    own: RAGPT,
-    params: Params,
-    *,
-    corpus: Path,
-    backbones: Path,
-    features: Path,
-    anchors: Path,
-    parent: Path,
-    bank: Path,
-    out: Path,
-    open_log: OpenLog,
-) -> None:
-    """Train RAGPT's modules on the frozen ``parent`` with its ``bank``; as :func:`train_simmlm`."""
-    retrieval = Retrieval(bank, parent)
-    trained = ragpt.TrainedRAGPT(**own.model_dump(), made_with=retrieval.manifest)
-    record = adapted_record("ragpt", trained, parent, out)
-
-    def examples(*rest: Any) -> Examples:
-        return RetrievedExamples(*rest, retrieval=retrieval, places=3 * own.prompt_tokens)
-
-    _train(
-        "ragpt",
-        own,
-        params,
-        record,
-        ragpt.adapt,
-        own.batch_size,
-        corpus=corpus,
-        backbones=backbones,
-        features=features,
-        anchors=anchors,
-        start=parent,
-        out=out,
-        open_log=open_log,
-        make_examples=examples,
-    )
+def train_simmlm(own: SimMLM, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
+    """Train SimMLM on the frozen parent ``inputs.start`` and publish it as ``out``; a stopped run continues."""
+    run_training(SimMLMTraining(own, params, inputs, out), out, open_log)
 
 
-def _train(
-    name: str,
-    own: Adaptation,
-    params: Params,
-    record: AdaptedRecord,
-    adapt: Adapt,
-    batch_size: int,
-    *,
-    backbones: Path,
-    start: Path,
-    **more: Any,
-) -> None:
-    phase = phase_of(name, own, record.model, batch_size)
-
-    def build(accelerator: Accelerator) -> Pacer:
-        torch.manual_seed(own.seed)
-        half = accelerator.mixed_precision == "bf16"
-        model, _ = load_parent(start, backbones, torch.bfloat16 if half else torch.float32)
-        return adapt(model, record.adaptation).to(accelerator.device)
-
-    carry_out(
-        phase,
-        adaptation_params(params, own, record.model.written()),
-        record,
-        build,
-        backbones=backbones,
-        start=start,
-        **more,
-    )
+def train_ragpt(own: RAGPT, params: Params, inputs: Inputs, bank: Path, out: Path, open_log: OpenLog) -> None:
+    """Train RAGPT with the ``bank`` of its parent; as :func:`train_simmlm`."""
+    run_training(RAGPTTraining(own, params, inputs, bank, out), out, open_log)
 
 
 def decode_simmlm(
@@ -177,11 +76,11 @@ def decode_simmlm(
         checkpoint: Path, backbones: Path, features: Path, config: Decode, device: torch.device
     ) -> tuple[Generator, CheckpointRecord]:
         model, record, _ = load_adapted(checkpoint, backbones, SimMLM, simmlm.adapt, inference_dtype(device))
-        return Generator(
-            model, load_tokenizer(backbones), open_features(features, backbones, device), record.model, config, device
-        ), record
+        store = open_features(features, backbones, device)
+        return Generator(model, load_tokenizer(backbones), store, record.model, config, device), record
 
-    decode_records(checkpoint, backbones, records, features, config, out, generator, _about(checkpoint))
+    about = {"baseline": read_json(checkpoint / ADAPTATION)}
+    decode_records(checkpoint, backbones, records, features, config, out, generator, about)
 
 
 def decode_ragpt(
@@ -196,27 +95,14 @@ def decode_ragpt(
     def generator(
         checkpoint: Path, backbones: Path, features: Path, config: Decode, device: torch.device
     ) -> tuple[Generator, CheckpointRecord]:
-        model, record, own = load_adapted(
-            checkpoint, backbones, ragpt.TrainedRAGPT, ragpt.adapt, inference_dtype(device)
-        )
+        kind, adapt = ragpt.TrainedRAGPT, ragpt.adapt
+        model, record, own = load_adapted(checkpoint, backbones, kind, adapt, inference_dtype(device))
         assert record.parent is not None
         retrieval = Retrieval(bank, checkpoint / record.parent.path)
         if own.made_with != retrieval.manifest:
             raise CheckpointError(f"{checkpoint} was trained with another bank than {bank}; train it again")
-        return RetrievedGenerator(
-            retrieval,
-            3 * own.prompt_tokens,
-            model,
-            load_tokenizer(backbones),
-            open_features(features, backbones, device),
-            record.model,
-            config,
-            device,
-        ), record
+        store, tokenizer = open_features(features, backbones, device), load_tokenizer(backbones)
+        return RetrievedGenerator(retrieval, own.places, model, tokenizer, store, record.model, config, device), record
 
-    decode_records(checkpoint, backbones, records, features, config, out, generator, _about(checkpoint))
-
-
-def _about(checkpoint: Path) -> dict[str, Any]:
-    """A baseline's settings, for the manifest of its predictions."""
-    return {"baseline": read_json(checkpoint / ADAPTATION)}
+    about = {"baseline": read_json(checkpoint / ADAPTATION)}
+    decode_records(checkpoint, backbones, records, features, config, out, generator, about)

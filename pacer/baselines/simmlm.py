@@ -6,6 +6,7 @@ Adapted from SimMLM (Li et al., 2025) as PACER's appendix "Incomplete-Multimodal
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -13,12 +14,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pacer.baselines.adapted import Adapted
+from pacer.baselines.pairs import PARTS
+from pacer.core.contexts import availability
 from pacer.model.interface import SourceTokens
 from pacer.model.pacer import Batch, Pacer
 from pacer.params import baselines as params
 from pacer.training.head import head_losses
-from pacer.training.losses import EPSILON
-from pacer.training.objective import Objective, denominators
+from pacer.training.losses import EPSILON, LossWeights
+from pacer.training.objective import Mean, Objective, Targets, by_context, denominators, depth_weights
 
 
 class ResidualExperts(nn.Module):
@@ -66,6 +69,7 @@ def _zeros(d_in: int, d_out: int) -> nn.Linear:
     return linear
 
 
+@dataclass(frozen=True)
 class MixedTokens(SourceTokens):
     """Source tokens of experts, with the gate's ``mixture`` [B, 3]."""
 
@@ -88,11 +92,8 @@ class SimMLM(Adapted):
         residual, mixture = self.added(tokens, batch.availability)
         if self.mixing == "per_slot":
             tokens = tokens + residual
-            found = MixedTokens(tokens, self.interface.join(tokens))
-        else:
-            found = MixedTokens(tokens, self.interface.join(tokens) + residual.sum(1))
-        found.mixture = mixture
-        return found
+            return MixedTokens(tokens, self.interface.join(tokens), mixture)
+        return MixedTokens(tokens, self.interface.join(tokens) + residual.sum(1), mixture)
 
 
 def adapt(parent: Pacer, own: params.SimMLM) -> SimMLM:
@@ -103,14 +104,11 @@ def adapt(parent: Pacer, own: params.SimMLM) -> SimMLM:
 def paired_objective(
     model: SimMLM,
     batch: Batch,
+    losses: LossWeights,
     *,
-    alpha: float,
-    pairs: int,
-    parts: int,
-    lambda_tlw: float,
-    everybody: Tensor | None = None,
-    warmup: bool = False,
-    regularised: bool = False,
+    own: params.SimMLM,
+    bare: bool = False,
+    whole: Tensor | None = None,
 ) -> Objective:
     """The parent's objective over both halves of a batch, plus ``alpha * mean relu(n_more - n_fewer)``.
 
@@ -123,15 +121,15 @@ def paired_objective(
         batch: the samples with more evidence, then in the same order those with less; of three ``parts`` the last is
             the second one's prompts and targets with the first one's sources. It has no weight of its own and stands
             for the first in the ranking.
-        pairs: of the micro-batch over all processes. everybody: denominators of the micro-batch over all processes.
+        own: alpha, the pairs' target, and twice the pairs of a micro-batch over all processes.
     """
-    assert batch.weight is not None and batch.emphasis is not None
-    assert not (warmup or regularised)
-    supervised, emphasised = (denominators(batch) if everybody is None else everybody)[:2]
-    embedded = model.embed(batch)
+    assert batch.weight is not None
+    supervised, emphasised = (denominators(batch) if whole is None else whole)[:2]
+    embedded = model.embed(batch, bare=bare)
     hidden = model.target_hidden(model.hidden(embedded.inputs, batch.predicting), batch)
     at = batch.predicted
-    ids, weight, emphasis, sample = batch.ids[at], batch.weight[at], batch.emphasis[at], at.nonzero()[:, 0]
+    ids, weight, emphasis, *_ = Targets.of(batch)
+    sample, pairs, parts = at.nonzero()[:, 0], own.batch_size // 2, PARTS[own.pair_target]
     head = model.language.lm_head.weight
 
     first, second, *third = torch.arange(len(batch.ids), device=at.device).chunk(parts)
@@ -149,10 +147,20 @@ def paired_objective(
     sign[second] = -sign[compared]
 
     scaled = {"trajectory": weight / (supervised + EPSILON), "emphasis": emphasis / (emphasised + EPSILON)}
-    ranking = alpha / pairs * sign[sample] * share
-    total, nll, _ = head_losses(hidden, head, ids, scaled["trajectory"] + lambda_tlw * scaled["emphasis"] + ranking)
-    losses = {name: (own * nll).sum() for name, own in scaled.items()}
-    losses |= {"ranking": F.relu(more - fewer).sum() / pairs, "violated": sign[compared].sum() / pairs}
-    weights = None if embedded.depth_weights is None else embedded.depth_weights.detach().mean((0, 1))
-    assert isinstance(embedded.sources, MixedTokens)
-    return Objective(total, losses, None, weights, embedded.sources.mixture)
+    coefficient = scaled["trajectory"] + losses.lambda_tlw * scaled["emphasis"]
+    ranking = own.alpha / pairs * sign[sample] * share
+    total, nll, _ = head_losses(hidden, head, ids, coefficient + ranking)
+    parts_of_loss = {name: (own_weight * nll).sum() for name, own_weight in scaled.items()}
+    parts_of_loss |= {"ranking": F.relu(more - fewer).sum() / pairs, "violated": sign[compared].sum() / pairs}
+    return Objective(total, parts_of_loss, depth_weights(embedded) | _shares(embedded.sources, batch))
+
+
+def _shares(sources: SourceTokens, batch: Batch) -> dict[str, Mean]:
+    """``share/<context>_<source>``: the gate's shares of the sources that a context has."""
+    assert isinstance(sources, MixedTokens)
+    return {
+        f"share/{context}_{source}": mean
+        for place, source in enumerate(("frontal", "lateral", "prior"))
+        for context, mean in by_context(sources.mixture[:, place], batch).items()
+        if (True, *availability(context))[place]
+    }

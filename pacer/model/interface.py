@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-class SourceTokens(NamedTuple):
+@dataclass(frozen=True)
+class SourceTokens:
     """What the interface gives: ``tokens`` [B, 3, Q, d] (frontal, lateral, prior; zeros where absent) and
     ``fused`` [B, Q, d]."""
 

@@ -179,13 +179,13 @@ class Pacer(nn.Module):
         """The source tokens of compressed sources [B, 3, Q, d_v]."""
         return self.interface.fuse(compressed, batch.availability)
 
-    def embed(self, batch: Batch, warmup: bool = False) -> Embedded:
+    def embed(self, batch: Batch, bare: bool = False) -> Embedded:
         """Input embeddings: text tokens with the visual tokens in their places.
 
-        ``warmup``: the visual tokens are the unfused frontal tokens (upstream's first stage).
+        ``bare``: the visual tokens are the unfused frontal tokens (the warm-up, as upstream's first stage).
         """
         text = self.language.get_input_embeddings()(batch.ids)
-        if warmup:
+        if bare:
             assert batch.frontal is not None
             frontal, weights = self.refine(batch.frontal)
             visual = self.interface.frontal.to_model(self.interface.compress_frontal(frontal))

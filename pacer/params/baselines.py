@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pacer.params.params import Params
 from pacer.params.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Strict, read_params
 from pacer.params.training import Warmup
 
@@ -76,17 +75,3 @@ def load_baseline_params(path: str | Path = "baselines/params.yaml") -> Baseline
         ConfigError: the file is missing, is not YAML, or any value is refused; all problems are listed.
     """
     return read_params(path, BaselineParams)
-
-
-def adaptation_params(params: Params, own: Adaptation, model: dict[str, Any]) -> Params:
-    """The pipeline's parameters with what an adaptation sets itself, and with the parent's model groups.
-
-    Args:
-        model: the parent's parameters, as its checkpoint records them.
-    """
-    values = params.model_dump()
-    values["train"] |= {"seed": own.seed, "weight_decay": own.weight_decay}
-    for group in ("refine", "interface", "trajectory", "lora", "prompt", "commit"):
-        values[group] = model[group]
-    values["features"] |= model["features"]
-    return Params.model_validate(values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -16,7 +15,7 @@ from pacer.anchors.render import render_anchor
 from pacer.model.collate import Features, Sources, Target, collate
 from pacer.model.pacer import Batch
 from pacer.model.prompt.instruction import PromptIds, build_prompt
-from pacer.params import Prompt
+from pacer.model.specification import ModelSpecification
 from pacer.training.batches import MicroBatch
 from pacer.training.record_table import RecordTable
 from pacer.training.trajectory import TrajectoryBuilder, draw
@@ -53,26 +52,28 @@ class Survey(NamedTuple):
     lengths: np.ndarray
 
 
-@dataclass
 class Examples:
     """The records of one corpus as a source of batches.
 
     Args:
         table: the records, with commitments unless all reports are direct (warm-up).
-        prompt: settings of the instruction (group ``prompt``), or None: nothing but the visual tokens (warm-up).
+        specification: of the model; without a group ``prompt`` nothing surrounds the visual tokens (warm-up).
+
+    Attributes:
         compressed: where compressed sources are read from; None: states are read from ``features``.
     """
 
-    table: RecordTable
-    tokenizer: PreTrainedTokenizerBase
-    features: Features
-    num_queries: int
-    report_tokens: int
-    prompt: Prompt | None
-    compressed: CompressedSources | None = None
-
-    def __post_init__(self) -> None:
-        self.builder = TrajectoryBuilder(self.tokenizer, self.report_tokens)
+    def __init__(
+        self,
+        table: RecordTable,
+        tokenizer: PreTrainedTokenizerBase,
+        features: Features,
+        specification: ModelSpecification,
+    ):
+        self.table, self.tokenizer, self.features, self.prompt = table, tokenizer, features, specification.prompt
+        self.num_queries = specification.interface.num_queries
+        self.builder = TrajectoryBuilder(tokenizer, specification.trajectory.report_tokens)
+        self.compressed: CompressedSources | None = None
 
     @cached_property
     def lengths(self) -> np.ndarray:

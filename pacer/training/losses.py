@@ -5,11 +5,28 @@ All are taken over one micro-batch of B samples and T target positions; epsilon 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 EPSILON = 1e-3
+
+
+@dataclass(frozen=True)
+class LossWeights:
+    """Weights of the terms of equation (complete-objective), named as in ``params.yaml``.
+
+    Attributes:
+        lambda_q: omega on Omega_Q, the commitment's tokens. lambda_tlw: of L_TLW.
+        lambda_cons: of the divergence from the frozen parent, lambda_drift: of the prefix's drift; None: not a term.
+    """
+
+    lambda_q: float
+    lambda_tlw: float
+    lambda_cons: float | None = None
+    lambda_drift: float | None = None
 
 
 def trajectory_loss(nll: Tensor, weight: Tensor, kappa: Tensor, eps: float = EPSILON) -> Tensor:

@@ -1,13 +1,28 @@
-"""The three phases as rows of data: what each starts from, trains, and is trained on."""
+"""The three phases as rows of data: what each trains, on what, with which losses and schedules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 
 from pacer.core.contexts import CONTEXTS
-from pacer.params import Params
-from pacer.training.schedule import direct_probability
+from pacer.params import Batches, Params, Train, Warmup
+from pacer.training.losses import LossWeights
+
+
+@dataclass(frozen=True)
+class DirectProbability:
+    """Probability of the direct route: from ``start`` linearly to ``end`` over ``rise`` updates, then constant."""
+
+    start: float
+    end: float
+    rise: int = 0
+
+    def __call__(self, update: int) -> float:
+        """rho at an update, counted from 0."""
+        if update >= self.rise:
+            return self.end
+        return self.start + (self.end - self.start) * update / self.rise
 
 
 @dataclass(frozen=True)
@@ -15,87 +30,62 @@ class Phase:
     """One row of the training protocol (paper, appendix "Optimization Protocol").
 
     Attributes:
-        name, start: this phase and the one whose weights it starts from.
-        contexts: contexts it trains on. bare: no instruction around the visual tokens.
-        regularised: with the KL to the frozen parent and the drift of the prefix.
+        bare: as in upstream's first stage: frontal tokens alone, unfused, and no instruction around them.
         trains: prefixes of the trainable parameters' names; of the language model only LoRA is ever trained.
-        learning_rate, batch_size, accumulation, updates, warmup_updates, lambda_q: as in ``params.yaml``.
-        rho: probability of the direct route at an update.
+        schedule: learning rate, batch size and number of updates. train, batches: as in ``params.yaml``.
     """
 
     name: str
-    start: str | None
     contexts: tuple[str, ...]
     bare: bool
-    regularised: bool
     trains: tuple[str, ...]
-    learning_rate: float
-    batch_size: int
-    accumulation: int
-    updates: int
-    warmup_updates: int
-    lambda_q: float
-    rho: Callable[[int], float]
+    schedule: Warmup
+    losses: LossWeights
+    rho: DirectProbability
+    train: Train
+    batches: Batches
 
     def trainable(self, name: str) -> bool:
         """Is the parameter of this name trained in this phase."""
         return name.startswith(self.trains) and (not name.startswith("language.") or "lora_" in name)
 
+    def learning_rate(self, update: int) -> float:
+        """Linear warm-up, then a cosine to 0 at the last update. ``update`` counts from 0."""
+        own = self.schedule
+        if update < own.warmup_updates:
+            return own.learning_rate * ((update + 1) / own.warmup_updates)
+        progress = (update - own.warmup_updates) / max(own.updates - own.warmup_updates, 1)
+        return own.learning_rate * (0.5 * (1 + math.cos(math.pi * min(progress, 1.0))))
+
 
 def phase_of(name: str, params: Params) -> Phase:
     """The phase ``warmup``, ``parent`` or ``calibrate`` with the values of ``params``."""
+    tlw, fixed = params.train.lambda_tlw, fixed_route(params.commit.route)
     if name == "warmup":
-        return _phase(
-            "warmup",
-            None,
-            params.warmup,
-            ("sn",),
-            True,
-            False,
-            ("router.", "interface.queries", "interface.frontal."),
-            1.0,
-            lambda update: 1.0,
+        contexts, schedule = ("sn",), params.warmup
+        trains = ("router.", "interface.queries", "interface.frontal.")
+        losses, rho = LossWeights(lambda_q=1.0, lambda_tlw=tlw), DirectProbability(1.0, 1.0)
+    elif name == "parent":
+        contexts, schedule = CONTEXTS, params.parent
+        trains = ("router.", "interface.", "language.")
+        losses = LossWeights(lambda_q=schedule.lambda_q, lambda_tlw=tlw)
+        rho = fixed or DirectProbability(schedule.rho_start, schedule.rho_end, schedule.rho_updates)
+    elif name == "calibrate":
+        contexts, schedule = CONTEXTS, params.calibrate
+        trains = ("calibrator.",)
+        losses = LossWeights(
+            lambda_q=schedule.lambda_q,
+            lambda_tlw=tlw,
+            lambda_cons=schedule.lambda_cons,
+            lambda_drift=schedule.lambda_drift,
         )
-    fixed = {"direct": 1.0, "always": 0.0}.get(params.commit.route)
-    if name == "parent":
-        own = params.parent
-        rho = (
-            (lambda u: direct_probability(u, own.rho_start, own.rho_end, own.rho_updates))
-            if fixed is None
-            else (lambda u: fixed)
-        )
-        return _phase(
-            "parent", "warmup", own, CONTEXTS, False, False, ("router.", "interface.", "language."), own.lambda_q, rho
-        )
-    if name == "calibrate":
-        own_rho = params.calibrate.rho if fixed is None else fixed
-        return _phase(
-            "calibrate",
-            "parent",
-            params.calibrate,
-            CONTEXTS,
-            False,
-            True,
-            ("calibrator.",),
-            params.calibrate.lambda_q,
-            lambda u: own_rho,
-        )
-    raise ValueError(f"phase {name!r} is not warmup, parent or calibrate")
+        rho = fixed or DirectProbability(schedule.rho, schedule.rho)
+    else:
+        raise ValueError(f"phase {name!r} is not warmup, parent or calibrate")
+    return Phase(name, contexts, name == "warmup", trains, schedule, losses, rho, params.train, params.batches)
 
 
-def _phase(name, start, own, contexts, bare, regularised, trains, lambda_q, rho) -> Phase:
-    return Phase(
-        name,
-        start,
-        tuple(contexts),
-        bare,
-        regularised,
-        trains,
-        own.learning_rate,
-        own.batch_size,
-        own.accumulation,
-        own.updates,
-        own.warmup_updates,
-        lambda_q,
-        rho,
-    )
+def fixed_route(route: str) -> DirectProbability | None:
+    """What ``commit.route`` fixes rho to; None where it is drawn (``stochastic``)."""
+    rho = {"direct": 1.0, "always": 0.0}.get(route)
+    return None if rho is None else DirectProbability(rho, rho)

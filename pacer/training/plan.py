@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
-from pacer.params import Params, Train
 from pacer.training.batches import MicroBatch, Order, micro_batches, real_share
 from pacer.training.examples import Draw, Examples
 from pacer.training.phases import Phase
@@ -22,28 +20,34 @@ class Visits(NamedTuple):
     counts: np.ndarray
 
 
-@dataclass(frozen=True)
 class Plan:
-    """The micro-batches of a phase over these examples; a pure function of seed, parameters and records."""
+    """The micro-batches of a phase over the train split; a pure function of seed, parameters and records."""
 
-    examples: Examples
-    phase: Phase
-    order: Order
-    draws: Draw
+    def __init__(self, phase: Phase, examples: Examples):
+        self.phase, self.examples = phase, examples
+        self.draws = Draw(phase.train.seed, phase.name)
+        self.order = Order(
+            examples.table.rows("train", phase.contexts),
+            phase.schedule.batch_size,
+            phase.batches.window,
+            phase.batches.mix,
+            phase.train.seed,
+            phase.name,
+        )
 
     def from_update(self, first: int) -> Iterator[tuple[MicroBatch, float]]:
         """Micro-batches from update ``first`` on, without end, each with the rho that its routes are drawn with."""
-        start = first * self.phase.accumulation
+        start = first * self.phase.schedule.accumulation
         for number, micro in enumerate(micro_batches(self.order, self._lengths, start=start), start):
             yield micro, self._rho(number)
 
-    def visits(self, train: Train) -> Visits:
+    def visits(self) -> Visits:
         """Rows that the phase trains on or validates with, and how often it meets each."""
-        whole = islice(self.from_update(0), self.phase.updates * self.phase.accumulation)
+        schedule, train = self.phase.schedule, self.phase.train
         counts = np.zeros(len(self.examples.table), dtype=np.int64)
-        for micro, _ in whole:
+        for micro, _ in islice(self.from_update(0), schedule.updates * schedule.accumulation):
             np.add.at(counts, micro.rows, 1)
-        validations = -(-self.phase.updates // train.validation_interval)
+        validations = -(-schedule.updates // train.validation_interval)
         for rows in self.examples.table.rows("val", self.phase.contexts).values():
             counts[rows[: train.validation_records]] += validations
         rows = np.flatnonzero(counts)
@@ -58,7 +62,7 @@ class Plan:
         return shares
 
     def _rho(self, number: int) -> float:
-        return self.phase.rho(number // self.phase.accumulation)
+        return self.phase.rho(number // self.phase.schedule.accumulation)
 
     def _lengths(self, rows: np.ndarray, visits: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         uniform, tokens = self.examples.uniform(rows, visits, self.draws), self.examples.lengths[rows]
@@ -68,16 +72,3 @@ class Plan:
             return np.where(commits, tokens[:, 1], tokens[:, 0])
 
         return at
-
-
-def plan_of(phase: Phase, params: Params, examples: Examples) -> Plan:
-    """The plan of a phase on the train split."""
-    order = Order(
-        examples.table.rows("train", phase.contexts),
-        phase.batch_size,
-        params.batches.window,
-        params.batches.mix,
-        params.train.seed,
-        phase.name,
-    )
-    return Plan(examples, phase, order, Draw(params.train.seed, phase.name))

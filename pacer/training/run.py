@@ -1,14 +1,16 @@
-"""One training phase as a stage runs it: from directories of inputs to a checkpoint directory."""
+"""One training as a stage runs it: from directories of inputs to a checkpoint directory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
+from transformers import PreTrainedTokenizerBase
 
 from pacer.core.errors import CheckpointError, DataError, PacerError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
@@ -25,15 +27,16 @@ from pacer.model.checkpoint import (
     refer_to_parent,
     save_checkpoint,
 )
+from pacer.model.collate import Features
 from pacer.model.pacer import Pacer
 from pacer.model.specification import specification_of
 from pacer.parallel.processes import PATIENCE, process_state
-from pacer.params import Params, Prompt
+from pacer.params import Params, Warmup
 from pacer.training.examples import Examples
 from pacer.training.loop import Log, Loss, train
 from pacer.training.objective import objective
 from pacer.training.phases import Phase, phase_of
-from pacer.training.plan import plan_of
+from pacer.training.plan import Plan
 from pacer.training.record_table import RecordTable, write_record_table
 from pacer.training.source_cache import open_source_cache
 
@@ -41,225 +44,187 @@ from pacer.training.source_cache import open_source_cache
 _RECORDS, _LENGTHS, _SURVEY = "records.arrow", "lengths.npy", "survey.json"
 
 #: Settings of ``train`` that a stopped run may continue with other values of.
-_NO_MATTER = {"workers", "state_interval", "log_interval"}
+_FREE_TO_CHANGE = {"workers", "state_interval", "log_interval"}
 
 #: Makes the ``log`` callable of a run in the run's scratch directory.
 OpenLog = Callable[[Path], AbstractContextManager[Log]]
 
 
-def run_phase(
-    name: str,
-    params: Params,
-    *,
-    corpus: Path,
-    backbones: Path,
-    features: Path,
-    anchors: Path | None,
-    start: Path | None,
-    out: Path,
-    open_log: OpenLog,
-) -> None:
-    """Train phase ``name`` and publish its checkpoint as ``out``; resumes what an earlier run left in scratch.
+@dataclass(frozen=True)
+class Inputs:
+    """Where a training reads: outs of ``corpus``, ``backbones`` and ``features``, ``anchors.parquet`` (None in the
+    warm-up), and the checkpoint that it starts from (None: none)."""
+
+    corpus: Path
+    backbones: Path
+    features: Path
+    anchors: Path | None = None
+    start: Path | None = None
+
+
+class Training:
+    """A model, its examples and its loss for the one loop; another training overrides what differs.
 
     Args:
-        anchors: ``anchors.parquet`` (None in the warm-up). start: checkpoint of the phase before (None: none).
+        settings: of this training alone, which a stopped run must find unchanged. record: of the checkpoint to come.
     """
-    phase = phase_of(name, params)
-    record = CheckpointRecord(
-        phase=name,
-        step=phase.updates,
-        model=specification_of(name, params),
-        frozen=frozen_fingerprints(backbones),
-        parent=parent_reference(out, start) if name == "calibrate" and start is not None else None,
-        versions=package_versions(),
-    )
+
+    def __init__(self, phase: Phase, settings: Warmup, record: CheckpointRecord, inputs: Inputs):
+        self.phase, self.settings, self.record, self.inputs = phase, settings, record, inputs
+        self.loss: Loss = objective
+
+    def build(self, accelerator: Accelerator) -> Pacer:
+        """The model with its starting weights, on its device."""
+        raise NotImplementedError
+
+    def examples(self, table: RecordTable, tokenizer: PreTrainedTokenizerBase, features: Features) -> Examples:
+        """The source of batches."""
+        return Examples(table, tokenizer, features, self.record.model)
+
+    def prepare(self, model: Pacer, examples: Examples, scratch: Path, accelerator: Accelerator) -> None:
+        """Called before the first update."""
+
+
+class PhaseTraining(Training):
+    """One of the three phases."""
+
+    def __init__(self, name: str, params: Params, inputs: Inputs, out: Path):
+        phase = phase_of(name, params)
+        record = CheckpointRecord(
+            phase=name,
+            step=phase.schedule.updates,
+            model=specification_of(name, params),
+            frozen=frozen_fingerprints(inputs.backbones),
+            parent=parent_reference(out, inputs.start) if name == "calibrate" and inputs.start else None,
+            versions=package_versions(),
+        )
+        super().__init__(phase, phase.schedule, record, inputs)
+        self.params = params
+
+    def build(self, accelerator: Accelerator) -> Pacer:
+        """The phase's model with its starting weights; with bfloat16 training the frozen language model is bfloat16."""
+        parent, start = self.params.parent, self.inputs.start
+        torch.manual_seed(self.phase.train.seed)
+        half = accelerator.mixed_precision == "bf16"
+        calibrate = self.phase.name == "calibrate"
+        # Calibrate's parent is merged in float32 and rounded once, as decoding does
+        dtype = torch.bfloat16 if half and not calibrate else torch.float32
+        model = build_model(self.inputs.backbones, self.record.model, dtype)
+        if start is not None:
+            _start_from(model, start, self.record.frozen)
+        if self.phase.name == "parent" and parent.start == "warmup":
+            if parent.lateral_start == "frontal":
+                model.interface.start_lateral_from_frontal()
+            if parent.prior_start == "frontal":
+                model.interface.start_prior_from_frontal()
+        if calibrate:
+            model.merge_lora()
+            if half:
+                model.language.to(torch.bfloat16)
+        return model.to(accelerator.device)
+
+    def prepare(self, model: Pacer, examples: Examples, scratch: Path, accelerator: Accelerator) -> None:
+        """Compress the sources beforehand where what compresses them is frozen."""
+        if self.phase.name == "calibrate":
+            examples.compressed = open_source_cache(
+                self.params.calibrate.source_cache,
+                Plan(self.phase, examples).visits(),
+                model,
+                examples,
+                accelerator,
+                scratch / "sources",
+                self.phase.train.workers,
+            )
+
+
+def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
+    """Train phase ``name`` and publish its checkpoint as ``out``; resumes what an earlier run left in scratch."""
+    training = PhaseTraining(name, params, inputs, out)
     if name == "calibrate" and params.calibrate.gate_inputs == "none":
         state = process_state()
         if state.is_main_process:
             with scratch_directory(out, "log") as directory, open_log(directory) as log:
                 log({"updates": 0.0}, 0)
-            refer_to_parent(out, record)
+            refer_to_parent(out, training.record)
         state.wait_for_everyone()
-        return
-
-    def build(accelerator: Accelerator) -> Pacer:
-        return _build(params, record, backbones, start, accelerator)
-
-    def cache_sources(model: Pacer, examples: Examples, directory: Path, accelerator: Accelerator) -> None:
-        examples.compressed = open_source_cache(
-            params.calibrate.source_cache,
-            plan_of(phase, params, examples).visits(params.train),
-            model,
-            examples,
-            accelerator,
-            directory / "sources",
-            params.train.workers,
-        )
-
-    carry_out(
-        phase,
-        params,
-        record,
-        build,
-        corpus=corpus,
-        backbones=backbones,
-        features=features,
-        anchors=anchors,
-        start=start,
-        out=out,
-        open_log=open_log,
-        prepare=cache_sources if name == "calibrate" else None,
-    )
+    else:
+        run_training(training, out, open_log)
 
 
-def carry_out(
-    phase: Phase,
-    params: Params,
-    record: CheckpointRecord,
-    build: Callable[[Accelerator], Pacer],
-    *,
-    corpus: Path,
-    backbones: Path,
-    features: Path,
-    anchors: Path | None,
-    start: Path | None,
-    out: Path,
-    open_log: OpenLog,
-    make_examples: Callable[..., Examples] = Examples,
-    prepare: Callable[[Pacer, Examples, Path, Accelerator], None] | None = None,
-    loss: Loss = objective,
-) -> None:
-    """Train the model that ``build`` makes as ``phase`` says, and publish it with ``record`` as ``out``.
-
-    Args:
-        make_examples: called as :class:`~pacer.training.examples.Examples`. prepare: called before the first update
-            with model, examples and the run's scratch directory. loss: what is minimised.
-    """
+def run_training(training: Training, out: Path, open_log: OpenLog) -> None:
+    """Train and publish the checkpoint as ``out``; resumes what an earlier run left in scratch."""
+    phase, record, inputs = training.phase, training.record, training.inputs
     accelerator = Accelerator(
-        mixed_precision=mixed_precision(params.train.precision),
+        mixed_precision=mixed_precision(phase.train.precision),
         kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
     )
     main = accelerator.is_main_process
-    groups = {phase.name, "train", "batches", "commit"}
-    inputs = {
-        "params": params.model_dump(include=groups, exclude={"train": _NO_MATTER}),
+    depends_on = {
+        "settings": training.settings.model_dump(),
+        "train": phase.train.model_dump(exclude=_FREE_TO_CHANGE),
+        "batches": phase.batches.model_dump(),
         "record": record.model_dump(exclude={"step", "parent", "versions"}),
         "precision": accelerator.mixed_precision,
-        "records": hash_file(corpus / "records.parquet"),
-        "anchors": hash_file(anchors) if anchors else None,
-        "features": content_hash(features),
-        "start": checkpoint_hash(start) if start else None,
+        "records": hash_file(inputs.corpus / "records.parquet"),
+        "anchors": hash_file(inputs.anchors) if inputs.anchors else None,
+        "features": content_hash(inputs.features),
+        "start": checkpoint_hash(inputs.start) if inputs.start else None,
     }
-    fingerprint = hash_json(inputs)
+    fingerprint = hash_json(depends_on)
     scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
     with scratch as directory:
-        model = build(accelerator)
-        examples = _examples(
-            corpus,
-            anchors,
-            backbones,
-            features,
-            phase,
-            params,
-            record.model.prompt,
-            directory,
-            accelerator,
-            make_examples,
-        )
+        model = training.build(accelerator)
+        examples = _examples(training, directory, accelerator)
         facts = read_json(directory / _SURVEY)
-        if prepare is not None:
-            prepare(model, examples, directory, accelerator)
+        training.prepare(model, examples, directory, accelerator)
         with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             if main:
-                print(_padding(phase, params, facts), flush=True)
+                print(_padding(phase, facts), flush=True)
                 log(facts, 0)
-            weights = train(model, examples, phase, params, accelerator, directory, log, loss)
+            weights = train(model, examples, phase, accelerator, directory, log, training.loss)
         accelerator.wait_for_everyone()  # nobody reads the scratch directory any more
         if main:
-            checkpoint = directory / "checkpoint"
-            save_checkpoint(checkpoint, weights, record)
-            publish(checkpoint, out)
+            save_checkpoint(directory / "checkpoint", weights, record)
+            publish(directory / "checkpoint", out)
     accelerator.wait_for_everyone()
     accelerator.end_training()
 
 
-def _build(
-    params: Params, record: CheckpointRecord, backbones: Path, start: Path | None, accelerator: Accelerator
-) -> Pacer:
-    """The phase's model with its starting weights; with bfloat16 training the frozen language model is bfloat16."""
-    torch.manual_seed(params.train.seed)
-    half = accelerator.mixed_precision == "bf16"
-    calibrate = record.phase == "calibrate"
-    # Calibrate's parent is merged in float32 and rounded once, as decoding does
-    dtype = torch.bfloat16 if half and not calibrate else torch.float32
-    model = build_model(backbones, record.model, dtype)
-    if start is not None:
-        _start_from(model, start, record.frozen)
-    if record.phase == "parent" and params.parent.start == "warmup":
-        if params.parent.lateral_start == "frontal":
-            model.interface.start_lateral_from_frontal()
-        if params.parent.prior_start == "frontal":
-            model.interface.start_prior_from_frontal()
-    if calibrate:
-        model.merge_lora()
-        if half:
-            model.language.to(torch.bfloat16)
-    return model.to(accelerator.device)
+def _examples(training: Training, directory: Path, accelerator: Accelerator) -> Examples:
+    """The records of a training, measured; the first process writes what the others map."""
+    phase, inputs = training.phase, training.inputs
+    features = open_features(inputs.features, inputs.backbones, accelerator.device)
 
-
-def _examples(
-    corpus: Path,
-    anchors: Path | None,
-    backbones: Path,
-    features: Path,
-    phase: Phase,
-    params: Params,
-    prompt: Prompt | None,
-    directory: Path,
-    accelerator: Accelerator,
-    make: Callable[..., Examples],
-) -> Examples:
-    """The phase's records, measured; the first process writes what the others map."""
-
-    opened = open_features(features, backbones, accelerator.device)
-
-    def examples() -> Examples:
-        return make(
-            RecordTable.map(directory / _RECORDS),
-            load_tokenizer(backbones),
-            opened,
-            params.interface.num_queries,
-            params.trajectory.report_tokens,
-            prompt,
-        )
+    def mapped() -> Examples:
+        return training.examples(RecordTable.map(directory / _RECORDS), load_tokenizer(inputs.backbones), features)
 
     if accelerator.is_main_process and not (directory / _SURVEY).exists():
-        write_record_table(corpus / "records.parquet", anchors, phase.contexts, directory / _RECORDS)
-        own = examples()
+        write_record_table(inputs.corpus / "records.parquet", inputs.anchors, phase.contexts, directory / _RECORDS)
+        own = mapped()
         if not any(len(rows) for rows in own.table.rows("train", phase.contexts).values()):
             raise DataError(
-                f"{corpus} has no record of split train in {', '.join(phase.contexts)}, which {phase.name} "
+                f"{inputs.corpus} has no record of split train in {', '.join(phase.contexts)}, which {phase.name} "
                 "trains on; look at the corpus audit"
             )
         counts, own.lengths = own.survey()
         with atomic_path(directory / _LENGTHS) as temporary, open(temporary, "wb") as file:
             np.save(file, own.lengths)
-        write_json(directory / _SURVEY, counts | plan_of(phase, params, own).real_share())
+        write_json(directory / _SURVEY, counts | Plan(phase, own).real_share())
     accelerator.wait_for_everyone()
     if not (directory / _SURVEY).exists():
         raise PacerError(
             f"process {accelerator.process_index} does not see {directory}, which the first process wrote; all nodes "
             "must run in one shared working tree"
         )
-    own = examples()
+    own = mapped()
     own.lengths = np.load(directory / _LENGTHS, mmap_mode="r")
     return own
 
 
-def _padding(phase: Phase, params: Params, facts: dict[str, float]) -> str:
+def _padding(phase: Phase, facts: dict[str, float]) -> str:
     return (
         f"{phase.name}: {facts['targets/reports']:.0f} records; real tokens over padded tokens in an epoch "
-        f"{facts['batches/real_share']:.3f} (batches.window {params.batches.window}), in the published order "
+        f"{facts['batches/real_share']:.3f} (batches.window {phase.batches.window}), in the published order "
         f"{facts['batches/published_real_share']:.3f}"
     )
 
@@ -269,9 +234,8 @@ def _start_from(model: torch.nn.Module, start: Path, frozen: dict[str, str]) -> 
     record, weights = load_weights(start)
     if record.frozen != frozen:
         raise CheckpointError(f"{start} was trained on other frozen models than those at hand; run its phase again")
-    trained = dict.fromkeys(weights)
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name in trained)
+        parameter.requires_grad_(name in weights)
     load_strictly(model, weights, start)
 
 

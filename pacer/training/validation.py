@@ -10,7 +10,6 @@ from accelerate import Accelerator
 
 from pacer.model.pacer import Batch, Pacer
 from pacer.parallel.prefetch import prefetch
-from pacer.params import Params
 from pacer.training.examples import Examples
 from pacer.training.losses import EPSILON
 from pacer.training.objective import target_nll
@@ -18,34 +17,32 @@ from pacer.training.phases import Phase
 
 
 @torch.no_grad()
-def validate(
-    model: Pacer, examples: Examples, phase: Phase, params: Params, accelerator: Accelerator
-) -> dict[str, float]:
+def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator) -> dict[str, float]:
     """``validation/<context>`` and their mean: equation (trajectory-objective) with the whole context as one batch.
 
     So neither the size of a batch nor the number of processes enters. The route is the one of inference:
     commitment first, unless all reports of the phase are direct.
     """
     model.eval()
-    commit = phase.rho(phase.updates) < 1.0
+    commit = phase.rho(phase.schedule.updates) < 1.0
     contexts = {
-        context: rows[: params.train.validation_records]
+        context: rows[: phase.train.validation_records]
         for context, rows in examples.table.rows("val", phase.contexts).items()
         if len(rows)
     }
-    batches = list(_batches(list(contexts.values()), examples.lengths[:, int(commit)], phase.batch_size))
+    batches = list(_batches(list(contexts.values()), examples.lengths[:, int(commit)], phase.schedule.batch_size))
     mine = batches[accelerator.process_index :: accelerator.num_processes]
 
     def make(item: tuple[int, np.ndarray]) -> Batch:
-        return examples.batch(item[1], [commit] * len(item[1]), phase.lambda_q)
+        return examples.batch(item[1], [commit] * len(item[1]), phase.losses.lambda_q)
 
     sums = torch.zeros(len(contexts), 4, dtype=torch.float64, device=accelerator.device)
-    for (context, _), batch in zip(mine, prefetch(make, mine, params.train.workers), strict=True):
+    for (context, _), batch in zip(mine, prefetch(make, mine, phase.train.workers), strict=True):
         with accelerator.autocast():
-            nll, counts = target_nll(model, batch.to(accelerator.device), warmup=phase.bare)
+            nll, counts = target_nll(model, batch.to(accelerator.device), bare=phase.bare)
         sums[context] += torch.cat([nll, counts[:2]])
     supervised, emphasised, weight, emphasis = accelerator.reduce(sums, reduction="sum").unbind(1)
-    means = supervised / (weight + EPSILON) + params.train.lambda_tlw * emphasised / (emphasis + EPSILON)
+    means = supervised / (weight + EPSILON) + phase.losses.lambda_tlw * emphasised / (emphasis + EPSILON)
     losses = {f"validation/{context}": loss for context, loss in zip(contexts, means.tolist(), strict=True)}
     return losses | ({"validation/mean": means.mean().item()} if losses else {})
 

@@ -1,4 +1,4 @@
-"""The baselines' parameter files, and the parent of the ablations."""
+"""The baselines' parameter files."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
-from safetensors.torch import load_file
 
-from pacer.baselines.base import base_params
 from pacer.core.errors import ConfigError
-from pacer.core.io import read_json
 from pacer.params.baselines import load_baseline_params
-from pacer.training.run import run_phase
-from tests.conftest import MODEL
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,26 +52,3 @@ def test_a_key_that_is_missing_or_unknown_is_named(tmp_path: Path, line: str, pr
     with pytest.raises(ConfigError) as error:
         load_baseline_params(tmp_path / "params.yaml")
     assert problem in str(error.value) and "unknown key simmlm.banana" in str(error.value)
-
-
-def test_the_base_has_neither_refine_nor_commitments(params, inputs, tmp_path: Path, log) -> None:
-    values = params.model_dump() | {name: MODEL[name] for name in ("refine", "interface", "lora", "trajectory")}
-    values["features"] |= MODEL["features"]
-    values["parent"] |= {"start": "elsewhere"}
-    own = base_params(type(params).model_validate(values))
-    logged: list = []
-    anchors = inputs.pop("anchors")
-    run_phase("warmup", own, anchors=None, start=None, out=tmp_path / "base_warmup", open_log=log([]), **inputs)
-    run_phase(
-        "parent",
-        own,
-        anchors=anchors,
-        start=tmp_path / "base_warmup",
-        out=tmp_path / "base",
-        open_log=log(logged),
-        **inputs,
-    )
-    assert logged[-1][1]["rho"] == 1.0 and "alpha" not in logged[-1][1]
-    weights = load_file(tmp_path / "base" / "model.safetensors")
-    assert not any(name.startswith("router.") for name in weights) and any("lora_" in name for name in weights)
-    assert read_json(tmp_path / "base" / "config.json")["model"]["commit"] == {"route": "direct"}

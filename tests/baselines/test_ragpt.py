@@ -25,8 +25,10 @@ from pacer.model.assemble import load_tokenizer
 from pacer.model.pacer import Batch
 from pacer.params.baselines import Bank
 from pacer.training.examples import Examples
+from pacer.training.losses import LossWeights
 from pacer.training.objective import objective
 from pacer.training.record_table import RecordTable
+from pacer.training.run import Inputs
 from tests.conftest import QUERIES, WIDTH, specification
 from tests.decoding.searches import settings as decode_settings
 
@@ -103,7 +105,7 @@ def test_the_bank_holds_the_compressed_sources(
 ) -> None:
     model, _ = load_parent(parent, backbones)
     table = RecordTable.of(records, anchors)
-    examples = Examples(table, load_tokenizer(backbones), features, QUERIES, 100, specification().prompt)
+    examples = Examples(table, load_tokenizer(backbones), features, specification())
     ids = [table.record_id(n) for n in range(len(table))]
     entries = pl.read_parquet(tmp_path / "bank" / "entries.parquet")["record_id"].to_list()
     found = retrieval.read(["f0.jpg", "f7.jpg"])
@@ -209,9 +211,7 @@ def examples(
         RecordTable.of(records, anchors),
         load_tokenizer(backbones),
         features,
-        QUERIES,
-        100,
-        specification().prompt,
+        specification(),
         retrieval=retrieval,
         places=PLACES,
     )
@@ -249,7 +249,7 @@ def test_what_is_there_stays_and_only_missing_slots_are_filled(
 def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
     model: RAGPT, examples: RetrievedExamples, parent: Path, backbones: Path
 ) -> None:
-    plain = Examples(examples.table, examples.tokenizer, examples.features, QUERIES, 100, specification().prompt)
+    plain = Examples(examples.table, examples.tokenizer, examples.features, specification())
     batch, base = batch_of(examples), batch_of(plain)  # type: ignore[arg-type]
     assert torch.equal(batch.prefix_length, base.prefix_length + PLACES)
     frozen, _ = load_parent(parent, backbones)
@@ -268,7 +268,7 @@ def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
 
 
 def test_gradients_reach_the_added_modules_alone(model: RAGPT, examples: RetrievedExamples) -> None:
-    result = objective(model, batch_of(examples), warmup=False, regularised=False, lambda_tlw=0.75)
+    result = objective(model, batch_of(examples), LossWeights(lambda_q=0.35, lambda_tlw=0.75))
     result.total.backward()
     for name, parameter in model.named_parameters():
         if name.startswith("added."):
@@ -293,7 +293,7 @@ def test_it_is_trained_and_decoded_with_its_bank(
     several: pl.DataFrame,
 ) -> None:
     out, bank, logged = tmp_path / "ragpt", tmp_path / "bank", []
-    run.train_ragpt(own.ragpt, params, parent=parent, bank=bank, out=out, open_log=log(logged), **inputs)
+    run.train_ragpt(own.ragpt, params, Inputs(**inputs, start=parent), bank, out, log(logged))
     assert logged[-1][0] == 4 and "validation/mean" in logged[-1][1]
     weights = load_file(out / "model.safetensors")
     assert weights and all(name.startswith("added.") for name in weights)
@@ -333,9 +333,7 @@ def test_it_retrieves_and_trains_in_half_precision(
     build_bank(own.ragpt.bank, "bfloat16", several, inputs["backbones"], inputs["features"], parent, tmp_path / "bank")
     assert Retrieval(tmp_path / "bank", parent).read(["f0.jpg"]).dtype == torch.bfloat16
     logged: list = []
-    run.train_ragpt(
-        own.ragpt, half, parent=parent, bank=tmp_path / "bank", out=tmp_path / "ragpt", open_log=log(logged), **inputs
-    )
+    run.train_ragpt(own.ragpt, half, Inputs(**inputs, start=parent), tmp_path / "bank", tmp_path / "ragpt", log(logged))
     AcceleratorState._reset_state(reset_partial_state=True)
     assert logged[-1][0] == 4
     assert all(t.dtype == torch.float32 for t in load_file(tmp_path / "ragpt" / "model.safetensors").values())

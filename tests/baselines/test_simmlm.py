@@ -24,16 +24,19 @@ from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_tokenizer
 from pacer.model.pacer import Batch, Pacer
 from pacer.params.baselines import SimMLM as SimMLMSettings
+from pacer.params.baselines import load_baseline_params
 from pacer.training.batches import MicroBatch
 from pacer.training.examples import Draw
-from pacer.training.losses import emphasis_loss, trajectory_loss
+from pacer.training.losses import LossWeights, emphasis_loss, trajectory_loss
 from pacer.training.objective import Objective, denominators
 from pacer.training.record_table import RecordTable
+from pacer.training.run import Inputs
 from pacer.training.tally import Tally
 from tests.conftest import QUERIES, specification
 from tests.decoding.searches import settings as decode_settings
 
 D, Q = 24, 3
+ROOT = Path(__file__).parents[2]
 DRAWS = Draw(42, "simmlm")
 CONTEXTS = torch.tensor([[False, False], [False, True], [True, False], [True, True]])
 
@@ -93,14 +96,7 @@ def examples(
 ) -> PairedExamples:
     # targets differ from context to context
     table = RecordTable.of(records.with_columns(report=pl.col("report") + " effusion in " + pl.col("context")), anchors)
-    return PairedExamples(
-        PairTable(table.blocks, request.param),
-        load_tokenizer(backbones),
-        features,
-        QUERIES,
-        100,
-        specification().prompt,
-    )
+    return PairedExamples(PairTable(table.blocks, request.param), load_tokenizer(backbones), features, specification())
 
 
 def two_of_each_draw(examples: PairedExamples) -> np.ndarray:
@@ -116,8 +112,9 @@ def batch_of(examples: PairedExamples, rows: np.ndarray | None = None) -> Batch:
 
 
 def objective_of(model: SimMLM, examples: PairedExamples, batch: Batch, **given: Any) -> Objective:
-    parts = examples.pair_table.parts
-    return paired_objective(model, batch, alpha=3.0, pairs=14, parts=parts, lambda_tlw=0.75, **given)
+    changes = {"alpha": 3.0, "batch_size": 28, "pair_target": examples.pair_table.target}
+    own = load_baseline_params(ROOT / "baselines" / "micro.yaml").simmlm.model_copy(update=changes)
+    return paired_objective(model, batch, LossWeights(lambda_q=0.35, lambda_tlw=0.75), own=own, **given)
 
 
 def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(examples: PairedExamples) -> None:
@@ -221,7 +218,7 @@ def test_shares_of_two_processes_add_up_to_the_whole(parent: Path, backbones: Pa
     whole = objective_of(model, examples, batch_of(examples))
     everybody = denominators(batch_of(examples))
     shares = [
-        objective_of(model, examples, batch_of(examples, own), everybody=everybody) for own in (rows[::2], rows[1::2])
+        objective_of(model, examples, batch_of(examples, own), whole=everybody) for own in (rows[::2], rows[1::2])
     ]
     torch.testing.assert_close(shares[0].total + shares[1].total, whole.total)
     for name, value in whole.parts.items():
@@ -237,8 +234,8 @@ def test_shares_of_the_sources_are_logged_by_context(
     found = []
     for batch in batches:
         result = objective_of(model, examples, batch)
-        tally.add(result, batch, np.zeros(14, np.uint8))
-        found += list(zip(batch.availability.tolist(), result.shares.tolist(), strict=True))
+        tally.add(result, batch)
+        found += list(zip(batch.availability.tolist(), model.embed(batch).sources.mixture.tolist(), strict=True))
     values = tally.values(tally.sums)
     expected = {
         f"share/{context}_{source}": [shares[place] for there, shares in found if there == own_there]
@@ -261,9 +258,7 @@ def test_shares_of_the_sources_are_logged_by_context(
 
 
 def train(own, params, inputs, parent: Path, out: Path, log, logged: list | None = None) -> None:
-    run.train_simmlm(
-        own.simmlm, params, parent=parent, out=out, open_log=log([] if logged is None else logged), **inputs
-    )
+    run.train_simmlm(own.simmlm, params, Inputs(**inputs, start=parent), out, log([] if logged is None else logged))
 
 
 def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(

@@ -44,7 +44,7 @@ def settings(**changes: Any) -> Decode:
 @pytest.fixture
 def examples(records, anchors, backbones, features) -> Examples:
     table = RecordTable.of(records, anchors)
-    return Examples(table, load_tokenizer(backbones), features, QUERIES, 100, specification().prompt)
+    return Examples(table, load_tokenizer(backbones), features, specification())
 
 
 @pytest.fixture(params=["calibrated", "parent"])

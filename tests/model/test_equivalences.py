@@ -28,6 +28,7 @@ from pacer.model.pacer import Batch, Pacer
 from pacer.model.prompt.instruction import build_prompt
 from pacer.model.refine import DepthRouter
 from pacer.training.examples import Examples
+from pacer.training.losses import LossWeights
 from pacer.training.objective import objective
 from pacer.training.record_table import RecordTable
 from tests.conftest import QUERIES, specification
@@ -52,7 +53,7 @@ def assemble(backbones: Path, trained: bool = True, **groups: dict) -> Pacer:
 @pytest.fixture
 def examples(records, anchors, backbones, features) -> Examples:
     table = RecordTable.of(records, anchors)
-    return Examples(table, load_tokenizer(backbones), features, QUERIES, 100, specification().prompt)
+    return Examples(table, load_tokenizer(backbones), features, specification())
 
 
 class Outcome(NamedTuple):
@@ -181,9 +182,7 @@ def test_longer_rows_beside_a_row_change_nothing(records, anchors, backbones, fe
         report=pl.when(pl.col("i") == last).then(pl.lit("no edema . " * 20)).otherwise("report"),
         history=pl.when(pl.col("i") == last).then(pl.lit("pain and fever " * 10)).otherwise("history"),
     )
-    examples = Examples(
-        RecordTable.of(longer, anchors), load_tokenizer(backbones), features, QUERIES, 100, specification().prompt
-    )
+    examples = Examples(RecordTable.of(longer, anchors), load_tokenizer(backbones), features, specification())
     model, alone = assemble(backbones), examples.batch(ROWS, COMMITS, 0.35)
     outcome = run(model, alone)
     for place in (0, 4):
@@ -274,7 +273,8 @@ def gradients(model: SourceInterface, lateral: Tensor, prior: Tensor, available:
         "prior": prior,
     }
     leaves = {name: states.clone().requires_grad_() for name, states in inputs.items()}
-    tokens, fused = model(**leaves, availability=available, prior_mask=torch.ones(4, 6, dtype=torch.bool))
+    found = model(**leaves, availability=available, prior_mask=torch.ones(4, 6, dtype=torch.bool))
+    tokens, fused = found.tokens, found.fused
     both = torch.cat([tokens.flatten(), fused.flatten()])
     (both * torch.randn(both.shape, generator=torch.Generator().manual_seed(6))).sum().backward()
     own = {name: parameter.grad for name, parameter in model.named_parameters()}
@@ -348,9 +348,8 @@ def collated(sources: list[Sources], store: Tagged, backbones: Path) -> Batch:
 
 def complete_loss(model: Pacer, batch: Batch) -> Tensor:
     model.zero_grad(set_to_none=True)
-    total = objective(
-        model, batch, warmup=False, regularised=True, lambda_tlw=0.75, lambda_cons=0.5, lambda_drift=0.5
-    ).total
+    losses = LossWeights(lambda_q=0.35, lambda_tlw=0.75, lambda_cons=0.5, lambda_drift=0.5)
+    total = objective(model, batch, losses).total
     total.backward()
     return total.detach()
 
@@ -454,7 +453,7 @@ def test_only_present_sources_are_computed(contexts: list[str], features, backbo
 def test_the_warm_up_computes_the_frontal_view_alone(examples, backbones) -> None:
     model = assemble(backbones)
     with watched(model) as met, torch.no_grad():
-        model.embed(examples.batch(ROWS, COMMITS, 0.35), warmup=True)
+        model.embed(examples.batch(ROWS, COMMITS, 0.35), bare=True)
     assert met == {"frontal": [4], "router": [4]}
 
 

@@ -23,10 +23,10 @@ from pacer.model.prompt.instruction import continuation_ids
 from pacer.model.refine import DepthRouter
 from pacer.rules.extract import extract_anchor
 from pacer.training.examples import Examples
-from pacer.training.losses import consistency_loss, drift_loss, emphasis_loss, trajectory_loss
+from pacer.training.losses import LossWeights, consistency_loss, drift_loss, emphasis_loss, trajectory_loss
 from pacer.training.objective import denominators, objective
 from pacer.training.record_table import RecordTable
-from tests.conftest import QUERIES, specification
+from tests.conftest import specification
 
 #: lambda_Q: a number that float32, in which batches hold weights, has exactly.
 COMMITMENT = 0.25
@@ -184,7 +184,8 @@ def test_the_interface_is_the_compressors_and_the_fusion(contexts: list[str], ma
     frontal, lateral, prior = random(count, 5, 6), random(count, 5, 6, seed=2), random(count, 4, 10, seed=3)
     mask = torch.tensor([True, True, False, False]).expand(count, 4)
     available = torch.tensor([CONTEXTS[context] for context in contexts])
-    tokens, fused = module(frontal, lateral, prior, available, mask)
+    found = module(frontal, lateral, prior, available, mask)
+    tokens, fused = found.tokens, found.fused
     w = weights_of(module)
     for b, context in enumerate(contexts):
         has_lateral, has_prior = CONTEXTS[context]
@@ -299,7 +300,7 @@ def test_float64_inputs_stay_float64(name: str) -> None:
 def setting(backbones, records, anchors, features) -> SimpleNamespace:
     """The whole model in float64 and a mixed batch in which the second and the last row are direct."""
     tokenizer = load_tokenizer(backbones)
-    examples = Examples(RecordTable.of(records, anchors), tokenizer, features, QUERIES, 100, specification().prompt)
+    examples = Examples(RecordTable.of(records, anchors), tokenizer, features, specification())
     torch.manual_seed(3)
     model = build_model(backbones, specification())
     frozen = [parameter.clone() for parameter in model.language.parameters() if not parameter.requires_grad]
@@ -339,12 +340,13 @@ def targets(tokenizer, record: dict, commit: bool, lambda_q: float) -> list[tupl
     return [*rows, (tokenizer.eos_token_id, 1.0, True, 0.0)]
 
 
+COMPLETE = LossWeights(lambda_q=0.35, lambda_tlw=0.75, lambda_cons=0.4, lambda_drift=0.3)
+
+
 @pytest.mark.parametrize("regularised", [False, True], ids=["trajectory", "complete"])
 def test_the_objective_is_the_papers_equation(setting: SimpleNamespace, regularised: bool) -> None:
     model, batch = setting.model, setting.batch
-    result = objective(
-        model, batch, warmup=False, regularised=regularised, lambda_tlw=0.75, lambda_cons=0.4, lambda_drift=0.3
-    )
+    result = objective(model, batch, COMPLETE if regularised else LossWeights(lambda_q=0.35, lambda_tlw=0.75))
     with torch.no_grad():
         embedded = model.embed(batch)
         inputs, _, _ = model.calibrate(embedded, batch)
@@ -378,13 +380,12 @@ def test_the_objective_is_the_papers_equation(setting: SimpleNamespace, regulari
 
 def split_and_whole(setting: SimpleNamespace) -> dict[str, tuple[float, float]]:
     """Each part of the loss, summed over two processes with one row and with three, and of the whole micro-batch."""
-    weights = {"warmup": False, "regularised": True, "lambda_tlw": 0.75, "lambda_cons": 0.4, "lambda_drift": 0.3}
     batches = [part(setting.batch, slice(0, 1)), part(setting.batch, slice(1, 4))]
     with torch.no_grad():
-        whole = objective(setting.model, setting.batch, **weights).parts
+        whole = objective(setting.model, setting.batch, COMPLETE).parts
         own = [denominators(batch) for batch in batches]
         assert (own[0] != own[1]).all()  # every denominator is divided unevenly
-        shares = [objective(setting.model, batch, everybody=own[0] + own[1], **weights).parts for batch in batches]
+        shares = [objective(setting.model, batch, COMPLETE, whole=own[0] + own[1]).parts for batch in batches]
     return {name: (sum(float(share[name]) for share in shares), float(whole[name])) for name in whole}
 
 

@@ -19,7 +19,8 @@ def sources() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def test_absent_slots_are_zero_and_present_ones_are_not() -> None:
-    tokens, fused = interface()(*sources(), ALL)
+    found = interface()(*sources(), ALL)
+    tokens, fused = found.tokens, found.fused
     assert tokens.shape == (4, 3, 3, 12) and fused.shape == (4, 3, 12)
     present = tokens.abs().sum((2, 3)) > 0
     expected = torch.tensor([[1, 0, 0], [1, 0, 1], [1, 1, 0], [1, 1, 1]], dtype=torch.bool)
@@ -45,7 +46,8 @@ def test_rows_do_not_depend_on_their_batch() -> None:
 def test_it_computes_upstreams_layers() -> None:
     """The frontal path and the fusion written out: attention, norm, mixed residual, projector, norm."""
     model, (frontal, lateral, prior) = interface(), sources()
-    tokens, fused = model(frontal, lateral, prior, ALL)
+    found = model(frontal, lateral, prior, ALL)
+    tokens, fused = found.tokens, found.fused
     part = model.frontal
     queries = model.queries.expand(4, -1, -1)
     attended = part.attention_norm(part.attention(queries, frontal, frontal)[0])
@@ -60,7 +62,8 @@ def test_it_computes_upstreams_layers() -> None:
 
 def test_identity_fusion_starts_as_the_normalised_frontal_slot() -> None:
     model = interface(fusion_init="identity")
-    tokens, fused = model(*sources(), ALL)
+    found = model(*sources(), ALL)
+    tokens, fused = found.tokens, found.fused
     torch.testing.assert_close(fused, model.fusion_norm(tokens[:, 0]))
 
 
@@ -69,7 +72,8 @@ def test_the_lateral_may_start_as_the_frontal_does() -> None:
     model.start_lateral_from_frontal(share=0.5)
     frontal, lateral, prior = sources()
     rows = torch.tensor([[True, False]] * 4)
-    tokens, fused = model(frontal, lateral, prior, rows)
+    found = model(frontal, lateral, prior, rows)
+    tokens, fused = found.tokens, found.fused
     compressed = model.compress_frontal(frontal)
     own = model.frontal(compressed, lateral)
     torch.testing.assert_close(tokens[:, 1], model.frontal.to_model(own))
@@ -81,7 +85,8 @@ def test_the_prior_may_start_as_the_frontal_does_but_for_its_attention() -> None
     before = {name: value.clone() for name, value in model.prior.attention.state_dict().items()}
     model.start_prior_from_frontal(share=0.25)
     frontal, lateral, prior = sources()
-    tokens, fused = model(frontal, lateral, prior, torch.tensor([[False, True]] * 4))
+    found = model(frontal, lateral, prior, torch.tensor([[False, True]] * 4))
+    tokens, fused = found.tokens, found.fused
     own = model.prior(model.compress_frontal(frontal), prior)
     torch.testing.assert_close(tokens[:, 2], model.frontal.to_model(own))
     torch.testing.assert_close(fused, model.fusion_norm(tokens[:, 0] + 0.25 * tokens[:, 2]))

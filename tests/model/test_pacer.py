@@ -19,7 +19,7 @@ from tests.conftest import QUERIES, specification
 @pytest.fixture
 def examples(records, anchors, backbones, features) -> Examples:
     table = RecordTable.of(records, anchors)
-    return Examples(table, load_tokenizer(backbones), features, QUERIES, 100, specification().prompt)
+    return Examples(table, load_tokenizer(backbones), features, specification())
 
 
 def model(backbones: Path, calibrate: bool = True, trained: bool = True):

@@ -15,7 +15,7 @@ from pacer.model.pacer import Pacer
 from pacer.params import Params, load_params, parse_params
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
-from tests.conftest import QUERIES, specification
+from tests.conftest import specification
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,14 +54,7 @@ def setting(
         model = build_model(backbones, own)
         bare = phase == "warmup"
         rows = records.filter(pl.col("context") == "sn") if bare else records
-        examples = Examples(
-            RecordTable.of(rows, None if bare else anchors),
-            load_tokenizer(backbones),
-            features,
-            QUERIES,
-            100,
-            own.prompt,
-        )
+        examples = Examples(RecordTable.of(rows, None if bare else anchors), load_tokenizer(backbones), features, own)
         return model, examples
 
     return make

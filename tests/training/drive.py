@@ -32,7 +32,7 @@ from pacer.encoding.build_store import build_store
 from pacer.params import Params, load_params
 from pacer.records.schemas import RECORD_SCHEMA, write_table
 from pacer.rules.extract import extract_anchor
-from pacer.training.run import run_phase
+from pacer.training.run import Inputs, run_phase
 from tests.made_records import REPORTS, few_records
 
 ROOT = Path(__file__).parents[2]
@@ -156,7 +156,8 @@ def perform(task: dict[str, Any]) -> None:
     }
     if task["phase"] == "warmup":
         paths["anchors"] = None
-    run_phase(task["phase"], Params.model_validate(task["params"]), **paths, open_log=open_log)
+    out = paths.pop("out")
+    run_phase(task["phase"], Params.model_validate(task["params"]), Inputs(**paths), out, open_log)
     if task.get("watch"):
         write_json(task["watch"], points.passed)
     if recorder:

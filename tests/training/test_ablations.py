@@ -24,7 +24,7 @@ from pacer.training import loop
 from pacer.training.examples import Examples
 from pacer.training.phases import phase_of
 from pacer.training.record_table import RecordTable
-from tests.conftest import MODEL, QUERIES
+from tests.conftest import MODEL
 
 ROOT = Path(__file__).parents[2]
 
@@ -102,7 +102,7 @@ def row(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features,
             table = (
                 RecordTable.of(records.filter(pl.col("context") == "sn")) if bare else RecordTable.of(records, anchors)
             )
-            examples = Examples(table, load_tokenizer(backbones), features, QUERIES, 100, own.prompt)
+            examples = Examples(table, load_tokenizer(backbones), features, own)
             done[name] = run(model, examples, name, params, tmp_path / name)
             weights |= {n: p.detach() for n, p in model.named_parameters() if p.requires_grad}
         return done
@@ -124,7 +124,7 @@ def run(model: Pacer, examples: Examples, name: str, params: Params, scratch: Pa
     examples.routes = noting
     scratch.mkdir(exist_ok=True)
     phase = phase_of(name, params)
-    loop.train(model, examples, phase, params, Accelerator(cpu=True), scratch, lambda v, s: logged.append(v))
+    loop.train(model, examples, phase, Accelerator(cpu=True), scratch, lambda v, s: logged.append(v))
     return Trained(model, start, logged, routes)
 
 

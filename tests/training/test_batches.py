@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pacer.params import load_params
 from pacer.training import batches
 from pacer.training.batches import MicroBatch, Order, micro_batches, real_share
-from pacer.training.schedule import direct_probability, learning_rate_factor
+from pacer.training.phases import DirectProbability, phase_of
+from tests.training.conftest import parameters
 
 ROOT = Path(__file__).parents[2]
 SIZES = {"sn": 50, "sw": 20, "mn": 7, "mw": 0}
@@ -155,7 +156,10 @@ def test_no_records_at_all_is_an_error() -> None:
 
 
 def test_schedules() -> None:
-    assert [learning_rate_factor(u, 100, 10) for u in (0, 4, 9)] == pytest.approx([0.1, 0.5, 1.0])
-    assert learning_rate_factor(10, 100, 10) == 1.0 and learning_rate_factor(99, 100, 10) < 0.01
-    assert learning_rate_factor(55, 100, 10) == pytest.approx(0.5)
-    assert [direct_probability(u, 0.1, 0.5, 100) for u in (0, 50, 100, 999)] == pytest.approx([0.1, 0.3, 0.5, 0.5])
+    rate = phase_of(
+        "parent", parameters(parent={"learning_rate": 2.0, "updates": 100, "warmup_updates": 10})
+    ).learning_rate
+    assert [rate(u) for u in (0, 4, 9)] == pytest.approx([0.2, 1.0, 2.0])
+    assert rate(10) == 2.0 and rate(99) < 0.02 and rate(55) == pytest.approx(1.0)
+    rho = DirectProbability(0.1, 0.5, rise=100)
+    assert [rho(u) for u in (0, 50, 100, 999)] == pytest.approx([0.1, 0.3, 0.5, 0.5])

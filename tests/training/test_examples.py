@@ -7,7 +7,7 @@ import polars as pl
 from pacer.model.assemble import load_tokenizer
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
-from tests.conftest import QUERIES
+from tests.conftest import specification
 
 
 def test_what_targets_lose_is_counted(records: pl.DataFrame, backbones, features) -> None:
@@ -19,7 +19,7 @@ def test_what_targets_lose_is_counted(records: pl.DataFrame, backbones, features
     rows[4]["emphasis"] = None
     rows[6]["emphasis"] = [7.0]  # a record of val
     table = RecordTable.of(pl.DataFrame(rows, schema=records.schema))
-    survey = Examples(table, load_tokenizer(backbones), features, QUERIES, 100, None).survey()
+    survey = Examples(table, load_tokenizer(backbones), features, specification("warmup")).survey()
     assert survey.counts == {
         "targets/reports": 6.0,
         "targets/cut": 1.0,

@@ -14,7 +14,6 @@ from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.training import loop
 from pacer.training.examples import Draw
 from pacer.training.phases import phase_of
-from pacer.training.resume import load_state
 from tests.training.conftest import parameters
 
 TRAINED = {
@@ -30,7 +29,7 @@ def test_a_phase_trains_its_parameters_and_no_other(name: str, setting, accelera
     model, examples = setting(name)
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
     logged: list[dict] = []
-    loop.train(model, examples, phase_of(name, params), params, accelerator, tmp_path, lambda v, s: logged.append(v))
+    loop.train(model, examples, phase_of(name, params), accelerator, tmp_path, lambda v, s: logged.append(v))
     for parameter, value in model.named_parameters():
         expected = any(part in parameter for part in TRAINED[name]) and (
             parameter.startswith(TRAINED[name]) or "lora_" in parameter
@@ -60,7 +59,6 @@ def test_a_logged_point_is_the_mean_over_the_updates_since_the_one_before(settin
         loop.train(
             *setting("calibrate"),
             phase_of("calibrate", params),
-            params,
             accelerator,
             folder,
             lambda v, s: logged.update({s: v}),
@@ -91,9 +89,7 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
         folder.mkdir(exist_ok=True)
         logged: list = []
         model, examples = setting(name)
-        weights = loop.train(
-            model, examples, phase, params, accelerator, folder, lambda v, s: logged.append((s, v["loss"]))
-        )
+        weights = loop.train(model, examples, phase, accelerator, folder, lambda v, s: logged.append((s, v["loss"])))
         return weights, logged
 
     whole, curve = run(tmp_path / "whole")
@@ -114,47 +110,13 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
         assert torch.equal(whole[parameter], resumed[parameter]), parameter
 
 
-def test_a_state_without_means_is_continued(
-    setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """States of earlier versions have none: their training goes on, and only the next point averages fewer updates."""
-    params = parameters(train={"log_interval": 5, "state_interval": 3, "validation_interval": 100})
-    phase = phase_of("parent", params)
-    assert phase.updates > 5
-
-    def run(folder: Path) -> tuple[dict, dict]:
-        folder.mkdir(exist_ok=True)
-        logged: dict = {}
-        weights = loop.train(
-            *setting("parent"), phase, params, accelerator, folder, lambda v, s: logged.update({s: v["loss"]})
-        )
-        return weights, logged
-
-    whole, curve = run(tmp_path / "whole")
-    save = loop.save_state
-
-    def stopping(folder: Path, state: dict) -> None:
-        save(folder, {name: value for name, value in state.items() if name != "means"})
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "save_state", stopping)
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path / "stopped")
-    state = load_state(tmp_path / "stopped")
-    assert state is not None and state["update"] == 3
-    resumed, resumed_curve = run(tmp_path / "stopped")
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-    assert {update for update in curve if curve[update] != resumed_curve[update]} == {5}  # of updates 4 and 5 alone
-
-
 def test_a_loss_that_is_not_finite_names_the_records(setting, accelerator, tmp_path: Path) -> None:
     params = parameters()
     model, examples = setting("parent")
     with torch.no_grad():
         model.interface.fusion.bias.fill_(float("nan"))
     with pytest.raises(PacerError, match=r"loss of update 0 is nan on records sn-\d"):
-        loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)
+        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
 
 
 def test_best_keeps_the_weights_of_the_lowest_validation_loss(
@@ -170,7 +132,7 @@ def test_best_keeps_the_weights_of_the_lowest_validation_loss(
 
     monkeypatch.setattr(loop, "validate", validate)
     model, examples = setting("parent")
-    best = loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)
+    best = loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
     assert all(torch.equal(best[n], seen[1][n]) for n in best)
 
 
@@ -179,7 +141,7 @@ def test_best_without_validation_records_is_refused(setting, accelerator, tmp_pa
     model, examples = setting("parent")
     examples.table.split[:] = 0  # every record is in train
     with pytest.raises(DataError, match="needs records in split val"):
-        loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)
+        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +165,7 @@ def test_a_gradient_that_is_not_finite_stops_before_the_step(setting, accelerato
     model.interface.fusion.weight.register_hook(lambda gradient: gradient * float("inf"))
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
     with pytest.raises(PacerError, match=r"gradient norm of update 0 is nan on records sn-\d"):
-        loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)
+        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
     assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
 
 
@@ -219,9 +181,9 @@ def test_the_last_good_state_outlives_a_loss_that_is_not_finite(setting, acceler
                 model.interface.fusion.bias.fill_(float("nan"))
 
     with pytest.raises(PacerError, match="loss of update 3 is nan"):
-        loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, log)
-    state = load_state(tmp_path)
-    assert state is not None and state["update"] == 2
+        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, log)
+    state = torch.load(tmp_path / loop.STATE, weights_only=True)
+    assert state["update"] == 2
     assert all(weight.isfinite().all() for weight in state["weights"].values())
 
 
@@ -244,7 +206,6 @@ def test_the_gradient_is_clipped_to_its_limit(
         model,
         examples,
         phase_of("parent", params),
-        params,
         accelerator,
         tmp_path,
         lambda v, s: logged.append(v["gradient_norm"]),
@@ -273,7 +234,6 @@ def test_half_precision_trains_as_float32_does(name: str, setting, tmp_path: Pat
             model,
             examples,
             phase_of(name, params),
-            params,
             Accelerator(cpu=True, mixed_precision=precision),
             folder,
             lambda v, s, losses=losses: losses.append(v["loss"]),
@@ -290,16 +250,14 @@ def test_more_processes_than_records_are_refused(setting, accelerator, tmp_path:
     model, examples = setting("parent")
     monkeypatch.setattr(type(accelerator), "num_processes", 5)
     with pytest.raises(ConfigError, match=r"parent.batch_size = 4 .* at least the number of processes, 5"):
-        loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)
+        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
 
 
 def test_everything_worth_watching_is_logged(setting, accelerator, tmp_path: Path) -> None:
     params = parameters(batches={"mix": True}, calibrate={"batch_size": 16})
     model, examples = setting("calibrate")
     logged: list[dict] = []
-    loop.train(
-        model, examples, phase_of("calibrate", params), params, accelerator, tmp_path, lambda v, s: logged.append(v)
-    )
+    loop.train(model, examples, phase_of("calibrate", params), accelerator, tmp_path, lambda v, s: logged.append(v))
     contexts = ("sn", "sw", "mn", "mw")
     assert set(logged[-1]) == {
         "loss",
@@ -331,4 +289,4 @@ def test_a_validation_loss_that_is_not_finite_stops(setting, accelerator, tmp_pa
     params = parameters(train={"checkpoint": "best"})
     model, examples = setting("parent")
     with pytest.raises(PacerError, match="validation after update 3 gave"):
-        loop.train(model, examples, phase_of("parent", params), params, accelerator, tmp_path, lambda v, s: None)
+        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)

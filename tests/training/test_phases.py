@@ -16,11 +16,11 @@ from pacer.model.pacer import Batch, Pacer
 from pacer.params import Params, load_params, parse_params
 from pacer.training import loop
 from pacer.training.examples import Examples
-from pacer.training.losses import consistency_loss
+from pacer.training.losses import LossWeights, consistency_loss
 from pacer.training.objective import objective
 from pacer.training.phases import Phase, phase_of
 from pacer.training.record_table import RecordTable
-from tests.conftest import QUERIES, specification
+from tests.conftest import specification
 
 ROOT = Path(__file__).parents[2]
 PHASES = ("warmup", "parent", "calibrate")
@@ -96,14 +96,14 @@ def examples(records, anchors, backbones, features):
         table = RecordTable.of(
             records.filter(pl.col("context") == "sn") if bare else records, None if bare else anchors
         )
-        return Examples(table, load_tokenizer(backbones), features, QUERIES, 100, specification(name).prompt)
+        return Examples(table, load_tokenizer(backbones), features, specification(name))
 
     return make
 
 
-def train(model: Pacer, examples: Examples, phase: Phase, params: Params, scratch: Path) -> list[dict[str, float]]:
+def train(model: Pacer, examples: Examples, phase: Phase, scratch: Path) -> list[dict[str, float]]:
     logged: list[dict[str, float]] = []
-    loop.train(model, examples, phase, params, Accelerator(cpu=True), scratch, lambda v, s: logged.append(v))
+    loop.train(model, examples, phase, Accelerator(cpu=True), scratch, lambda v, s: logged.append(v))
     return logged
 
 
@@ -117,15 +117,8 @@ def mixed(own: Examples, name: str) -> Batch:
 
 
 def loss(model: Pacer, batch: Batch, phase: Phase) -> Tensor:
-    return objective(
-        model,
-        batch,
-        warmup=phase.bare,
-        regularised=phase.regularised,
-        lambda_tlw=0.75,
-        lambda_cons=0.5,
-        lambda_drift=0.5,
-    ).total
+    losses = LossWeights(lambda_q=0.35, lambda_tlw=0.75, lambda_cons=0.5, lambda_drift=0.5)
+    return objective(model, batch, losses, bare=phase.bare).total
 
 
 @pytest.mark.parametrize("name", PHASES)
@@ -168,7 +161,7 @@ def test_what_a_phase_does_not_train_stays_bit_for_bit(name: str, backbones: Pat
     params = parameters()
     model = assemble(backbones, name, trained=True, merged=name == "calibrate")
     before = {n: t.clone() for n, t in model.state_dict().items()} | {n: b.clone() for n, b in model.named_buffers()}
-    train(model, examples(name), phase_of(name, params), params, tmp_path)
+    train(model, examples(name), phase_of(name, params), tmp_path)
     after = model.state_dict() | dict(model.named_buffers())
     assert set(after) == set(before)
     assert {n for n in before if not torch.equal(before[n], after[n])} == TRAINED[name]
@@ -188,9 +181,8 @@ def logits(model: Pacer, batch: Batch, calibrated: bool) -> Tensor:
 
 def regularised(model: Pacer, batch: Batch) -> dict[str, Tensor]:
     with torch.no_grad():
-        return objective(
-            model, batch, warmup=False, regularised=True, lambda_tlw=0.75, lambda_cons=0.05, lambda_drift=0.01
-        ).parts
+        losses = LossWeights(lambda_q=0.35, lambda_tlw=0.75, lambda_cons=0.05, lambda_drift=0.01)
+        return objective(model, batch, losses).parts
 
 
 def test_calibrate_starts_at_its_teacher(backbones: Path, examples) -> None:
@@ -209,7 +201,7 @@ def test_the_first_update_of_calibrate_meets_its_teacher(
     """With half of what LoRA sees dropped, teacher and student would differ at once where LoRA is not merged."""
     params = parameters()
     model = assemble(backbones, "calibrate", trained=False, merged=merged, dropout=0.5)
-    logged = train(model, examples("calibrate"), phase_of("calibrate", params), params, tmp_path)
+    logged = train(model, examples("calibrate"), phase_of("calibrate", params), tmp_path)
     assert logged[0]["loss_consistency"] == 0.0 and logged[0]["loss_drift"] == 0.0
     assert all(point["loss_consistency"] > 0 and point["loss_drift"] > 0 for point in logged[1:])
 
@@ -230,7 +222,7 @@ def test_dropout_is_on_where_a_phase_trains_and_nowhere_else(
         own.register_forward_pre_hook(
             lambda m, inputs, module=module: met.setdefault(module, set()).add(m.training and torch.is_grad_enabled())
         )
-    train(model, examples(name), phase_of(name, params), params, tmp_path)
+    train(model, examples(name), phase_of(name, params), tmp_path)
     assert {module.split(".")[0] for module, modes in met.items() if True in modes} == parts
     dropouts = {module for module, modes in met.items() if True in modes and module.endswith("dropout")}
     dropouts |= {module for module, modes in met.items() if True in modes and "lora_dropout" in module}
@@ -245,7 +237,7 @@ def test_calibrate_leaves_its_parent_as_it_was(backbones: Path, examples, tmp_pa
         parameter.requires_grad_(name in TRAINED["calibrate"])
     batch = mixed(own, "calibrate")
     before = logits(model, batch, calibrated=False)
-    train(model, own, phase_of("calibrate", params), params, tmp_path)
+    train(model, own, phase_of("calibrate", params), tmp_path)
     model.eval()
     assert torch.equal(logits(model, batch, calibrated=False), before)
     assert not torch.equal(logits(model, batch, calibrated=True), before)
@@ -277,7 +269,7 @@ def test_the_teacher_gets_no_gradient(backbones: Path, examples) -> None:
     parameters = [model.get_parameter(n) for n in names]
     silent = replace(batch, weight=torch.zeros_like(batch.weight))  # nothing is left but the divergence
     found = torch.autograd.grad(
-        objective(model, silent, warmup=False, regularised=True, lambda_tlw=0.0, lambda_cons=1.0).total, parameters
+        objective(model, silent, LossWeights(lambda_q=0.35, lambda_tlw=0.0, lambda_cons=1.0)).total, parameters
     )
     teacher = logits(model, batch, calibrated=False)
     embedded = model.embed(batch)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pacer.training.phases import phase_of
-from pacer.training.plan import plan_of
+from pacer.training.plan import Plan
 from tests.training.conftest import parameters
 
 
@@ -18,7 +18,7 @@ from tests.training.conftest import parameters
 def test_measured_lengths_are_those_of_the_batches(name: str, window: int, setting) -> None:
     params = parameters(batches={"window": window}, parent={"rho_start": 0.5})
     _, examples = setting(name)
-    plan = plan_of(phase_of(name, params), params, examples)
+    plan = Plan(phase_of(name, params), examples)
     routes = set()
     for micro, rho in islice(plan.from_update(0), 12):
         commits = examples.routes(micro.rows, micro.visits, rho, plan.draws)
@@ -44,13 +44,13 @@ def test_long_reports_and_histories_are_measured_as_they_are_cut(setting, record
 def test_visits_are_counted_with_those_of_validation(setting) -> None:
     params = parameters(train={"validation_interval": 4, "validation_records": 1}, parent={"updates": 9})
     _, examples = setting("parent")
-    plan = plan_of(phase_of("parent", params), params, examples)
+    plan = Plan(phase_of("parent", params), examples)
     expected: Counter = Counter()
     for micro, _ in islice(plan.from_update(0), 9):
         expected.update(micro.rows.tolist())
     for rows in examples.table.rows("val", ("sn", "sw", "mn", "mw")).values():
         expected[int(rows[0])] += 3  # after updates 4, 8 and 9
-    rows, counts = plan.visits(params.train)
+    rows, counts = plan.visits()
     assert dict(zip(rows.tolist(), counts.tolist(), strict=True)) == expected
     assert rows.tolist() == sorted(expected)
 
@@ -58,7 +58,7 @@ def test_visits_are_counted_with_those_of_validation(setting) -> None:
 def test_the_shares_of_real_tokens_are_those_of_an_epoch(setting) -> None:
     params = parameters(batches={"window": 6})
     _, examples = setting("parent")
-    plan = plan_of(phase_of("parent", params), params, examples)
+    plan = Plan(phase_of("parent", params), examples)
     real = padded = 0
     for micro, rho in islice(plan.from_update(0), plan.order.micro_batches_per_epoch):
         batch = examples.drawn(micro, rho, plan.draws, 0.35)
@@ -71,7 +71,7 @@ def test_the_shares_of_real_tokens_are_those_of_an_epoch(setting) -> None:
 def test_a_later_update_continues_the_plan(setting) -> None:
     params = parameters(batches={"window": 3}, parent={"accumulation": 2})
     _, examples = setting("parent")
-    plan = plan_of(phase_of("parent", params), params, examples)
+    plan = Plan(phase_of("parent", params), examples)
     whole = list(islice(plan.from_update(0), 20))
     for (one, rho), (other, later) in zip(whole[10:], islice(plan.from_update(5), 10), strict=True):
         assert one.rows.tolist() == other.rows.tolist() and one.visits.tolist() == other.visits.tolist()

@@ -12,14 +12,14 @@ import torch
 from pacer.core.errors import DataError
 from pacer.parallel.prefetch import prefetch
 from pacer.training.phases import phase_of
-from pacer.training.plan import plan_of
+from pacer.training.plan import Plan
 from tests.training.conftest import parameters
 
 
 def test_workers_make_the_batches_that_the_process_itself_makes(setting) -> None:
     params = parameters(batches={"window": 3})
     _, examples = setting("parent")
-    plan = plan_of(phase_of("parent", params), params, examples)
+    plan = Plan(phase_of("parent", params), examples)
 
     def batches(workers: int) -> list:
         stream = prefetch(lambda item: examples.drawn(*item, plan.draws, 0.35), plan.from_update(0), workers)

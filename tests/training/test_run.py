@@ -54,13 +54,15 @@ def phase(
         run.run_phase(
             name,
             params,
-            corpus=corpus,
-            backbones=backbones,
-            features=tmp_path,
-            anchors=None if name == "warmup" else tmp_path / "anchors.parquet",
-            start=None if start is None else tmp_path / start,
-            out=tmp_path / name,
-            open_log=lambda scratch: nullcontext(lambda values, step: logged.append((step, values))),
+            run.Inputs(
+                corpus=corpus,
+                backbones=backbones,
+                features=tmp_path,
+                anchors=None if name == "warmup" else tmp_path / "anchors.parquet",
+                start=None if start is None else tmp_path / start,
+            ),
+            tmp_path / name,
+            lambda scratch: nullcontext(lambda values, step: logged.append((step, values))),
         )
         return logged
 

@@ -11,7 +11,7 @@ import torch
 from pacer.core.errors import DataError, PacerError
 from pacer.training import loop, source_cache
 from pacer.training.phases import phase_of
-from pacer.training.plan import Visits, plan_of
+from pacer.training.plan import Plan, Visits
 from pacer.training.source_cache import open_source_cache
 from tests.training.conftest import parameters
 
@@ -54,7 +54,7 @@ def test_a_run_with_it_is_the_run_without(setting, accelerator, tmp_path: Path) 
 
     def run(switch: str) -> tuple[dict, list]:
         model, examples = frozen_parent(setting)
-        visits = plan_of(phase, params, examples).visits(params.train)
+        visits = Plan(phase, examples).visits()
         folder = tmp_path / switch
         examples.compressed = open_source_cache(switch, visits, model, examples, accelerator, folder / "sources", 0)
         assert (examples.compressed is None) is (switch == "off")
@@ -65,7 +65,6 @@ def test_a_run_with_it_is_the_run_without(setting, accelerator, tmp_path: Path) 
             model,
             examples,
             phase,
-            params,
             accelerator,
             folder,
             lambda v, s: logged.append([v["loss"], v["loss_consistency"], v["loss_drift"]]),

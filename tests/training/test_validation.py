@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -17,14 +19,14 @@ def test_it_is_the_objective_of_the_whole_context_as_one_batch(name: str, settin
     for size in (1, 2):
         params = parameters(**{name: {"batch_size": size}})
         phase = phase_of(name, params)
-        losses = validate(model, examples, phase, params, accelerator)
+        losses = validate(model, examples, phase, accelerator)
         expected = {}
         with torch.no_grad():
             for context, rows in examples.table.rows("val", phase.contexts).items():
                 if len(rows):
-                    batch = examples.batch(rows, [name != "warmup"] * len(rows), phase.lambda_q)
+                    batch = examples.batch(rows, [name != "warmup"] * len(rows), phase.losses.lambda_q)
                     expected[f"validation/{context}"] = objective(
-                        model, batch, warmup=phase.bare, regularised=False, lambda_tlw=params.train.lambda_tlw
+                        model, batch, replace(phase.losses, lambda_cons=None, lambda_drift=None), bare=phase.bare
                     ).total.item()
         mean = sum(expected.values()) / len(expected)
         assert losses == pytest.approx(expected | {"validation/mean": mean}, rel=1e-5)
@@ -42,5 +44,5 @@ def test_validation_records_bounds_each_context(setting, accelerator) -> None:
 
     examples.batch = noting
     params = parameters(train={"validation_records": 1})
-    validate(model, examples, phase_of("parent", params), params, accelerator)
+    validate(model, examples, phase_of("parent", params), accelerator)
     assert asked == [int(rows[0]) for rows in examples.table.rows("val", ("sn", "sw", "mn", "mw")).values()]
