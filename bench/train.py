@@ -96,7 +96,7 @@ def measure_head(bench: Bench) -> Section:
             case.hidden.grad = None  # the gradient counts
             peaks.append(bench.peak(call))
         ours, theirs = in_turns([bench.seconds] * 2, [calls], preset.repeats)
-        faster, told = ratio(theirs, ours)
+        faster, shown = ratio(theirs, ours)
         share = peaks[0] / peaks[1]
         bench.judge(f"{name}: times faster", faster)
         bench.judge(f"{name}: share of the peak", share)
@@ -105,7 +105,7 @@ def measure_head(bench: Bench) -> Section:
                 name,
                 milliseconds(ours),
                 milliseconds(theirs),
-                told,
+                shown,
                 megabytes(peaks[0]),
                 megabytes(peaks[1]),
                 f"1/{1 / share:.1f}",
@@ -139,7 +139,7 @@ def compared_steps(bench: Bench, phase: Phase, kinds: Sequence[Texts]) -> list[l
         peaks = [most_memory(bench, own, [pair[place] for pair in warm]) for place, own in enumerate(steps)]
         rate = bench.gemm_rate()
         ours, theirs = in_turns(steps, pairs, bench.preset.repeats)
-        faster, told = ratio(theirs, ours)
+        faster, shown = ratio(theirs, ours)
         seconds, less = statistics.median(ours), peaks[0] / peaks[1]
         share = step_flops(model, batches, 2 if phase is CALIBRATE else 1) / seconds / rate
         bench.judge(f"{name}, {texts.name} texts: times faster", faster)
@@ -152,7 +152,7 @@ def compared_steps(bench: Bench, phase: Phase, kinds: Sequence[Texts]) -> list[l
                 f"{name}, {texts.name}",
                 milliseconds(ours, len(pairs)),
                 milliseconds(theirs, len(pairs)),
-                told,
+                shown,
                 f"{padded:.2f}",
                 f"{tokens / seconds:,.0f}",
                 f"{share:.2f}",

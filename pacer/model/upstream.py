@@ -48,7 +48,7 @@ _LANGUAGE = "llama_model.base_model.model."
 #: Parts of a whole ``.ckpt`` that PACER takes from the frozen models themselves.
 FROZEN = ("visual_encoder.", "text_encoder.", "llama_model.", "embed_tokens.", "chexbert")
 
-#: What a file is when it is not LLM-RG4's, told by a name that it has.
+#: What a file is when it is not LLM-RG4's, recognised by a name in it.
 _OTHERS = (
     ("router.", "a checkpoint of PACER; use it as it is"),
     ("bert.embeddings", "CheXbert's or another BERT's weights"),
@@ -161,9 +161,9 @@ def _settings(interface: dict[str, Tensor], lora: dict[str, Tensor], content: Ma
         raise CheckpointError(f"the LoRA matrices have different ranks: {', '.join(map(str, sorted(ranks)))}")
     if ranks:
         settings["lora_rank"] = ranks.pop()
-    told = content.get("config") or content.get("hyper_parameters") or {}
-    told = vars(told) if isinstance(told, argparse.Namespace) else told
-    alpha = told.get("llm_alpha") if isinstance(told, Mapping) else None
+    saved = content.get("config") or content.get("hyper_parameters") or {}
+    saved = vars(saved) if isinstance(saved, argparse.Namespace) else saved
+    alpha = saved.get("llm_alpha") if isinstance(saved, Mapping) else None
     step = content.get("step", content.get("global_step"))
     settings |= {name: int(value) for name, value in (("lora_alpha", alpha), ("step", step)) if value is not None}
     return settings

@@ -47,7 +47,7 @@ class Tally:
 
 @dataclass
 class Means:
-    """Means over the updates since the last logged point: a micro-batch has one context, so a single update tells of
+    """Means over the updates since the last logged point: a micro-batch has one context, so a single update covers
     few. A value that some of these updates lack is averaged over the others. ``sums``: value and count by name."""
 
     sums: dict[str, tuple[float, int]] = field(default_factory=dict)

@@ -216,9 +216,9 @@ def test_shares_of_two_processes_add_up_to_the_whole(parent: Path, backbones: Pa
     stirred(model.added)
     rows = two_of_each_draw(examples)
     whole = objective_of(model, examples, batch_of(examples))
-    everybody = denominators(batch_of(examples))
+    whole_batch = denominators(batch_of(examples))
     shares = [
-        objective_of(model, examples, batch_of(examples, own), whole=everybody) for own in (rows[::2], rows[1::2])
+        objective_of(model, examples, batch_of(examples, own), whole=whole_batch) for own in (rows[::2], rows[1::2])
     ]
     torch.testing.assert_close(shares[0].total + shares[1].total, whole.total)
     for name, value in whole.parts.items():

@@ -70,8 +70,8 @@ def test_a_logged_point_is_the_mean_over_the_updates_since_the_one_before(settin
     for first, last in ((1, 1), (2, 4), (5, 8), (9, 9)):
         updates = [each[update] for update in range(first, last + 1)]
         for name in ("loss", "loss_drift", "gradient_norm", *(f"gate/{context}" for context in CONTEXTS)):
-            told = [values[name] for values in updates if name in values]
-            assert points[last].get(name) == (pytest.approx(sum(told) / len(told)) if told else None), name
+            logged = [values[name] for values in updates if name in values]
+            assert points[last].get(name) == (pytest.approx(sum(logged) / len(logged)) if logged else None), name
         for name in ("learning_rate", "rho"):
             assert points[last][name] == updates[-1][name]
     assert {f"gate/{context}" for context in CONTEXTS} <= points[8].keys()
