@@ -99,8 +99,8 @@ def generate(
 
         found = read_cases(cases)
         reporter = _load(model, device, dtype, backbones)
+        from pacer.cli.reports import show_summary
         from pacer.serving.batch import report_cases
-        from pacer.serving.terminal import show_summary
 
         options = {"all_contexts": all_contexts, "skip_bad": skip_bad}
         show_summary(report_cases(reporter, found, out, batch_size=batch_size, **options), out)
@@ -111,8 +111,8 @@ def generate(
 
     previous = text_or_file(prior, "--prior")
     reporter = _load(model, device, dtype, backbones)
+    from pacer.cli.reports import show_contexts, show_result
     from pacer.serving.case import Case
-    from pacer.serving.terminal import show_contexts, show_result
 
     case = reporter.prepare(Case(frontal, lateral, previous, indication, history, view, sections, name=frontal.name))
     results = reporter.in_all_contexts(case) if all_contexts else {case.context: reporter.generate([case])[0]}

@@ -24,6 +24,7 @@ from pacer.decoding.generate import Generator
 from pacer.features.encoder import ImageEncoder
 from pacer.features.online import open_features
 from pacer.model.assemble import load_model, load_tokenizer
+from pacer.model.pacer import Pacer
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
 from tests.dicom import write_dicom
@@ -247,6 +248,18 @@ def test_too_little_memory_is_a_sentence(world: World, reporter: Reporter, monke
         with pytest.raises(PacerError, match="cpu has too little memory for 1 cases at a time; choose a smaller"):
             reporter.generate([world.case("sn-50000002")])
     assert reporter.generate([world.case("sn-50000002")])[0].tokens > 0  # nothing is held back
+
+
+def test_states_that_are_not_finite_name_the_case(world: World, reporter: Reporter, monkeypatch) -> None:
+    calibrate = Pacer.calibrate
+
+    def damaged(*arguments):
+        inputs, *rest = calibrate(*arguments)
+        return inputs * float("nan"), *rest
+
+    monkeypatch.setattr(Pacer, "calibrate", damaged)
+    with pytest.raises(DataError, match="sn-50000002: its prefix is not finite"):
+        reporter.generate([world.case("sn-50000002")])
 
 
 def test_half_precision_reports(world: World, exported: Path) -> None:
