@@ -8,7 +8,7 @@ otherwise: :mod:`pacer.metrics.conventions`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 
@@ -20,13 +20,30 @@ __all__ = ["CONVENTIONS", "Convention", "as_labels", "clinical_efficacy", "label
 
 Score = float | None
 
+Ratio = Literal["precision", "recall", "f1"]
 #: The three ratios, in the order in which they are given.
-RATIOS = ("precision", "recall", "f1")
+RATIOS: tuple[Ratio, ...] = get_args(Ratio)
+
+
+class Efficacy(TypedDict):
+    """``precision``, ``recall``, ``f1``: the convention's headline average; ``averages``: every average it quotes, by
+    name (``f1_macro``, and ``f1_macro_zero_filled`` where the published code counts what is undefined as 0); ``n``:
+    rows kept; ``undefined_parts``: how many observations or records had no value, by average; ``per_label``: the three
+    ratios, ``support`` (references with the observation) and ``counts`` (both, only the hypothesis, only the reference,
+    neither) of each observation."""
+
+    precision: Score
+    recall: Score
+    f1: Score
+    averages: dict[str, Score]
+    n: int
+    undefined_parts: dict[str, dict[str, int]]
+    per_label: dict[str, dict[str, Score | list[int]]]
 
 
 def clinical_efficacy(
     references: Any, hypotheses: Any, convention: str = "llm-rg4", studies: Sequence[str | None] | None = None
-) -> dict[str, Any]:
+) -> Efficacy:
     """Precision, recall and F1 of ``hypotheses`` against ``references`` under a named convention.
 
     A ratio without a denominator (no positive prediction, no positive reference, or neither) is undefined and given as
@@ -39,13 +56,6 @@ def clinical_efficacy(
         convention: a key of :data:`~pacer.metrics.conventions.CONVENTIONS`.
         studies: study of each row, for conventions that keep the first row of a study. A row whose study is not known
             (``None`` or blank) is one of its own; default: every row is.
-
-    Returns:
-        ``precision``, ``recall``, ``f1``: the convention's headline average; ``averages``: every average it quotes, by
-        name (``f1_macro``, and ``f1_macro_zero_filled`` where the published code counts what is undefined as 0);
-        ``n``: rows kept; ``undefined_parts``: how many observations or records had no value, by average;
-        ``per_label``: the three ratios, ``support`` (references with the observation) and ``counts`` (both, only the
-        hypothesis, only the reference, neither) of each observation.
 
     Raises:
         DataError: shapes differ or a class is not known. ConfigError: the convention is not known.
@@ -77,17 +87,20 @@ def clinical_efficacy(
             undefined[average][name] = int(np.isnan(parts).sum())
             if rule.zero_filled:
                 averages[f"{name}_{average}_zero_filled"] = _average(np.nan_to_num(parts), weights)
-    headline = {name: averages[f"{name}_{rule.averages[0]}"] for name in RATIOS}
-    return headline | {
-        "averages": averages,
-        "n": len(truth),
-        "undefined_parts": undefined,
-        "per_label": {
+    precision, recall, f1 = (averages[f"{name}_{rule.averages[0]}"] for name in RATIOS)
+    return Efficacy(
+        precision=precision,
+        recall=recall,
+        f1=f1,
+        averages=averages,
+        n=len(truth),
+        undefined_parts=undefined,
+        per_label={
             name: precision_recall_f1(truth[:, index], found[:, index])
             | {"support": int(truth[:, index].sum()), "counts": _counts(truth[:, index], found[:, index])}
             for index, name in enumerate(rule.observations)
         },
-    }
+    )
 
 
 def precision_recall_f1(truth: np.ndarray, found: np.ndarray) -> dict[str, Score]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pacer.metrics.polarity import STATES, polarity_agreement
+from pacer.metrics.polarity import STATES, Agreement, polarity_agreement
 
 _POLARITIES = STATES[:3]
 _AGAINST_REFERENCE = ("agreement", "stated_agreement", *(f"{polarity}_f1" for polarity in _POLARITIES))
@@ -20,7 +20,7 @@ Anchor = Mapping[str, Sequence[str]]
 
 def commitment_scores(
     references: Sequence[Anchor], generated: Sequence[Anchor | None], reports: Sequence[Anchor]
-) -> tuple[dict[str, float | None], dict[str, Any]]:
+) -> tuple[dict[str, float | None], dict[str, Agreement]]:
     """Scores, and the whole comparisons behind them.
 
     Args:

@@ -7,7 +7,7 @@ its own commitment says? Reports are read by the same rules that made the traini
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -17,6 +17,21 @@ from pacer.core.errors import DataError
 #: The states of a finding, in the order of the confusion matrix.
 STATES: tuple[str, ...] = ("positive", "negative", "uncertain", "absent")
 _ABSENT = STATES.index("absent")
+
+
+class Agreement(TypedDict):
+    """``agreement``: share of cells with the same state; ``stated_agreement``: the same over the cells where the
+    reference states something (``None`` when it states nothing); ``positive_f1``, ``negative_f1``, ``uncertain_f1``:
+    micro F1 of each polarity (``None`` when neither side uses it); ``confusion`` ``[4][4]`` (rows: reference);
+    ``per_finding``: agreement and confusion of each finding."""
+
+    agreement: float
+    stated_agreement: float | None
+    positive_f1: float | None
+    negative_f1: float | None
+    uncertain_f1: float | None
+    confusion: list[list[int]]
+    per_finding: dict[str, dict]
 
 
 def polarity_matrix(anchors: Sequence[Any]) -> np.ndarray:
@@ -38,15 +53,8 @@ def polarity_matrix(anchors: Sequence[Any]) -> np.ndarray:
     return matrix
 
 
-def polarity_agreement(references: Sequence[Any], hypotheses: Sequence[Any]) -> dict[str, Any]:
-    """Agreement of two lists of anchors over ``n`` records x 13 findings.
-
-    Returns:
-        ``agreement``: share of cells with the same state; ``stated_agreement``: the same over the cells where the
-        reference states something (``None`` when it states nothing); ``positive_f1``, ``negative_f1``,
-        ``uncertain_f1``: micro F1 of each polarity (``None`` when neither side uses it); ``confusion`` ``[4][4]``
-        (rows: reference); ``per_finding``: agreement and confusion of each finding.
-    """
+def polarity_agreement(references: Sequence[Any], hypotheses: Sequence[Any]) -> Agreement:
+    """Agreement of two lists of anchors over ``n`` records x 13 findings."""
     if len(references) != len(hypotheses) or not references:
         raise DataError(
             f"{len(references)} reference and {len(hypotheses)} generated anchors; expected as many of "
@@ -55,19 +63,22 @@ def polarity_agreement(references: Sequence[Any], hypotheses: Sequence[Any]) -> 
     expected, found = polarity_matrix(references), polarity_matrix(hypotheses)
     confusion = _confusion(expected, found)
     stated = expected != _ABSENT
-    return {
-        "agreement": float((expected == found).mean()),
-        "stated_agreement": float((expected == found)[stated].mean()) if stated.any() else None,
-        **{f"{state}_f1": _f1(confusion, index) for index, state in enumerate(STATES[:_ABSENT])},
-        "confusion": confusion.tolist(),
-        "per_finding": {
+    positive, negative, uncertain = (_f1(confusion, index) for index in range(_ABSENT))
+    return Agreement(
+        agreement=float((expected == found).mean()),
+        stated_agreement=float((expected == found)[stated].mean()) if stated.any() else None,
+        positive_f1=positive,
+        negative_f1=negative,
+        uncertain_f1=uncertain,
+        confusion=confusion.tolist(),
+        per_finding={
             finding: {
                 "agreement": float((expected[:, index] == found[:, index]).mean()),
                 "confusion": _confusion(expected[:, index], found[:, index]).tolist(),
             }
             for index, finding in enumerate(FINDINGS)
         },
-    }
+    )
 
 
 def _confusion(expected: np.ndarray, found: np.ndarray) -> np.ndarray:
