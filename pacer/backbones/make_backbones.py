@@ -17,7 +17,7 @@ import polars as pl
 from pacer.backbones.gguf import convert_gguf
 from pacer.backbones.hub import point_to
 from pacer.backbones.standins.data import Instruct, TrainingData, load_data
-from pacer.core.errors import BackboneError
+from pacer.core.errors import BackboneError, PacerError
 from pacer.core.io import write_json
 from pacer.params import Backbones
 from pacer.pretrained.pointers import PROVENANCE
@@ -121,7 +121,7 @@ def side_by_side(jobs: Mapping[str, Callable[[], None]]) -> None:
     """
     context = multiprocessing.get_context("spawn")  # a fork would copy the locks of the tables' threads
     with ProcessPoolExecutor(min(_cores(), len(jobs)), context, initializer=_end_with_parent) as pool:
-        running = {pool.submit(job): name for name, job in jobs.items()}
+        running = [pool.submit(_picklable_errors, job) for job in jobs.values()]
         try:
             for done in as_completed(running):
                 done.result()
@@ -133,6 +133,16 @@ def side_by_side(jobs: Mapping[str, Callable[[], None]]) -> None:
                     f"a process that made {' or '.join(jobs)} was killed; is there memory for so many at a time?"
                 ) from None
             raise
+
+
+def _picklable_errors(job: Callable[[], None]) -> None:
+    """Run the job; an error that could not travel between processes would look like a killed one."""
+    try:
+        job()
+    except PacerError:
+        raise
+    except Exception as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 def _end_with_parent() -> None:

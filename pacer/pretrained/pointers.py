@@ -43,7 +43,7 @@ def resolve(directory: str | Path) -> Path:
 def fingerprint(directory: str | Path) -> str:
     """One hash for the content of a frozen model: all files at the top of its directory, or all that its pointer lists.
 
-    ``provenance.json`` does not count: it tells of the making, not of the model.
+    ``provenance.json`` does not count: it describes the making, not the model.
 
     Raises:
         BackboneError: as :func:`resolve`.

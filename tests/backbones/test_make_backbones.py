@@ -31,6 +31,15 @@ def fail() -> None:
     raise DataError("record sn-3 is not usable")
 
 
+class Unpicklable(Exception):
+    def __init__(self, what: str, why: str):
+        super().__init__(f"{what}: {why}")
+
+
+def fail_unforeseen() -> None:
+    raise Unpicklable("width", "is odd")
+
+
 def make(out: Path, **settings) -> dict[str, str]:
     config = MICRO.backbones.model_copy(update=settings)
     make_standins(config, NOTHING, NOTHING, instruction, out, MICRO.anchors.rules)
@@ -57,6 +66,11 @@ def test_the_error_of_one_ends_the_others(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_killed_process_is_one_clear_error() -> None:
     with pytest.raises(BackboneError, match=r"that made text was killed"):
         side_by_side({"text": partial(os._exit, 9)})
+
+
+def test_an_unforeseen_error_is_no_killed_process() -> None:
+    with pytest.raises(RuntimeError, match="Unpicklable: width: is odd"):
+        side_by_side({"text": fail_unforeseen})
 
 
 def test_a_corpus_without_train_records_is_refused(tmp_path: Path) -> None:

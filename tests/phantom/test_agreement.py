@@ -29,7 +29,7 @@ def disagreement(status, study, context, name):
     if state.lateral_only and not availability(context)[0]:
         return None if status is None else "lateral-only, mentioned without the lateral view"
     if state.prior_only and not availability(context)[1]:
-        return None if status is None else "mentioned without the previous report that tells of it"
+        return None if status is None else "mentioned without the previous report that mentions it"
     expected = "uncertain" if state.certainty == "hedged" else "positive"
     return None if status == expected else f"{expected} in truth, {status or 'unmentioned'} in the report"
 
