@@ -71,7 +71,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
         rows = [
             (f"  {c.stage}", _duration(c.seconds), _size(c.bytes) if c.bytes else "", c.work) for c in diagnosis.costs
         ]
-        print_rows([*rows, ("  all", _duration(sum(c.seconds or 0.0 for c in diagnosis.costs)), "", "")])
+        print_rows([*rows, ("  all", _duration(sum(c.seconds for c in diagnosis.costs)), "", "")])
     if not diagnosis.healthy:
         raise ConfigError("a run would stop: see what is marked `missing` above")
 
@@ -86,9 +86,7 @@ def main() -> None:
     run_cleanly(app)
 
 
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
+def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -12,7 +12,7 @@ from pathlib import Path
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
-from pacer.params import Params
+from pacer.params import Params, TextStandin
 
 #: Operations per second and CPU core: large products (vision encoder), and many small ones (small language models).
 CPU_LARGE, CPU_SMALL = 1.0e11, 3.0e10
@@ -70,12 +70,12 @@ class Counts:
 
 @dataclass(frozen=True)
 class Cost:
-    """One stage: amount of work in words, seconds and bytes (None: no estimate, see ``work``)."""
+    """One stage: amount of work in words, seconds, and bytes of its outs where these are many."""
 
     stage: str
     work: str
-    seconds: float | None
-    bytes: float | None = None
+    seconds: float
+    bytes: float = 0.0
 
 
 def count_records(params: Params, data: Path) -> Counts | None:
@@ -183,8 +183,7 @@ def _backbones(params: Params, machine: Machine) -> Cost:
     for name in ("language", "text", "chexbert"):
         if getattr(config, name).provider == "standin":
             own = getattr(config, f"{name}_standin")
-            parameters = 12 * own.layers * own.width**2 + own.vocabulary * own.width
-            operations = 6 * own.steps * own.batch_size * TEXT_TOKENS * parameters
+            operations = 6 * own.steps * own.batch_size * TEXT_TOKENS * _parameters(own)
             seconds += max(machine.seconds(operations, large=False), own.steps * PASS_SECONDS)
             made.append(name)
     return Cost("backbones", f"{', '.join(made)} stand-ins trained" if made else "file hashes of the weights", seconds)
@@ -202,6 +201,10 @@ def _language(params: Params) -> float:
     """Number of parameters of the language model."""
     provider = params.backbones.language.provider
     if provider == "standin":
-        own = params.backbones.language_standin
-        return 12 * own.layers * own.width**2 + own.vocabulary * own.width
+        return _parameters(params.backbones.language_standin)
     return 1.35e8 if provider == "gguf" else VICUNA_PARAMETERS
+
+
+def _parameters(standin: TextStandin) -> float:
+    """Number of parameters of a stand-in that reads or writes text."""
+    return 12 * standin.layers * standin.width**2 + standin.vocabulary * standin.width

@@ -129,7 +129,7 @@ def _disk(costs: list[Cost], root: Path) -> Finding:
     from pacer.encoding.plan import fits
 
     free = shutil.disk_usage(root).free
-    needed = sum(cost.bytes or 0.0 for cost in costs)
+    needed = sum(cost.bytes for cost in costs)
     detail = f"{free / 1e9:.1f} GB free" + (f", features need about {needed / 1e9:.1f} GB" if costs else "")
     return Finding("Disk", "ok" if fits(needed, free) else "missing", detail)
 

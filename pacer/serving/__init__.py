@@ -1,4 +1,4 @@
-"""A trained model for its users: export, Reporter, command line, page.
+"""A trained model for its users: export, Reporter, many cases, page.
 
 Uses reporting, decoding, phantom and what lies below them.
 """
