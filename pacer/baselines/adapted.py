@@ -13,8 +13,8 @@ from pydantic import SerializeAsAny
 from torch import nn
 
 from pacer.core.contexts import CONTEXTS
-from pacer.core.errors import CheckpointError, ConfigError
-from pacer.core.io import read_json, write_json
+from pacer.core.errors import CheckpointError
+from pacer.core.io import write_json
 from pacer.model.assemble import load_model
 from pacer.model.checkpoint import (
     WEIGHTS,
@@ -24,9 +24,10 @@ from pacer.model.checkpoint import (
     package_versions,
     parent_reference,
     read_record,
+    read_strictly,
 )
 from pacer.model.pacer import Pacer
-from pacer.params import Params, validated
+from pacer.params import Params
 from pacer.params.baselines import Adaptation
 from pacer.training.losses import LossWeights
 from pacer.training.phases import DirectProbability, Phase, fixed_route
@@ -130,13 +131,7 @@ def read_adaptation(checkpoint: Path, kind: type[Own]) -> Own:
     Raises:
         CheckpointError: it is no checkpoint of this baseline.
     """
-    path = checkpoint / ADAPTATION
-    if not path.exists():
-        raise CheckpointError(f"{checkpoint} is not the checkpoint of a baseline: it has no {ADAPTATION}")
-    try:
-        return validated(read_json(path), f"{path} is not of this baseline", kind)
-    except ConfigError as error:
-        raise CheckpointError(f"{error}; train it again") from None
+    return read_strictly(checkpoint / ADAPTATION, kind, "a checkpoint of this baseline")
 
 
 def load_adapted(

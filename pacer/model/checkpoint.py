@@ -14,7 +14,7 @@ from torch import Tensor
 from pacer.core.errors import CheckpointError, ConfigError
 from pacer.core.io import hash_file, publish, read_json, scratch_directory, write_json
 from pacer.model.specification import ModelSpecification
-from pacer.params import Natural, Strict, validated
+from pacer.params import Groups, Natural, Strict, validated
 
 WEIGHTS, RECORD = "model.safetensors", "config.json"
 PACKAGES = ("torch", "transformers", "peft", "safetensors")
@@ -93,11 +93,15 @@ def read_record(directory: str | Path) -> CheckpointRecord:
     Raises:
         CheckpointError: the folder is no checkpoint of this software; unknown and missing keys are named.
     """
-    path = Path(directory) / RECORD
+    return read_strictly(Path(directory) / RECORD, CheckpointRecord, "a PACER checkpoint")
+
+
+def read_strictly(path: Path, kind: type[Groups], what: str) -> Groups:
+    """A JSON file of a checkpoint; see :func:`read_record`. ``what`` the checkpoint is, for errors."""
     if not path.exists():
-        raise CheckpointError(f"{directory} is not a PACER checkpoint: it has no {RECORD}")
+        raise CheckpointError(f"{path.parent} is not {what}: it has no {path.name}")
     try:
-        return validated(read_json(path), f"{path} is not the record of a PACER checkpoint", CheckpointRecord)
+        return validated(read_json(path), f"{path} is not the record of {what}", kind)
     except ConfigError as error:
         raise CheckpointError(f"{error}; use the version of this software that wrote it, or train again") from None
 

@@ -326,6 +326,11 @@ def test_another_parent_is_refused(own, params, inputs, parent: Path, backbones:
         load_adapted(tmp_path / "simmlm", backbones, SimMLMSettings, adapt)
 
 
+def test_a_checkpoint_of_another_kind_is_refused(parent: Path, backbones: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"is not a checkpoint of this baseline: it has no adaptation\.json"):
+        load_adapted(parent, backbones, SimMLMSettings, adapt)
+
+
 def test_decoding_writes_the_settings_and_asks_the_experts(
     own, params, inputs, parent: Path, backbones: Path, records: pl.DataFrame, tmp_path: Path, log
 ) -> None:
