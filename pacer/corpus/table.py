@@ -62,7 +62,6 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     loaded = load_table(path, config.table.columns, notes)
     notes.read["table"] += loaded.height
     has_times = "time" in loaded.columns
-    texts = loaded.select(name for name in TEXTS if name in loaded.columns)
     table = _normal(loaded, notes)
     del loaded
     yield from _rows_without_study(table, str(path))
@@ -73,10 +72,9 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     for first in range(0, studies.height, _CHUNK):
         chosen = priors.slice(first, _CHUNK)
         chunk = studies.slice(first, _CHUNK)
-        # Texts are looked up where they are needed: they are most of the table, and are held once.
-        earlier = _with_texts(studies.select("study", *REPORT)[chosen["prior"].fill_null(0)], texts)
+        earlier = studies.select("study", *REPORT)[chosen["prior"].fill_null(0)]
         for values, reports, (number, *choice) in zip(
-            _with_texts(chunk, texts).iter_rows(), earlier.iter_rows(), chosen.iter_rows(), strict=True
+            chunk.iter_rows(), earlier.iter_rows(), chosen.iter_rows(), strict=True
         ):
             prior = None
             if number is not None:
@@ -86,10 +84,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
 
 
 def _normal(table: pl.DataFrame, notes: Notes) -> pl.DataFrame:
-    """The rows with what is blank as null, dates and times read, views ranked and splits under our names.
-
-    Of a text column there is the row number, null where it is blank, and a hash that tells whether two texts differ.
-    """
+    """The rows with what is blank as null, dates and times read, views ranked and splits under our names."""
     absent = pl.Series([None], dtype=pl.String).new_from_index(0, table.height)
     column = {name: table[name] if name in table.columns else absent for name in COLUMNS}
     subject, study, image, view, split = (
@@ -114,10 +109,8 @@ def _normal(table: pl.DataFrame, notes: Notes) -> pl.DataFrame:
         }
     ).with_row_index("row")
     for name in TEXTS:
-        there = column[name].str.contains(r"\S").fill_null(False)
-        normal = normal.with_columns(
-            pl.when(there).then("row").alias(name), pl.when(there).then(column[name].hash()).alias(f"hash_{name}")
-        )
+        text = pl.lit(column[name])
+        normal = normal.with_columns(pl.when(text.str.contains(r"\S")).then(text).alias(name))
     nothing = normal.select(pl.all_horizontal(pl.col("subject", "study", "image", *TEXTS).is_null())).to_series()
     empty = nothing & view.is_null() & split.is_null() & date.is_null() & time.is_null()
     return normal.with_columns(
@@ -138,15 +131,6 @@ def _clocks(of_dates: pl.Series, times: pl.Series) -> tuple[pl.Series, pl.Series
     clock = pl.select(pl.coalesce(pl.lit(times), pl.lit(of_dates))).to_series()
     differ = (of_dates != times) & ~midnight
     return clock, differ.fill_null(False)
-
-
-def _with_texts(studies: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
-    """``studies`` with texts in place of their row numbers."""
-    return studies.with_columns(
-        texts[name].gather(studies[name]).alias(name)
-        for name in TEXTS
-        if name in studies.columns and name in texts.columns
-    )
 
 
 def _text(column: pl.Series) -> pl.Series:
@@ -209,9 +193,8 @@ def _studies(table: pl.DataFrame, has_times: bool) -> pl.DataFrame:
 
     ``has_times``: the table has a column for times; else they come from its dates.
     """
-    compared = {"date": "day", "time": "clock", "split": "split", **{name: f"hash_{name}" for name in TEXTS}}
+    compared = {"date": "day", "time": "clock"} | {name: name for name in ("split", *TEXTS)}
     has_splits = table["split"].is_not_null().any() or table["no_split"].any()
-    # Nulls are passed over by min and max, so the smallest value is that of the study where it is the largest as well.
     studies = (
         table.lazy()
         .filter(pl.col("subject").is_not_null() & pl.col("study").is_not_null())
@@ -219,8 +202,8 @@ def _studies(table: pl.DataFrame, has_times: bool) -> pl.DataFrame:
         .agg(
             pl.col("row", "rank", "image"),
             pl.col("no_day", "no_clock", "two_clocks", "no_split").any(),
-            pl.col("day", "clock", "split", *TEXTS).min(),
-            *((pl.col(column).min() != pl.col(column).max()).alias(f"differ_{n}") for n, column in compared.items()),
+            pl.col(*compared.values()).drop_nulls().first(),
+            *((pl.col(column).drop_nulls().n_unique() > 1).alias(f"differ_{n}") for n, column in compared.items()),
         )
         .collect()
     )
