@@ -11,12 +11,12 @@ import polars as pl
 
 _T = TypeVar("_T")
 
-#: What a date that cannot be read is told.
+#: What is said of a date that cannot be read.
 DATE_FORMS = (
     "expected YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or YYYY-MM-DD HH:MM[:SS], a day that exists, without a time zone "
     "(05/06/2018 could be two days)"
 )
-#: What a time that cannot be read is told.
+#: What is said of a time that cannot be read.
 TIME_FORMS = (
     "expected HH:MM, HH:MM:SS[.f] or HHMMSS[.f], a time that exists "
     "(the zeros before HHMMSS may be missing, from four digits down only where a decimal point tells it from HHMM)"

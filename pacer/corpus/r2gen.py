@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from pacer.core.contexts import contexts_within
@@ -48,20 +49,13 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     path = source.files["annotation"]
     views = read_views(source.files["views"]) if "views" in source.files else None
     for split, index, raw in stream_records(path):
-        notes.read["annotation"] += 1
-        place = Place(str(path), split, index)
-        try:
-            yield _row(raw, place, views, notes)
-        except Unusable as problem:
-            yield Problem(place, problem.field, problem.reason)
-            continue
-        for name in raw.keys() - _KNOWN:
-            notes.count("unknown_fields", "annotation", ascii(name)[1:-1])
-        if raw.get("split", split) != split:
+        row = notes.row(raw, "annotation", Place(str(path), split, index), _KNOWN, partial(_row, views=views))
+        yield row
+        if not isinstance(row, Problem) and raw.get("split", split) != split:
             notes.count("split_field_ignored", "annotation", split)
 
 
-def _row(raw: Any, place: Place, views: dict[str, View] | None, notes: Notes) -> Row:
+def _row(raw: Any, place: Place, notes: Notes, views: dict[str, View] | None) -> Row:
     if not isinstance(raw, dict):
         raise Unusable("-", f"a record must be an object; this is a {type(raw).__name__}")
     record_id = name_of(raw, "id")
@@ -157,7 +151,7 @@ def _kind_by_place(number: int, images: list[str], with_views: bool) -> str | No
     """What an image of unknown view is taken to be.
 
     In MIMIC-CXR the order of several images means nothing, and a single image may be a lateral. Where there is no table
-    of views, a first image is taken as frontal all the same; beside a table, only the order of IU X-Ray's pairs tells.
+    of views, a first image is taken as frontal all the same; beside a table, only the order of IU X-Ray's pairs counts.
     """
     pair = len(images) > 1 and mimic_ids(images[0]) is None
     if number == 0:

@@ -9,6 +9,7 @@ letters are left out (``50414267``), as in its own tables.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from pacer.core.contexts import Context, availability
@@ -18,7 +19,6 @@ from pacer.corpus.rows import (
     Notes,
     Place,
     Prior,
-    Problem,
     Row,
     Unusable,
     check_roles,
@@ -69,20 +69,12 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
         splits: set[str] = set()
         for split, index, raw in stream_records(path):
             splits.add(split)
-            notes.read[context] += 1
-            place = Place(str(path), split, index)
-            try:
-                yield _examination(raw, context, place, notes)
-            except Unusable as problem:
-                yield Problem(place, problem.field, problem.reason)
-                continue
-            for name in raw.keys() - known:
-                notes.count("unknown_fields", context, name)
+            yield notes.row(raw, context, Place(str(path), split, index), known, partial(_examination, context=context))
         for split in sorted(set(SPLITS) - splits):
             notes.count("empty_splits", context, split)
 
 
-def _examination(raw: Any, context: Context, place: Place, notes: Notes) -> Examination:
+def _examination(raw: Any, place: Place, notes: Notes, context: Context) -> Examination:
     has_lateral, has_prior = availability(context)
     subject, study = _identify(raw)
     frontal = _image(raw, "APPA_imagepath")
@@ -124,7 +116,7 @@ def _identify(raw: Any) -> tuple[str, str]:
     if ids is None:
         raise Unusable(
             "APPA_imagepath",
-            "the path tells no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id",
+            "the path names no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id",
         )
     return (
         bare_id(name_of(raw, "subject_id")) if "subject_id" in raw else ids[0],

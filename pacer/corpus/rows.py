@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Set
 from typing import Any, NamedTuple
 
 from pacer.core.contexts import Context
@@ -99,6 +100,19 @@ class Notes:
     def __init__(self) -> None:
         self.read: Counter[str] = Counter()
         self.topics: dict[str, dict[str, Counter[str]]] = {}
+
+    def row(
+        self, raw: Any, source: str, place: Place, known: Set[str], make: Callable[[Any, Place, Notes], Row]
+    ) -> Row:
+        """What ``make`` gives for a record that was just pulled; its fields that are not ``known`` are counted."""
+        self.read[source] += 1
+        try:
+            made = make(raw, place, self)
+        except Unusable as problem:
+            return Problem(place, problem.field, problem.reason)
+        for name in raw.keys() - known:
+            self.count("unknown_fields", source, name)
+        return made
 
     def count(self, topic: str, source: str, value: str, number: int = 1) -> None:
         """Count ``value`` under ``topic`` for one input (a context, or the role of a file)."""

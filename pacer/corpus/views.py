@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from pacer.core.errors import DataError
 from pacer.tables.table import open_table
 
-#: Columns that name the image and its view, in lower case; where a table has several, the first that tells counts.
+#: Columns that name the image and its view, in lower case; where a table has several, the first with a value counts.
 IMAGE_COLUMNS = ("image", "filename", "dicom_id")
 VIEW_COLUMNS = ("view", "projection", "viewposition")
 

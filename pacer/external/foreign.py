@@ -92,7 +92,7 @@ def score_reports(
 
     Raises:
         DataError: a file is malformed, both sides are the same column, a split or context is asked for that the
-            references do not tell, or ids do not pair. ConfigError: the references are clean already.
+            references do not have, or ids do not pair. ConfigError: the references are clean already.
     """
     given = read_reports(references, REFERENCE_COLUMNS, protocol.reference_id, protocol.reference_text)
     found = read_reports(hypotheses, HYPOTHESIS_COLUMNS, protocol.hypothesis_id, protocol.hypothesis_text)
@@ -104,7 +104,7 @@ def score_reports(
     if protocol.split is None and "split" in given.extra:
         protocol = replace(protocol, split="test")
     expected = _select(given, protocol)
-    # what a records.parquet tells of its texts holds for its column of reports, not for the others
+    # what a records.parquet says of its texts holds for its column of reports, not for the others
     clean = given.path.suffix.lower() == ".parquet" and given.columns["text"] == "report"
     about = read_about(references) if clean else {}
     if about and protocol.clean_references != "none":
@@ -222,7 +222,7 @@ def pair_reports(
 
 
 def _select(file: ReportFile, protocol: Protocol) -> ReportFile:
-    """The references of the split and context that are asked for, where the file tells them."""
+    """The references of the split and context that are asked for, where the file has them."""
     kept = range(len(file.texts))
     for column, wanted in (("split", protocol.split), ("context", protocol.context)):
         if wanted is None:
@@ -318,7 +318,7 @@ def _records(references: ReportFile, pairs: list[tuple[str, int, int | None]], p
 
 
 def _cell(value: Any) -> str | None:
-    """A cell as text; a blank one, or a number that is none, tells nothing."""
+    """A cell as text; a blank one, or a number that is none, says nothing."""
     return None if value is None or value != value or not str(value).strip() else str(value)
 
 

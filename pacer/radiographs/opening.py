@@ -161,7 +161,7 @@ def _turn(image: Image.Image) -> Image.Transpose | None:
         return None
     try:
         return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except Exception:  # whatever a damaged block raises: it tells nothing about an image that may be whole
+    except Exception:  # whatever a damaged block raises: it says nothing about an image that may be whole
         return None
 
 
@@ -181,7 +181,7 @@ def _problems_of(path: str | Path) -> Generator[None]:
     except _Refused as refusal:
         problem = f"the file cannot be decoded ({refusal})"
     except Exception as error:
-        # A damaged file can make a decoder raise anything. Only the type is told: a message may quote the file.
+        # A damaged file can make a decoder raise anything. Only the type is shown: a message may quote the file.
         problem = f"the file cannot be decoded ({type(error).__name__})"
     raise ImageError(f"image {path}: {problem}", problem)
 
@@ -209,7 +209,7 @@ def _is_dicom(file: BinaryIO, path: str | Path) -> bool:
 
 @cache
 def _pydicom() -> Any:
-    """pydicom, loaded when the first DICOM file is met, and silent about oddities of fields that nobody reads here."""
+    """pydicom, loaded when the first DICOM file is met, and silent about oddities of fields that are not read here."""
     import pydicom
     import pydicom.config
     import pydicom.pixels

@@ -70,7 +70,7 @@ TRUTH_SCHEMA: dict[str, pl.DataType] = {
     "split": pl.String(),
     **{finding: pl.Boolean() for finding in FINDINGS},
     "lateral_only": pl.List(pl.String()),  # findings that only the lateral view shows
-    "prior_only": pl.List(pl.String()),  # findings that no view shows and that the previous report tells of
+    "prior_only": pl.List(pl.String()),  # findings that no view shows and that the previous report mentions
 }
 
 

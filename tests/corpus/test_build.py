@@ -90,7 +90,7 @@ def test_explicit_ids_views_and_absent_parts(tiny) -> None:
         ("sn", {"new_scores": "1"}, "new_scores", "expected a list of numbers"),
         ("sn", {"new_scores": ["x"]}, "new_scores", "an entry is none"),
         ("sn", {"new_scores": ["nan"]}, "new_scores", "finite"),
-        ("sn", {"APPA_imagepath": "image.jpg"}, "APPA_imagepath", "the path tells no subject and study"),
+        ("sn", {"APPA_imagepath": "image.jpg"}, "APPA_imagepath", "the path names no subject and study"),
         ("sn", {"APPA_imagepath": "p1/p9/s9/gone.jpg"}, "APPA_imagepath", "the file does not exist"),
         ("mn", {"lateral_imagepath": "s"}, "lateral_imagepath", "expected the path of an image"),
         ("sw", {"last_finding": "s", "last_impression": "s"}, "last_finding", "needs one that is not empty"),

@@ -78,7 +78,7 @@ _NO_COMPARISON = (
     r"(?:none|no\b|not? (?:currently )?available|unavailable|n/a|not? (?:submitted|provided))"
     r"(?: for (?:direct )?comparison)?",
     r"(?:none|not|nothing|unavailable)(?: (?:currently|available|present))* for comparison",
-    # earlier studies and later ones that somebody wishes for
+    # earlier studies and later ones that are wished for
     rf"(?:if|should)(?: (?:there|are|any|available|prior|previous|old|outside|the))* {_EARLIER}s? {_KIND}{_STUDY}",
     rf"(?:correlat\w+|comparison) (?:to|with) (?:any |the )?(?:{_EARLIER}|old|outside)s? {_KIND}{_STUDY}"
     r"(?: (?:if available|is|are|would|may|could|can|might|should|to)(?! made| demonstrat\w+| show\w*| reveal\w*))",
