@@ -59,35 +59,32 @@ class StandinJob(NamedTuple):
         logging.disable_progress_bar()
         torch.set_num_threads(self.threads)
         self.out.mkdir(parents=True, exist_ok=True)
-        facts = getattr(self, f"_{self.name}")()
+        facts = self._train(self.config.seed, self.data)
         origin = {"provider": "standin", "data": self.data.origin, "seed": self.config.seed}
         write_json(self.out / PROVENANCE, origin | facts)
 
-    def _vision(self) -> dict:
-        from pacer.backbones.standins.vision import make_vision_standin
+    def _train(self, seed: int, data: TrainingData) -> dict:
+        if self.name == "vision":
+            from pacer.backbones.standins.vision import make_vision_standin
 
-        own = self.config.vision_standin
-        images = self.data.images(own.images, own.image_size, own.image_size // own.patch_size)
-        return make_vision_standin(own, images, self.config.seed, self.out)
+            own = self.config.vision_standin
+            images = data.images(own.images, own.image_size, own.image_size // own.patch_size)
+            return make_vision_standin(own, images, seed, self.out)
+        if self.name == "language":
+            from pacer.backbones.standins.language import make_language_standin
 
-    def _language(self) -> dict:
-        from pacer.backbones.standins.language import make_language_standin
+            own = self.config.language_standin
+            tokenizer, texts = data.tokenizer(own.vocabulary), data.texts(own.texts)
+            return make_language_standin(own, tokenizer, texts, self.instruct, seed, self.out)
+        if self.name == "text":
+            from pacer.backbones.standins.text import make_text_standin as make
 
-        own = self.config.language_standin
-        tokenizer, texts = self.data.tokenizer(own.vocabulary), self.data.texts(own.texts)
-        return make_language_standin(own, tokenizer, texts, self.instruct, self.config.seed, self.out)
+            own = self.config.text_standin
+        else:
+            from pacer.backbones.standins.chexbert import make_chexbert_standin as make
 
-    def _text(self) -> dict:
-        from pacer.backbones.standins.text import make_text_standin
-
-        own = self.config.text_standin
-        return make_text_standin(own, self.data.texts(own.texts), self.config.seed, self.out)
-
-    def _chexbert(self) -> dict:
-        from pacer.backbones.standins.chexbert import make_chexbert_standin
-
-        own = self.config.chexbert_standin
-        return make_chexbert_standin(own, self.data.texts(own.texts), self.config.seed, self.out)
+            own = self.config.chexbert_standin
+        return make(own, data.texts(own.texts), seed, self.out)
 
 
 def make_standins(

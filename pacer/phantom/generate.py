@@ -40,7 +40,7 @@ ABSENT_TEXT, ABSENT_CLINICAL = "s", 0
 _CREATED = 1_735_689_600
 
 
-def generate_phantom(config: Phantom, seed: int, directory: Path, processes: int = 2) -> dict[str, Any]:
+def generate_phantom(config: Phantom, seed: int, directory: Path, processes: int = 2) -> dict:
     """Write the world of ``seed`` below ``directory``; it is a function of ``config`` and ``seed`` alone.
 
     Args:
@@ -87,7 +87,7 @@ def image_path(study: Study, view: View) -> str:
 def truth_table(studies: list[Study]) -> pl.DataFrame:
     """One row per study: study_id, subject_id, split, a Boolean per finding, and what one source alone shows,
     ``lateral_only`` and ``prior_only`` (lists of names)."""
-    columns: dict[str, Any] = {
+    columns: dict[str, list | pl.Series] = {
         "study_id": [study.study_id for study in studies],
         "subject_id": [study.subject_id for study in studies],
         "split": [study.split for study in studies],
@@ -144,11 +144,11 @@ def _write_annotations(studies: list[Study], tokenizer: Tokenizer, directory: Pa
     return {context: {split: len(rows) for split, rows in splits.items()} for context, splits in files.items()}
 
 
-def _record(study: Study, context: Context, tokenizer: Tokenizer) -> dict[str, Any]:
+def _record(study: Study, context: Context, tokenizer: Tokenizer) -> dict[str, object]:
     """One record with the fields that its context has in MIMIC-RG4."""
     lateral, _ = availability(context)
     report = report_of(study, context)
-    record: dict[str, Any] = {
+    record: dict[str, object] = {
         "id": study.study_id,
         "finding": report.findings or ABSENT_TEXT,
         "impression": report.impression or ABSENT_TEXT,

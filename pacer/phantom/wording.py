@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -97,7 +97,7 @@ def capitalised(text: str) -> str:
 def fill(frame: str, phrase: Phrase, second: Phrase | None = None, absent: str = "") -> str:
     """A frame with its phrases; verbs follow their number."""
     be, have = ("are", "have") if phrase.plural else ("is", "has")
-    values: dict[str, Any] = {"a": phrase.with_article, "is_": _verb(phrase), "be": be, "have": have, "n": absent}
+    values = {"a": phrase.with_article, "is_": _verb(phrase), "be": be, "have": have, "n": absent}
     if second is not None:
         values |= {"b": second.with_article, "is_b": _verb(second)}
     return capitalised(frame.format(phrase.text, second.text if second else "", **values))
