@@ -33,10 +33,10 @@ _GRACE = 30.0
 class Dvc:
     """DVC in the checkouts below the folder ``state``, from any number of threads."""
 
-    def __init__(self, state: Path, command: str = "dvc"):
-        found = shutil.which(command)
+    def __init__(self, state: Path):
+        found = shutil.which("dvc")
         if found is None:
-            raise ConfigError(f"the command {command!r} is not found; put the environment's bin folder on the PATH")
+            raise ConfigError("the command 'dvc' is not found; put the environment's bin folder on the PATH")
         self._command, self._state = found, state
         self._starting, self._stopped = threading.Lock(), False
 

@@ -165,24 +165,23 @@ def lacking(row: Row, values: Mapping[str, Values]) -> list[str]:
     Raises:
         ConfigError: one of them is no parameter.
     """
-    missing = []
-    for path in row.needs:
-        [(file, keys)] = by_file({path: None}).items()
-        place = _place(values[file], next(iter(keys)))
+    places = {path: _place(values[_file(path)], path.removeprefix(BASELINE_KEY)) for path in row.needs}
+    for path, place in places.items():
         if place is None:
             raise ConfigError(f"row {row.name} needs {path}, which is no parameter")
-        if place[0][place[1]] is None:
-            missing.append(path)
-    return missing
+    return [path for path, place in places.items() if place is not None and place[0][place[1]] is None]
 
 
 def by_file(overrides: Mapping[str, JsonValue]) -> dict[str, Values]:
     """``baselines/params.yaml:group.key`` and ``group.key`` -> file -> ``group.key`` -> value."""
     found: dict[str, Values] = {}
     for path, value in overrides.items():
-        name = BASELINE_PARAMS if path.startswith(BASELINE_KEY) else PARAMS
-        found.setdefault(name, {})[path.removeprefix(BASELINE_KEY)] = value
+        found.setdefault(_file(path), {})[path.removeprefix(BASELINE_KEY)] = value
     return found
+
+
+def _file(path: str) -> str:
+    return BASELINE_PARAMS if path.startswith(BASELINE_KEY) else PARAMS
 
 
 def override(params: Values, overrides: Mapping[str, JsonValue], origin: str, name: str = PARAMS) -> None:

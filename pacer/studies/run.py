@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, partial
 from graphlib import TopologicalSorter
@@ -52,7 +53,6 @@ def run_study(
     rows: frozenset[str] = frozenset(),
     jobs: int = 1,
     devices: str | None = None,
-    command: str = "dvc",
 ) -> None:
     """Make every run of ``study`` that is not there yet, of the code and parameters as they are now.
 
@@ -68,11 +68,12 @@ def run_study(
         raise ConfigError(
             f"study {study.name} has no row {unknown[0]!r}; its rows are {', '.join(row.name for row in study.rows)}"
         )
+    root = root.resolve()
     state = results_folder(root)
     pipelines = {target: Pipeline.read(root, target) for target in (None, *(row.target for row in study.rows))}
     code = cache(partial(code_hash, root))
     with only_study(state):
-        dvc, texts = Dvc(state, command), read_files(study, root)
+        dvc, texts = Dvc(state), read_files(study, root)
 
         def planned() -> list[Run]:
             return plan(study, texts, pipelines, code, _locks(root, state))
@@ -109,6 +110,18 @@ def folders(study: Study, state: Path) -> Iterator[tuple[int, int, Path]]:
             folder = state / "runs" / planned.get((row.group, row.name, seed), "none")
             if (folder / RECORD).is_file():
                 yield number, seed, folder
+
+
+@dataclass
+class Making:
+    """A run under way: its checkout, what its stages did, and the seconds that they took."""
+
+    run: Run
+    tree: Worktree
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    prepared: bool = False
+    stages: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
 
 
 class Workshop:
@@ -183,8 +196,8 @@ class Workshop:
         data = identify(pipeline, run.values, self._hashes.__getitem__, _locks(self._root, self._state)).data
         if not making.prepared:
             files = {name: overridden(text, run.overrides.get(name, {}), name) for name, text in self._texts.items()}
-            tree.prepare(self._snapshot, self._cache, files, data)
-            tree.refuse_other_code(pipeline, self._hashes)
+            tree.prepare(self._snapshot, self._cache, files)
+            tree.refuse_other_code({path: self._hashes[path] for path in pipeline.code})
         if tree.adopt(data) or not making.prepared:
             call("checkout", "--force", "--allow-missing")  # outs that a killed stage left half-made are let go
             tree.link(run.values.values(), pipeline.makers)
@@ -227,25 +240,14 @@ class Workshop:
             "corpus": run.params.corpus.model_dump(mode="json", include=DESCRIBED),
         }
         with whole_directory(self._state / "runs" / key) as folder:
-            for name in KEPT:
-                if not (tree / pipeline.scores / name).is_file():
-                    raise DataError(f"the stage {pipeline.target} left no {pipeline.scores}/{name}")
-                shutil.copyfile(tree / pipeline.scores / name, folder / name)
-            for name in (*pipeline.locks, *pipeline.files):
+            scores = {name: f"{pipeline.scores}/{name}" for name in KEPT}
+            for name, path in (scores | {path: path for path in (*pipeline.locks, *pipeline.files)}).items():
+                if not (tree / path).is_file():
+                    raise DataError(f"the stage {pipeline.target} left no {path}")
                 (folder / name).parent.mkdir(exist_ok=True)
-                shutil.copyfile(tree / name, folder / name)
+                shutil.copyfile(tree / path, folder / name)
             write_json(folder / RECORD, record)
         return experiment
-
-
-class Making:
-    """A run under way: its checkout, what its stages did, and the seconds that they took."""
-
-    def __init__(self, run: Run, tree: Worktree):
-        self.run, self.tree = run, tree
-        self.prepared, self.lock = False, threading.Lock()
-        self.stages: dict[str, str] = {}
-        self.seconds = 0.0
 
 
 def shared_stages(runs: list[Run]) -> dict[frozenset[int], list[str]]:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
-from ruamel.yaml import YAML, YAMLError
 
 from pacer.core.errors import ConfigError
 from pacer.params import Natural, Strict, validated
 from pacer.reporting.published import load_published
+from pacer.studies.pipeline import read_yaml
 
 #: Columns a study may have: key in ``scores.json`` -> heading of the paper's tables.
 HEADINGS = {
@@ -118,12 +118,10 @@ class Study(Strict):
 
     def base_of(self, row: Row) -> int | None:
         """Place of the row that a row is tested against."""
-        for place, other in enumerate(self.rows):
-            grouped = isinstance(self.against, dict)
-            name = self.against.get(row.group or "") if isinstance(self.against, dict) else self.against
-            if other.name == name and (not grouped or other.group == row.group):
-                return place
-        return None
+        grouped = isinstance(self.against, dict)
+        name = self.against.get(row.group or "") if isinstance(self.against, dict) else self.against
+        same = [at for at, other in enumerate(self.rows) if not grouped or other.group == row.group]
+        return next((at for at in same if self.rows[at].name == name), None)
 
     def overrides(self, row: Row, seed: int) -> dict[str, JsonValue]:
         """``group.key`` -> value for one run of a row; a row's own value wins over the study's."""
@@ -151,10 +149,7 @@ def load_study(folder: Path, name: str) -> Study:
     path = folder / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"there is no study {name!r}; {folder} holds {', '.join(study_names(folder))}")
-    try:
-        raw = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
-    except YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    raw = read_yaml(path)
     if not isinstance(raw, dict):
         keys = ", ".join(key for key in Study.model_fields if key != "name")
         raise ConfigError(f"{path} must be a mapping with {keys}")

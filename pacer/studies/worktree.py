@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import write_text
-from pacer.studies.pipeline import LOCK, Lock, Pipeline, code_hash, read_lock
+from pacer.studies.pipeline import LOCK, Lock, code_hash, read_lock
 
 
 class Snapshot(NamedTuple):
@@ -50,11 +50,11 @@ class Worktree:
         self._tree = self._folder / "tree"
         self.root = self._tree / _git(repository, "rev-parse", "--show-prefix")
 
-    def prepare(self, snapshot: Snapshot, cache: str, files: Mapping[str, str], data: Lock) -> None:
+    def prepare(self, snapshot: Snapshot, cache: str, files: Mapping[str, str]) -> None:
         """Bring the checkout to ``snapshot`` with a row's parameter files; what stages have left in it stays.
 
         Args:
-            cache: folder of DVC's cache. data: what ``dvc.lock`` is to record of the stages that prepare data.
+            cache: folder of DVC's cache.
         """
         if not self._refreshed(snapshot):
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -72,7 +72,6 @@ class Worktree:
             config.write(written)
         for name, text in files.items():
             write_text(self.root / name, text)
-        self.adopt(data)
 
     def adopt(self, data: Lock) -> bool:
         """Record in ``dvc.lock`` what others have made of the same data; False where it is there already."""
@@ -103,14 +102,14 @@ class Worktree:
                 Path(here).parent.mkdir(parents=True, exist_ok=True)
                 os.symlink(there.absolute(), here)
 
-    def refuse_other_code(self, pipeline: Pipeline, hashes: Mapping[str, str]) -> None:
+    def refuse_other_code(self, hashes: Mapping[str, str]) -> None:
         """Make sure that the checkout has the code that the keys stand for.
 
         Raises:
             DataError: git does not know a file, or it was edited just now.
         """
-        for path in pipeline.code:
-            if code_hash(self.root, path) != hashes[path]:
+        for path, known in hashes.items():
+            if code_hash(self.root, path) != known:
                 raise DataError(
                     f"{path} holds files that git ignores, or it was edited just now; commit them or call again"
                 )

@@ -232,7 +232,6 @@ def test_a_killed_row_goes_on_where_it_was(repository: FakeRepository, run) -> N
     (tree / "models" / "weights.scratch" / "step").write_text("7")
     (tree / ".dvc" / "tmp").mkdir(parents=True)
     (tree / ".dvc" / "tmp" / "rwlock").write_text("{}")
-    (tree.parent.parent.parent / "seen").mkdir()
     repository.write("code/score.py", "# edited after the kill\n")
     dvc = repository.folder / "bin" / "dvc"
     dvc.write_text(
@@ -301,8 +300,7 @@ def test_two_studies_at_once_are_refused(repository: FakeRepository, run) -> Non
 # The user's code, and rows side by side
 
 
-@pytest.mark.parametrize("path", ["code/score.py", "dvc.yaml"])
-@pytest.mark.parametrize("moment", ["  score: runs", "[2/3]"])
+@pytest.mark.parametrize(("path", "moment"), [("code/score.py", "  score: runs"), ("dvc.yaml", "[2/3]")])
 def test_a_study_runs_the_code_that_it_found(repository: FakeRepository, run, path: str, moment: str) -> None:
     """The user may go on editing: the keys of all rows stand for the code at the start, and so do their runs."""
     (repository.folder / path).write_text(text := repository.read(path) + "# not committed\n")
