@@ -1,75 +1,65 @@
-"""What each stage of the pipeline will cost on this machine: counts x rates, printed before anyone waits for it.
+"""What each stage of the pipeline will cost on this machine: counts times rates, printed before anyone waits for it.
 
-All figures are estimates, good to a factor of two or three. Work is counted in floating-point operations, divided by
-the rates below: round figures for CPU cores (float32) and for current data-centre GPUs (bfloat16), not measurements.
+All figures are estimates, good to a factor of two or three. The rates are round figures, not measurements.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
-from pacer.params import Params, TextStandin
+from pacer.params import Backbones, Params, TextStandin
 
-#: Operations per second and CPU core: large products (vision encoder), and many small ones (small language models).
-CPU_LARGE, CPU_SMALL = 1.0e11, 3.0e10
-#: Operations per second and multiprocessor of a current data-centre GPU at the usage that training should reach.
-GPU_PER_PROCESSOR = 2.5e12
-#: A decoding step on a GPU waits for memory: share of the rate above that it should reach.
-DECODING_SHARE_GPU, DECODING_SHARE_CPU = 0.02, 0.3
-#: Seconds to prepare one image (decode, resize), per core: at 518 pixels, growing with the area.
-PREPARE_SECONDS, PREPARE_PIXELS = 0.0285, 518
-#: Seconds to draw a generated radiograph.
-DRAW_SECONDS = 0.002
-#: Seconds that a stage takes before it does anything: imports and DVC.
-START_SECONDS = 6.0
-#: Least seconds of one forward and backward pass, however small the model.
-PASS_SECONDS = 0.03
-#: RAD-DINO's and Vicuna-7B's sizes, assumed where a model cannot be looked at yet.
-RAD_DINO_WIDTH, RAD_DINO_PATCHES, VICUNA_PARAMETERS = 768, 1369, 6.7e9
-#: Images of an average record: about half of the records that a phase meets have a lateral view.
-IMAGES_OF_A_RECORD = 1.5
-#: Tokens of an average sequence beside the image tokens: instruction, commitment and report.
-TEXT_TOKENS = 140
+#: Operations per second of a CPU core (float32), and of a multiprocessor of a current data-centre GPU (bfloat16).
+RATES = {
+    "large": (1.0e11, 2.5e12),
+    "small": (3.0e10, 2.5e12),  # many small products
+    "large, decoding": (3.0e10, 5.0e10),  # a step waits for memory
+    "small, decoding": (9.0e9, 5.0e10),
+}
+#: Seconds of a core to prepare an image of 518 x 518 pixels (decode, resize), of which there are so many patches; to
+#: draw a generated radiograph; of a stage before it does anything; of one forward and backward pass, at the least.
+PREPARE, PATCHES, DRAW, START, PASS = 0.0285, 1369, 0.002, 6.0, 0.03
+#: Widths, and numbers of parameters, of published models: RAD-DINO, SmolLM2 (GGUF) and Vicuna-7B.
+VISION_WIDTH, GGUF_PARAMETERS, LANGUAGE_PARAMETERS = 768, 1.35e8, 6.7e9
+#: Images of an average record, and its tokens beside those of images: instruction, commitment and report.
+IMAGES_OF_A_RECORD, TEXT_TOKENS = 1.5, 140
 #: Operations of CheXbert (BERT-base) on a report.
 LABEL_OPERATIONS = 2 * 8.5e7 * 90
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """What the estimates need to know: CPU cores, and multiprocessors of all visible GPUs (0: none)."""
 
     cores: int
     gpu_processors: int = 0
 
-    def seconds(self, operations: float, *, large: bool, share: float | None = None) -> float:
-        """Time of ``operations``; ``share`` of the usual rate, where the work does not reach it."""
-        if self.gpu_processors:
-            return operations / (self.gpu_processors * GPU_PER_PROCESSOR * (share or 1.0))
-        return operations / (self.cores * (CPU_LARGE if large else CPU_SMALL) * (share or 1.0))
+    def seconds(self, operations: float, kind: str) -> float:
+        """Time of operations of a kind of :data:`RATES`."""
+        cpu, gpu = RATES[kind]
+        return operations / (self.gpu_processors * gpu or self.cores * cpu)
+
+    def training(self, operations: float, kind: str, passes: int) -> float:
+        """Time of operations in so many forward and backward passes."""
+        return max(self.seconds(operations, kind), passes * PASS)
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(NamedTuple):
     """Records per context and split, and images; ``measured``: from the corpus's audit rather than guessed."""
 
     records: dict[str, dict[str, int]]
     images: int
     measured: bool
 
-    def split(self, name: str) -> int:
-        return sum(splits.get(name, 0) for splits in self.records.values())
-
     @property
     def all(self) -> int:
         return sum(sum(splits.values()) for splits in self.records.values())
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """One stage: amount of work in words, seconds, and bytes of its outs where these are many."""
 
     stage: str
@@ -79,130 +69,100 @@ class Cost:
 
 
 def count_records(params: Params, data: Path) -> Counts | None:
-    """Counts of a generated corpus from its parameters, of a corpus of files from its audit.
-
-    Args:
-        data: the folder of ``source/`` and ``corpus/``.
-
-    Returns:
-        None for a corpus of files that the stages `source` and `corpus` have not read yet.
-    """
+    """Counts of a generated corpus from its parameters, of a corpus of files from its audit below ``data``; None for
+    a corpus of files that the stages `source` and `corpus` have not read yet."""
+    world, records = params.corpus.phantom, {}
     if params.corpus.source == "files":
-        return _counted(params, data)
-    contexts = params.corpus.contexts
-    world = params.corpus.phantom
+        try:
+            source, audit = read_json(data / "source" / "source.json"), read_json(data / "corpus" / "audit.json")
+            if Path(source["root"]) != Path(str(params.corpus.root)).expanduser().resolve():
+                return None
+            records = {c: {s: int(n["records"]) for s, n in splits.items()} for c, splits in audit["contexts"].items()}
+            images = int(audit["images"]["count"])
+        except (DataError, KeyError, TypeError, AttributeError):
+            return None
+        return Counts(records, images, measured=True) if set(records) == set(params.corpus.contexts) else None
     studies = world.patients * world.studies_per_patient
     shares = {"val": world.val_fraction, "test": world.test_fraction}
     shares["train"] = 1 - sum(shares.values())
-    records = {}
-    for context in (c for c in CONTEXTS if c in contexts):
+    for context in (c for c in CONTEXTS if c in params.corpus.contexts):
         lateral, prior = availability(context)
         total = (studies - world.patients if prior else studies) * (world.lateral_fraction if lateral else 1.0)
         records[context] = {split: round(total * share) for split, share in shares.items()}
     return Counts(records, round(studies * (1 + world.lateral_fraction)), measured=False)
 
 
-def _counted(params: Params, data: Path) -> Counts | None:
-    """Counts from the audit, if it is that of the corpus in use."""
-    try:
-        source, audit = read_json(data / "source" / "source.json"), read_json(data / "corpus" / "audit.json")
-        if Path(source["root"]) != Path(str(params.corpus.root)).expanduser().resolve():
-            return None
-        records = {c: {s: int(n["records"]) for s, n in splits.items()} for c, splits in audit["contexts"].items()}
-        fits = set(records) == set(params.corpus.contexts)
-        return Counts(records, int(audit["images"]["count"]), measured=True) if fits else None
-    except (DataError, KeyError, TypeError, AttributeError):
-        return None
-
-
 def estimate(params: Params, counts: Counts, machine: Machine) -> list[Cost]:
     """The cost of every stage that takes noticeable time or space."""
-    width, patches = _vision(params)
-    parameters = _language(params)
-    queries = params.interface.num_queries
-    encode = 2 * 12 * 12 * width**2 * patches + 4 * 12 * patches**2 * width
-    online = params.features.mode == "pixels"
-    per_value = 4 if params.features.dtype == "float32" else 2
-    bytes_per_image = 14**2 * patches if online else len(params.features.depths) * patches * width * per_value
-    side = patches**0.5 * 14
-    prepare = PREPARE_SECONDS * (side / PREPARE_PIXELS) ** 2 / machine.cores
-    sequence = TEXT_TOKENS + queries
-
-    costs = []
+    costs, frozen = [], params.backbones
     if params.corpus.source == "phantom":
         images = round(params.corpus.phantom.patients * params.corpus.phantom.studies_per_patient * 1.6)
-        costs.append(Cost("source", f"{images:,} radiographs drawn", images * DRAW_SECONDS + START_SECONDS))
-    costs.append(_backbones(params, machine))
-    encoding = machine.seconds(encode, large=True)
-    seconds = counts.images * (prepare if online else encoding + prepare) + START_SECONDS
+        costs.append(Cost("source", f"{images:,} radiographs drawn", images * DRAW + START))
+
+    costs.append(_backbones(frozen, machine))
+    own, width, patches = frozen.vision_standin, VISION_WIDTH, PATCHES
+    if frozen.vision.provider == "standin":
+        width, patches = own.width, (own.image_size // own.patch_size) ** 2
+    online = params.features.mode == "pixels"
+    number_bytes = 4 if params.features.dtype == "float32" else 2
+    image_bytes = 14**2 * patches if online else len(params.features.depths) * patches * width * number_bytes
+    encode = machine.seconds(_encoding(width, patches), "large")
+    prepare = PREPARE * patches / PATCHES / machine.cores
+    seconds = counts.images * (prepare + (0.0 if online else encode)) + START
     work = f"{counts.images:,} images {'prepared' if online else 'encoded'}"
-    costs.append(Cost("features", work, seconds, counts.images * bytes_per_image))
-    for name, scale in (("warmup", 1.0), ("parent", 1.0), ("calibrate", 1.4)):
-        phase = getattr(params, name)
-        if name == "calibrate" and params.calibrate.gate_inputs == "none":
-            continue
-        samples = phase.updates * phase.batch_size * phase.accumulation
-        # a frozen model is passed through forwards and backwards, without gradients of its weights
-        operations = scale * samples * 4 * parameters * sequence
-        least = phase.updates * phase.accumulation * PASS_SECONDS
-        seconds = max(machine.seconds(operations, large=parameters > 5e7), least)
-        seconds += samples * IMAGES_OF_A_RECORD * encoding if online else 0.0
-        work = f"{phase.updates:,} updates of {phase.batch_size * phase.accumulation} records"
-        costs.append(Cost(name, work, seconds + START_SECONDS))
-    costs += _decoding(params, counts, machine, parameters)
-    return costs
+    costs.append(Cost("features", work, seconds, counts.images * image_bytes))
 
+    provider = frozen.language.provider
+    parameters = GGUF_PARAMETERS if provider == "gguf" else LANGUAGE_PARAMETERS
+    if provider == "standin":
+        parameters = _parameters(frozen.language_standin)
+    size = "large" if parameters > 5e7 else "small"
+    for name, phase, scale in (
+        ("warmup", params.warmup, 1.0),
+        ("parent", params.parent, 1.0),
+        ("calibrate", params.calibrate, 1.4 if params.calibrate.gate_inputs != "none" else 0.0),
+    ):
+        if scale:
+            batch = phase.batch_size * phase.accumulation
+            # a frozen model is passed through forwards and backwards, without gradients of its weights
+            operations = scale * phase.updates * batch * 4 * parameters * (TEXT_TOKENS + params.interface.num_queries)
+            seconds = machine.training(operations, size, phase.updates * phase.accumulation) + START
+            seconds += phase.updates * batch * IMAGES_OF_A_RECORD * encode if online else 0.0
+            costs.append(Cost(name, f"{phase.updates:,} updates of {batch} records", seconds))
 
-def _decoding(params: Params, counts: Counts, machine: Machine, parameters: float) -> list[Cost]:
     decode = params.decode
-    splits = [splits.get(decode.split, 0) for splits in counts.records.values()]
-    cases = sum(min(count, decode.limit) if decode.limit is not None else count for count in splits)
-    if "another_patient" in decode.controls:
-        cases *= 2
-    tokens = (decode.min_new_tokens + decode.max_new_tokens) / 2
-    share = DECODING_SHARE_GPU if machine.gpu_processors else DECODING_SHARE_CPU
-    operations = cases * decode.num_beams * tokens * 2 * parameters
-    seconds = machine.seconds(operations, large=parameters > 5e7, share=share) + START_SECONDS
-    labels = counts.split(decode.split) + cases
-    standin = params.backbones.chexbert.provider == "standin"
-    operations = labels * LABEL_OPERATIONS * (0.02 if standin else 1.0)
-    return [
-        Cost("decode", f"{cases:,} reports with {decode.num_beams} beams, controls included", seconds),
-        Cost("score", f"{labels:,} reports labelled, METEOR", machine.seconds(operations, large=True) + 25.0),
-    ]
+    references = [splits.get(decode.split, 0) for splits in counts.records.values()]
+    cases = sum(count if decode.limit is None else min(count, decode.limit) for count in references)
+    cases *= 2 if "another_patient" in decode.controls else 1
+    tokens = cases * decode.num_beams * (decode.min_new_tokens + decode.max_new_tokens) / 2
+    seconds = machine.seconds(tokens * 2 * parameters, f"{size}, decoding") + START
+    costs.append(Cost("decode", f"{cases:,} reports with {decode.num_beams} beams, controls included", seconds))
+    labels = sum(references) + cases
+    operations = labels * LABEL_OPERATIONS * (0.02 if frozen.chexbert.provider == "standin" else 1.0)
+    seconds = machine.seconds(operations, "large") + 25.0
+    return [*costs, Cost("score", f"{labels:,} reports labelled, METEOR", seconds)]
 
 
-def _backbones(params: Params, machine: Machine) -> Cost:
-    config, seconds, made = params.backbones, START_SECONDS, []
-    if config.vision.provider == "standin":
-        own = config.vision_standin
-        width, patches = own.width, (own.image_size / own.patch_size) ** 2
-        operations = 3 * own.steps * own.batch_size * (288 * width**2 * patches + 48 * patches**2 * width)
-        seconds += max(machine.seconds(operations, large=True), own.steps * PASS_SECONDS) + own.images * DRAW_SECONDS
+def _backbones(frozen: Backbones, machine: Machine) -> Cost:
+    """Training of the stand-ins among the frozen models."""
+    seconds, made, vision = START, [], frozen.vision_standin
+    if frozen.vision.provider == "standin":
+        patches = (vision.image_size // vision.patch_size) ** 2
+        operations = 3 * vision.steps * vision.batch_size * _encoding(vision.width, patches)
+        seconds += machine.training(operations, "large", vision.steps) + vision.images * DRAW
         made.append("vision")
     for name in ("language", "text", "chexbert"):
-        if getattr(config, name).provider == "standin":
-            own = getattr(config, f"{name}_standin")
+        if getattr(frozen, name).provider == "standin":
+            own: TextStandin = getattr(frozen, f"{name}_standin")
             operations = 6 * own.steps * own.batch_size * TEXT_TOKENS * _parameters(own)
-            seconds += max(machine.seconds(operations, large=False), own.steps * PASS_SECONDS)
+            seconds += machine.training(operations, "small", own.steps)
             made.append(name)
     return Cost("backbones", f"{', '.join(made)} stand-ins trained" if made else "file hashes of the weights", seconds)
 
 
-def _vision(params: Params) -> tuple[int, float]:
-    """Width and number of patches of the vision encoder."""
-    if params.backbones.vision.provider != "standin":
-        return RAD_DINO_WIDTH, RAD_DINO_PATCHES
-    own = params.backbones.vision_standin
-    return own.width, (own.image_size // own.patch_size) ** 2
-
-
-def _language(params: Params) -> float:
-    """Number of parameters of the language model."""
-    provider = params.backbones.language.provider
-    if provider == "standin":
-        return _parameters(params.backbones.language_standin)
-    return 1.35e8 if provider == "gguf" else VICUNA_PARAMETERS
+def _encoding(width: int, patches: int) -> float:
+    """Operations of a vision encoder of twelve blocks on an image."""
+    return 288 * width**2 * patches + 48 * patches**2 * width
 
 
 def _parameters(standin: TextStandin) -> float:
