@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rich.filesize import decimal
+
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.records.schemas import EMPHASIS_POSITIONS, SPLITS
 from pacer.reporting.tables import Check, Table, number, percent, reading_audit
+
+Counts = Mapping[str, int]
 
 #: Shares above which a line is marked for a look: targets that presuppose an absent previous report, ...
 WORDING_LIMIT = 0.05
@@ -18,28 +22,24 @@ LEFT_OUT_LIMIT = 0.1
 
 #: Reasons, and values of a note, that one line names; the others are counted.
 _NAMED = 5
-#: Characters of a reason or value that are shown.
-_LONGEST = 100
 
-#: Headings of the readers' notes. A topic that is not listed here is shown under its own name, to be looked at.
+#: Headings of the readers' notes, and whether such a note is harmless. A topic that is not listed here is shown under
+#: its own name, to be looked at.
 TOPICS = {
-    "assumed_views": "Views assumed from the order of the images",
-    "blank_sections": "Sections that hold only blanks",
-    "deidentified": "Sections with marks of de-identification",
-    "empty_splits": "Splits without a row",
-    "further_images": "Further images of a study, not used",
-    "lateral_of_another_study": "Lateral image of another study",
-    "other_files": "Other files among the reports",
-    "other_views": "Frontal views other than AP and PA",
-    "priors": "Studies that have no certain predecessor",
-    "sentinel_sections": "Sections marked as absent",
-    "split_field_ignored": "Field `split` that differs from its part",
-    "unknown_fields": "Fields that are not used",
-    "unknown_views": "Images whose view is not known",
+    "assumed_views": ("Views assumed from the order of the images", False),
+    "blank_sections": ("Sections that hold only blanks", True),
+    "deidentified": ("Sections with marks of de-identification", True),
+    "empty_splits": ("Splits without a row", False),
+    "further_images": ("Further images of a study, not used", True),
+    "lateral_of_another_study": ("Lateral image of another study", False),
+    "other_files": ("Other files among the reports", True),
+    "other_views": ("Frontal views other than AP and PA", True),
+    "priors": ("Studies that have no certain predecessor", True),
+    "sentinel_sections": ("Sections marked as absent", True),
+    "split_field_ignored": ("Field `split` that differs from its part", False),
+    "unknown_fields": ("Fields that are not used", False),
+    "unknown_views": ("Images whose view is not known", False),
 }
-_HARMLESS = frozenset(
-    ("blank_sections", "deidentified", "further_images", "other_files", "other_views", "priors", "sentinel_sections")
-)
 
 
 def corpus_table(audit: Mapping[str, Any]) -> Table:
@@ -73,165 +73,155 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
         DataError: the audit lacks a part.
     """
     with reading_audit("corpus"):
+        contexts, images, shared, overlap = (audit[part] for part in ("contexts", "images", "shared_images", "overlap"))
+        records = {context: sum(split["records"] for split in splits.values()) for context, splits in contexts.items()}
+        empty = [f"{c.upper()} {s}" for c, splits in contexts.items() for s in splits if not splits[s]["records"]]
+        among = {"two patients": shared["subject"], "two splits": shared["split"], "two studies": shared["study"]}
+        unread = {name: images[name] for name in ("missing", "unreadable")}
+        smallest, largest = (f"{width} × {height}" for width, height in (images["smallest"], images["largest"]))
+        pixels = smallest if smallest == largest else f"{smallest} to {largest}"
+        clinical = audit["clinical_context"].items()
         return [
-            *_overlap(audit["overlap"]),
+            _fault("Studies in two splits", _overlapping(overlap["study"])),
+            _fault("Patients in two splits", _overlapping(overlap["subject"])),
             *_rows(audit),
-            *_images(audit["images"], audit["shared_images"]),
-            _empty(audit["contexts"]),
-            *_repeats(audit["repeated_texts"], audit["contexts"]),
+            _fault("Images that stand for more than one", _counted(among, "{} in {}")),
+            _fault("Images missing or unreadable", _counted(unread)),
+            Check("Images", f"{number(images['count'])}, {decimal(images['bytes'])}, {pixels} pixels"),
+            _fault("Contexts and splits without a record", ", ".join(empty)),
+            *_repeats(audit["repeated_texts"], contexts),
             _wording(audit["prior_wording"], audit["strict"]),
-            *_priors(audit["priors"], audit["contexts"]),
+            *_priors(audit["priors"], records),
             *_emphasis(audit["emphasis"]),
             Check("Views", _by_context(audit["views"])),
             Check("Sections", _by_context(audit["sections"])),
-            Check("With indication", _clinical(audit, "indication")),
-            Check("With history", _clinical(audit, "history")),
+            *(
+                Check(f"With {name}", _together({c: percent(found[name], records[c]) for c, found in clinical}))
+                for name in ("indication", "history")
+            ),
             *(_note(topic, found) for topic, found in audit["notes"].items() if found),
             _originals(audit["original_references"]),
             *_settings(audit),
         ]
 
 
-def wording_rates(wording: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[str, tuple[int, int]]:
-    """``{context: (targets that presuppose a previous report, targets)}`` of all splits together."""
-    rates = {}
-    for context in CONTEXTS:
-        splits = wording.get(context, {}).values()
-        if splits:
-            rates[context] = sum(split["comparing"] for split in splits), sum(split["records"] for split in splits)
-    return rates
-
-
-def plain(text: str, longest: int = _LONGEST) -> str:
+def plain(text: str, longest: int = 100) -> str:
     """``text`` on one line and not too long."""
     text = " ".join("".join(character if character.isprintable() else " " for character in text).split())
     return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
 
 
-def _overlap(overlap: Mapping[str, Any]) -> Iterator[Check]:
-    for kind, word in (("study", "Studies"), ("subject", "Patients")):
-        shared = {pair: found["count"] for pair, found in overlap[kind].items() if found["count"]}
-        found = ", ".join(f"{number(count)} in {pair.replace('-', ' and ')}" for pair, count in shared.items())
-        yield Check(f"{word} in two splits", found or "none", not shared)
+def _fault(name: str, found: str) -> Check:
+    """What should not be there."""
+    return Check(name, found or "none", not found)
+
+
+def _counted(counts: Counts, form: str = "{} {}") -> str:
+    """Each count and its name, without those that are 0."""
+    return ", ".join(form.format(number(count), name) for name, count in counts.items() if count)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{percent(part, whole)} of {number(whole)}"
+
+
+def _together(found: Mapping[str, str]) -> str:
+    """What is said about each input, once for those about which the same is said."""
+    alike: dict[str, list[str]] = {}
+    for source, words in found.items():
+        alike.setdefault(words, []).append(source)
+    return "; ".join(f"{', '.join(sources)}: {words}" for words, sources in alike.items())
+
+
+def _by_context(counts: Mapping[str, Counts]) -> str:
+    """Shares of each context's values."""
+    found = {context: counts[context] for context in CONTEXTS if any(counts.get(context, {}).values())}
+    shares: dict[str, str] = {
+        context: ", ".join(f"{value} {percent(n, sum(values.values()))}" for value, n in values.items() if n)
+        for context, values in found.items()
+    }
+    return _together(shares) or "none"
+
+
+def _overlapping(pairs: Mapping[str, Mapping[str, Any]]) -> str:
+    return _counted({pair.replace("-", " and "): found["count"] for pair, found in pairs.items()}, "{} in {}")
 
 
 def _rows(audit: Mapping[str, Any]) -> Iterator[Check]:
     """Every row that was read, and what became of it."""
     rows = audit["rows"]
     read = sum(rows["read"].values())
-    fates = {name.replace("_", " "): rows[name] for name in ("used", "bad", "left_out")}
+    fates: dict[str, int] = {name.replace("_", " "): rows[name] for name in ("used", "bad", "left_out")}
     fates["beyond the limit"] = rows["beyond_limit"]
-    parts = ", ".join(f"{number(count)} {name}" for name, count in fates.items() if count)
-    inputs = ", ".join(f"{name} {number(count)}" for name, count in rows["read"].items())
-    of = f" ({inputs})" if len(rows["read"]) > 1 else ""
+    inputs = f" ({', '.join(f'{name} {number(n)}' for name, n in rows['read'].items())})" * (len(rows["read"]) > 1)
     lost = read - sum(fates.values())
-    yield Check(
-        "Rows read", f"{number(read)}{of}: {parts}" + (f", {number(lost)} not accounted for" if lost else ""), not lost
-    )
+    unknown = f", {number(lost)} not accounted for" if lost else ""
+    yield Check("Rows read", f"{number(read)}{inputs}: {_counted(fates)}{unknown}", not lost)
     yield Check("Records made", number(audit["records"]), audit["records"] > 0)
-    for kind, name in (("excluded", "Bad rows or records"), ("left_out", "Rows or records left out")):
-        count = audit[kind]["count"]
-        good = rows["left_out"] <= LEFT_OUT_LIMIT * read if kind == "left_out" else not count
-        yield Check(name, f"{number(count)}: {_reasons(audit[kind]['reasons'])}" if count else "none", good)
+    yield _fault("Bad rows or records", _reasons(audit["excluded"]))
+    left_out = _reasons(audit["left_out"]) or "none"
+    yield Check("Rows or records left out", left_out, rows["left_out"] <= LEFT_OUT_LIMIT * read)
     if audit["limit"] is not None:
         found = f"the first {number(audit['limit'])} studies of each context and split (corpus.limit)"
         yield Check("Limit", found, not rows["beyond_limit"])
 
 
-def _reasons(counts: Mapping[str, int]) -> str:
-    """The most frequent reasons with their counts, and how many there are besides."""
-    listed = list(counts.items())
+def _reasons(found: Mapping[str, Any]) -> str:
+    """The number of rows, the most frequent reasons with theirs, and how many reasons there are besides."""
+    listed = list(found["reasons"].items())
     parts = [f"{number(count)} × {plain(reason)}" for reason, count in listed[:_NAMED]]
-    rest = listed[_NAMED:]
-    if rest:
+    if rest := [count for _, count in listed[_NAMED:]]:
         others = "another reason" if len(rest) == 1 else f"{number(len(rest))} other reasons"
-        parts.append(f"{number(sum(count for _, count in rest))} for {others}")
-    return "; ".join(parts)
-
-
-def _empty(contexts: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Check:
-    """Splits that cannot be trained on or scored."""
-    empty = [f"{c.upper()} {s}" for c, splits in contexts.items() for s in splits if not splits[s]["records"]]
-    return Check("Contexts and splits without a record", ", ".join(empty) or "none", not empty)
-
-
-def _clinical(audit: Mapping[str, Any], name: str) -> str:
-    """Share of the records that have an indication or a history, by context."""
-    records = {c: sum(split["records"] for split in splits.values()) for c, splits in audit["contexts"].items()}
-    return _together({c: percent(found[name], records[c]) for c, found in audit["clinical_context"].items()})
-
-
-def _images(images: Mapping[str, Any], shared: Mapping[str, int]) -> Iterator[Check]:
-    several = ", ".join(
-        f"{number(shared[kind])} in two {word}"
-        for kind, word in (("subject", "patients"), ("split", "splits"), ("study", "studies"))
-        if shared[kind]
-    )
-    yield Check("Images that stand for more than one", several or "none", not several)
-    lost = {name: images[name] for name in ("missing", "unreadable") if images[name]}
-    words = ", ".join(f"{number(count)} {name}" for name, count in lost.items())
-    yield Check("Images missing or unreadable", words or "none", not lost)
-    smallest, largest = (f"{width} × {height}" for width, height in (images["smallest"], images["largest"]))
-    pixels = smallest if smallest == largest else f"{smallest} to {largest}"
-    yield Check("Images", f"{number(images['count'])}, {_size(images['bytes'])}, {pixels} pixels")
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
+        parts.append(f"{number(sum(rest))} for {others}")
+    return f"{number(found['count'])}: {'; '.join(parts)}" if found["count"] else ""
 
 
 def _repeats(repeated: Mapping[str, Any], contexts: Mapping[str, Any]) -> Iterator[Check]:
-    shown, worst = [], 0.0
-    for context, known in repeated["known_from_train"].items():
-        train, test = (contexts[context][split]["records"] for split in ("train", "test"))
-        if train and test:
-            shown.append(f"{context} {_share(known['test'], test)}")
-            worst = max(worst, known["test"] / test)
-    found = ", ".join(shown) or "no context has both splits"
-    advice = "; a model that remembers train does well on these" if worst > REPEATED_LIMIT else ""
-    yield Check("Test reports word for word in train", found + advice, worst <= REPEATED_LIMIT)
+    tests = {c: contexts[c]["test"]["records"] for c in contexts if contexts[c]["train"]["records"]}
+    known = {c: (n["test"], tests[c]) for c, n in repeated["known_from_train"].items() if tests.get(c)}
+    found = ", ".join(f"{context} {_share(*counts)}" for context, counts in known.items())
+    many = any(count > REPEATED_LIMIT * records for count, records in known.values())
+    advice = "; a model that remembers train does well on these" if many else ""
+    yield Check("Test reports word for word in train", (found or "no context has both splits") + advice, not many)
     parts = []
     for context, counts in repeated["within"].items():
         if counts["records"]:
-            share = _share(counts["distinct"], counts["records"])
             most = f" (one up to {number(counts['most_frequent'])} ×)" if counts["most_frequent"] > 1 else ""
-            parts.append(f"{context} {share}{most}")
+            parts.append(f"{context} {_share(counts['distinct'], counts['records'])}{most}")
     yield Check("Distinct reports", ", ".join(parts) or "none", bool(parts))
 
 
-def _wording(wording: Mapping[str, Any], strict: bool) -> Check:
+def _wording(wording: Mapping[str, Mapping[str, Counts]], strict: bool) -> Check:
     name = "Targets that presuppose an absent previous report"
-    rates = {context: counts for context, counts in wording_rates(wording).items() if counts[1]}
+    rates = {}
+    for context in CONTEXTS:
+        splits = wording.get(context, {}).values()
+        comparing, records = sum(n["comparing"] for n in splits), sum(n["records"] for n in splits)
+        if records:
+            rates[context] = comparing, records
     if not rates:
         return Check(name, "no context in use lacks the previous report")
+    many = any(comparing > WORDING_LIMIT * records for comparing, records in rates.values())
+    advice = "; left out (corpus.strict)" if strict else "; corpus.strict: true leaves them out" if many else ""
     found = ", ".join(f"{context} {_share(*counts)}" for context, counts in rates.items())
-    if strict:
-        return Check(name, f"{found}; left out (corpus.strict)")
-    good = all(comparing <= WORDING_LIMIT * records for comparing, records in rates.values())
-    return Check(name, found + ("" if good else "; corpus.strict: true leaves them out"), good)
+    return Check(name, found + advice, strict or not many)
 
 
-def _priors(priors: Mapping[str, Any], contexts: Mapping[str, Any]) -> Iterator[Check]:
-    with_prior = [context for context in contexts if availability(context)[1]]
+def _priors(priors: Mapping[str, Any], records: Counts) -> Iterator[Check]:
     name = "Time since the previous study"
-    if not priors["known"]:
-        records = sum(contexts[context][split]["records"] for context in with_prior for split in SPLITS)
-        words = "the format does not say" if records else "no record has a previous report"
-        yield Check(name, words, bool(records) or not with_prior)
-    else:
+    if priors["known"]:
         median, longest = priors["median_gap_days"], priors["longest_gap_days"]
         days = "only the order is known" if median is None else f"median {_days(median)}, longest {_days(longest)}"
-        rules = ", ".join(f"{number(count)} by {rule}" for rule, count in priors["rules"].items())
+        rules = _counted(priors["rules"], "{} by {}")
         yield Check(name, f"{days}; {number(priors['known'])} studies: {rules}")
         tied, passed = priors["tied"], priors["passed_over"]
-        yield Check(
-            "Previous studies equally near", f"{number(tied)}: the larger id was taken" if tied else "none", not tied
-        )
+        yield _fault("Previous studies equally near", f"{number(tied)}: the larger id was taken" if tied else "")
         yield Check("Nearer studies without a report", f"passed over for {number(passed)}" if passed else "none")
+    else:
+        with_prior = [context for context in records if availability(context)[1]]
+        some = any(records[context] for context in with_prior)
+        words = "the format does not say" if some else "no record has a previous report"
+        yield Check(name, words, some or not with_prior)
     if priors["empty"]:
         yield Check("Previous reports empty after cleaning", number(priors["empty"]), False)
 
@@ -254,43 +244,21 @@ def _emphasis(emphasis: Mapping[str, Any]) -> Iterator[Check]:
     cut = f"{number(longer)}: upstream's training reads no further"
     yield Check(f"Emphasis lists of more than {EMPHASIS_POSITIONS} entries", cut if longer else "none")
     outside, follow = emphasis["entries_outside_0_1"], emphasis["follow_a_longer_text"]
-    yield Check("Emphasis entries other than 0 and 1", number(outside) if outside else "none", not outside)
+    yield _fault("Emphasis entries other than 0 and 1", number(outside) if outside else "")
     if follow:
-        words = f"{number(follow)}: they cover the impression too"
-        yield Check("Emphasis lists that follow a longer text", words)
+        yield Check("Emphasis lists that follow a longer text", f"{number(follow)}: they cover the impression too")
 
 
-def _by_context(counts: Mapping[str, Mapping[str, int]]) -> str:
-    """Shares of each context's values."""
-    found: dict[str, str] = {}
-    for context in CONTEXTS:
-        values = counts.get(context, {})
-        shares = [f"{value} {percent(count, sum(values.values()))}" for value, count in values.items() if count]
-        if shares:
-            found[context] = ", ".join(shares)
-    return _together(found) or "none"
-
-
-def _together(found: Mapping[str, str]) -> str:
-    """What is said about each input, once for those about which the same is said."""
-    alike: dict[str, list[str]] = {}
-    for source, words in found.items():
-        alike.setdefault(words, []).append(source)
-    return "; ".join(f"{', '.join(sources)}: {words}" for words, sources in alike.items())
-
-
-def _note(topic: str, found: Mapping[str, Mapping[str, int]]) -> Check:
+def _note(topic: str, found: Mapping[str, Counts]) -> Check:
     """A topic of a reader's notes, whichever it is."""
-    title = TOPICS.get(topic, topic.replace("_", " ").capitalize())
+    title, harmless = TOPICS.get(topic, (topic.replace("_", " ").capitalize(), False))
     said: dict[str, str] = {}
     for source, values in found.items():
-        parts = [f"{number(count)} × {plain(value, 40)}" for value, count in list(values.items())[:_NAMED]]
-        if topic == "empty_splits":
-            parts = [plain(value, 40) for value in values]
-        elif len(values) > _NAMED:
-            parts.append(f"{number(len(values) - _NAMED)} others")
-        said[source] = ", ".join(parts)
-    return Check(title, _together(said), topic in _HARMLESS)
+        named = values if topic == "empty_splits" else list(values)[:_NAMED]
+        parts = [("" if topic == "empty_splits" else f"{number(values[v])} × ") + plain(v, 40) for v in named]
+        rest = len(values) - len(named)
+        said[source] = ", ".join([*parts, *([f"{number(rest)} others"] if rest else [])])
+    return Check(title, _together(said), harmless)
 
 
 def _originals(originals: Mapping[str, Any]) -> Check:
@@ -311,7 +279,3 @@ def _settings(audit: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("Strict", "yes" if audit["strict"] else "no")
     if audit["deidentified"] is not None:
         yield Check("Marks of de-identification", str(audit["deidentified"]).replace("_", " "))
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{percent(part, whole)} of {number(whole)}"
