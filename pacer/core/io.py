@@ -175,7 +175,9 @@ def scratch_directory(out: str | Path, fingerprint: str) -> Generator[Path]:
     """
     parent = Path(f"{out}.scratch")
     directory = parent / fingerprint[:16]
-    with _lock(parent / _LOCK, f"{parent} is in use by another process that makes {out}; wait for it or stop it first"):
+    with locked(
+        parent / _LOCK, f"{parent} is in use by another process that makes {out}; wait for it or stop it first"
+    ):
         directory.mkdir(exist_ok=True)
         for other in [path for path in parent.iterdir() if path.is_dir() and path != directory]:
             _remove(other)
@@ -185,12 +187,16 @@ def scratch_directory(out: str | Path, fingerprint: str) -> Generator[Path]:
 
 
 @contextmanager
-def _lock(path: Path, refusal: str) -> Generator[None]:
-    """Hold a lock file; the system frees it when the process ends, however it ends."""
+def locked(path: Path, refusal: str) -> Generator[None]:
+    """Hold a file locked; the system frees it when the process ends, however it ends.
+
+    Raises:
+        PacerError: another process holds it, in the words of ``refusal``; or the file system has no locks.
+    """
     held = False
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "w") as lock:
+        with open(path, "a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pacer.core.contexts import CONTEXTS, Context, context_of
-from pacer.core.errors import DataError, PacerError
-from pacer.core.io import hash_bytes, hash_file, hash_json, write_json, write_jsonl
+from pacer.core.errors import DataError
+from pacer.core.io import hash_bytes, hash_file, hash_json, locked, write_json, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.parallel.prefetch import prefetch
@@ -31,8 +29,7 @@ _SHOWN = 20
 Lines = dict[tuple[str, str], dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """What a run did with ``cases``: ``reports`` made, of which ``renewed`` because the case or the model has changed
     since an earlier run; ``kept`` from that; cases ``skipped``."""
 
@@ -43,13 +40,11 @@ class Summary:
     skipped: tuple[BadCase, ...]
 
 
-@dataclass(frozen=True)
-class _Task:
-    """A case, what its reports depend on, and the contexts in which it is reported and in which a report is missing."""
+class _Task(NamedTuple):
+    """A case, what its reports depend on, and the contexts in which a report is missing."""
 
     case: Case
     key: str
-    contexts: tuple[Context, ...]
     missing: tuple[Context, ...]
 
 
@@ -119,14 +114,10 @@ def _own(out: Path) -> Generator[None]:
     existed = out.exists()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        file = open(out, "a")  # noqa: SIM115
+        open(out, "a").close()
     except OSError as error:
         raise DataError(f"{out} cannot be written: {error.strerror}; name another file") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise PacerError(f"{out} is in use by another process; wait for it or name another file") from None
+    with locked(out, f"{out} is in use by another process; wait for it or name another file"):
         try:
             yield
         finally:
@@ -158,14 +149,8 @@ def _checked(
     if isinstance(case, BadCase):
         return case
     try:
-        texts = [
-            load_text(source, f"{what} of {case.name}")
-            for what, source in (
-                ("previous report", case.prior),
-                ("indication", case.indication),
-                ("history", case.history),
-            )
-        ]
+        sources = {"previous report": case.prior, "indication": case.indication, "history": case.history}
+        texts = [load_text(source, f"{what} of {case.name}") for what, source in sources.items()]
         images = [_hash(case.frontal), _hash(case.lateral)]
         context = context_of(case.lateral is not None, texts[0] is not None)
         contexts = reporter.contexts_of(context) if all_contexts else (context,)
@@ -175,7 +160,7 @@ def _checked(
             reporter.prepare(case)
     except DataError as error:
         return BadCase(case.name, str(error))
-    return _Task(case, key, contexts, missing)
+    return _Task(case, key, missing)
 
 
 def _hash(image: Any) -> str | None:
@@ -196,8 +181,7 @@ def _hash(image: Any) -> str | None:
 
 def _report(reporter: Reporter, tasks: Sequence[_Task], out: Path, batch_size: int | None) -> Lines:
     """Generate what is missing and append it; returns the new lines."""
-    opened = [task for task in tasks if task.missing]
-    keys: list[str] = []
+    opened, keys = [task for task in tasks if task.missing], list[str]()
 
     def units() -> Iterator[Prepared]:
         for task, case in zip(opened, prefetch(lambda task: reporter.prepare(task.case), opened, WORKERS), strict=True):
@@ -206,8 +190,7 @@ def _report(reporter: Reporter, tasks: Sequence[_Task], out: Path, batch_size: i
                 yield case.in_context(context)
 
     made: Lines = {}
-    wanted, missing = (sum(map(len, parts)) for parts in ([t.contexts for t in tasks], [t.missing for t in tasks]))
-    with Ticker("reports", wanted, done=wanted - missing) as ticker, Journal(out) as journal:
+    with Ticker("reports", sum(len(task.missing) for task in opened)) as ticker, Journal(out) as journal:
         for count, (number, result) in enumerate(reporter.stream(units(), batch_size), start=1):
             line = {"key": keys[number]} | result.as_dict()
             made[result.name, result.context] = line

@@ -62,24 +62,16 @@ def _table(path: Path) -> Iterator[Case | BadCase]:
     for place, cells, empty in table.rows(table.columns):
         if empty:
             continue
-        row = dict.fromkeys(COLUMNS) | {
-            column: cell.strip() or None for column, cell in zip(header, cells, strict=True)
-        }
-        name = row["case"] or row["frontal"] or place
+        row = dict.fromkeys(COLUMNS) | dict(zip(header, (cell.strip() or None for cell in cells), strict=True))
+        name = row.pop("case") or row["frontal"] or place
         if row["frontal"] is None:
             yield BadCase(name, f"{name} ({place}) names no frontal image")
             continue
         try:
-            yield Case(
-                path.parent / row["frontal"],
-                None if row["lateral"] is None else path.parent / row["lateral"],
-                text_or_file(row["prior"], f"previous report of {name}", path.parent),
-                row["indication"],
-                row["history"],
-                row["view"],
-                row["sections"],
-                name,
-            )
+            prior = text_or_file(row["prior"], f"previous report of {name}", path.parent)
+            lateral = None if row["lateral"] is None else path.parent / row["lateral"]
+            clinical = (row[column] for column in ("indication", "history", "view", "sections"))
+            yield Case(path.parent / row["frontal"], lateral, prior, *clinical, name=name)
         except DataError as error:
             yield BadCase(name, str(error))
 
@@ -108,12 +100,5 @@ def _case_of(entry: Path) -> Case | BadCase:
         view = load_text(found.get("view"), f"view of {name}")
     except DataError as error:
         return BadCase(name, str(error))
-    return Case(
-        found["frontal"],
-        found.get("lateral"),
-        found.get("prior"),
-        found.get("indication"),
-        found.get("history"),
-        None if view is None else view.strip(),
-        name=name,
-    )
+    others = (found.get(source) for source in ("lateral", "prior", "indication", "history"))
+    return Case(found["frontal"], *others, view=view and view.strip(), name=name)

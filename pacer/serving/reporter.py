@@ -26,10 +26,10 @@ from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model
 from pacer.model.prompt.instruction import instruction
 from pacer.pretrained.pointers import resolve
-from pacer.serving.case import Case, Cuts, Prepared, Result, Routing, Sections, TextSource, Timings, View
+from pacer.serving.case import Case, Cuts, Prepared, Result, Routing, Sections, Timings, View
 from pacer.serving.features import CaseFeatures
 from pacer.serving.package import MANIFEST, TOKENIZER, frozen_models, read_settings
-from pacer.serving.sources import ImageSource, load_image, load_text
+from pacer.serving.sources import load_image, load_text
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -103,32 +103,17 @@ class Reporter:
         self._pieces = deepcopy(tokenizer)
 
     @classmethod
-    def from_pretrained(
-        cls,
-        directory: str | PathLike,
-        device: str | torch.device | None = None,
-        dtype: str | torch.dtype | None = None,
-        backbones: str | PathLike | None = None,
-    ) -> Reporter:
-        """Load an exported model; see the class."""
-        return cls(directory, device, dtype, backbones)
+    def from_pretrained(cls, *arguments: Any, **named: Any) -> Reporter:
+        """Load an exported model: the class under the name that loading has elsewhere."""
+        return cls(*arguments, **named)
 
-    def __call__(
-        self,
-        frontal: ImageSource,
-        lateral: ImageSource | None = None,
-        prior: TextSource = None,
-        indication: TextSource = None,
-        history: TextSource = None,
-        view: str | None = None,
-        sections: str | None = None,
-    ) -> Result:
-        """The report of one case; for the arguments see :class:`pacer.serving.case.Case`.
+    def __call__(self, *sources: Any, **named: Any) -> Result:
+        """The report of one case; takes the arguments of :class:`pacer.serving.case.Case`.
 
         Raises:
             DataError: as :meth:`prepare`.
         """
-        return self.generate([Case(frontal, lateral, prior, indication, history, view, sections)], batch_size=1)[0]
+        return self.generate([Case(*sources, **named)], batch_size=1)[0]
 
     def prepare(self, case: Case) -> Prepared:
         """Check a case and prepare it as training does; takes no accelerator and may run in any thread.
