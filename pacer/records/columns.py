@@ -108,21 +108,6 @@ def hashes(path: Path, column: str) -> np.ndarray:
     return found
 
 
-def distinct(values: np.ndarray) -> np.ndarray:
-    """The distinct values, ascending. Sorts ``values`` in place: large arrays are not copied."""
-    values.sort()
-    first = np.ones(len(values), dtype=bool)
-    np.not_equal(values[1:], values[:-1], out=first[1:])
-    return values[first]
-
-
-def codes(path: Path, column: str, values: Sequence[str]) -> np.ndarray:
-    """The place of every value of a text column in ``values`` [rows], as small integers."""
-    kind = pl.Enum(list(values))
-    parts = [frame[column].cast(kind).to_physical().cast(pl.UInt8).to_numpy() for frame in batches(path, [column])]
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint8)
-
-
 def texts(path: Path, column: str, rows: np.ndarray) -> list[str]:
     """The values of a text column in these rows (ascending)."""
     found: list[str] = []

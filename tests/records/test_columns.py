@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.records.columns import TableWriter, batches, codes, distinct, hashes, repeated_rows, texts
+from pacer.records.columns import TableWriter, batches, hashes, repeated_rows, texts
 from pacer.records.schemas import RECORD_SCHEMA, read_about
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "ü", "", "a "]) | st.none(), max_size=30)
@@ -33,7 +32,6 @@ def test_hashes_and_repeats(tmp_path_factory, values) -> None:
     found = hashes(path, "x")
     assert all((found[i] == found[j]) == (values[i] == values[j]) for i in range(len(found)) for j in range(i))
     assert [value for value, own in zip(values, found, strict=True) if own == 0] == [v for v in values if v is None]
-    assert distinct(found.copy()).tolist() == sorted(set(found.tolist()))
     present = [value for value in values if value is not None]
     path = written(tmp_path_factory.mktemp("t"), present)
     assert repeated_rows(path, "x") == {i for i, value in enumerate(present) if value in present[:i]}
@@ -46,12 +44,6 @@ def test_equal_hashes_of_different_texts_are_no_repeat(tmp_path, monkeypatch) ->
 
     monkeypatch.setattr(columns, "hashes", lambda path, column: np.array([5, 5, 5], dtype=np.uint64))
     assert repeated_rows(written(tmp_path, ["a", "b", "a"]), "x") == {2}
-
-
-def test_codes(tmp_path) -> None:
-    assert codes(written(tmp_path, ["b", "a", "b"]), "x", ["a", "b"]).tolist() == [1, 0, 1]
-    with pytest.raises(pl.exceptions.PolarsError):
-        codes(written(tmp_path, ["d"]), "x", ["a", "b"])
 
 
 def test_a_table_says_how_it_was_made(tmp_path) -> None:
