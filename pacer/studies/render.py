@@ -8,6 +8,7 @@ from pathlib import Path
 from pacer.core.io import write_text
 from pacer.reporting.html import render
 from pacer.reporting.tables import Heading, Mark, Table
+from pacer.studies.paired import COLUMNS
 from pacer.studies.table import StudyTable
 
 DIFFERENCES = "differences, case by case"
@@ -64,6 +65,6 @@ def _tables(table: StudyTable) -> Iterator[Table]:
     if table.comparison:
         lines = [(line.label, *line.cells) for line in table.comparison]
         first = frozenset(index for index, line in enumerate(lines) if index and line[0] != lines[index - 1][0])
-        numeric = (False, False, *(True,) * (len(table.comparison_columns) - 1))
-        heads = ("Compared", *table.comparison_columns)
+        numeric = (False, False, *(True,) * (len(COLUMNS) - 1))
+        heads = ("Compared", *COLUMNS)
         yield Table(heads, tuple(lines), f"{table.title}: {DIFFERENCES}", numeric, rules=first)

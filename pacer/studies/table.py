@@ -6,7 +6,7 @@ paper: all rows that print the best value are bold, all that print the next valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -15,11 +15,17 @@ from typing import Any, NamedTuple
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.metrics.cases import MEAN
-from pacer.reporting.published import PublishedBlock, PublishedTable, differences_to_published, load_published
+from pacer.reporting.published import (
+    PrintedValue,
+    PublishedBlock,
+    PublishedTable,
+    differences_to_published,
+    load_published,
+)
 from pacer.reporting.score_tables import contexts_in
 from pacer.reporting.signature import standin_note
 from pacer.reporting.tables import MARKS, Mark, number
-from pacer.studies.paired import COLUMNS, NOTE, Compare, Tested, compare_rows
+from pacer.studies.paired import NOTE, Compare, Tested, compare_rows
 from pacer.studies.run import RECORD, folders
 from pacer.studies.study import HEADINGS, Study
 
@@ -57,7 +63,6 @@ class StudyTable:
     blocks: tuple[Block, ...]
     notes: tuple[str, ...]
     comparison: tuple[Tested, ...] = ()
-    comparison_columns: tuple[str, ...] = COLUMNS
 
 
 class Scored(NamedTuple):
@@ -77,25 +82,9 @@ def collect(study: Study, root: Path, state: Path) -> list[Scored]:
     Raises:
         DataError: rows were scored in different contexts.
     """
-    found = [
-        Scored(
-            row,
-            seed,
-            folder,
-            read_json(folder / "scores.json"),
-            read_json(folder / "signature.json"),
-            read_json(folder / RECORD),
-        )
-        for row, seed, folder in folders(study, state)
-    ]
-    for index, row in enumerate(study.rows):
-        if row.files is not None and (root / row.files / "scores.json").is_file():
-            folder = root / row.files
-            found.append(
-                Scored(
-                    index, None, folder, read_json(folder / "scores.json"), read_json(folder / "signature.json"), None
-                )
-            )
+    found = [_read(*run, record=True) for run in folders(study, state)]
+    files = [(index, root / row.files) for index, row in enumerate(study.rows) if row.files is not None]
+    found += [_read(index, None, folder) for index, folder in files if (folder / "scores.json").is_file()]
     for run in found[1:]:
         if contexts_in(run.scores) != contexts_in(found[0].scores):
             raise DataError(
@@ -105,6 +94,11 @@ def collect(study: Study, root: Path, state: Path) -> list[Scored]:
     return found
 
 
+def _read(row: int, seed: int | None, folder: Path, *, record: bool = False) -> Scored:
+    scores, signature = read_json(folder / "scores.json"), read_json(folder / "signature.json")
+    return Scored(row, seed, folder, scores, signature, read_json(folder / RECORD) if record else None)
+
+
 def build_table(study: Study, runs: Sequence[Scored], compare: Compare | None = None) -> StudyTable:
     """The table of a study from what exists of it.
 
@@ -112,7 +106,10 @@ def build_table(study: Study, runs: Sequence[Scored], compare: Compare | None = 
         compare: with it, and where the study names rows ``against``, the other rows are tested against them.
     """
     published = load_published()[study.published] if study.published is not None else None
-    apart = _apart(study, runs, published)
+    apart = []
+    if published is not None:
+        differing = [differences_to_published(published, run.scores, run.signature, run.record) for run in runs]
+        apart = _said(study, runs, differing)
     comparable = bool(runs) and not apart
     blocks: list[Block] = []
     beside = list(published.blocks) if published is not None else []
@@ -147,13 +144,7 @@ def ranked(lines: Iterable[tuple[str, Sequence[tuple[str, str] | None]]]) -> tup
         order = sorted(set(values), key=float, reverse=True)
         marks.append(dict(zip(order, MARKS, strict=False)) if len(values) > 1 else {})
     return tuple(
-        Line(
-            label,
-            tuple(
-                Cell(ABSENT) if cell is None else Cell(cell[1], found.get(cell[0]))
-                for cell, found in zip(cells, marks, strict=True)
-            ),
-        )
+        Line(label, tuple(Cell(c[1], m.get(c[0])) if c else Cell(ABSENT) for c, m in zip(cells, marks, strict=True)))
         for label, cells in lines
     )
 
@@ -189,38 +180,25 @@ def _own_blocks(study: Study, runs: Sequence[Scored]) -> list[tuple[str, str, li
 
 
 def _published_block(block: PublishedBlock, metrics: Sequence[str], comparable: bool) -> Block:
-    lines = tuple(
-        Line(
-            system,
-            tuple(
-                Cell(row[metric].text or ABSENT, row[metric].mark) if metric in row else Cell(ABSENT)
-                for metric in metrics
-            ),
-        )
-        for system, row in block.rows.items()
-    )
+    none = PrintedValue(None, None)
+    values = {system: [row.get(metric, none) for metric in metrics] for system, row in block.rows.items()}
+    lines = tuple(Line(system, tuple(Cell(v.text or ABSENT, v.mark) for v in row)) for system, row in values.items())
     where = "published" if comparable else "published, not comparable"
     return Block(f"{block.name} ({where})", lines, True, block.protocol)
 
 
-def _apart(study: Study, runs: Sequence[Scored], published: PublishedTable | None) -> list[str]:
-    """Why the rows are not comparable with the published ones, and which rows where not all share the reason."""
-    if published is None:
-        return []
-    return _said(study, runs, lambda run: differences_to_published(published, run.scores, run.signature, run.record))
-
-
-def _said(study: Study, runs: Sequence[Scored], about: Callable[[Scored], Iterable[str]]) -> list[str]:
-    """What is said ``about`` runs, each once, and of which rows where not of all."""
-    said: dict[str, dict[str, None]] = {}
-    for run in runs:
-        for text in about(run):
-            said.setdefault(text, {})[study.rows[run.row].name] = None
-    names = {run.row for run in runs}
-    return [text if len(rows) == len(names) else f"{text} ({', '.join(rows)})" for text, rows in said.items()]
+def _said(study: Study, runs: Sequence[Scored], texts: Sequence[Sequence[str]]) -> list[str]:
+    """The ``texts`` about the runs, each once, and about which rows where not about all."""
+    rows: dict[str, dict[str, None]] = {}
+    for run, said in zip(runs, texts, strict=True):
+        for text in said:
+            rows.setdefault(text, {})[study.rows[run.row].name] = None
+    every = {run.row for run in runs}
+    return [text if len(names) == len(every) else f"{text} ({', '.join(names)})" for text, names in rows.items()]
 
 
 def _notes(study: Study, runs: Sequence[Scored], published: PublishedTable | None, apart: Sequence[str]) -> list[str]:
+    own = [run.record for run in runs if run.record is not None]
     notes = []
     if runs and study.layout == "mean":
         contexts = ", ".join(context.upper() for context in contexts_in(runs[0].scores))
@@ -228,45 +206,35 @@ def _notes(study: Study, runs: Sequence[Scored], published: PublishedTable | Non
     notes.append("Bold: best of its block; underlined: second best; ties by the printed value share their mark.")
     if len(study.seeds) > 1:
         notes.append(f"Mean ± sample standard deviation over seeds {', '.join(map(str, study.seeds))} of the training.")
-    splits = sorted({run.record["split"] for run in runs if run.record is not None})
-    if splits:
-        notes.append(f"Scored on split {', '.join(splits)}.")
+    if own:
+        notes.append(f"Scored on split {', '.join(sorted({record['split'] for record in own}))}.")
     if runs and any(metric.startswith("original_") for metric in study.metrics):
-        forms = _said(
-            study, runs, lambda run: [(run.signature.get("language") or {}).get("original_references", "not recorded")]
-        )
+        language = [run.signature.get("language") or {} for run in runs]
+        forms = _said(study, runs, [[texts.get("original_references", "not recorded")] for texts in language])
         notes.append(f"Original references: {'; '.join(forms)}.")
-    corpora = {run.record["corpus"]["source"] for run in runs if run.record is not None}
-    if "phantom" in corpora:
+    if any(record["corpus"]["source"] == "phantom" for record in own):
         notes.append("Rows of this repository come from a generated corpus, not from patients.")
     notes += sorted({note for run in runs if (note := standin_note(run.signature)) is not None})
     if len({_protocol(run.signature) for run in runs}) > 1:
-        notes.append(
-            "The rows were not scored alike (labeller, convention, target, cleaning or number of records differ)."
-        )
+        differing = "labeller, convention, target, cleaning or number of records"
+        notes.append(f"The rows were not scored alike ({differing} differ).")
     if len({(run.signature.get("data") or {}).get("records") for run in runs if run.record is not None}) > 1:
         notes.append("The rows of this repository were not scored on the same records.")
     if published is not None:
-        origin = (
-            f"The published rows are as printed in {published.where} of the paper ({published.title}). "
-            f"{published.protocol}"
-        )
-        notes.append(origin)
+        printed = f"The published rows are as printed in {published.where} of the paper ({published.title})."
+        notes.append(f"{printed} {published.protocol}")
         if apart:
-            notes.append("No row of this repository can be compared with a published row: " + "; ".join(apart) + ".")
-        notes.append(
-            "Where the published rows are from: "
-            + "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
-            + "."
-        )
+            notes.append(f"No row of this repository can be compared with a published row: {'; '.join(apart)}.")
+        origins = "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
+        notes.append(f"Where the published rows are from: {origins}.")
     done = {(run.row, run.seed) for run in runs}
     for index, row in enumerate(study.rows):
         if row.files is not None and (index, None) not in done:
             notes.append(f"{row.name}: {row.files} holds no scores; `pacer score --out {row.files}` makes them.")
-        missing = [seed for seed in study.seeds if row.files is None and (index, seed) not in done]
+        missing = [str(seed) for seed in study.seeds if row.files is None and (index, seed) not in done]
         if missing:
             needs = f" (it needs {', '.join(row.needs)})" if row.needs else ""
-            notes.append(f"{row.name}: not run yet with seed {', '.join(map(str, missing))}{needs}.")
+            notes.append(f"{row.name}: not run yet with seed {', '.join(missing)}{needs}.")
     return notes
 
 
