@@ -34,6 +34,7 @@ from pacer.records.schemas import SPLITS
 #: Where the images of a report are named, for messages.
 IMAGE_FIELDS = ("parentImage", "parentImage")
 
+#: Sections of a report, named like the fields of :class:`~pacer.corpus.rows.Examination`.
 SECTIONS = ("findings", "impression", "indication")
 
 _NUMBER = re.compile(r"(?:CXR)?([0-9]+)")
@@ -124,11 +125,7 @@ def _row(
         view=views[image_key(frontal)].view,
         frontal=_file_of(frontal, files),
         lateral=None if lateral is None else _file_of(lateral, files),
-        findings=texts["findings"],
-        impression=texts["impression"],
-        prior=None,
-        indication=texts["indication"],
-        history=None,
+        **texts,
     )
 
 
@@ -175,20 +172,13 @@ def _image_files(folder: Path) -> dict[str, str]:
 
     Without the folder there are no files, and every image will count as missing.
     """
-    files: dict[str, str] = {}
-    ranks: dict[str, tuple[int, int, str]] = {}
+    ranked = []
     for path in files_below(folder) if folder.is_dir() else ():
-        ending = path.suffix.lower()
-        if ending not in _FORMATS:
-            continue
-        relative = path.relative_to(folder).as_posix()
-        if _printable(relative) != relative:
-            continue  # no table can hold such a path; the image counts as missing
-        rank = (_FORMATS.index(ending), relative.count("/"), relative)
-        key = image_key(path.name)
-        if key not in ranks or rank < ranks[key]:
-            files[key], ranks[key] = relative, rank
-    return files
+        ending, relative = path.suffix.lower(), path.relative_to(folder).as_posix()
+        # no table can hold a path that is no text; the image counts as missing
+        if ending in _FORMATS and _printable(relative) == relative:
+            ranked.append((_FORMATS.index(ending), relative.count("/"), relative, image_key(path.name)))
+    return {key: relative for _, _, relative, key in sorted(ranked, reverse=True)}
 
 
 def _file_of(name: str, files: dict[str, str]) -> str:

@@ -82,10 +82,6 @@ def _row(raw: Any, place: Place, notes: Notes, views: dict[str, View] | None) ->
         frontal=frontal,
         lateral=lateral,
         findings=findings,
-        impression=None,
-        prior=None,
-        indication=None,
-        history=None,
     )
 
 

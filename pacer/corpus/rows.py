@@ -81,12 +81,12 @@ class Examination(NamedTuple):
     subject_id: str
     view: str
     frontal: str
-    lateral: str | None
-    findings: str | None
-    impression: str | None
-    prior: Prior | None
-    indication: str | None
-    history: str | None
+    lateral: str | None = None
+    findings: str | None = None
+    impression: str | None = None
+    prior: Prior | None = None
+    indication: str | None = None
+    history: str | None = None
     emphasis: list[float] | None = None
     rows: int = 1
 

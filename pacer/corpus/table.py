@@ -10,7 +10,6 @@ study without a report, and a study with a report but without a frontal image ca
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -177,9 +176,9 @@ class _Grouped(NamedTuple):
 
     subject: str
     study: str
-    rows: list[int]
-    ranks: list[int | None]
-    images: list[str | None]
+    row: list[int]
+    rank: list[int | None]
+    image: list[str | None]
     split: str | None
     findings: str | None
     impression: str | None
@@ -220,25 +219,15 @@ def _studies(table: pl.DataFrame, has_times: bool) -> pl.DataFrame:
     ]
     fault = pl.coalesce(pl.when(wrong).then(pl.lit(code, pl.Int8)) for code, wrong in enumerate(faults))
     has_report = pl.any_horizontal(pl.col(name).is_not_null() for name in REPORT)
+    usable = has_report & pl.col("fault").is_null()
     return studies.with_columns(fault.alias("fault")).select(
-        "subject",
-        "study",
-        "row",
-        "rank",
-        "image",
-        "split",
-        *TEXTS,
-        "fault",
-        "day",
-        "clock",
-        (has_report & pl.col("fault").is_null()).alias("has_report"),
+        *_Grouped._fields, "day", "clock", usable.alias("has_report")
     )
 
 
 def _priors(studies: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     """The row number of every study's prior, null without one, and what is known about the choice."""
-    prior, passed = array("q", [-1]) * studies.height, array("i", [0]) * studies.height
-    gap, timed, tied = array("d", [0]) * studies.height, bytearray(studies.height), bytearray(studies.height)
+    chosen: list[tuple] = [(None, None, None, False, 0)] * studies.height
     subjects = (
         studies.lazy()
         .with_row_index("number")
@@ -257,35 +246,22 @@ def _priors(studies: pl.DataFrame, notes: Notes) -> pl.DataFrame:
                 if choice.passed_over:
                     notes.count("priors", "table", "earlier studies, none with a report")
                 continue
-            prior[number], passed[number] = of[choice.study_id], choice.passed_over
-            gap[number], tied[number] = choice.gap_days or 0.0, choice.tied
-            timed[number] = choice.rule == "date and time"
-    return pl.DataFrame(
-        {
-            "prior": pl.Series(prior, dtype=pl.Int64),
-            "gap_days": pl.Series(gap, dtype=pl.Float64),
-            "rule": pl.Series(timed, dtype=pl.UInt8),
-            "tied": pl.Series(tied, dtype=pl.UInt8),
-            "passed_over": pl.Series(passed, dtype=pl.Int32),
-        }
-    ).with_columns(
-        pl.when(pl.col("prior") >= 0).then("prior"),
-        pl.when(pl.col("rule") == 1).then(pl.lit("date and time")).otherwise(pl.lit("date")).alias("rule"),
-        pl.col("tied").cast(pl.Boolean),
-    )
+            chosen[number] = of[choice.study_id], choice.gap_days, choice.rule, choice.tied, choice.passed_over
+    schema = {"prior": pl.Int64, "gap_days": pl.Float64, "rule": pl.String, "tied": pl.Boolean, "passed_over": pl.Int32}
+    return pl.DataFrame(chosen, schema, orient="row")
 
 
 def _rows_of(study: _Grouped, prior: Prior | None, file: str, config: Corpus) -> Iterator[Row]:
     """What becomes of the rows of a study."""
     if study.fault is not None:
-        yield Problem(Place(file, "", study.rows[0]), *_FAULTS[study.fault], len(study.rows))
+        yield Problem(Place(file, "", study.row[0]), *_FAULTS[study.fault], len(study.row))
         return
-    if not any(study.images) and (study.findings is not None or study.impression is not None):
+    if not any(study.image) and (study.findings is not None or study.impression is not None):
         reason = "no image: its report can only be a previous one"
-        yield LeftOut(Place(file, "", study.rows[0]), reason, len(study.rows))
+        yield LeftOut(Place(file, "", study.row[0]), reason, len(study.row))
         return
     usable: list[tuple[int, int, str]] = []  # rank of the view, row, image
-    for row, rank, image in zip(study.rows, study.ranks, study.images, strict=True):
+    for row, rank, image in zip(study.row, study.rank, study.image, strict=True):
         if image is None:
             yield Problem(Place(file, "", row), "image", "there is no path of an image")
         elif rank is None:
