@@ -34,7 +34,6 @@ from pacer.records.schemas import SPLITS
 #: Where the images of a report are named, for messages.
 IMAGE_FIELDS = ("parentImage", "parentImage")
 
-#: Sections of a report, named like the fields of :class:`~pacer.corpus.rows.Examination`.
 SECTIONS = ("findings", "impression", "indication")
 
 _NUMBER = re.compile(r"(?:CXR)?([0-9]+)")
@@ -125,7 +124,9 @@ def _row(
         view=views[image_key(frontal)].view,
         frontal=_file_of(frontal, files),
         lateral=None if lateral is None else _file_of(lateral, files),
-        **texts,
+        findings=texts["findings"],
+        impression=texts["impression"],
+        indication=texts["indication"],
     )
 
 

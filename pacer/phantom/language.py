@@ -14,16 +14,12 @@ import numpy as np
 from pacer.core.contexts import Context, availability, contexts_within
 from pacer.phantom.phrases import clause, describe, elaborate, short
 from pacer.phantom.wording import WORDING, Style, by_style, capitalised, denial, fill, pick, remarks, style_of
-from pacer.phantom.world import FindingState, Study, make_world
+from pacer.phantom.world import NATURES, FindingState, Study, make_world
 from pacer.records.findings import FINDINGS
 
 Status = Literal["positive", "negative", "uncertain"]
 Sentence = tuple[str, frozenset[str]]
 
-#: How often reports deny each finding when it is absent, relative to each other, in the order of FINDINGS.
-_DENIED = (0.08, 0.60, 0.75, 0.30, 0.22, 0.25, 0.10, 0.12, 1.00, 0.06, 0.30, 1.00, 0.0)
-#: What impressions name first.
-_URGENCY = (5, 7, 3, 2, 4, 8, 6, 9, 3, 10, 1, 0, 11)
 #: Shares of reports with both sections and with the findings section alone; the rest have the impression alone.
 _BOTH, _FINDINGS_ALONE = 0.62, 0.20
 #: Share of the reports with a previous one that open with a comparison phrase.
@@ -230,9 +226,9 @@ def _endings(
 def _denials(study: Study, statuses: dict[str, Status], choices: _Choices) -> list[Sentence]:
     """One to three sentences that deny findings; adds them to ``statuses``."""
     absent = [
-        (choices.number(row, 4) / max(_DENIED[row], 1e-9), name)
+        (choices.number(row, 4) / NATURES[name].denied, name)
         for row, name in enumerate(FINDINGS)
-        if name not in study.findings and name not in statuses and _DENIED[row] > 0
+        if name not in study.findings and name not in statuses and NATURES[name].denied > 0
     ]
     absent = [name for rank, name in sorted(absent) if rank < 1.4]
     count = 1 + int(choices.number(_GENERAL, 5) * (3.2 if len(statuses) < _MANY else 2.0)) + (not study.findings)
@@ -267,7 +263,7 @@ def _impression(stated: list[FindingState], prior: bool, choices: _Choices) -> l
     """At most three short sentences that repeat the most urgent findings."""
     if not stated:
         return [(choices.pick(by_style(WORDING.normal, choices.style), _GENERAL, 3), frozenset())]
-    ranked = sorted(stated, key=lambda s: _URGENCY[FINDINGS.index(s.finding)])
+    ranked = sorted(stated, key=lambda s: NATURES[s.finding].urgency)
     count = 1 + int(choices.number(_GENERAL, 7) * (2.4 if len(stated) < _MANY + 1 else 1.6))
     sentences: list[Sentence] = []
     for state in ranked[:count]:

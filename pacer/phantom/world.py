@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 import numpy as np
+from ruamel.yaml import YAML
 
 from pacer.phantom.anatomy import Anatomy, Exposure, draw_anatomy, draw_body, draw_exposure
 from pacer.phantom.wording import WORDING, clinical_text
@@ -23,58 +25,44 @@ Course = Literal["new", "worse", "stable", "improved", "resolved"]
 Certainty = Literal["definite", "hedged"]
 Split = Literal["train", "val", "test"]
 
-#: Share of studies that show each finding before traits shift it, in the order of FINDINGS.
-PREVALENCE = (0.20, 0.20, 0.11, 0.14, 0.09, 0.11, 0.13, 0.18, 0.23, 0.11, 0.12, 0.11, 0.34)
-#: Probability that a finding is still there in the patient's next study.
-PERSISTENCE = (0.54, 0.76, 0.50, 0.54, 0.72, 0.92, 0.92, 0.50, 0.58, 0.92, 0.46, 0.50, 0.62)
-#: Probability that a report hedges a finding of medium severity.
-HEDGING = (0.16, 0.08, 0.18, 0.16, 0.18, 0.14, 0.16, 0.14, 0.14, 0.14, 0.40, 0.14, 0.0)
-
-#: Findings that may show on the lateral view alone.
-LATERAL_CAPABLE = frozenset({"consolidation", "fracture", "lung lesion", "lung opacity", "pleural effusion"})
-#: Probability that such a finding, when it appears in a study with a lateral view, shows there alone.
+#: Probability that a finding that may show on the lateral view alone does so, where there is such a view at its start.
 LATERAL_ONLY = 0.42
-
-#: Findings that hardly ever go, and that a later radiograph may not show.
-CHRONIC = frozenset({"fracture", "lung lesion", "pleural abnormality"})
-#: Probability that no view of a later study shows such a finding; who reads the previous report knows of it.
+#: Probability that no view of a later study shows a chronic finding; who reads the previous report knows of it.
 PRIOR_ONLY = 0.6
 
 DEVICES = ("picc", "central line", "endotracheal tube", "nasogastric tube", "pacemaker", "chest tube")
 
-_TRAITS: dict[str, tuple[float, dict[str, float]]] = {
-    "heart failure": (0.26, {"cardiomegaly": 1.7, "edema": 1.4, "pleural effusion": 1.0, "support devices": 0.3}),
-    "infection": (0.30, {"pneumonia": 1.5, "consolidation": 1.1, "lung opacity": 1.0, "pleural effusion": 0.3}),
-    "intensive care": (0.28, {"support devices": 1.8, "atelectasis": 0.9, "pleural effusion": 0.6, "edema": 0.4}),
-    "trauma": (0.16, {"fracture": 1.9, "pneumothorax": 1.6, "enlarged mediastinum": 0.6}),
-    "tumour": (0.16, {"lung lesion": 2.0, "enlarged mediastinum": 1.0, "pleural effusion": 0.5}),
-    "asbestos": (0.14, {"pleural abnormality": 2.2, "lung lesion": 0.3}),
-}
-#: (already present in this study, finding, shift of its log-odds)
-_COUPLINGS = (
-    ("cardiomegaly", "edema", 0.6),
-    ("edema", "pleural effusion", 0.6),
-    ("consolidation", "pneumonia", 0.8),
-    ("lung opacity", "pneumonia", 0.8),
-    ("pleural effusion", "atelectasis", 0.4),
-    ("fracture", "pneumothorax", 0.5),
-    ("pneumothorax", "support devices", 0.6),
-)
-_ORDER = (
-    "cardiomegaly",
-    "edema",
-    "consolidation",
-    "lung opacity",
-    "pneumonia",
-    "pleural effusion",
-    "atelectasis",
-    "enlarged mediastinum",
-    "lung lesion",
-    "pleural abnormality",
-    "fracture",
-    "pneumothorax",
-    "support devices",
-)
+
+class Nature(NamedTuple):
+    """What a finding is like; see the comments of ``world.yaml``."""
+
+    prevalence: float
+    persistence: float
+    hedging: float
+    denied: float
+    urgency: int
+    given: dict[str, float] | None = None
+    central: bool = False
+    bilateral: float = 0.0
+    lateral: bool = False
+    chronic: bool = False
+
+
+class Trait(NamedTuple):
+    """How many patients have a trait, and the log-odds that it shifts."""
+
+    share: float
+    shifts: dict[str, float]
+
+
+_WORLD = YAML(typ="safe").load(Path(__file__).with_name("world.yaml"))
+#: By finding, in the order in which they are drawn.
+NATURES = {finding: Nature(**nature) for finding, nature in _WORLD["findings"].items()}
+TRAITS = {name: Trait(**trait) for name, trait in _WORLD["traits"].items()}
+#: Findings that may show on the lateral view alone.
+LATERAL_CAPABLE = frozenset(name for name, nature in NATURES.items() if nature.lateral)
+#: Findings that hardly ever go, and that a later radiograph may not show.
+CHRONIC = frozenset(name for name, nature in NATURES.items() if nature.chronic)
 #: Shift of all log-odds that makes up for the traits and couplings, so that a study has about 2.6 findings.
 _LEVEL = -0.30
 
@@ -198,10 +186,10 @@ def _make_studies(
     key: tuple[int, int], subject_id: str, split: Split, ids: list[str], lateral_fraction: float, boost: float
 ) -> tuple[Study, ...]:
     rng = np.random.default_rng([*key, 1])
-    traits = [name for name, (share, _) in _TRAITS.items() if rng.random() < share]
+    traits = [name for name, trait in TRAITS.items() if rng.random() < trait.share]
     shifts = {name: _LEVEL for name in FINDINGS}
     for trait in traits:
-        for finding, shift in _TRAITS[trait][1].items():
+        for finding, shift in TRAITS[trait].shifts.items():
             shifts[finding] += shift
     body = draw_body(np.random.default_rng([*key, 3]))
     day = datetime.date(2110, 1, 1) + datetime.timedelta(days=int(rng.integers(0, 30_000)))
@@ -248,35 +236,34 @@ def _next_state(
     now: dict[str, FindingState] = {}
     resolved: dict[str, FindingState] = {}
     draws = rng.random((len(FINDINGS), 10))
-    for finding in _ORDER:
-        index = FINDINGS.index(finding)
-        draw = draws[index]
-        shift = shifts[finding] + sum(c[2] for c in _COUPLINGS if c[1] == finding and c[0] in now)
-        share = PREVALENCE[index] + boost * (0.3 - PREVALENCE[index])
+    for finding, nature in NATURES.items():
+        draw = draws[FINDINGS.index(finding)]
+        shift = shifts[finding] + sum(value for other, value in (nature.given or {}).items() if other in now)
+        share = nature.prevalence + boost * (0.3 - nature.prevalence)
         odds = share / (1.0 - share) * np.exp(shift * (1.0 - 0.5 * boost))
         rate = min(odds / (1.0 + odds), 0.9)
         before = prior.findings.get(finding) if prior else None
         if before is not None:
-            stays = PERSISTENCE[index] + 0.08 * np.tanh(shift)
+            stays = nature.persistence + 0.08 * np.tanh(shift)
             if draw[0] < stays and (has_lateral or not before.lateral_only):
-                now[finding] = _continue(before, draw, index)
+                now[finding] = _continue(before, draw)
             else:
                 resolved[finding] = before
             continue
         if prior is not None:
-            rate *= (1.0 - PERSISTENCE[index]) / (1.0 - rate)
+            rate *= (1.0 - nature.persistence) / (1.0 - rate)
         if draw[0] < rate:
-            now[finding] = begin_finding(finding, draw, index, has_lateral)
+            now[finding] = begin_finding(finding, draw, has_lateral)
     ordered = {name: now[name] for name in FINDINGS if name in now}
     return ordered, {name: resolved[name] for name in FINDINGS if name in resolved}
 
 
-def _certainty(index: int, severity: float, draw: float) -> Certainty:
-    return "hedged" if draw < HEDGING[index] * (1.5 - severity) else "definite"
+def _certainty(finding: str, severity: float, draw: float) -> Certainty:
+    return "hedged" if draw < NATURES[finding].hedging * (1.5 - severity) else "definite"
 
 
-def begin_finding(finding: str, draw: np.ndarray, index: int, has_lateral: bool) -> FindingState:
-    """A finding that was not there before, from ten random numbers in [0, 1); ``index`` is its place in FINDINGS."""
+def begin_finding(finding: str, draw: np.ndarray, has_lateral: bool) -> FindingState:
+    """A finding that was not there before, from ten random numbers in [0, 1)."""
     severity = round(float(0.15 + 0.85 * draw[1]), 3)
     lateral_only = bool(finding in LATERAL_CAPABLE and has_lateral and draw[2] < LATERAL_ONLY)
     zones: tuple[Zone, ...] = ("upper", "mid", "lower")
@@ -295,7 +282,7 @@ def begin_finding(finding: str, draw: np.ndarray, index: int, has_lateral: bool)
         zone="lower" if lateral_only else zones[int(draw[4] * 3)],
         severity=severity,
         course="new",
-        certainty="definite" if lateral_only else _certainty(index, severity, float(draw[5])),
+        certainty="definite" if lateral_only else _certainty(finding, severity, float(draw[5])),
         lateral_only=lateral_only,
         prior_only=False,
         kind=kind,
@@ -305,15 +292,15 @@ def begin_finding(finding: str, draw: np.ndarray, index: int, has_lateral: bool)
 
 
 def _side(finding: str, draw: float) -> Side:
-    if finding in ("cardiomegaly", "edema", "enlarged mediastinum"):
+    if NATURES[finding].central:
         return "central"
-    bilateral = {"pleural effusion": 0.34, "atelectasis": 0.3, "pleural abnormality": 0.2}.get(finding, 0.0)
+    bilateral = NATURES[finding].bilateral
     if draw < bilateral:
         return "bilateral"
     return "right" if draw < bilateral + (1.0 - bilateral) * 0.53 else "left"
 
 
-def _continue(before: FindingState, draw: np.ndarray, index: int) -> FindingState:
+def _continue(before: FindingState, draw: np.ndarray) -> FindingState:
     """The state after a step of time: severity moves where it can be seen, place and kind stay."""
     step = 0.0
     course: Course = "stable"
@@ -324,7 +311,7 @@ def _continue(before: FindingState, draw: np.ndarray, index: int) -> FindingStat
         elif draw[1] > 0.72 and before.severity > 0.4:
             step, course = -(0.25 + 0.2 * float(draw[2])), "improved"
     severity = round(min(max(before.severity + step, 0.15), 1.0), 3)
-    certainty = before.certainty if draw[4] < 0.5 else _certainty(index, severity, float(draw[5]))
+    certainty = before.certainty if draw[4] < 0.5 else _certainty(before.finding, severity, float(draw[5]))
     return replace(
         before,
         severity=severity,
