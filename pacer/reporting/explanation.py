@@ -94,7 +94,8 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
         raise DataError(f"{anchors} does not exist; run the stage anchors")
     found = pl.scan_parquet(records).filter(pl.col("record_id") == record_id).collect()
     if found.is_empty():
-        raise DataError(f"{records} has no record {record_id}; ids look like {_first_id(records)}")
+        example = pl.scan_parquet(records).select("record_id").head(1).collect().item()
+        raise DataError(f"{records} has no record {record_id}; ids look like {example}")
     row = found.row(0, named=True)
     version = rules_of(anchors)
     if version is None:
@@ -102,10 +103,7 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
     anchor, origin = read_anchor(anchors, record_id)
     report = row["report_raw"]
     mentions = find_mentions(report, version)
-    quoted = [
-        (mention, report[mention.start : mention.end], report[slice(*mention.cue)] if mention.cue else "")
-        for mention in mentions
-    ]
+    quoted = [(m, report[m.start : m.end], report[slice(*m.cue)] if m.cue else "") for m in mentions]
     return Explanation(
         record_id,
         row["context"],
@@ -113,10 +111,10 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
         origin,
         version,
         anchor,
-        extract_anchor(report, version),
-        mark(report, mentions),
-        quoted,
-        _evidence(record_id, anchor, report, answers) if origin == "llm" and answers else [],
+        by_rules=extract_anchor(report, version),
+        runs=mark(report, mentions),
+        mentions=quoted,
+        evidence=_evidence(record_id, anchor, report, answers) if origin == "llm" and answers else [],
     )
 
 
@@ -125,12 +123,9 @@ def mark(report: str, mentions: list[Mention]) -> list[Run]:
 
     Where mentions share words, one that decided shows before one that did not.
     """
-    edges = {0, len(report)}
-    for mention in mentions:
-        edges |= {mention.start, mention.end, *(mention.cue or ())}
-    cuts = sorted(edges)
+    inner = (edge for mention in mentions for edge in (mention.start, mention.end, *(mention.cue or ())))
     runs = []
-    for start, end in pairwise(cuts):
+    for start, end in pairwise(sorted({0, len(report), *inner})):
         here = [m for m in mentions if m.start <= start and end <= m.end]
         here.sort(key=lambda mention: not mention.decided)
         cue = any(m.cue and m.cue[0] <= start and end <= m.cue[1] for m in mentions)
@@ -149,17 +144,9 @@ def explanation_page(explanation: Explanation) -> str:
 def _evidence(record_id: str, anchor: Anchor, report: str, answers: Path) -> list[Phrase]:
     """The phrases of the answer that this anchor was read from; none where the file or the answer is missing."""
     for line in read_jsonl(answers) if answers.exists() else ():
-        if not isinstance(line, dict) or line.get("record_id") != record_id or not line.get("current", True):
-            continue
-        answer = read_answer(str(line.get("raw")), record_id)
-        if answer.anchor == anchor:
-            return [
-                Phrase(finding, text, not count_missing([text], report))
-                for finding, texts in answer.rationale.items()
-                for text in texts
-            ]
+        if isinstance(line, dict) and line.get("record_id") == record_id and line.get("current", True):
+            answer = read_answer(str(line.get("raw")), record_id)
+            if answer.anchor == anchor:
+                phrases = [(finding, text) for finding, texts in answer.rationale.items() for text in texts]
+                return [Phrase(finding, text, not count_missing([text], report)) for finding, text in phrases]
     return []
-
-
-def _first_id(records: Path) -> str:
-    return pl.scan_parquet(records).select("record_id").head(1).collect().item()

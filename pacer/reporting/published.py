@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
 
@@ -19,20 +19,19 @@ from pacer.reporting.tables import Mark
 
 FILE = Path(__file__).with_name("published.yaml")
 
-_VALUE = re.compile(r"(?P<mark>[*_]?)(?P<value>\d\.\d{3})(?P=mark)")
-_MARKS: Mapping[str, Mark | None] = {"": None, "*": "best", "_": "second"}
+_VALUE = re.compile(r"--|(?P<mark>[*_]?)(?P<value>\d\.\d{3})(?P=mark)")
+_MARKS: Mapping[str | None, Mark | None] = {"*": "best", "_": "second"}
 #: What the published scores were made with.
 CONVENTION, CLEANER, SPLIT = "llm-rg4", "upstream", "test"
 #: Stages that score a system which is decoded as it was released, not as PACER is.
 RELEASED = ("llm_rg4_score",)
 
 
-@dataclass(frozen=True)
-class PrintedValue:
+class PrintedValue(NamedTuple):
     """A number as the paper prints it; ``text`` is None where it reports none. ``mark``: best, second or None."""
 
-    text: str | None
-    mark: Mark | None
+    text: str | None = None
+    mark: Mark | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def load_published() -> Mapping[str, PublishedTable]:
     """All tables of ``pacer/reporting/published.yaml``, by name.
 
     Raises:
-        DataError: a row does not have one value for every metric.
+        DataError: a row does not have one value, in the paper's form, for every metric.
     """
     raw = YAML(typ="safe").load(FILE.read_text(encoding="utf-8"))["tables"]
     return MappingProxyType({name: _table(table) for name, table in raw.items()})
@@ -76,30 +75,20 @@ def load_published() -> Mapping[str, PublishedTable]:
 
 def _table(raw: dict[str, Any]) -> PublishedTable:
     metrics = tuple(raw["metrics"])
-    blocks = tuple(
-        PublishedBlock(
-            **block | {"rows": {name: _row(name, values, metrics) for name, values in block["rows"].items()}}
-        )
-        for block in raw["blocks"]
-    )
-    whole: dict[str, Any] = {**raw, "metrics": metrics, "blocks": blocks}
+    blocks = []
+    for block in raw["blocks"]:
+        rows = {system: _row(system, values, metrics) for system, values in block["rows"].items()}
+        blocks.append(PublishedBlock(**block | {"rows": rows}))
+    whole: dict[str, Any] = raw | {"metrics": metrics, "blocks": tuple(blocks)}
     return PublishedTable(**whole)
 
 
 def _row(system: str, values: str, metrics: tuple[str, ...]) -> dict[str, PrintedValue]:
-    parts = values.split()
-    if len(parts) != len(metrics):
-        raise DataError(f"{FILE}: {system} has {len(parts)} values for {len(metrics)} metrics")
-    return {metric: _printed(system, part) for metric, part in zip(metrics, parts, strict=True)}
-
-
-def _printed(system: str, text: str) -> PrintedValue:
-    if text == "--":
-        return PrintedValue(None, None)
-    found = _VALUE.fullmatch(text)
-    if found is None:
-        raise DataError(f"{FILE}: {system} has the value {text!r}; expected 0.123, *0.123*, _0.123_ or --")
-    return PrintedValue(found["value"], _MARKS[found["mark"]])
+    found = [match for text in values.split() if (match := _VALUE.fullmatch(text))]
+    if not len(found) == len(values.split()) == len(metrics):
+        expected = f"{len(metrics)} values like 0.123, *0.123*, _0.123_ or --"
+        raise DataError(f"{FILE}: {system} has {values!r}; expected {expected}")
+    return {key: PrintedValue(m["value"], _MARKS.get(m["mark"])) for key, m in zip(metrics, found, strict=True)}
 
 
 def differences_to_published(
@@ -140,11 +129,8 @@ def differences_to_published(
     if not table.records:
         return found + ["it is not recorded of which corpus the reports are"] * (record is None)
     contexts = contexts_in(scores)
-    sizes = [
-        f"{context.upper()} {scores[context].get('n')} ({table.records.get(context, 'none')})"
-        for context in contexts
-        if scores[context].get("n") != table.records.get(context)
-    ]
+    counts = {context: (scores[context].get("n"), table.records.get(context)) for context in contexts}
+    sizes = [f"{c.upper()} {n} ({printed or 'none'})" for c, (n, printed) in counts.items() if n != printed]
     if sizes:
         found.append(f"records (published): {', '.join(sizes)}")
     missing = [context.upper() for context in table.records if context not in contexts]

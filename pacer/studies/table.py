@@ -180,8 +180,7 @@ def _own_blocks(study: Study, runs: Sequence[Scored]) -> list[tuple[str, str, li
 
 
 def _published_block(block: PublishedBlock, metrics: Sequence[str], comparable: bool) -> Block:
-    none = PrintedValue(None, None)
-    values = {system: [row.get(metric, none) for metric in metrics] for system, row in block.rows.items()}
+    values = {system: [row.get(metric, PrintedValue()) for metric in metrics] for system, row in block.rows.items()}
     lines = tuple(Line(system, tuple(Cell(v.text or ABSENT, v.mark) for v in row)) for system, row in values.items())
     where = "published" if comparable else "published, not comparable"
     return Block(f"{block.name} ({where})", lines, True, block.protocol)
