@@ -23,7 +23,7 @@ from pacer.params import Backbones
 from pacer.pretrained.pointers import PROVENANCE
 from pacer.rules.version import Version
 
-#: The one whose stand-in takes longest first.
+#: Slowest stand-in first.
 MODELS = ("vision", "language", "chexbert", "text")
 
 

@@ -75,7 +75,7 @@ def generate(
     dtype: Dtype = None,
     backbones: OtherBackbones = None,
 ) -> None:
-    """Write the report of one's own X-ray, or of many. For research only; not for clinical decisions."""
+    """Write reports for one X-ray, or for many. For research only; not for clinical decisions."""
     one = {
         "--frontal": frontal,
         "--lateral": lateral,
@@ -137,7 +137,7 @@ def serve(
     dtype: Dtype = None,
     backbones: OtherBackbones = None,
 ) -> None:
-    """Show a page in the browser on which one drops an X-ray. For research only; not for clinical decisions."""
+    """Show a page in the browser where you can drop an X-ray. For research only; not for clinical decisions."""
     import importlib.util
     import os
     import signal

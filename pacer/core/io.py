@@ -110,7 +110,7 @@ def read_json(path: str | Path) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Why bytes are no JSON."""
+    """Why bytes are not valid JSON."""
     if isinstance(error, UnicodeDecodeError):
         return f"not UTF-8 ({error.reason} at byte {error.start}); save the file as UTF-8"
     return str(error)

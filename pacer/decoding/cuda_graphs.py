@@ -37,7 +37,7 @@ class Replay:
         self.failed = False
 
     def forget(self) -> None:
-        """Other memory that ``work`` uses has moved."""
+        """Discard the recordings: memory that ``work`` uses has moved."""
         self.known.clear()
 
     def __call__(self, *inputs: Tensor) -> Tensor:

@@ -62,7 +62,7 @@ class TokenTree:
 
     @contextmanager
     def filling(self, rows: slice, lengths: Tensor) -> Generator[None]:
-        """Inside, a forward pass over prefixes [n, P, d] of ``lengths`` [n], padded on the right, fills these rows."""
+        """Within this context, a forward pass over right-padded prefixes [n, P, d] of ``lengths`` [n] fills these rows."""
         longest = int(lengths.max())
         self._reserve(longest)
         self._filling = rows
@@ -76,7 +76,7 @@ class TokenTree:
 
     @contextmanager
     def stepping(self, active: int, rows: int) -> Generator[Tensor]:
-        """Inside, a forward pass over tokens [rows, K] stores one node a beam; gives its additive mask
+        """Within this context, a forward pass over tokens [rows, K] stores one node a beam; gives its additive mask
         [rows, 1, H / G x K, W].
 
         Rows from ``active`` on hold nothing: what they compute is of no use, and finite.
@@ -159,7 +159,7 @@ AttentionInterface.register(_ATTENTION, tree_attention)
 
 @contextmanager
 def attending_to_trees(model: Any) -> Generator[None]:
-    """Inside, the model's layers attend with :func:`tree_attention`."""
+    """Within this context, the model's layers attend with :func:`tree_attention`."""
     usual, model.config._attn_implementation = model.config._attn_implementation, _ATTENTION
     try:
         yield

@@ -1,4 +1,4 @@
-"""What the entries of a store follow from: the recipe that the key of each covers."""
+"""What the entries of a store depend on: the recipe that the key of each covers."""
 
 from __future__ import annotations
 

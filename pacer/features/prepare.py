@@ -26,7 +26,7 @@ class Preparation:
     """Decode an image and process it as the image processor of an encoder's directory does with the RGB image.
 
     Every setting is the processor's own. A processor that cannot be followed bit for bit is refused and not called in
-    place of this: features would take three times as long without a word, and the levels could not be kept alone.
+    place of this: features would take three times as long without notice, and the levels could not be kept alone.
 
     Args:
         directory: Hugging Face directory with the processor's ``preprocessor_config.json``.

@@ -230,7 +230,9 @@ def _read_anchors(path: Path, ids: Sequence[str]) -> dict[str, dict[str, list[st
     try:
         table = pl.read_parquet(path, columns=["record_id", *POLARITIES])
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{path} is no table of anchors: {type(error).__name__}; repeat the stage `anchors`") from None
+        raise DataError(
+            f"{path} is not a table of anchors: {type(error).__name__}; repeat the stage `anchors`"
+        ) from None
     anchors = {row["record_id"]: {name: row[name] or [] for name in POLARITIES} for row in table.to_dicts()}
     missing = [key for key in ids if key not in anchors]
     if missing:

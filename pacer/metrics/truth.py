@@ -34,7 +34,7 @@ class Truth:
             self.rows = {study: row for row, study in enumerate(table["study_id"].to_list())}
         except (OSError, pl.exceptions.PolarsError) as error:
             raise DataError(
-                f"{path} is no table of latent findings: {type(error).__name__}; expected study_id and "
+                f"{path} is not a table of latent findings: {type(error).__name__}; expected study_id and "
                 "one Boolean column for each of the 13 findings"
             ) from None
         self.path = path

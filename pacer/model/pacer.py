@@ -236,7 +236,7 @@ class Pacer(nn.Module):
 def _only_at(block: nn.Module, wanted: Tensor | None) -> Generator[None]:
     """Let a position-wise block [B, T, d] -> [B, T, d] compute the ``wanted`` positions alone; the others get zeros.
 
-    Behind the last attention nothing but the positions that predict a token is used.
+    After the last attention nothing but the positions that predict a token is used.
     """
     if wanted is None:
         yield

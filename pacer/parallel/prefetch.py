@@ -1,4 +1,4 @@
-"""Things made ahead of their use, by threads.
+"""Prefetching by threads.
 
 Threads rather than processes: what takes time here (copying states out of mapped files, decoding images, an encoder)
 runs outside Python's lock, and a batch of a hundred megabytes need not travel between processes.

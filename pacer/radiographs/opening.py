@@ -138,7 +138,7 @@ def _check_pixels(width: int, height: int) -> None:
 
 
 def _check_header(image: Image.Image) -> None:
-    """Refuse what Pillow would decode without a word into something else than the picture."""
+    """Refuse what Pillow would silently decode into something other than the picture."""
     _check_pixels(*image.size)
     frames = getattr(image, "n_frames", 1)
     if frames > 1 and image.format != "MPO":  # a camera's JPG with a preview behind it

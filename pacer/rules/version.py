@@ -23,7 +23,9 @@ def rules_of(path: str | Path) -> Version | None:
     try:
         name = read_about(path).get("rules")
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} is no table of anchors: {type(error).__name__}; repeat the stage `anchors`") from None
+        raise DataError(
+            f"{path} is not a table of anchors: {type(error).__name__}; repeat the stage `anchors`"
+        ) from None
     version = next((known for known in VERSIONS if known == name), None)
     if name is not None and version is None:
         raise DataError(f"{path}: rules {name!r}, expected {' or '.join(VERSIONS)}; repeat the stage `anchors`")

@@ -68,7 +68,7 @@ def report_cases(
         skip_bad: leave out the cases that cannot be used; else nothing is done when there is one.
 
     Raises:
-        DataError: cases cannot be used (all are named, with the reason); or ``out`` is no file of results, or holds
+        DataError: cases cannot be used (all are named, with the reason); or ``out`` is not a file of results, or holds
             those of other cases. PacerError: another process writes to ``out``.
     """
     with _own(out):
@@ -130,7 +130,7 @@ def _lines(out: Path, names: set[str]) -> Lines:
     found = {}
     with open(out, "rb") as file:
         if file.read(1) not in (b"", b"{"):
-            raise DataError(f"{out} is no file of results; name another file")
+            raise DataError(f"{out} is not a file of results; name another file")
     for number, line in read_journal(out):
         if not isinstance(line, dict) or not {"case", "context", "key"} <= line.keys():
             raise DataError(f"{out}, line {number} is no result of this command; name another file")

@@ -77,7 +77,7 @@ class Prepared:
     seconds: float = 0.0
 
     def all_notes(self) -> tuple[str, ...]:
-        """Sentences about what a person may not expect."""
+        """Sentences about what might surprise a person."""
         return self.notes + tuple(
             f"{count:,} tokens of the {what} were cut off, as in training"
             for count, what in zip(self.cuts, ("previous report", "indication and history"))
@@ -140,7 +140,7 @@ class Result:
             none (a model without Commit, or a text that holds none).
         fallback: no report could be found in the text, so all of it stands for the report.
         truncated: as many tokens as are allowed, so the end may be missing. tokens: generated. cuts: see the class.
-        notes: sentences about what a person may not expect: cuts, and DICOM files that name another view.
+        notes: sentences about what might surprise a person: cuts, and DICOM files that name another view.
         gate: of Calibrate, 0 to 1; None without. frontal, lateral: routing; lateral None without the view.
         context, view, sections: what the model was given, and was asked for.
     """
@@ -199,7 +199,7 @@ class Result:
 
 
 def notes_of(results: Collection[Result]) -> list[str]:
-    """Sentences about what a person may not expect, each once; those of one report alone begin with its context."""
+    """Sentences about what might surprise a person, each once; those of one report alone begin with its context."""
     notes = [note for result in results for note in result.notes]
     for result in results:
         if result.fallback:

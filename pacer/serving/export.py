@@ -107,7 +107,7 @@ def export_model(
 
 @contextmanager
 def _writable(out: Path) -> Generator[None]:
-    """A place that cannot be written, or a disk that is full, is one sentence."""
+    """Report a place that cannot be written, or a full disk, in one sentence."""
     try:
         yield
     except (OSError, SafetensorError) as error:

@@ -1,4 +1,4 @@
-"""Serving the page on this machine, without a word to any other."""
+"""Serving the page on this machine, contacting no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A private folder for what a page receives, in which nothing grows old."""
+"""A private folder for what a page receives; files in it expire."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def only_study(state: Path) -> Generator[None]:
 
 
 def end_processes(folder: Path) -> None:
-    """End DVC and its stages in the checkouts below ``folder``: asked first, then made to."""
+    """Terminate DVC and its stages in the checkouts below ``folder``, and kill what is left."""
     for end in (psutil.Process.terminate, psutil.Process.kill):
         last, asked = time.monotonic() + _GRACE, set()
         while running := _processes(folder):

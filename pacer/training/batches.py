@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-#: Of records at these visits: their token counts as a function of the micro-batches that they will be in (numbers from
-#: the start of the phase), which decide over the route.
+#: Maps (rows, visits) to their token counts as a function of the micro-batch number (from the start of the phase):
+#: that number decides the route.
 Lengths = Callable[[np.ndarray, np.ndarray], Callable[[np.ndarray], np.ndarray]]
 
 #: How often length and place are brought into line.

@@ -47,6 +47,6 @@ class Gradients:
         return torch.linalg.vector_norm(self.flat[: self.size]).item()
 
     def clip(self, norm: float, limit: float | None) -> None:
-        """Shorten the gradient, of this norm, to ``limit``; None: never."""
+        """Scale the gradient, of this norm, down to ``limit``; None: never."""
         if limit is not None and norm > limit:
             self.flat[: self.size] *= limit / norm

@@ -121,5 +121,5 @@ def _softmax(hidden: Tensor, head: Tensor, room: list[Tensor]) -> tuple[Tensor, 
     else:
         logits.copy_(hidden.to(head.dtype) @ head.T)
     torch.softmax(logits, 1, out=probabilities)
-    # the largest probability is the exponential of nothing over the sum
+    # the largest probability is exp(0) over the sum
     return logits, probabilities, logits.amax(1, keepdim=True) - probabilities.amax(1, keepdim=True).log()

@@ -46,7 +46,7 @@ class Phase:
     batches: Batches
 
     def trainable(self, name: str) -> bool:
-        """Is the parameter of this name trained in this phase."""
+        """Whether the parameter of this name is trained in this phase."""
         return name.startswith(self.trains) and (not name.startswith("language.") or "lora_" in name)
 
     def learning_rate(self, update: int) -> float:

@@ -59,7 +59,7 @@ def test_rows_do_not_depend_on_their_batch(examples, backbones) -> None:
         torch.testing.assert_close(logits(built, alone)[0, :length], whole[i, :length], rtol=0, atol=1e-4)
 
 
-def test_the_calibrated_prefix_is_blind_to_the_target(examples, backbones) -> None:
+def test_the_target_and_its_bos_are_not_calibrated(examples, backbones) -> None:
     built = model(backbones)
     batch = examples.batch(ROWS, [True] * 4, 0.35)
     embedded = built.embed(batch)

@@ -203,7 +203,7 @@ def test_files_that_are_none_are_named(tables: tuple[Path, Path], tmp_path: Path
         (missing, tables[1], "missing.parquet does not exist; run the stage"),
         (tables[0], missing, "missing.parquet does not exist; run the stage anchors"),
         (text, tables[1], "text is not a readable Parquet file"),
-        (tables[0], text, "text is no table of anchors"),
+        (tables[0], text, "text is not a table of anchors"),
         (tmp_path, tables[1], "does not exist; run the stage"),
         (tables[0], tmp_path, "does not exist; run the stage anchors"),
     ):

@@ -210,10 +210,10 @@ def test_all_contexts_of_many_cases(world: World, reporter: Reporter, cases: lis
 def test_files_that_are_no_results_stay_as_they_are(reporter: Reporter, cases: list[Case], tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     for content, sentence in (
-        ("my notes\n", "is no file of results"),
-        ("my notes", "is no file of results"),
+        ("my notes\n", "is not a file of results"),
+        ("my notes", "is not a file of results"),
         ('{"a": 1}\n', "line 1 is no result"),
-        ("[1]\n", "is no file of results"),
+        ("[1]\n", "is not a file of results"),
     ):
         out.write_text(content)
         with pytest.raises(DataError, match=f"{sentence}.*name another file"):

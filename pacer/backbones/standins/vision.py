@@ -5,7 +5,7 @@ third and two thirds of the depth) each patch predicts which findings lie in it,
 places. Then the last third alone, on an objective of the whole image: every patch of the endpoint predicts the
 extensive findings, and the patches of an image are drawn together, as those of deep vision transformers come to be
 alike (over-smoothing). So the endpoint holds what concerns the whole image, and fine local evidence is at the earlier
-depths: there is something to find for who looks there.
+depths: there is something to find for a model that reads them.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: 
     for name, head in heads.items():
         if name.startswith("patch"):
             logits = head(outputs.hidden_states[int(name.removeprefix("patch"))][:, 1:])
-            # few patches hold a finding: weigh them up, or the head learns to say no
+            # few patches hold a finding: upweight them, or the head learns to say no
             per_patch = F.binary_cross_entropy_with_logits(logits, masks, reduction="none")
             loss = loss + (per_patch * (1 + 4 * masks)).mean() * 2
     return loss

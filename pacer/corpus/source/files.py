@@ -76,7 +76,7 @@ def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
     """Root of a corpus of files, and the image folder and all files that it is read from.
 
     Raises:
-        DataError: the root is no folder.
+        DataError: the root is not a folder.
     """
     root = Path(str(config.root)).expanduser().resolve()
     if not root.is_dir():

@@ -67,7 +67,7 @@ class CachedAnswer(BaseModel):
 
 
 class AnswerCache:
-    """All answers of endpoints that there are, by request hash. Use as a context manager.
+    """Every answer kept from any endpoint, by request hash. Use as a context manager.
 
     Args:
         path: ``llm_cache.jsonl``; need not exist.

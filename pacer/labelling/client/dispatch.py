@@ -92,7 +92,7 @@ class Dispatcher:
         self._cache.add(CachedAnswer.of(record_id, key, self._prompt_hash, "openai", reply, dollars, lost))
 
     def _judge(self, question: Question, outcome: Outcome) -> None:
-        """Sort the question in, and end the work where going on would be in vain."""
+        """Classify the outcome; stop where continuing would be pointless."""
         if outcome.refuses == "all":
             raise self._endpoint.refusal(question.record_id, outcome.failed[-1])
         if outcome.reply is not None:

@@ -37,7 +37,7 @@ def label_sample(
     out: Path,
     candidate: Callable[[str], Anchor] = extract_anchor,
 ) -> dict[str, Any]:
-    """Make ``out/llm_cache.jsonl``: an answer for every sampled record that one could be had for.
+    """Make ``out/llm_cache.jsonl``: an answer for every sampled record that got one.
 
     Args:
         sample: the table that :func:`pacer.labelling.sample.draw.sample_records` returns.

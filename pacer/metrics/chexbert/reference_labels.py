@@ -103,7 +103,7 @@ def _read(path: str | Path) -> dict[str, tuple[list[int], str]]:
     try:
         table = pl.read_parquet(path, columns=list(LABEL_SCHEMA))
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{path} is no table of reference labels: {type(error).__name__}; {_REMEDY}") from None
+        raise DataError(f"{path} is not a table of reference labels: {type(error).__name__}; {_REMEDY}") from None
     if any(value is None or len(value) != len(OBSERVATIONS) for value in table["labels"].to_list()):
         raise DataError(f"{path}: expected {len(OBSERVATIONS)} labels for each record")
     return {record: (labels, text) for record, labels, text in table.iter_rows()}
