@@ -62,7 +62,7 @@ class TokenTree:
 
     @contextmanager
     def filling(self, rows: slice, lengths: Tensor) -> Generator[None]:
-        """Within this context, a forward pass over right-padded prefixes [n, P, d] of ``lengths`` [n] fills these rows."""
+        """In this context, a forward pass over right-padded prefixes [n, P, d] of ``lengths`` [n] fills these rows."""
         longest = int(lengths.max())
         self._reserve(longest)
         self._filling = rows
