@@ -20,10 +20,9 @@ from pacer.metrics.chexbert.reference_labels import label_references
 from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs, ScoreSettings
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.pairing import Prediction
-from pacer.metrics.scoring import as_lists, score_contexts
+from pacer.metrics.scoring import anchors_of, score_contexts
 from pacer.metrics.signature import STRICTLY
 from pacer.records.schemas import read_about
-from pacer.rules.extract import extract_anchor
 
 #: Columns of a frame of paired records; ``given_id``: the id in the file, which several rows may share.
 _SCHEMA = dict.fromkeys(
@@ -126,7 +125,7 @@ def score_reports(
                     Prediction(record, reports[row], None, False, None)
                     for record, row in rows.select("record_id", "row").iter_rows()
                 ]
-                anchors = [as_lists(extract_anchor(text, settings.rules)) for text in rows["report_raw"].to_list()]
+                anchors = anchors_of(rows["report_raw"], settings.rules)
                 contexts[context] = Scored(rows.drop("row"), predictions, {}, anchors)
         files = {"references": expected, "hypotheses": found}
         protocol_of_files = (

@@ -14,9 +14,7 @@ import numpy as np
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
-from pacer.metrics.conventions import CONVENTIONS, Convention
-
-__all__ = ["CONVENTIONS", "Convention", "as_labels", "clinical_efficacy", "label_confusion", "precision_recall_f1"]
+from pacer.metrics.conventions import CONVENTIONS
 
 Score = float | None
 
@@ -64,10 +62,7 @@ def clinical_efficacy(
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
     rule = CONVENTIONS[convention]
     columns = [OBSERVATIONS.index(name) for name in rule.observations]
-    truth = np.isin(as_labels(references, "references")[:, columns], rule.present)
-    found = np.isin(as_labels(hypotheses, "hypotheses")[:, columns], rule.present)
-    if truth.shape != found.shape:
-        raise DataError(f"{len(truth)} reference rows and {len(found)} hypothesis rows; one row per record each")
+    truth, found = (np.isin(side[:, columns], rule.present) for side in _both(references, hypotheses))
     if studies is not None and len(studies) != len(truth):
         raise DataError(f"{len(truth)} rows of labels and {len(studies)} studies; one per record each")
     if rule.duplicates == "first" and studies is not None:
@@ -96,9 +91,10 @@ def clinical_efficacy(
         n=len(truth),
         undefined_parts=undefined,
         per_label={
-            name: precision_recall_f1(truth[:, index], found[:, index])
-            | {"support": int(truth[:, index].sum()), "counts": _counts(truth[:, index], found[:, index])}
-            for index, name in enumerate(rule.observations)
+            name: precision_recall_f1(present, given)
+            | {"support": int(present.sum())}
+            | {"counts": np.bincount(2 * ~present + ~given, minlength=4)[[0, 2, 1, 3]].tolist()}
+            for name, present, given in zip(rule.observations, truth.T, found.T, strict=True)
         },
     )
 
@@ -113,15 +109,25 @@ def precision_recall_f1(truth: np.ndarray, found: np.ndarray) -> dict[str, Score
     }
 
 
+def plain_mean(values: Sequence[Score]) -> Score:
+    """Mean; ``None`` without a value, and as soon as one is undefined."""
+    defined = [value for value in values if value is not None]
+    return sum(defined) / len(values) if values and len(defined) == len(values) else None
+
+
 def label_confusion(references: Any, hypotheses: Any) -> dict[str, list[list[int]]]:
     """Counts of the four classes of each observation ``[4][4]``: rows the reference, columns the generated report."""
+    expected, found = _both(references, hypotheses)
+    counts = (np.bincount(4 * one + other, minlength=16) for one, other in zip(expected.T, found.T, strict=True))
+    return {name: cells.reshape(4, 4).tolist() for name, cells in zip(OBSERVATIONS, counts, strict=True)}
+
+
+def _both(references: Any, hypotheses: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The labels of both sides, of as many rows."""
     expected, found = as_labels(references, "references"), as_labels(hypotheses, "hypotheses")
-    if expected.shape != found.shape:
+    if len(expected) != len(found):
         raise DataError(f"{len(expected)} reference rows and {len(found)} hypothesis rows; one row per record each")
-    return {
-        name: np.bincount(4 * expected[:, index] + found[:, index], minlength=16).reshape(4, 4).tolist()
-        for index, name in enumerate(OBSERVATIONS)
-    }
+    return expected, found
 
 
 def _ratios(truth: np.ndarray, found: np.ndarray, axis: int) -> dict[str, np.ndarray]:
@@ -138,15 +144,6 @@ def _average(parts: np.ndarray, weights: np.ndarray | None) -> Score:
     weights = np.where(np.isnan(parts), 0.0, weights)
     total = weights.sum()
     return float((np.nan_to_num(parts) * weights).sum() / total) if total else None
-
-
-def _counts(truth: np.ndarray, found: np.ndarray) -> list[int]:
-    return [
-        int((truth & found).sum()),
-        int((~truth & found).sum()),
-        int((truth & ~found).sum()),
-        int((~truth & ~found).sum()),
-    ]
 
 
 def as_labels(labels: Any, what: str) -> np.ndarray:

@@ -9,7 +9,7 @@ A further score of a context is one more entry of :func:`_context_scores`; it ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -22,10 +22,10 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, read_json, write_json
 from pacer.corpus.text.cleaning import CLEANERS
-from pacer.metrics.cases import POLARITIES, Scored, case_table
+from pacer.metrics.cases import POLARITIES, Lists, Scored, case_table
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
-from pacer.metrics.clinical import RATIOS, clinical_efficacy, label_confusion
+from pacer.metrics.clinical import RATIOS, clinical_efficacy, label_confusion, plain_mean
 from pacer.metrics.commitments import commitment_scores
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.extraction import extraction_counts
@@ -33,7 +33,7 @@ from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs, ScoreSettings
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.nlg import language_scores
 from pacer.metrics.pairing import check_pairs, named, read_predictions
-from pacer.metrics.signature import build_signature
+from pacer.metrics.signature import build_signature, flat
 from pacer.metrics.truth import truth_scores
 from pacer.metrics.wording_scores import report_wording, wording_counts, wording_scores
 from pacer.records.schemas import read_about, read_records
@@ -55,27 +55,18 @@ ORIGINALS: Mapping[str, Callable[[str], str]] = MappingProxyType(
 Numbers = dict[str, float | None]
 
 
-def decoded_records(records: pl.DataFrame, predictions_dir: str | Path, split: str | None = None) -> pl.DataFrame:
+def decoded_records(
+    records: pl.DataFrame, predictions_dir: str | Path, split: str | None = None
+) -> tuple[pl.DataFrame, str | None]:
     """The records that a folder of predictions should cover: ``split`` (default: what its manifest says, else test),
-    cut at the manifest's limit."""
-    chosen, limit = _decoded(predictions_dir)
-    wanted = records.filter(pl.col("split") == (split or chosen))
-    return wanted if limit is None else wanted.group_by("context", maintain_order=True).head(limit)
-
-
-def limit_note(records: pl.DataFrame, predictions_dir: str | Path, split: str | None = None) -> str | None:
-    """How many of the records :func:`decoded_records` leaves, in words; ``None`` where these are all of the split."""
-    chosen, limit = _decoded(predictions_dir)
-    whole = records.filter(pl.col("split") == (split or chosen)).height
-    kept = decoded_records(records, predictions_dir, split).height
-    return None if kept == whole else f"{kept} of {whole} records of split {split or chosen}: decode.limit {limit}"
-
-
-def _decoded(predictions_dir: str | Path) -> tuple[str, int | None]:
-    """Split and limit of a folder of predictions."""
+    cut at the manifest's limit; and where these are not all of the split how many they are, in words."""
     manifest = Path(predictions_dir) / "manifest.json"
     settings = read_json(manifest)["settings"] if manifest.is_file() else {}
-    return settings.get("split", "test"), settings.get("limit")
+    split, limit = split or settings.get("split", "test"), settings.get("limit")
+    whole = records.filter(pl.col("split") == split)
+    kept = whole if limit is None else whole.group_by("context", maintain_order=True).head(limit)
+    cut = f"{len(kept)} of {len(whole)} records of split {split}: decode.limit {limit}"
+    return kept, cut if len(kept) < len(whole) else None
 
 
 def score_decoded(
@@ -95,8 +86,8 @@ def score_decoded(
             the references are made where their file does not exist. split: as in :func:`decoded_records`.
     """
     table = read_records(records)
-    wanted = decoded_records(table, predictions, split)
-    if note := limit_note(table, predictions, split):
+    wanted, note = decoded_records(table, predictions, split)
+    if note:
         say(note)
     if inputs.labels is not None and not inputs.labels.is_file():
         label_references(wanted, inputs.chexbert, inputs.labels, settings.batch_size)
@@ -184,15 +175,20 @@ def score_contexts(
     truths = None
     if inputs.truth is not None:
         scores["truth"], truths = truth_scores(contexts, inputs.truth, train, train_labels)
-    scores = _without_nan(scores)
     details = {"commitments": comparisons, "wording": wording, "labels": labels, "confusion": confusion}
     counts = {name: _counts(scored, limit) for name, scored in contexts.items()}
     signature = build_signature(
-        contexts, inputs, settings, origin, counts, list(_undefined(scores)), labeller.arithmetic
+        contexts,
+        inputs,
+        settings,
+        origin,
+        counts,
+        [name for name, value in flat(scores).items() if value is None],
+        labeller.arithmetic,
     )
     with atomic_path(out_dir / "cases.parquet") as temporary:
         case_table(contexts, truths).write_parquet(temporary)
-    write_json(out_dir / "details.json", _without_nan(details))
+    write_json(out_dir / "details.json", details)
     write_json(out_dir / "signature.json", signature)
     write_json(out_dir / "scores.json", scores)
     return scores
@@ -217,16 +213,12 @@ def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: Path | Non
             path.parent.name: read_predictions(path, keys)
             for path in sorted(predictions_dir.glob(f"controls/*/{name}.jsonl"))
         }
-        anchors = (
-            [given[key] for key in keys]
-            if given is not None
-            else [as_lists(extract_anchor(text, rules)) for text in rows["report_raw"].to_list()]
-        )
+        anchors = anchors_of(rows["report_raw"], rules) if given is None else [given[key] for key in keys]
         contexts[name] = Scored(rows, read_predictions(predictions_dir / f"{name}.jsonl", keys), controls, anchors)
     return contexts
 
 
-def _read_anchors(path: Path, ids: Sequence[str]) -> dict[str, dict[str, list[str]]]:
+def _read_anchors(path: Path, ids: Sequence[str]) -> dict[str, Lists]:
     try:
         table = pl.read_parquet(path, columns=["record_id", *POLARITIES])
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -240,9 +232,10 @@ def _read_anchors(path: Path, ids: Sequence[str]) -> dict[str, dict[str, list[st
     return anchors
 
 
-def as_lists(anchor: Any) -> dict[str, list[str]]:
-    """An anchor as three lists by polarity."""
-    return {name: list(getattr(anchor, name)) for name in POLARITIES}
+def anchors_of(texts: Iterable[str], rules: Version) -> list[Lists]:
+    """What the rules read in each text, as three lists by polarity."""
+    read = (extract_anchor(text, rules) for text in texts)
+    return [{name: list(getattr(anchor, name)) for name in POLARITIES} for anchor in read]
 
 
 def _label(
@@ -253,35 +246,28 @@ def _label(
     References whose labels are known are not labelled again; the training reports are, where the file leaves them out.
     """
     known = None if inputs.labels is None else KnownLabels(inputs.labels, inputs.chexbert, labeller.arithmetic)
-    texts: list[str] = []
-    for scored in contexts.values():
-        texts += scored.hypotheses
-        for predictions in scored.controls.values():
-            texts += [prediction.report for prediction in predictions]
+    texts: dict[tuple[str, str], list[str]] = {}
+    for name, scored in contexts.items():
+        texts[name, "hypotheses"] = scored.hypotheses
+        for control, predictions in scored.controls.items():
+            texts[name, f"control {control}"] = [prediction.report for prediction in predictions]
         if known is None:
-            texts += scored.references
+            texts[name, "references"] = scored.references
         else:
             scored.reference_labels = np.array(known(scored.records))
-    train_known = known if known is not None and train is not None and known.covers(train) else None
-    if train is not None and train_known is None:
-        texts += train["report"].to_list()
-    # the labeller gives equal texts equal labels
-    by_text = dict(zip(texts, labeller(texts).numpy(), strict=True))
-
-    def rows(reports: Sequence[str]) -> np.ndarray:
-        return np.stack([by_text[report] for report in reports])
-
-    for scored in contexts.values():
-        scored.labels = rows(scored.hypotheses)
-        if known is None:
-            scored.reference_labels = rows(scored.references)
-        scored.control_labels = {
-            control: rows([prediction.report for prediction in predictions])
-            for control, predictions in scored.controls.items()
-        }
-    if train is None:
-        return None
-    return rows(train["report"].to_list()) if train_known is None else np.array(train_known(train))
+    train_labels = None
+    if train is not None and known is not None and known.covers(train):
+        train_labels = np.array(known(train))
+    elif train is not None:
+        texts["train", "references"] = train["report"].to_list()
+    every = [text for side in texts.values() for text in side]
+    by_text = dict(zip(every, labeller(every).numpy(), strict=True))  # the labeller gives equal texts equal labels
+    labels = {side: np.stack([by_text[text] for text in own]) for side, own in texts.items()}
+    for name, scored in contexts.items():
+        scored.labels = labels[name, "hypotheses"]
+        scored.reference_labels = labels.get((name, "references"), scored.reference_labels)
+        scored.control_labels = {control: labels[name, f"control {control}"] for control in scored.controls}
+    return labels.get(("train", "references"), train_labels)
 
 
 def _context_scores(
@@ -304,7 +290,7 @@ def _context_scores(
     gates = [prediction.gate for prediction in scored.predictions if prediction.gate is not None]
     if gates:
         scores["gate"] = float(np.mean(gates))
-    scored.read = [as_lists(extract_anchor(text, settings.rules)) for text in hypotheses]
+    scored.read = anchors_of(hypotheses, settings.rules)
     generated = [prediction.anchor for prediction in scored.predictions]
     commitments, comparisons = commitment_scores(scored.anchors, generated, scored.read)
     scored.reference_wording, scored.wording = report_wording(scored.references), report_wording(hypotheses)
@@ -338,27 +324,11 @@ def _control_scores(contexts: dict[str, Scored], convention: str) -> dict[str, d
     return scores
 
 
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nan(part) for name, part in value.items()}
-    return None if isinstance(value, float) and value != value else value
-
-
-def _undefined(scores: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Dotted names of the scores without a value."""
-    for name, value in scores.items():
-        if isinstance(value, dict):
-            yield from _undefined(value, f"{prefix}{name}.")
-        elif value is None:
-            yield prefix + name
-
-
 def _mean(scores: Mapping[str, Mapping[str, Any]]) -> Numbers:
-    """Plain mean over contexts of every score that all contexts have; undefined as soon as one of them is."""
+    """Plain mean over contexts of every score that all contexts have."""
     contexts = list(scores.values())
     shared = [name for name in contexts[0] if name not in _COUNTS and all(name in context for context in contexts)]
-    values = {name: [context[name] for context in contexts] for name in shared}
-    return {name: None if None in found else float(np.mean(found)) for name, found in values.items()}
+    return {name: plain_mean([context[name] for context in contexts]) for name in shared}
 
 
 def _counts(scored: Scored, limit: int | None) -> dict[str, Any]:

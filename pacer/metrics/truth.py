@@ -16,7 +16,7 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
-from pacer.metrics.clinical import as_labels, precision_recall_f1
+from pacer.metrics.clinical import as_labels, plain_mean, precision_recall_f1
 from pacer.records.findings import FINDINGS
 
 
@@ -114,23 +114,19 @@ def truth_scores(
     """
     truth = Truth(truth_path)
     latent = {name: truth(scored.records["study_id"].to_list()) for name, scored in contexts.items()}
-    scores = {
-        f"{name}_f1": truth_f1(latent[name], findings_present(scored.labels)) for name, scored in contexts.items()
-    }
-    scores["mean_f1"] = _mean(list(scores.values()))
-    controls = {control for scored in contexts.values() for control in scored.control_labels}
-    for control in sorted(controls):
-        if all(control in scored.control_labels for scored in contexts.values()):
-            scores[f"{control}_f1"] = _mean(
-                [
-                    truth_f1(latent[name], findings_present(scored.control_labels[control]))
-                    for name, scored in contexts.items()
-                ]
-            )
+
+    def f1(name: str, labels: np.ndarray) -> float | None:
+        return truth_f1(latent[name], findings_present(labels))
+
+    scores = {f"{name}_f1": f1(name, scored.labels) for name, scored in contexts.items()}
+    scores["mean_f1"] = plain_mean(list(scores.values()))
+    controls = [set(scored.control_labels) for scored in contexts.values()]
+    for control in sorted(set.intersection(*controls)):
+        found = [f1(name, scored.control_labels[control]) for name, scored in contexts.items()]
+        scores[f"{control}_f1"] = plain_mean(found)
     if train is not None and train_labels is not None:
-        scores["constant_f1"] = _mean(
-            [_constant_f1(name, latent[name], truth, train, train_labels) for name in contexts]
-        )
+        constant = [_constant_f1(name, latent[name], truth, train, train_labels) for name in contexts]
+        scores["constant_f1"] = plain_mean(constant)
     for context, source in (("mn", "lateral"), ("sw", "prior")):
         if context in contexts and f"no_{source}" in contexts[context].control_labels:
             scores |= _source_scores(context, source, contexts[context], latent[context], truth)
@@ -162,9 +158,3 @@ def _source_scores(context: str, source: str, scored: Any, latent: np.ndarray, t
         for name, present in (("", with_it), (f"_without_{source}", without)):
             scores[f"{source}_only_recall{name}"] = int((only & present).sum()) / count if count else None
     return scores
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    """Plain mean; ``None`` as soon as one value is undefined."""
-    defined = [value for value in values if value is not None]
-    return sum(defined) / len(defined) if defined and len(defined) == len(values) else None

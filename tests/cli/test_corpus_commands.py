@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.metrics.scoring import decoded_records, limit_note
+from pacer.metrics.scoring import decoded_records
 from pacer.params import load_params
 from pacer.phantom.generate import generate_phantom
 from pacer.records.schemas import read_images, read_records
@@ -92,12 +92,13 @@ def test_scored_records_are_those_that_were_decoded(tmp_path: Path):
             "split": ["val", "val", "val", "val", "test"],
         }
     )
-    assert decoded_records(records, tmp_path, None)["record_id"].to_list() == ["sn-3"]
-    assert decoded_records(records, tmp_path, "val").height == 4
+    assert decoded_records(records, tmp_path, None)[0]["record_id"].to_list() == ["sn-3"]
+    assert decoded_records(records, tmp_path, "val")[0].height == 4
     (tmp_path / "manifest.json").write_text(json.dumps({"settings": {"split": "val", "limit": 1}}))
-    assert decoded_records(records, tmp_path, None)["record_id"].to_list() == ["sn-1", "mn-1"]
-    assert limit_note(records, tmp_path) == "2 of 4 records of split val: decode.limit 1"
-    assert limit_note(records, tmp_path, "test") is None
+    kept, note = decoded_records(records, tmp_path)
+    assert kept["record_id"].to_list() == ["sn-1", "mn-1"]
+    assert note == "2 of 4 records of split val: decode.limit 1"
+    assert decoded_records(records, tmp_path, "test")[1] is None
 
 
 def test_another_corpus_never_replaces_the_pipelines_features(pacer, corpus: Path):
