@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -19,7 +20,7 @@ from pacer.metrics.cases import UNKNOWN, Scored
 from pacer.metrics.chexbert.reference_labels import label_references
 from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs, ScoreSettings
 from pacer.metrics.meteor import Meteor
-from pacer.metrics.pairing import Prediction
+from pacer.metrics.pairing import Prediction, named
 from pacer.metrics.scoring import anchors_of, score_contexts
 from pacer.metrics.signature import STRICTLY
 from pacer.records.schemas import read_about
@@ -117,29 +118,29 @@ def score_reports(
         records, reports, counts = pair_reports(expected, found, protocol)
         if labels_path is not None and not Path(labels_path).is_file():
             label_references(records, chexbert_dir, labels_path, settings.batch_size)
+        predictions = [
+            Prediction(record, report, None, False, None)
+            for record, report in zip(records["record_id"], reports, strict=True)
+        ]
         contexts = {}
         for context in (*CONTEXTS, UNKNOWN):
-            rows = records.with_row_index("row").filter(pl.col("context") == context)
-            if len(rows):
-                predictions = [
-                    Prediction(record, reports[row], None, False, None)
-                    for record, row in rows.select("record_id", "row").iter_rows()
-                ]
+            mine = records["context"] == context
+            if mine.any():
+                rows = records.filter(mine)
                 anchors = anchors_of(rows["report_raw"], settings.rules)
-                contexts[context] = Scored(rows.drop("row"), predictions, {}, anchors)
+                contexts[context] = Scored(rows, list(compress(predictions, mine)), {}, anchors)
         files = {"references": expected, "hypotheses": found}
-        protocol_of_files = (
-            {name: {"file": file.path.name} | file.columns for name, file in files.items()}
-            | asdict(protocol)
-            | counts
-            | {"pairing": _pairing(found, counts)}
-        )
+        read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
         return score_contexts(
             contexts,
             Path(out_dir),
             ScoreInputs(Path(chexbert_dir), None if labels_path is None else Path(labels_path)),
             settings,
-            Origin({name: file.path for name, file in files.items()}, about, protocol=protocol_of_files),
+            Origin(
+                {name: file.path for name, file in files.items()},
+                about,
+                protocol=read | asdict(protocol) | counts | {"pairing": _pairing(found, counts)},
+            ),
             meteor,
         )
 
@@ -163,36 +164,22 @@ def pair_reports(
     if not references.texts:
         raise DataError(f"{references.path} holds no references to score")
     _check_ids(references, hypotheses)
-    for row, text in enumerate(references.texts):
-        if text is None:
-            raise DataError(f"{references.path}, {references.name(row)}: the reference is missing")
-    expected, found = _rows_by_id(references), _rows_by_id(hypotheses)
-    counts: dict[str, Any] = {}
-    for file, rows in ((references, expected), (hypotheses, found)):
-        repeated = [key for key, own in rows.items() if len(own) > 1]
-        if file is references and protocol.duplicates != "all":
-            _check_contexts(references, expected, repeated)
-        if repeated and protocol.duplicates == "error":
-            raise DataError(
-                f"{file.path} holds more than once: {_named(repeated)}; --duplicates first takes the first "
-                "row of each, --duplicates all pairs every row"
-            )
-        counts[f"duplicate_{'references' if file is references else 'hypotheses'}"] = sum(
-            len(own) - 1 for own in rows.values()
-        )
+    if None in references.texts:
+        raise DataError(f"{references.path}, {references.name(references.texts.index(None))}: the reference is missing")
+    expected = _rows_by_id(references, protocol, references.extra.get("context"))
+    found = _rows_by_id(hypotheses, protocol)
     extra = [key for key in found if key not in expected]
     if extra:
         choices = {"split": protocol.split, "context": protocol.context}
         chosen = "".join(f", {name} {value}" for name, value in choices.items() if value is not None)
         raise DataError(
-            f"in {hypotheses.path} but not in {references.path}{chosen}: {_named(extra)}" + _alike(expected, extra)
+            f"in {hypotheses.path} but not in {references.path}{chosen}: {named(extra)}" + _alike(expected, extra)
         )
-    pairs: list[tuple[str, int, int | None]] = []
+    pairs: list[_Row] = []
     for key, own in expected.items():
         theirs = found.get(key, [])
-        if protocol.duplicates == "first" or (len(own) == 1 and len(theirs) <= 1):
-            pairs.append((key, own[0], theirs[0] if theirs else None))
-            continue
+        if protocol.duplicates == "first":
+            own, theirs = own[:1], theirs[:1]
         if theirs and len(own) not in (1, len(theirs)):
             raise DataError(
                 f"id {key} has {len(own)} references and {len(theirs)} reports; expected as many of each, "
@@ -205,19 +192,31 @@ def pair_reports(
                     f"row {number + 1} of id {key} would be named {name}, which is another id of "
                     f"{references.path}; rename that one"
                 )
-            pairs.append((name, own[number if len(own) > 1 else 0], theirs[number] if theirs else None))
-    raw = [None if row is None else hypotheses.texts[row] for _, _, row in pairs]
-    missing = [key for (key, _, _), text in zip(pairs, raw, strict=True) if text is None]
+            pairs.append(_Row(name, own[number if len(own) > 1 else 0], theirs[number] if theirs else None))
+    raw = [None if pair.hypothesis is None else hypotheses.texts[pair.hypothesis] for pair in pairs]
+    missing = [pair for pair, text in zip(pairs, raw, strict=True) if text is None]
     if missing and protocol.missing == "error":
-        null = sum(row is not None and text is None for (_, _, row), text in zip(pairs, raw, strict=True))
+        null = sum(pair.hypothesis is not None for pair in missing)
         there = f' ({null} of these {len(missing)} have a row, which holds null: write "" for an empty report)'
         raise DataError(
-            f"no report in {hypotheses.path} for {_named(missing)}{there * (null > 0)}; --missing empty "
-            "scores an empty one"
+            f"no report in {hypotheses.path} for {named([pair.name for pair in missing])}{there * (null > 0)}; "
+            "--missing empty scores an empty one"
         )
-    counts["missing_hypotheses"] = len(missing)
     reports, changes = _changed([text or "" for text in raw], protocol)
+    counts = {
+        "duplicate_references": len(references.texts) - len(expected),
+        "duplicate_hypotheses": len(hypotheses.texts) - len(found),
+        "missing_hypotheses": len(missing),
+    }
     return _records(references, pairs, protocol), reports, counts | changes
+
+
+class _Row(NamedTuple):
+    """A record to score: its name, and the rows of its reference and of its report, ``None`` without one."""
+
+    name: str
+    reference: int
+    hypothesis: int | None
 
 
 def _select(file: ReportFile, protocol: Protocol) -> ReportFile:
@@ -231,13 +230,7 @@ def _select(file: ReportFile, protocol: Protocol) -> ReportFile:
         kept = [row for row in kept if file.extra[column][row] == wanted]
         if not kept:
             raise DataError(f"{file.path} has no reference of {column} {wanted}")
-    return ReportFile(
-        file.path,
-        None if file.ids is None else [file.ids[row] for row in kept],
-        [file.texts[row] for row in kept],
-        file.columns,
-        {name: [values[row] for row in kept] for name, values in file.extra.items()},
-    )
+    return file.take(kept)
 
 
 def _check_ids(references: ReportFile, hypotheses: ReportFile) -> None:
@@ -253,21 +246,24 @@ def _check_ids(references: ReportFile, hypotheses: ReportFile) -> None:
         )
 
 
-def _check_contexts(references: ReportFile, rows: Mapping[str, list[int]], repeated: list[str]) -> None:
-    """Refuse an id that stands in several contexts, of which the first row would be as good as any."""
-    contexts = references.extra.get("context")
-    several = [key for key in repeated if contexts and len({contexts[row] for row in rows[key]}) > 1]
-    if several:
-        raise DataError(
-            f"{references.path} holds in more than one context: {_named(several)}; choose one with "
-            f"--context, {', '.join(CONTEXTS)}"
-        )
-
-
-def _rows_by_id(file: ReportFile) -> dict[str, list[int]]:
+def _rows_by_id(file: ReportFile, protocol: Protocol, contexts: list[Any] | None = None) -> dict[str, list[int]]:
+    """The rows of each id; more than one only where the protocol takes them, and of one context."""
     rows: dict[str, list[int]] = {}
     for row in range(len(file.texts)):
         rows.setdefault(file.key(row), []).append(row)
+    repeated = [key for key, own in rows.items() if len(own) > 1]
+    # of several contexts the first row would be as good as any
+    several = [key for key in repeated if contexts and len({contexts[row] for row in rows[key]}) > 1]
+    if several and protocol.duplicates != "all":
+        raise DataError(
+            f"{file.path} holds in more than one context: {named(several)}; choose one with "
+            f"--context, {', '.join(CONTEXTS)}"
+        )
+    if repeated and protocol.duplicates == "error":
+        raise DataError(
+            f"{file.path} holds more than once: {named(repeated)}; --duplicates first takes the first "
+            "row of each, --duplicates all pairs every row"
+        )
     return rows
 
 
@@ -289,28 +285,27 @@ def _changed(texts: list[str], protocol: Protocol) -> tuple[list[str], dict[str,
     return texts, counts
 
 
-def _records(references: ReportFile, pairs: list[tuple[str, int, int | None]], protocol: Protocol) -> pl.DataFrame:
+def _records(references: ReportFile, pairs: list[_Row], protocol: Protocol) -> pl.DataFrame:
+    rows = references.take([pair.reference for pair in pairs])
+
     def values(column: str) -> list[str | None]:
-        known = references.extra.get(column)
-        return [None if known is None else _cell(known[row]) for _, row, _ in pairs]
+        return list(map(_cell, rows.extra.get(column, [None] * len(pairs))))
 
     contexts = values("context")
     if not all(context in CONTEXTS for context in contexts):
         if protocol.context is None and any(contexts):
             raise DataError(f"{references.path}: column context must hold {', '.join(CONTEXTS)} in every row")
         contexts = [UNKNOWN] * len(pairs)
-    texts = [references.texts[row] or "" for _, row, _ in pairs]
+    texts = [text or "" for text in rows.texts]
     clean = CLEANERS.get(protocol.clean_references, str)
     return pl.DataFrame(
         {
-            "record_id": [name for name, _, _ in pairs],
-            "given_id": [references.key(row) for _, row, _ in pairs],
+            "record_id": [pair.name for pair in pairs],
+            "given_id": [references.key(pair.reference) for pair in pairs],
             "context": contexts,
-            "study_id": values("study_id"),
-            "subject_id": values("subject_id"),
-            "report": [clean(text) for text in texts],
+            "report": list(map(clean, texts)),
             "report_raw": [raw or text for raw, text in zip(values("report_raw"), texts, strict=True)],
-            "findings_original": values("findings_original"),
+            **{column: values(column) for column in ("study_id", "subject_id", "findings_original")},
         },
         schema=_SCHEMA,
     )
@@ -326,7 +321,3 @@ def _alike(expected: Iterable[str], extra: list[str]) -> str:
     known = {key.strip().lstrip("0"): key for key in expected}
     key = next((key for key in extra if key.strip().lstrip("0") in known), None)
     return "" if key is None else f"; {key!r} is not the same id as {known[key.strip().lstrip('0')]!r}"
-
-
-def _named(ids: list[str]) -> str:
-    return ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")

@@ -19,7 +19,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,12 @@ class ReportFile:
     def key(self, row: int) -> str:
         """What a row pairs by: its id, else its number from 1."""
         return str(row + 1) if self.ids is None else self.ids[row]
+
+    def take(self, rows: Sequence[int]) -> ReportFile:
+        """Some rows, in this order."""
+        ids = None if self.ids is None else [self.ids[row] for row in rows]
+        extra = {name: [values[row] for row in rows] for name, values in self.extra.items()}
+        return replace(self, ids=ids, texts=[self.texts[row] for row in rows], extra=extra)
 
     def name(self, row: int) -> str:
         """A row in words, for errors."""

@@ -17,6 +17,7 @@ import polars as pl
 from pacer.core.errors import DataError
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.clinical import as_labels, plain_mean, precision_recall_f1
+from pacer.metrics.pairing import named
 from pacer.records.findings import FINDINGS
 
 
@@ -46,10 +47,7 @@ class Truth:
         """Presence of the 13 findings, Boolean ``[n, 13]``; a :class:`DataError` names a study that is not there."""
         missing = [study for study in study_ids if study not in self.rows]
         if missing:
-            raise DataError(
-                f"{self.path} does not hold study {missing[0]}"
-                + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
-            )
+            raise DataError(f"{self.path} does not hold study {named(missing, 1)}")
         return self.matrix[[self.rows[study] for study in study_ids]].reshape(-1, len(FINDINGS))
 
     def only(self, source: str, study_ids: Sequence[str]) -> np.ndarray | None:
@@ -101,16 +99,14 @@ def truth_scores(
     Args:
         contexts: context -> object with ``records``, ``labels`` ``[n, 14]`` and ``control_labels`` (control ->
             ``[n, 14]``), row by row the same records.
-        truth_path: ``truth.parquet``.
-        train: training records of the constant-report yardstick, or ``None`` to leave it out.
-        train_labels: their CheXbert labels ``[m, 14]``.
+        train, train_labels: training records of the constant-report yardstick and their CheXbert labels ``[m, 14]``;
+            ``None`` leaves it out.
 
     Returns:
-        ``{context}_f1``, ``mean_f1``; ``{control}_f1`` (mean over contexts) of controls that cover all contexts;
-        ``constant_f1`` (mean over contexts); where the control ``no_lateral`` was run ``mn_with_lateral_f1`` and
-        ``mn_without_lateral_f1``, and the recall of findings that only the lateral shows,
-        ``lateral_only_recall`` and ``lateral_only_recall_without_lateral``; the same of ``sw``, ``no_prior`` and
-        ``prior``. And context -> findings per record.
+        ``{context}_f1`` and their ``mean_f1``; the mean ``{control}_f1`` of controls that cover all contexts, and
+        ``constant_f1``; where ``no_lateral`` was run, ``mn_with_lateral_f1`` and ``mn_without_lateral_f1``, and the
+        recall of what only the lateral shows, ``lateral_only_recall`` and ``lateral_only_recall_without_lateral``; the
+        same of ``sw``, ``no_prior`` and ``prior``. And context -> findings per record.
     """
     truth = Truth(truth_path)
     latent = {name: truth(scored.records["study_id"].to_list()) for name, scored in contexts.items()}
@@ -154,7 +150,6 @@ def _source_scores(context: str, source: str, scored: Any, latent: np.ndarray, t
     }
     only = truth.only(source, scored.records["study_id"].to_list())
     if only is not None:
-        count = int(only.sum())
         for name, present in (("", with_it), (f"_without_{source}", without)):
-            scores[f"{source}_only_recall{name}"] = int((only & present).sum()) / count if count else None
+            scores[f"{source}_only_recall{name}"] = precision_recall_f1(only, present)["recall"]
     return scores
