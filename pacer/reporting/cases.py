@@ -109,14 +109,12 @@ def example_cases(results: Results) -> list[Case]:
     Raises:
         DataError: an image of a shown case is missing.
     """
-    decoded = results.decoded
-    chosen = choose_studies(decoded, results.decoding.get("examples", []), results.examples)
-    shown = decoded.filter(pl.col("study_id").is_in(chosen))
+    chosen = choose_studies(results.decoded, results.decoding.get("examples", []), results.examples)
     scores = {row["record_id"]: row for row in results.cases.iter_rows(named=True)}
-    by_study: dict[str, dict[str, dict]] = {}
-    for row in shown.iter_rows(named=True):
-        by_study.setdefault(row["study_id"], {})[row["context"]] = row
-    return [_case([by_study[study][c] for c in CONTEXTS if c in by_study[study]], results, scores) for study in chosen]
+    rows = results.decoded.rows_by_key("study_id", named=True, include_key=True)
+    return [
+        _case(sorted(rows[study], key=lambda row: CONTEXTS.index(row["context"])), results, scores) for study in chosen
+    ]
 
 
 def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) -> Case:

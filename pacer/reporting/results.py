@@ -91,12 +91,10 @@ class Results:
     def rules(self) -> Version:
         """The version of the rules that read the reports for the scores."""
         name = (self.signature.get("anchors") or {}).get("rules")
-        for version in VERSIONS:
-            if version == name:
-                return version
-        raise DataError(
-            f"the signature of the scores names the rules {name!r}; known are {', '.join(VERSIONS)}: score again"
-        )
+        if name not in VERSIONS:
+            known = ", ".join(VERSIONS)
+            raise DataError(f"the signature of the scores names the rules {name!r}; known are {known}: score again")
+        return name
 
 
 def read_results(
