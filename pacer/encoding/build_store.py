@@ -9,9 +9,10 @@ that made them has changed.
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TypeVar
 
 import polars as pl
 import torch
@@ -23,13 +24,16 @@ from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_di
 from pacer.core.progress import Ticker
 from pacer.encoding.encode import encode_images, encode_priors
 from pacer.encoding.plan import WORDS, announce
-from pacer.encoding.recipes import Recipes, encoding_of, recipes
+from pacer.encoding.recipes import encoding_of, recipes
 from pacer.encoding.shards import INDEXES, Entry, Kind, Note, Scratch, damage, finished
 from pacer.features.store import MANIFEST, text_key
 from pacer.parallel.prefetch import prefetch
 from pacer.parallel.processes import process_state
 from pacer.params import Features
 from pacer.radiographs.opening import MISSING
+
+Item = TypeVar("Item")
+Done = TypeVar("Done")
 
 #: Name of the scratch directory. It is the same for all settings: entries are kept by their keys.
 _SCRATCH = "shards"
@@ -64,8 +68,13 @@ def build_store(
     directory = scratch_directory(out, _SCRATCH) if main else nullcontext(Path(f"{out}.scratch") / _SCRATCH)
     with directory as folder:
         scratch = Scratch(folder)
-        hashes, unreadable = _hashes(paths, config.workers, state)
-        keys = _keys(made_of, hashes, texts)
+        unreadable: dict[str, str] = {}
+        hashes = _hashes(paths, unreadable, config.workers, state)
+        recipe = hash_json(made_of.images)
+        keys: dict[Kind, dict[str, str]] = {
+            "images": {name: hash_json([recipe, content]) for name, content in hashes.items()},
+            "priors": dict.fromkeys(texts, hash_json(made_of.priors)),
+        }
         notes = _kept(out, scratch, keys, config.workers, state)
         new = {kind: _divided(kind, keys[kind], notes, config.shard_size) for kind in keys}
         # shards go to the processes in turn
@@ -101,39 +110,38 @@ def build_store(
         state.wait_for_everyone()
 
 
-def _hashes(paths: dict[str, str], workers: int, state: PartialState) -> tuple[dict[str, str], dict[str, str]]:
-    """Content hash of each image file, and why there is none; each process reads its share."""
-
-    def read(name: str) -> tuple[str, str | None, str]:
-        try:
-            return name, hash_file(paths[name]), ""
-        except FileNotFoundError:
-            return name, None, MISSING
-        except OSError as error:
-            return name, None, f"the file cannot be read ({error.strerror})"
-        except ValueError:
-            return name, None, "no file can have this name"
-
-    found = []
-    own = list(paths)[state.process_index :: state.num_processes]
-    with Ticker("hash images", len(own), shown=state.is_main_process) as ticker:
-        for result in prefetch(read, own, max(workers, 1)):
-            found.append(result)
+def _divided_among(
+    what: str, do: Callable[[Item], Done], items: list[Item], workers: int, state: PartialState
+) -> dict[Item, Done]:
+    """What ``do`` gives for every item; each process does its share, and all learn all."""
+    own, done = items[state.process_index :: state.num_processes], []
+    with Ticker(what, len(own), shown=state.is_main_process and bool(own)) as ticker:
+        for found in zip(own, prefetch(do, own, max(workers, 1)), strict=True):
+            done.append(found)
             ticker.advance()
-    found = {name: (content, problem) for name, content, problem in gather_object(found)}
-    unreadable = {name: found[name][1] for name in paths if found[name][0] is None}
-    if unreadable and state.is_main_process:
-        print(f"features: {len(unreadable):,} images cannot be read; the others are encoded first", flush=True)
-    return {name: found[name][0] for name in paths if found[name][0] is not None}, unreadable
+    return dict(gather_object(done))
 
 
-def _keys(made_of: Recipes, hashes: dict[str, str], texts: dict[str, str]) -> dict[Kind, dict[str, str]]:
-    """Of each kind, the key of every entry by its name, in the order of the corpus."""
-    recipe = hash_json(made_of.images)
-    return {
-        "images": {name: hash_json([recipe, content]) for name, content in hashes.items()},
-        "priors": dict.fromkeys(texts, hash_json(made_of.priors)),
-    }
+def _hashes(paths: dict[str, str], unreadable: dict[str, str], workers: int, state: PartialState) -> dict[str, str]:
+    """Content hash of each image file; why one of this process's share has none goes into ``unreadable``."""
+
+    def read(name: str) -> str | None:
+        try:
+            return hash_file(paths[name])
+        except FileNotFoundError:
+            unreadable[name] = MISSING
+        except OSError as error:
+            unreadable[name] = f"the file cannot be read ({error.strerror})"
+        except ValueError:
+            unreadable[name] = "no file can have this name"
+        return None
+
+    found = _divided_among("hash images", read, list(paths), workers, state)
+    hashes = {name: content for name in paths if (content := found[name]) is not None}
+    if len(hashes) < len(paths) and state.is_main_process:
+        missing = len(paths) - len(hashes)
+        print(f"features: {missing:,} images cannot be read; the others are encoded first", flush=True)
+    return hashes
 
 
 def _kept(
@@ -158,21 +166,21 @@ def _kept(
             notes[path] = note._replace(entries=held)
         notes = {path: note for path, note in notes.items() if note.entries}
     notes = broadcast_object_list([notes])[0]
-    own = list(notes)[state.process_index :: state.num_processes]
-    damaged = []
-    with Ticker("verify shards", len(own), shown=state.is_main_process and bool(own)) as ticker:
-        for path, problem in zip(own, prefetch(lambda path: damage(path, notes[path].shard), own, max(workers, 1))):
-            if problem is not None:
-                damaged.append((path, problem))
-            elif path.parent == out:
-                try:
-                    scratch.take(path, notes[path])
-                except OSError as error:
-                    raise PacerError(
-                        f"{path} can be neither linked nor copied to {scratch.store}: {error.strerror}"
-                    ) from None
-            ticker.advance()
-    for path, problem in gather_object(damaged):
+
+    def verified(path: Path) -> str | None:
+        problem = damage(path, notes[path].shard)
+        if problem is None and path.parent == out:
+            try:
+                scratch.take(path, notes[path])
+            except OSError as error:
+                raise PacerError(
+                    f"{path} can be neither linked nor copied to {scratch.store}: {error.strerror}"
+                ) from None
+        return problem
+
+    for path, problem in _divided_among("verify shards", verified, list(notes), workers, state).items():
+        if problem is None:
+            continue
         note = notes.pop(path)
         if state.is_main_process:
             print(
@@ -231,13 +239,9 @@ def _write_index(path: Path, column: str, kind: Kind, notes: dict[str, Note], ke
         entry.name: (name, entry.row) for name, note in notes.items() if note.kind == kind for entry in note.entries
     }
     table = pl.DataFrame(
-        {
-            column: list(keys),
-            "shard": [places[name][0] for name in keys],
-            "row": [places[name][1] for name in keys],
-            "key": list(keys.values()),
-        },
-        schema={column: pl.String, "shard": pl.String, "row": pl.Int64, "key": pl.String},
+        [(name, *places[name], key) for name, key in keys.items()],
+        {column: pl.String, "shard": pl.String, "row": pl.Int64, "key": pl.String},
+        orient="row",
     )
     with atomic_path(path) as temporary:
         table.write_parquet(temporary)

@@ -133,9 +133,8 @@ def _batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 def _timed(encode: Encode[Loaded], batch: dict[str, Loaded], loading: float) -> tuple[Tensors, Cost]:
     """What ``encode`` makes, and what an entry costs with it; ``loading``, in seconds an entry, goes beside it."""
-    encode(
-        dict([next(iter(batch.items()))])
-    )  # what an encoder does once, at its first use, says nothing about the rate
+    # what an encoder does once, at its first use, says nothing about the rate
+    encode(dict([next(iter(batch.items()))]))
     started = time.monotonic()
     tensors = encode(batch)
     size = sum(tensor[0].nbytes for tensor in tensors.values())

@@ -87,11 +87,8 @@ class Scratch:
     def keep(self, shards: Iterable[str]) -> None:
         """Remove everything but these shards and their notes."""
         names = set(shards)
-        for path in self.store.iterdir():
-            if path.name not in names:
-                path.unlink()
-        for path in self.notes.iterdir():
-            if path.stem not in names:
+        for path in (*self.store.iterdir(), *self.notes.iterdir()):
+            if path.name.removesuffix(".json") not in names:
                 path.unlink()
 
     def write(self, name: str, kind: Kind, entries: list[Entry], batches: Iterable[Tensors]) -> Note:
