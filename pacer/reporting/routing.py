@@ -14,6 +14,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
+from matplotlib.colorbar import Colorbar
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from PIL import Image
@@ -32,7 +33,7 @@ FEWEST = 5
 #: Colours of more and less than the even share, or than without a finding; distinct for all readers.
 DIVERGING = "RdBu_r"
 _RESOLUTION = 160  # dots an inch of the PNG
-_TILE = 1.16  # distance of two maps, in widths of one
+_TILE, _GAP = 1.16, 0.55  # distance of two maps, and what it is more between two views, in widths of a map
 
 
 @dataclass(frozen=True)
@@ -119,15 +120,20 @@ def over_radiograph(
         _picture(axes[0], grey, title, cmap="gray")
         for place, (name, overlay) in enumerate(zip(names, overlays(grey, weights), strict=True)):
             _picture(axes[place + 1], overlay, f"{name}, mean {weights[:, place].mean():.3f}")
-        scale = ScalarMappable(Normalize(1 / count - limit, 1 / count + limit), DIVERGING)
-        bar = figure.colorbar(scale, cax=figure.add_axes((2.05 * tiles / width, 0.08, 0.12 / width, 0.74)))
-        bar.set_label("depth weight of a patch", fontsize=8)
-        bar.ax.tick_params(labelsize=7.5)
+        place = figure.add_axes((2.05 * tiles / width, 0.08, 0.12 / width, 0.74))
+        bar = _bar(figure, DIVERGING, (1 / count - limit, 1 / count + limit), "depth weight of a patch", cax=place)
         bar.ax.set_ylim(max(0.0, 1 / count - limit), min(1.0, 1 / count + limit))  # the scale goes on below 0
         bar.ax.axhline(1 / count, color=LIGHT["--ink"], linewidth=0.8)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=_RESOLUTION, facecolor="white", metadata={"Software": None})
         return saved(figure), buffer.getvalue()
+
+
+def _bar(figure: Any, cmap: str, ends: tuple[float, float], label: str, **where: Any) -> Colorbar:
+    bar = figure.colorbar(ScalarMappable(Normalize(*ends), cmap), **where)
+    bar.set_label(label, fontsize=8)
+    bar.ax.tick_params(labelsize=7.5)
+    return bar
 
 
 def _picture(axes: Axes, image: Image.Image, title: str, **how: Any) -> None:
@@ -146,25 +152,26 @@ def finding_maps(views: Sequence[ViewRouting], depths: Sequence[int] | None) -> 
     counts = {one.finding: one.with_it for view in reversed(views) for one in view.findings}
     findings = sorted(counts, key=lambda finding: -counts[finding])
     limit = max([1e-3, *(float(np.abs(one.difference).max()) for view in views for one in view.findings)])
-    edge = _tile_edge(views[-1], len(views) - 1) + views[-1].mean.shape[1] * _TILE
+    wide = views[0].mean.shape[1] * _TILE  # of every view
+    edge = len(views) * (wide + _GAP) - _GAP
 
-    def tile(axes: Axes, left: float, row: int, values: np.ndarray, **colours: Any) -> None:
+    def tile(axes: Axes, left: float, row: int, values: np.ndarray, cmap: str, low: float, high: float) -> None:
         top = row * _TILE
-        axes.imshow(grid(values), extent=(left, left + 1, top + 1, top), interpolation="none", **colours)
+        axes.imshow(
+            grid(values), extent=(left, left + 1, top + 1, top), interpolation="none", cmap=cmap, vmin=low, vmax=high
+        )
 
     def draw(axes: Axes) -> None:
         rows = {finding: row for row, finding in enumerate(findings, 1)}
         for place, view in enumerate(views):
-            start = _tile_edge(view, place)
+            start = place * (wide + _GAP)
             for depth, name in enumerate(depth_names(view.mean.shape[1], depths)):
                 left = start + depth * _TILE
-                tile(axes, left, 0, view.mean[:, depth], cmap="cividis", vmin=0, vmax=1)
+                tile(axes, left, 0, view.mean[:, depth], "cividis", 0, 1)
                 axes.text(left + 0.5, -0.1, f"{name}\n{view.mean[:, depth].mean():.3f}", ha="center", fontsize=8)
                 for one in view.findings:
-                    tile(
-                        axes, left, rows[one.finding], one.difference[:, depth], cmap=DIVERGING, vmin=-limit, vmax=limit
-                    )
-            right = start + view.mean.shape[1] * _TILE - 0.08
+                    tile(axes, left, rows[one.finding], one.difference[:, depth], DIVERGING, -limit, limit)
+            right = start + wide - 0.08
             axes.text(start, -0.85, view.view.capitalize(), fontsize=9)
             for row, count in [(0, view.images), *((rows[one.finding], one.with_it) for one in view.findings)]:
                 axes.text(right, row * _TILE + 0.5, number(count), va="center", fontsize=8, color=LIGHT["--muted"])
@@ -174,21 +181,9 @@ def finding_maps(views: Sequence[ViewRouting], depths: Sequence[int] | None) -> 
         axes.set(xlim=(0, edge), ylim=((len(findings) + 1) * _TILE, -1.1), aspect="equal", xticks=[])
         axes.spines[:].set_visible(False)
         axes.grid(visible=False)
-        for cmap, low, high, label in (
-            ("cividis", 0, 1, "mean weight (first row)"),
-            (DIVERGING, -limit, limit, "with minus without (other rows)"),
-        ):
-            if cmap == DIVERGING and not findings:
-                continue
-            bar = axes.figure.colorbar(
-                ScalarMappable(Normalize(low, high), cmap), ax=axes, location="bottom", shrink=0.5, aspect=40, pad=0.01
-            )
-            bar.set_label(label, fontsize=8)
-            bar.ax.tick_params(labelsize=7.5)
+        below = {"ax": axes, "location": "bottom", "shrink": 0.5, "aspect": 40, "pad": 0.01}
+        _bar(axes.figure, "cividis", (0, 1), "mean weight (first row)", **below)
+        if findings:
+            _bar(axes.figure, DIVERGING, (-limit, limit), "with minus without (other rows)", **below)
 
     return drawing(2.0 + 0.64 * edge, 1.7 + 0.64 * (len(findings) + 1), draw)
-
-
-def _tile_edge(view: ViewRouting, place: int) -> float:
-    """Where the maps of a view begin; views have the same depths."""
-    return place * (view.mean.shape[1] * _TILE + 0.55)
