@@ -98,7 +98,7 @@ def compare_runs(
         convention,
         found.unit,
         len(found.ids),
-        found.records,
+        sum(found.contexts.values()),
         resamples,
         seed,
         level,
@@ -146,7 +146,6 @@ class _Paired(NamedTuple):
     unit: str
     ids: list[str]
     contexts: dict[str, int]
-    records: int
     left_out: dict[str, str]
     differing: list[str]
 
@@ -184,7 +183,7 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
         }
     ids = one[f"{chosen}_id"].unique().sort().cast(pl.String).to_list()
     contexts = {context: int((one["context"] == context).sum()) for context in pairs}
-    return _Paired(pairs, chosen, ids, contexts, len(one), left_out, _differing(signature, other))
+    return _Paired(pairs, chosen, ids, contexts, left_out, _differing(signature, other))
 
 
 def _read(folder: Path) -> tuple[pl.DataFrame, dict[str, Any]]:

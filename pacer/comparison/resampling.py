@@ -7,7 +7,7 @@ and in all runs: a patient's examinations are alike, and one examination occurs 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,19 +84,20 @@ def differences(
     )
     first, second, draw = scored.rows, other.rows, np.random.default_rng(seed)
     ones, twos = scored(first.sum(axis=0)), scored(second.sum(axis=0))
-    drawn, exchanged = _Kept(ones), _Kept(ones)
     both, gap = np.concatenate([first, second], axis=1), second - first
+    parts = []
     for size in _chunks(resamples):
         one, two = (scored(part) for part in np.split(_weights(draw, len(first), size) @ both, 2, axis=1))
-        drawn.append(one, two)
         moved = draw.integers(0, 2, size=(size, len(first))).astype(float) @ gap
-        exchanged.append(scored(first.sum(axis=0) + moved), scored(second.sum(axis=0) - moved))
+        mine, other = scored(first.sum(axis=0) + moved), scored(second.sum(axis=0) - moved)
+        parts.append({key: np.stack([two[key] - one[key], other[key] - mine[key]]) for key in ones})
     result: dict[str, dict[str, Difference]] = {context: {} for context, _ in ones}
     for key, value in ones.items():
         apart = float(twos[key]) - float(value)
-        low, high, undefined = _percentiles(apart, drawn[key], level)
+        drawn, exchanged = np.concatenate([part[key] for part in parts], axis=1)
+        low, high, undefined = _percentiles(apart, drawn, level)
         # rounding: sums that are exchanged as a whole come back in another order
-        as_large = np.isnan(exchanged[key]) | (np.abs(exchanged[key]) >= abs(apart) - 1e-12)
+        as_large = np.isnan(exchanged) | (np.abs(exchanged) >= abs(apart) - 1e-12)
         p = None if np.isnan(apart) else (1 + int(as_large.sum())) / (1 + resamples)
         result[key[0]][key[1]] = Difference(_value(value), _value(twos[key]), _value(apart), low, high, p, undefined)
     return result
@@ -113,12 +114,12 @@ def intervals(
     """
     scored, draw = _Scores(scores), np.random.default_rng(seed)
     observed = scored(scored.rows.sum(axis=0))
-    drawn = _Kept(observed)
-    for size in _chunks(resamples):
-        drawn.append(scored(_weights(draw, len(scored.rows), size) @ scored.rows))
+    drawn = [scored(_weights(draw, len(scored.rows), size) @ scored.rows) for size in _chunks(resamples)]
     result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
     for key, value in observed.items():
-        result[key[0]][key[1]] = Interval(_value(value), *_percentiles(float(value), drawn[key], level))
+        result[key[0]][key[1]] = Interval(
+            _value(value), *_percentiles(float(value), np.concatenate([part[key] for part in drawn]), level)
+        )
     return result
 
 
@@ -145,24 +146,9 @@ class _Scores:
         return values
 
 
-class _Kept:
-    """Values of each (context, score) over all resamples; of two systems, second minus first."""
-
-    def __init__(self, keys: Iterable[Key]):
-        self.values: dict[Key, list[np.ndarray]] = {key: [] for key in keys}
-
-    def append(self, first: Mapping[Key, np.ndarray], second: Mapping[Key, np.ndarray] | None = None) -> None:
-        for key, values in self.values.items():
-            values.append(first[key] if second is None else second[key] - first[key])
-
-    def __getitem__(self, key: Key) -> np.ndarray:
-        return np.concatenate(self.values[key])
-
-
-def _chunks(resamples: int) -> Iterator[int]:
+def _chunks(resamples: int) -> list[int]:
     """Sizes that add up to ``resamples``."""
-    for start in range(0, resamples, _CHUNK):
-        yield min(_CHUNK, resamples - start)
+    return [min(_CHUNK, resamples - start) for start in range(0, resamples, _CHUNK)]
 
 
 def _weights(draw: np.random.Generator, units: int, size: int) -> np.ndarray:
