@@ -97,24 +97,19 @@ def nearest(
     Raises:
         DataError: a subject leaves fewer than k entries.
     """
-    subjects = {subject: number for number, subject in enumerate(dict.fromkeys([*key_subjects, *query_subjects]))}
-    of_keys = torch.tensor([subjects[s] for s in key_subjects])
-    of_queries = torch.tensor([subjects[s] for s in query_subjects])
+    _, subjects = np.unique([*key_subjects, *query_subjects], return_inverse=True)
+    of_keys, of_queries = torch.from_numpy(subjects).split([len(keys), len(queries)])
     most = torch.bincount(of_keys).max().item()
     if len(keys) - most < k:
         raise DataError(
             f"RAGPT's bank has {len(keys)} entries, {most} of them of one subject; {k} neighbours of other "
             "subjects are needed: lower ragpt.bank.neighbours or take more entries"
         )
-    found, similarity = [], []
-    for first in range(0, len(queries), _QUERIES):
-        part = slice(first, first + _QUERIES)
-        cosine = queries[part] @ keys.T
-        cosine.masked_fill_(of_queries[part, None] == of_keys, -torch.inf)
-        top = cosine.topk(k, dim=1)
-        found.append(top.indices)
-        similarity.append(top.values)
-    return torch.cat(found), torch.cat(similarity)
+    top = [
+        (part @ keys.T).masked_fill_(own[:, None] == of_keys, -torch.inf).topk(k, dim=1)
+        for part, own in zip(queries.split(_QUERIES), of_queries.split(_QUERIES), strict=True)
+    ]
+    return torch.cat([found.indices for found in top]), torch.cat([found.values for found in top])
 
 
 def build_bank(
@@ -168,15 +163,16 @@ def build_bank(
             keys = torch.cat([load_file(path)[_KEYS] for path in sorted((directory / _KEYS).iterdir())])
             place = {image: number for number, image in enumerate(images["frontal"])}
             own = keys[[place[image] for image in entries["frontal"]]]
-            found, similarity = nearest(
-                keys, own, images["subject_id"].to_list(), entries["subject_id"].to_list(), settings.neighbours
-            )
-            with atomic_path(final / _ENTRIES) as temporary:
-                entries.select("record_id", "study_id", "subject_id").write_parquet(temporary)
-            with atomic_path(final / _NEIGHBOURS) as temporary:
-                pl.DataFrame(
-                    {"frontal": images["frontal"], "entries": found.tolist(), "similarity": similarity.tolist()}
-                ).write_parquet(temporary)
+            subjects = [table["subject_id"].to_list() for table in (images, entries)]
+            found, similarity = nearest(keys, own, *subjects, settings.neighbours)
+            neighbours = {"frontal": images["frontal"], "entries": found.tolist(), "similarity": similarity.tolist()}
+            tables = {
+                _ENTRIES: entries.select("record_id", "study_id", "subject_id"),
+                _NEIGHBOURS: pl.DataFrame(neighbours),
+            }
+            for name, table in tables.items():
+                with atomic_path(final / name) as temporary:
+                    table.write_parquet(temporary)
             write_json(final / _ABOUT, manifest.model_dump())
             publish(final, out)
     accelerator.wait_for_everyone()
@@ -191,16 +187,17 @@ def _write_keys(model: Pacer, features: Features, images: list[str], directory: 
     with Ticker("keys", len(images), shown=accelerator.is_main_process) as ticker:
         for number in range(accelerator.process_index, len(blocks), accelerator.num_processes):
             path = directory / f"{number:06d}.safetensors"
+            if path.exists():
+                continue
             keys = []
-            for first in range(0, 0 if path.exists() else len(blocks[number]), _BATCH):
+            for first in range(0, len(blocks[number]), _BATCH):
                 states = features.depth_states(blocks[number][first : first + _BATCH]).to(accelerator.device)
                 with accelerator.autocast():
                     tokens = model.interface.compress_frontal(model.refine(states)[0])
                 keys.append(F.normalize(tokens.float().mean(1), dim=-1).cpu())
                 ticker.advance(len(keys[-1]))
-            if keys:
-                with atomic_path(path) as temporary:
-                    save_file({_KEYS: torch.cat(keys)}, temporary)
+            with atomic_path(path) as temporary:
+                save_file({_KEYS: torch.cat(keys)}, temporary)
 
 
 class Retrieval:
@@ -220,14 +217,10 @@ class Retrieval:
         table = pl.read_parquet(directory / _NEIGHBOURS)
         self._entries = np.array(table["entries"].to_list(), dtype=np.int64)
         self._place = {image: number for number, image in enumerate(table["frontal"])}
-        rows = np.arange(self.manifest.entries)
-        self._sources = SourceCache(
-            directory / _SOURCES,
-            rows,
-            np.full(len(rows), CONTEXTS.index("mw")),
-            (self.manifest.shape[0], self.manifest.shape[1]),
-            getattr(torch, self.manifest.dtype),
-        )
+        rows, (queries, width) = np.arange(self.manifest.entries), self.manifest.shape
+        contexts = np.full(len(rows), CONTEXTS.index("mw"))
+        dtype = getattr(torch, self.manifest.dtype)
+        self._sources = SourceCache(directory / _SOURCES, rows, contexts, (queries, width), dtype)
 
     def entries(self, frontals: Sequence[str]) -> np.ndarray:
         """Entry numbers [B, k], the nearest first.

@@ -13,7 +13,6 @@ from typing import Any
 
 import polars as pl
 import torch
-from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoTokenizer, Qwen2VLImageProcessorPil
 
 from pacer.core.errors import BackboneError, ConfigError, DataError
@@ -21,6 +20,7 @@ from pacer.core.io import hash_json, publish, read_json, scratch_directory, writ
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.pretrained.pointers import fingerprint, resolve
+from pacer.radiographs.opening import open_image
 
 #: With the double braces of the paper and of the released model's own instructions.
 PROMPT = (
@@ -74,7 +74,7 @@ class CheXOne:
         """What the model is given for these images: the chat with the prompt, padded on the left, and the patches."""
         chat = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": self.settings.prompt}]}]
         text = self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-        prepared = self.images(images=[_open(path) for path in paths], return_tensors="pt")
+        prepared = self.images(images=[open_image(path).convert("RGB") for path in paths], return_tensors="pt")
         mark = self.tokenizer.convert_ids_to_tokens(self.model.config.image_token_id)
         if text.count(mark) != 1:
             raise BackboneError(f"the model's chat template has {text.count(mark)} places for one image, expected 1")
@@ -139,14 +139,8 @@ def run_chexone(
     if len(unknown):
         raise DataError(f"record {unknown['record_id'][0]}: its frontal image is not in the table of images")
     todo = [(record, Path(paths[image])) for record, image in cases.select("record_id", "frontal").iter_rows()]
-    manifest = {
-        "model": fingerprint(model),
-        "settings": asdict(settings),
-        "beams": 1,
-        "split": split,
-        "context": context,
-        "records": len(todo),
-    }
+    manifest = {"model": fingerprint(model), "settings": asdict(settings), "beams": 1}
+    manifest |= {"split": split, "context": context, "records": len(todo)}
     sizes = images.filter(pl.col("image_id").is_in(cases["frontal"].to_list())).select("image_id", "bytes").to_dicts()
     with scratch_directory(out, hash_json([manifest, cases["record_id"].to_list(), sizes])) as directory:
         final, part = directory / "out", directory / "part.jsonl"
@@ -166,11 +160,3 @@ def run_chexone(
         write_json(final / MANIFEST, manifest)
         publish(final, out)
     return manifest
-
-
-def _open(path: Path) -> Image.Image:
-    try:
-        with Image.open(path) as image:
-            return image.convert("RGB")
-    except OSError as error:
-        raise DataError(f"image {path} cannot be read ({type(error).__name__})") from None
