@@ -88,13 +88,13 @@ def read_reports(
     if path.suffix.lower() == ".json":
         content = read_json(path)
         if isinstance(content, dict):
-            return _of_mapping(path, content, id_column, text_column)
+            return _of_mapping(path, content, id_column or text_column)
         table, rows = _of_list(path, content)
     else:
         if kind_of(path) == "csv":
             _check_separator(path, (*ID_COLUMNS, *text_columns, *filter(None, (id_column, text_column))))
         table = open_table(path)
-        if not (table.columns):
+        if not table.columns:
             raise DataError(f"{path} is empty")
         chosen = id_column or text_column or table.named(*text_columns)
         if table.kind == "csv" and len(table.columns) == 1 and not chosen:
@@ -103,13 +103,11 @@ def read_reports(
     return _of_columns(table, rows, text_columns, id_column, text_column)
 
 
-def _of_mapping(path: Path, content: dict[str, Any], *columns: str | None) -> ReportFile:
-    for name in filter(None, columns):
-        raise DataError(f"{path} is an object of ids and texts, which has no column {name}; leave it out")
-    texts = []
-    for key, value in content.items():
-        single = value[0] if isinstance(value, list) and len(value) == 1 else value
-        texts.append(_text(f"{path}, id {key}", "one text", single))
+def _of_mapping(path: Path, content: dict[str, Any], column: str | None) -> ReportFile:
+    if column:
+        raise DataError(f"{path} is an object of ids and texts, which has no column {column}; leave it out")
+    single = {key: value[0] if isinstance(value, list) and len(value) == 1 else value for key, value in content.items()}
+    texts = [_text(f"{path}, id {key}", "one text", value) for key, value in single.items()]
     ids = [_id(f"{path}, row {row}, the keys", key) for row, key in enumerate(content, start=1)]
     return ReportFile(path, ids, texts, {"id": "the keys", "text": "the values"})
 
@@ -152,16 +150,17 @@ def _of_columns(
     for name, what in ((text_column, "text"), (id_column, "ids")):
         if name is not None and name not in names:
             raise DataError(f"{path} has no column {name} for the {what}; it has {_listed(names)}")
-    found = table.named(*text_columns)
-    if text_column is None and len(found) != 1:
-        problem = (
-            f"several columns of reports: {', '.join(found)}; say which one is meant with {_TEXT_OPTIONS}"
-            if found
-            else f"no column of reports: expected {', '.join(text_columns)}, or name it with {_TEXT_OPTIONS}; "
-            f"it has {_listed(names)}"
+    found = [text_column] if text_column else table.named(*text_columns)
+    if not found:
+        raise DataError(
+            f"{path} has no column of reports: expected {', '.join(text_columns)}, or name it with "
+            f"{_TEXT_OPTIONS}; it has {_listed(names)}"
         )
-        raise DataError(f"{path} has {problem}")
-    text = text_column or found[0]
+    if len(found) > 1:
+        raise DataError(
+            f"{path} has several columns of reports: {', '.join(found)}; say which one is meant with {_TEXT_OPTIONS}"
+        )
+    text = found[0]
     identity = id_column or next((name for known in ID_COLUMNS if (name := table.only(known))), None)
     if identity is None and len(names) > 1:
         raise DataError(

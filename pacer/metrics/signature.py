@@ -81,8 +81,12 @@ def build_signature(
     """
     rule = CONVENTIONS[settings.convention]
     labeller = labeller_signature(inputs.chexbert)
-    protocol, about = origin.protocol, origin.about
+    protocol, about, limit = origin.protocol, origin.about, origin.decoding.get("limit")
+    strictly = (
+        STRICTLY if limit is None else f"by record id, one to one; the first {limit} records of each context alone"
+    )
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
+    reports = [pair for scored in contexts.values() for pair in zip(scored.ids, scored.references, strict=True)]
     broken = any("texts_with_line_breaks" in context for context in counts.values())
     return {
         "standin_labeller": labeller["standin"],
@@ -107,40 +111,28 @@ def build_signature(
         "protocol": dict(protocol) if protocol else None,
         "truth": None if inputs.truth is None else _TRUTH,
         "mean": "plain mean of the context scores, before rounding",
-        "pairing": (protocol or {}).get("pairing") or _pairing(origin.decoding.get("limit")),
+        "pairing": (protocol or {}).get("pairing") or strictly,
         "counts": counts,
         "undefined": undefined,
         "versions": {name: _version(name) for name in _PACKAGES},
-        "data": {"records": hash_json(_reports(contexts))}
+        "data": {"records": hash_json(sorted(reports))}
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
         "predictions": None if origin.made is None else dict(origin.made),
     }
 
 
-def _reports(contexts: Mapping[str, Scored]) -> list[tuple[str, str]]:
-    """Record id and reference of every record, by id."""
-    return sorted(pair for scored in contexts.values() for pair in zip(scored.ids, scored.references, strict=True))
-
-
 def _texts(protocol: Mapping[str, Any] | None, about: Mapping[str, Any], broken: bool) -> dict[str, str]:
     """Which texts are scored; of other systems' files no more is known than what was done to them."""
-    lines = "line breaks and tabs are blanks"
+    cleaned, lines = "the complete cleaned reports", "; line breaks and tabs are blanks"
     if protocol is None:
-        return {
-            "references": "the complete cleaned reports",
-            "hypotheses": "the generated reports as extracted, not cleaned again" + f"; {lines}" * broken,
-        }
-    references = f"the texts of their file; {lines}"
+        generated = "the generated reports as extracted, not cleaned again" + lines * broken
+        return {"references": cleaned, "hypotheses": generated}
+    references = f"the texts of their file{lines}"
     if protocol["clean_references"] != "none":
-        references = f"the texts of their file, cleaned once by `cleaner`; {lines}"
+        references = f"the texts of their file, cleaned once by `cleaner`{lines}"
     elif about:
-        references = "the complete cleaned reports"
-    return {"references": references, "hypotheses": f"the texts of their file, changed as `protocol` says; {lines}"}
-
-
-def _pairing(limit: int | None) -> str:
-    """How predictions of the pipeline and records pair."""
-    return STRICTLY if limit is None else f"by record id, one to one; the first {limit} records of each context alone"
+        references = cleaned
+    return {"references": references, "hypotheses": f"the texts of their file, changed as `protocol` says{lines}"}
 
 
 def _reference_anchors(protocol: Mapping[str, Any] | None, given: Path | None) -> str:
