@@ -4,7 +4,7 @@ Uses core alone.
 """
 
 from pacer.params.anchors import Anchors, Labelling
-from pacer.params.backbones import Backbone, Backbones, LanguageStandin, TextStandin, VisionStandin
+from pacer.params.backbones import Backbone, Backbones, LanguageStandin, Standin, TextStandin, VisionStandin
 from pacer.params.corpus import Annotations, Corpus, OpenI, Phantom, R2Gen, StudyTable, SubjectShares
 from pacer.params.decode import Decode
 from pacer.params.features import Features
@@ -53,6 +53,7 @@ __all__ = [
     "R2Gen",
     "Refine",
     "Score",
+    "Standin",
     "Strict",
     "StudyTable",
     "SubjectShares",

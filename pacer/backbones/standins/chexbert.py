@@ -16,7 +16,14 @@ from torch.nn import functional as F
 
 from pacer.backbones.standins.bert import PADDING, FindingReader, small_bert, train_wordpiece
 from pacer.backbones.standins.data import LabelledText
-from pacer.backbones.standins.training import held_out_tenth, pad, reproducible, train, training_batches
+from pacer.backbones.standins.training import (
+    held_out_accuracy,
+    held_out_tenth,
+    pad,
+    reproducible,
+    train,
+    training_batches,
+)
 from pacer.corpus.text.cleaning import clean_report
 from pacer.metrics.chexbert.network import CHECKPOINT, CheXbertNetwork
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
@@ -30,7 +37,6 @@ HEADS: tuple[str, ...] = tuple(_FINDING_OF[observation] for observation in OBSER
 _CLASS_WEIGHTS = (1.0, 2.0, 2.0, 3.0)
 #: Weight of the per-finding reader, which is dropped after training.
 _READER_WEIGHT = 2.0
-_JUDGED_AT_ONCE = 64
 
 
 def make_chexbert_standin(config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path) -> dict:
@@ -76,13 +82,13 @@ def make_chexbert_standin(config: TextStandin, texts: Sequence[LabelledText], se
             [*network.parameters(), *reader.parameters()],
             training_batches(np.array([len(row) for row in pieces]), rows, config.batch_size, rng),
             loss_of,
-            steps=config.steps,
-            peak=config.learning_rate,
+            config,
         )
-        accuracy = {
-            form: _accuracy(network, [pieces[row] for row in held_out + shift], targets[held_out])
-            for form, shift in (("raw", 0), ("cleaned", count))
-        }
+        accuracy = {}
+        for form, shift in (("raw", 0), ("cleaned", count)):
+            judged = [pieces[row] for row in held_out + shift]
+            right = held_out_accuracy(network.classes, judged, PADDING, targets[held_out])
+            accuracy[form] = dict(zip((*HEADS, "no finding"), right, strict=True))
     out.mkdir(parents=True, exist_ok=True)
     state = {f"module.{name}": value for name, value in network.state_dict().items()}
     torch.save({"model_state_dict": state}, out / CHECKPOINT)
@@ -103,14 +109,3 @@ def head_targets(statuses: np.ndarray) -> np.ndarray:
     findings = np.array([finding != "support devices" for finding in HEADS])
     present = np.isin(ordered, (POSITIVE, UNCERTAIN)) & findings
     return np.concatenate([ordered, ~present.any(axis=1, keepdims=True)], axis=1)
-
-
-@torch.inference_mode()
-def _accuracy(network: CheXbertNetwork, pieces: list[list[int]], targets: Tensor) -> dict[str, float]:
-    """Share of the texts that each head labels right."""
-    found = [
-        network.classes(*pad(pieces[start : start + _JUDGED_AT_ONCE], PADDING))
-        for start in range(0, len(pieces), _JUDGED_AT_ONCE)
-    ]
-    right = (torch.cat(found) == targets).float().mean(0).tolist()
-    return {name: round(value, 4) for name, value in zip((*HEADS, "no finding"), right, strict=True)}

@@ -66,8 +66,7 @@ def make_language_standin(
         return _loss(model, batch[0], config.slots, batch[1], rng)
 
     model.train()
-    what = "train language stand-in"
-    train(what, model.parameters(), batches(), loss_of, steps=config.steps, peak=config.learning_rate)
+    train("train language stand-in", model.parameters(), batches(), loss_of, config)
     model.eval()
     with torch.no_grad():
         parts = [encoded[i : min(i + 16, held_out)] for i in range(0, held_out, 16)]

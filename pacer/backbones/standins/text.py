@@ -17,13 +17,19 @@ from transformers import BertModel, BertTokenizer
 
 from pacer.backbones.standins.bert import PADDING, FindingReader, small_bert, train_wordpiece
 from pacer.backbones.standins.data import LabelledText
-from pacer.backbones.standins.training import held_out_tenth, pad, reproducible, train, training_batches
+from pacer.backbones.standins.training import (
+    held_out_accuracy,
+    held_out_tenth,
+    pad,
+    reproducible,
+    train,
+    training_batches,
+)
 from pacer.params import TextStandin
 from pacer.records.findings import FINDINGS
 
 #: Share of the pieces to fill in, and how often one of them is shown as [MASK] or as a random piece.
 _HIDDEN, _SHOWN_AS_MASK, _SHOWN_AS_OTHER = 0.15, 0.8, 0.1
-_JUDGED_AT_ONCE = 64
 
 
 def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path) -> dict:
@@ -61,10 +67,17 @@ def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: 
             network.parameters(),
             training_batches(np.array([len(row) for row in pieces]), learnt, config.batch_size, rng),
             loss_of,
-            steps=config.steps,
-            peak=config.learning_rate,
+            config,
         )
-        accuracy = _accuracy(network.eval(), [pieces[row] for row in held_out], targets[held_out].bool())
+
+        def found(ids: Tensor, mask: Tensor) -> Tensor:
+            return (
+                network.reader(network.bert(input_ids=ids, attention_mask=mask).last_hidden_state, mask).squeeze(2) > 0
+            )
+
+        network.eval()
+        judged = [pieces[row] for row in held_out]
+        accuracy = held_out_accuracy(found, judged, PADDING, targets[held_out].bool())
     network.bert.save_pretrained(out)
     tokenizer.save_pretrained(out)
     return {
@@ -96,14 +109,3 @@ def _hide(ids: Tensor, tokenizer: BertTokenizer) -> tuple[Tensor, Tensor]:
     shown = torch.where(hidden & (draw < _SHOWN_AS_MASK), tokenizer.mask_token_id, ids)
     other = hidden & (draw >= _SHOWN_AS_MASK) & (draw < _SHOWN_AS_MASK + _SHOWN_AS_OTHER)
     return torch.where(other, torch.randint(len(tokenizer), ids.shape), shown), hidden
-
-
-@torch.inference_mode()
-def _accuracy(network: _Network, pieces: list[list[int]], targets: Tensor) -> list[float]:
-    """Share of the texts judged right, for each finding."""
-    found = []
-    for start in range(0, len(pieces), _JUDGED_AT_ONCE):
-        ids, mask = pad(pieces[start : start + _JUDGED_AT_ONCE], PADDING)
-        states = network.bert(input_ids=ids, attention_mask=mask).last_hidden_state
-        found.append(network.reader(states, mask).squeeze(2) > 0)
-    return [round(value, 4) for value in (torch.cat(found) == targets).float().mean(0).tolist()]

@@ -13,11 +13,13 @@ from torch import Tensor, nn
 
 from pacer.core.errors import DataError
 from pacer.core.progress import Ticker
+from pacer.params import Standin
 
 #: Share of the steps in which the learning rate rises.
 _RISE = 0.1
 #: Batches drawn together and sorted by length.
 _WINDOW = 8
+_JUDGED_AT_ONCE = 64
 
 Batch = TypeVar("Batch")
 
@@ -27,20 +29,20 @@ def train(
     parameters: Iterable[nn.Parameter],
     batches: Iterable[Batch],
     loss_of: Callable[[Batch], Tensor],
-    *,
-    steps: int,
-    peak: float,
+    config: Standin,
+    steps: int | None = None,
     weight_decay: float = 0.01,
 ) -> None:
-    """AdamW down the gradient of ``loss_of(batch)``, ``steps`` times, with the gradient's norm clipped at 1.
+    """AdamW down the gradient of ``loss_of(batch)``, with the gradient's norm clipped at 1.
 
     Args:
         what: name of the work in its progress lines.
-        batches: at least ``steps``; endless is fine.
-        peak: highest learning rate, see :func:`peak_schedule`.
+        batches: as many as steps at least; endless is fine.
+        config: the highest learning rate (see :func:`peak_schedule`), and how many steps unless ``steps`` says so.
     """
+    steps = config.steps if steps is None else steps
     parameters = list(parameters)
-    optimizer = torch.optim.AdamW(parameters, lr=peak, weight_decay=weight_decay, fused=True)
+    optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=weight_decay, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: peak_schedule(step, steps))
     with Ticker(what, steps) as ticker:
         for _, batch in zip(range(steps), batches, strict=False):
@@ -92,6 +94,16 @@ def pad(pieces: Sequence[Sequence[int]], padding: int) -> tuple[Tensor, Tensor]:
     ids = nn.utils.rnn.pad_sequence([torch.tensor(row) for row in pieces], batch_first=True, padding_value=padding)
     lengths = torch.tensor([len(row) for row in pieces])
     return ids, (torch.arange(ids.shape[1]) < lengths[:, None]).long()
+
+
+@torch.inference_mode()
+def held_out_accuracy(
+    judge: Callable[[Tensor, Tensor], Tensor], pieces: Sequence[Sequence[int]], padding: int, targets: Tensor
+) -> list[float]:
+    """Share of texts judged right by column of ``targets`` [texts, columns], from ids and attention mask [n, T]."""
+    parts = [pieces[start : start + _JUDGED_AT_ONCE] for start in range(0, len(pieces), _JUDGED_AT_ONCE)]
+    found = torch.cat([judge(*pad(part, padding)) for part in parts])
+    return [round(value, 4) for value in (found == targets).float().mean(0).tolist()]
 
 
 @contextmanager

@@ -61,15 +61,7 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     def descend(parameters: Iterable[nn.Parameter], loss_of: Callable[[np.ndarray], Tensor], steps: int) -> None:
         order = np.concatenate([rng.permutation(learnt) for _ in range(-(-steps * config.batch_size // len(learnt)))])
         batches = (order[start : start + config.batch_size] for start in range(0, len(order), config.batch_size))
-        train(
-            "train vision stand-in",
-            parameters,
-            batches,
-            loss_of,
-            steps=steps,
-            peak=config.learning_rate,
-            weight_decay=0.05,
-        )
+        train("train vision stand-in", parameters, batches, loss_of, config, steps, weight_decay=0.05)
 
     model.train()
     descend([*model.parameters(), *heads.parameters()], lambda rows: _loss(model, heads, data, rows), config.steps)
