@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import date, time
-from typing import TypeVar
 
 import polars as pl
-
-_T = TypeVar("_T")
 
 #: What is said of a date that cannot be read.
 DATE_FORMS = (
@@ -24,8 +21,8 @@ TIME_FORMS = (
 # Whole numbers that were stored as decimals (20180506.0) are dates as well.
 _DATE = re.compile(r"(\d{4})([-/]?)(\d{2})\2(\d{2})(?:\.0+)?", re.ASCII)
 _DATETIME = re.compile(r"(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)", re.ASCII)
-_CLOCK = re.compile(r"(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d+))?)?", re.ASCII)
-_DIGITS = re.compile(r"(\d{1,6})(?:\.(\d+))?", re.ASCII)
+_CLOCK = re.compile(r"\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?", re.ASCII)
+_DIGITS = re.compile(r"(\d{1,6})(\.\d+)?", re.ASCII)
 
 
 def parse_date(text: str) -> tuple[date, time | None]:
@@ -57,15 +54,14 @@ def parse_time(text: str) -> time:
         ValueError: it is in no allowed form, or there is no such time; the message is :data:`TIME_FORMS`.
     """
     text = text.strip()
-    if match := _CLOCK.fullmatch(text):
-        hour, minute, second, fraction = match.groups()
-    elif (match := _DIGITS.fullmatch(text)) and (match[2] or len(match[1]) > 4):
-        digits, fraction = match[1].zfill(6), match[2]
-        hour, minute, second = digits[:2], digits[2:4], digits[4:]
-    else:
+    if (match := _DIGITS.fullmatch(text)) and (match[2] or len(match[1]) > 4):
+        text = match[1].zfill(6) + (match[2] or "")
+    elif not _CLOCK.fullmatch(text):
         raise ValueError(TIME_FORMS)
     try:
-        return time(int(hour), int(minute), int(second or 0), int((fraction or "0")[:6].ljust(6, "0")))
+        if text.startswith("24"):  # later Pythons read it as midnight
+            raise ValueError
+        return time.fromisoformat(text)
     except ValueError:
         raise ValueError(TIME_FORMS) from None
 
@@ -84,9 +80,7 @@ def read_days(column: pl.Series) -> pl.DataFrame:
         wall = _wall_clock(column)
         day, clock = wall.dt.date(), wall.dt.time()
     else:
-        found = _each(as_text(column), parse_date)
-        day = _spread(column, {text: value and value[0] for text, value in found.items()}, pl.Date())
-        clock = _spread(column, {text: value and value[1] for text, value in found.items()}, pl.Time())
+        day, clock = _parsed(column, parse_date, pl.Date(), pl.Time())
     return pl.DataFrame({"day": day, "clock": clock, "unread": column.is_not_null() & day.is_null()})
 
 
@@ -102,7 +96,7 @@ def read_times(column: pl.Series) -> pl.DataFrame:
     elif isinstance(column.dtype, pl.Datetime):
         clock = _wall_clock(column).dt.time()
     else:
-        clock = _spread(column, _each(as_text(column), parse_time), pl.Time())
+        (clock,) = _parsed(column, lambda text: (parse_time(text),), pl.Time())
     return pl.DataFrame({"clock": clock, "unread": column.is_not_null() & clock.is_null()})
 
 
@@ -122,17 +116,15 @@ def _wall_clock(column: pl.Series) -> pl.Series:
     return column
 
 
-def _each(column: pl.Series, parse: Callable[[str], _T]) -> dict[str, _T | None]:
-    """Every distinct text with what it means, None where it cannot be read."""
-    found: dict[str, _T | None] = {}
-    for text in column.unique().drop_nulls():
+def _parsed(column: pl.Series, parse: Callable[[str], tuple], *kinds: pl.DataType) -> list[pl.Series]:
+    """A column for each value that ``parse`` gives, null where a text cannot be read; each text is read once."""
+    column = as_text(column)
+    texts = column.unique().drop_nulls()
+    found = []
+    for text in texts:
         try:
-            found[text] = parse(text)
+            found.append(parse(text))
         except ValueError:
-            found[text] = None
-    return found
-
-
-def _spread(column: pl.Series, found: dict, dtype: pl.DataType) -> pl.Series:
-    old, new = pl.Series(list(found), dtype=pl.String), pl.Series(list(found.values()), dtype=dtype)
-    return as_text(column).replace_strict(old, new, default=None, return_dtype=dtype)
+            found.append((None,) * len(kinds))
+    new = pl.DataFrame(found, [(str(number), kind) for number, kind in enumerate(kinds)], orient="row")
+    return [column.replace_strict(texts, values, default=None, return_dtype=values.dtype) for values in new]

@@ -84,14 +84,12 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
 
 def _normal(table: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     """The rows with what is blank as null, dates and times read, views ranked and splits under our names."""
-    absent = pl.Series([None], dtype=pl.String).new_from_index(0, table.height)
-    column = {name: table[name] if name in table.columns else absent for name in COLUMNS}
+    table = table.with_columns(pl.lit(None, pl.String).alias(name) for name in COLUMNS if name not in table.columns)
     subject, study, image, view, split = (
-        _blank_to_null(_text(column[name])) for name in ("subject", "study", "image", "view", "split")
+        _blank_to_null(_text(table[name])) for name in ("subject", "study", "image", "view", "split")
     )
-    date, time = (
-        _blank_to_null(values) if values.dtype == pl.String else values for values in (column["date"], column["time"])
-    )
+    date, time = (_blank_to_null(v) if v.dtype == pl.String else v for v in (table["date"], table["time"]))
+    texts = (pl.when(pl.col(name).str.contains(r"\S")).then(name).alias(name) for name in TEXTS)
     days, times = read_days(date), read_times(time)
     clock, two_clocks = _clocks(days["clock"], times["clock"])
     normal = pl.DataFrame(
@@ -105,11 +103,9 @@ def _normal(table: pl.DataFrame, notes: Notes) -> pl.DataFrame:
             "no_clock": times["unread"],
             "two_clocks": two_clocks,
             "split": split.str.to_lowercase().replace_strict(_SPLITS, default=None),
+            **table.select(texts).to_dict(),
         }
     ).with_row_index("row")
-    for name in TEXTS:
-        text = pl.lit(column[name])
-        normal = normal.with_columns(pl.when(text.str.contains(r"\S")).then(text).alias(name))
     nothing = normal.select(pl.all_horizontal(pl.col("subject", "study", "image", *TEXTS).is_null())).to_series()
     empty = nothing & view.is_null() & split.is_null() & date.is_null() & time.is_null()
     return normal.with_columns(
