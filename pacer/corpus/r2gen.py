@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from pacer.core.contexts import contexts_within
-from pacer.corpus.mimic import bare_id, mimic_ids
+from pacer.corpus.mimic import mimic_ids
 from pacer.corpus.rows import (
     Examination,
     LeftOut,
@@ -23,6 +23,7 @@ from pacer.corpus.rows import (
     Row,
     Unusable,
     check_roles,
+    ids_of,
     name_of,
     present,
     sound,
@@ -36,6 +37,10 @@ from pacer.params import Corpus
 IMAGE_FIELDS = ("image_path", "image_path")
 
 _KNOWN = {"id", "report", "image_path", "subject_id", "study_id", "split"}
+_NO_IDS = (
+    "the field is missing, the id is not Open-I's (CXR1_...), and the image path is not MIMIC's "
+    "(.../p<subject>/s<study>/...)"
+)
 _OPENI_ID = re.compile(r"^(CXR[0-9]+)(?:_|$)")
 
 
@@ -55,12 +60,13 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
             notes.count("split_field_ignored", "annotation", split)
 
 
-def _row(raw: Any, place: Place, notes: Notes, views: dict[str, View] | None) -> Row:
-    if not isinstance(raw, dict):
-        raise Unusable("-", f"a record must be an object; this is a {type(raw).__name__}")
+def _row(raw: dict[str, Any], place: Place, notes: Notes, views: dict[str, View] | None) -> Row:
     record_id = name_of(raw, "id")
     images = _images(raw)
-    subject, study = _identify(raw, record_id, images)
+    # where the id is Open-I's, subject and study both are the report
+    match = _OPENI_ID.match(record_id)
+    found = mimic_ids(images[0]) or ((match[1], match[1]) if match else None)
+    subject, study = ids_of(raw, found, _NO_IDS)
     findings = present(raw, "report")
     if not isinstance(findings, str):
         raise Unusable("report", f"expected text, got {type(findings).__name__}")
@@ -97,25 +103,6 @@ def _images(raw: dict[str, Any]) -> list[str]:
             raise Unusable("image_path", f"expected the path of an image, got {found}")
         sound(image, "image_path")
     return value
-
-
-def _identify(raw: dict[str, Any], record_id: str, images: list[str]) -> tuple[str, str]:
-    """Subject and study: the fields, else MIMIC's path, else Open-I's number, where both are the report."""
-    match = _OPENI_ID.match(record_id)
-    found = mimic_ids(images[0]) or ((match[1], match[1]) if match else None)
-    ids = []
-    for number, name in enumerate(("subject_id", "study_id")):
-        if name in raw:
-            ids.append(bare_id(name_of(raw, name)))
-        elif found is not None:
-            ids.append(found[number])
-        else:
-            raise Unusable(
-                name,
-                "the field is missing, the id is not Open-I's (CXR1_...), and the image path is not MIMIC's "
-                "(.../p<subject>/s<study>/...)",
-            )
-    return ids[0], ids[1]
 
 
 def _shown(images: list[str], views: dict[str, View] | None, notes: Notes) -> dict[str, tuple[str, str]]:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from pacer.core.contexts import Context, availability
-from pacer.corpus.mimic import bare_id, mimic_ids
+from pacer.corpus.mimic import mimic_ids
 from pacer.corpus.rows import (
     Examination,
     Notes,
@@ -22,6 +22,7 @@ from pacer.corpus.rows import (
     Row,
     Unusable,
     check_roles,
+    ids_of,
     name_of,
     present,
     shown_view,
@@ -51,6 +52,7 @@ _COMMON = {
     "indication",
     "new_scores",
 }
+_NO_IDS = "the path names no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id"
 _WITH_LATERAL = {"lateral_imagepath"}
 _WITH_PRIOR = {"last_finding", "last_impression", "last_APPA_imagepath"}
 
@@ -74,10 +76,10 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
             notes.count("empty_splits", context, split)
 
 
-def _examination(raw: Any, place: Place, notes: Notes, context: Context) -> Examination:
+def _examination(raw: dict[str, Any], place: Place, notes: Notes, context: Context) -> Examination:
     has_lateral, has_prior = availability(context)
-    subject, study = _identify(raw)
     frontal = _image(raw, "APPA_imagepath")
+    subject, study = ids_of(raw, mimic_ids(frontal), _NO_IDS, "APPA_imagepath")
     lateral = _image(raw, "lateral_imagepath") if has_lateral else None
     prior = None
     if has_prior:
@@ -102,25 +104,6 @@ def _examination(raw: Any, place: Place, notes: Notes, context: Context) -> Exam
         indication=_note(raw, "indication"),
         history=_note(raw, "history"),
         emphasis=weights_of(raw, "new_scores"),
-    )
-
-
-def _identify(raw: Any) -> tuple[str, str]:
-    """Subject and study of a record."""
-    if not isinstance(raw, dict):
-        raise Unusable("-", f"a record must be an object; this is {shown(raw)}")
-    if "subject_id" in raw and "study_id" in raw:
-        return bare_id(name_of(raw, "subject_id")), bare_id(name_of(raw, "study_id"))
-    path = _image(raw, "APPA_imagepath")
-    ids = mimic_ids(path)
-    if ids is None:
-        raise Unusable(
-            "APPA_imagepath",
-            "the path names no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id",
-        )
-    return (
-        bare_id(name_of(raw, "subject_id")) if "subject_id" in raw else ids[0],
-        bare_id(name_of(raw, "study_id")) if "study_id" in raw else ids[1],
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from pacer.core.contexts import Context
 from pacer.core.errors import DataError
 from pacer.core.io import is_broken
+from pacer.corpus.mimic import bare_id
 from pacer.tables.table import shown
 
 #: Values that are counted one by one under a topic.
@@ -107,6 +108,8 @@ class Notes:
         """What ``make`` gives for a record that was just pulled; its fields that are not ``known`` are counted."""
         self.read[source] += 1
         try:
+            if not isinstance(raw, dict):
+                raise Unusable("-", f"a record must be an object; this is a {type(raw).__name__}")
             made = make(raw, place, self)
         except Unusable as problem:
             return Problem(place, problem.field, problem.reason)
@@ -153,6 +156,23 @@ def name_of(raw: dict[str, Any], name: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
         raise Unusable(name, f"expected a name or a number, got {shown(value)}")
     return sound(str(value).strip(), name)
+
+
+def ids_of(raw: dict[str, Any], found: tuple[str, str] | None, reason: str, field: str = "") -> tuple[str, str]:
+    """Subject and study without MIMIC's letters: the record's fields, else what was ``found`` elsewhere.
+
+    Raises:
+        Unusable: neither is there; for ``reason``, in ``field`` or the one that is missing.
+    """
+    ids = []
+    for number, name in enumerate(("subject_id", "study_id")):
+        if name in raw:
+            ids.append(bare_id(name_of(raw, name)))
+        elif found is not None:
+            ids.append(found[number])
+        else:
+            raise Unusable(field or name, reason)
+    return ids[0], ids[1]
 
 
 def sound(text: str, name: str) -> str:

@@ -127,12 +127,8 @@ def read_views(path: str | Path) -> dict[str, View]:
 
 def _view_in(row: dict[str, Any]) -> View | None:
     named = [view for view in map(parse_view, map(row.get, VIEW_COLUMNS)) if view is not None]
-    if not named:
-        return None
-    for view in named:
-        if view.kind == named[0].kind and view.view != "other":
-            return view
-    return named[0]
+    known = (view for view in named if view.kind == named[0].kind and view.view != "other")
+    return next(known, named[0] if named else None)
 
 
 def first_text(row: dict[str, Any], columns: tuple[str, ...]) -> str | None:
