@@ -17,7 +17,7 @@ from pacer.reporting.routing import average_routing, finding_maps
 from pacer.reporting.section import Checks, ExampleCases, Figure, Panels, Part, Section, Shown, Subtitle, Text, shown
 from pacer.reporting.signature import entries, manifest
 from pacer.reporting.tables import Check, number, percent
-from pacer.reporting.training_logs import counted, file_name, panels
+from pacer.reporting.training_logs import counted, panels
 
 #: What the phases train, for the headings of their curves.
 _PHASES = {
@@ -196,7 +196,7 @@ def training(results: Results) -> Section | None:
         parts.append(Figure("schedule", schedule, caption))
     for phase, curves in results.curves.items():
         found = [
-            Figure(f"training-{phase}-{file_name(panel)}", charts.curve_chart(panel), panel.title)
+            Figure(f"training-{phase}-{panel.name}", charts.curve_chart(panel), panel.title)
             for panel in panels(curves, results.params.features.depths)
         ]
         if found:

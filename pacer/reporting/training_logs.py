@@ -11,6 +11,31 @@ from pathlib import Path
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 
+#: Title of a panel, its file name, and the pattern of the names that it takes. The first pattern that matches wins.
+PANELS = (
+    ("Validation loss", "validation", r"^validation/"),
+    ("Loss and its parts", "loss", r"^loss(_|$)"),
+    ("Learning rate", "learning_rate", r"^learning_rate$"),
+    ("Gate of Calibrate, mean over records", "gate", r"^gate(/|$)"),
+    ("Depth weights, mean over patches", "depth_weight", r"^depth_weight/"),
+)
+
+#: What is drawn over all phases: log name, axis label. It has no panel of its own.
+FOLLOWED = {"rho": "ρ, direct route", "alpha": "α_D, residual"}
+
+#: What a phase counts before its first update, in words.
+COUNTED = {
+    "targets/reports": "Training targets",
+    "targets/cut": "cut at the token limit",
+    "targets/emphasis_shortened": "emphasis cut to the findings",
+    "targets/emphasis_dropped": "emphasis that could not be placed",
+    "targets/emphasis_not_binary": "emphasis outside 0 and 1",
+    "targets/commitment_tokens_mean": "tokens of a commitment, mean",
+    "targets/commitment_tokens_most": "tokens of a commitment, most",
+    "batches/real_share": "Real over padded tokens of an epoch",
+    "batches/published_real_share": "the same in the published order",
+}
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -23,9 +48,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves that share an axis."""
+    """Curves that share an axis; ``name``: its part of a file name."""
 
     title: str
+    name: str
     curves: tuple[tuple[str, Curve], ...]  # (label, curve)
 
 
@@ -53,33 +79,6 @@ def _read(path: Path, name: str) -> Curve:
     return Curve(name, steps, values)
 
 
-#: Title of a panel, pattern of the names that it takes. The first pattern that matches wins.
-PANELS = (
-    ("Validation loss", r"^validation/"),
-    ("Loss and its parts", r"^loss(_|$)"),
-    ("Learning rate", r"^learning_rate$"),
-    ("Gate of Calibrate, mean over records", r"^gate(/|$)"),
-    ("Depth weights, mean over patches", r"^depth_weight/"),
-)
-
-
-#: What is drawn over all phases: log name, axis label. It has no panel of its own.
-FOLLOWED = {"rho": "ρ, direct route", "alpha": "α_D, residual"}
-
-#: What a phase counts before its first update, in words.
-COUNTED = {
-    "targets/reports": "Training targets",
-    "targets/cut": "cut at the token limit",
-    "targets/emphasis_shortened": "emphasis cut to the findings",
-    "targets/emphasis_dropped": "emphasis that could not be placed",
-    "targets/emphasis_not_binary": "emphasis outside 0 and 1",
-    "targets/commitment_tokens_mean": "tokens of a commitment, mean",
-    "targets/commitment_tokens_most": "tokens of a commitment, most",
-    "batches/real_share": "Real over padded tokens of an epoch",
-    "batches/published_real_share": "the same in the published order",
-}
-
-
 def counted(curves: Mapping[str, Curve]) -> list[tuple[str, str]]:
     """Name and value of what was counted once, before the first update; counts of none are left out."""
     found = [(label, curves[name].values[0]) for name, label in COUNTED.items() if name in curves]
@@ -93,24 +92,15 @@ def panels(curves: Mapping[str, Curve], depths: Sequence[int] | None = None) -> 
     Args:
         depths: the encoder blocks that ``depth_weight/0``, ``depth_weight/1``, ... belong to, where known.
     """
-    taken: dict[str, list[Curve]] = {title: [] for title, _ in PANELS}
-    others = []
-    for name, curve in curves.items():
-        if curve.values and name not in {**COUNTED, **FOLLOWED}:
-            title = next((title for title, pattern in PANELS if re.search(pattern, name)), None)
-            (taken[title] if title else others).append(curve)
-    known = [
-        Panel(title, tuple((_label(curve.name, depths), curve) for curve in sorted(found, key=_rank)))
-        for title, found in taken.items()
-        if found
-    ]
-    return known + [Panel(curve.name.replace("_", " ").capitalize(), ((curve.name, curve),)) for curve in others]
-
-
-def file_name(panel: Panel) -> str:
-    """A panel's part of a figure's file name: what its curves have in common, ``gate`` or ``loss``, or its one name."""
-    names = [curve.name for _, curve in panel.curves]
-    return names[0].replace("/", "-") if len(names) == 1 else re.split(r"[/]|_(?=tra|tlw|emp|con|dri)", names[0])[0]
+    left = {name: curve for name, curve in curves.items() if curve.values and name not in {**COUNTED, **FOLLOWED}}
+    found = []
+    for title, file_name, pattern in PANELS:
+        taken = sorted((left.pop(name) for name in list(left) if re.search(pattern, name)), key=_rank)
+        if taken:
+            found.append(Panel(title, file_name, tuple((_label(curve.name, depths), curve) for curve in taken)))
+    for name, curve in left.items():
+        found.append(Panel(name.replace("_", " ").capitalize(), name.replace("/", "-"), ((name, curve),)))
+    return found
 
 
 def _label(name: str, depths: Sequence[int] | None) -> str:

@@ -10,7 +10,7 @@ from dvclive import Live
 from pacer.core.errors import DataError
 from pacer.reporting.charts import curve_chart, schedule_chart
 from pacer.reporting.figures import LIGHT, for_page
-from pacer.reporting.training_logs import counted, file_name, panels, read_curves
+from pacer.reporting.training_logs import counted, panels, read_curves
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_figures_on_the_page_carry_theme_colours_and_their_own_ids(log: Path):
 
 
 def test_files_are_named_after_what_they_show(log: Path):
-    names = [file_name(panel) for panel in panels(read_curves(log))]
+    names = [panel.name for panel in panels(read_curves(log))]
     assert names == ["validation", "loss", "depth_weight", "gradient_norm"]
 
 
