@@ -11,7 +11,6 @@ Only records of split train enter, and of them none whose subject is also in ano
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -142,8 +141,7 @@ def build_bank(
         "records": hash_json([entries["record_id"].to_list(), images.to_dicts()]),
     }
     fingerprint = hash_json(about)
-    scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
-    with scratch as directory:
+    with scratch_directory(out, fingerprint, main=main) as directory:
         half = accelerator.mixed_precision == "bf16"
         model, record = load_parent(parent, backbones, torch.bfloat16 if half else torch.float32)
         model.to(accelerator.device)

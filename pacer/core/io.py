@@ -163,18 +163,24 @@ def read_jsonl(path: str | Path) -> list[Any]:
 
 
 @contextmanager
-def scratch_directory(out: str | Path, fingerprint: str) -> Generator[Path]:
+def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -> Generator[Path]:
     """The resumable working directory of ``out``: ``<out>.scratch/<fingerprint>/``, locked while in use.
 
     The fingerprint covers parameters and the inputs' manifests, so a changed setting never meets stale state;
     directories of other fingerprints are removed. The caller renames what is whole into ``out``
     (:func:`publish`), after which the scratch directory is gone.
 
+    Args:
+        main: False in the other processes of a run, which learn the name alone: its first process holds the directory.
+
     Raises:
         PacerError: another process holds the directory.
     """
     parent = Path(f"{out}.scratch")
     directory = parent / fingerprint[:16]
+    if not main:
+        yield directory
+        return
     with locked(
         parent / _LOCK, f"{parent} is in use by another process that makes {out}; wait for it or stop it first"
     ):

@@ -17,11 +17,14 @@ class Extraction(NamedTuple):
     fallback: bool
 
 
-def extract_report(generated: str) -> Extraction:
+def extract_report(generated: str, commit: bool = True) -> Extraction:
     """The text after the last ``<REPORT>``, up to ``</REPORT>`` when present.
 
     Without an opening marker, or when nothing stands after it, the raw text is kept and ``fallback`` is true.
+    A model without ``commit`` writes the report alone.
     """
+    if not commit:
+        return Extraction(generated.strip(), None, False)
     anchor = parse_anchor(generated) if contains_anchor(generated) else None
     _, marker, rest = generated.rpartition(OPEN_REPORT)
     report = rest.split(CLOSE_REPORT, 1)[0].strip()

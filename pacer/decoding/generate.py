@@ -128,19 +128,18 @@ class Generator:
 
         Records enter in the order given, and are asked for when there is room: similar lengths side by side cost least.
         """
-        known: dict[int, Prefix] = {}
+        known: dict[int, tuple[float | None, Tensor, Tensor | None]] = {}
 
         def inputs() -> Iterator[Tensor]:
             for place, record in enumerate(records):
                 prefix = self.prefix(record)
-                known[place] = prefix._replace(inputs=torch.empty(0))  # all of them would take too much memory
+                known[place] = prefix[1:]  # the inputs of all of them would take too much memory
                 yield prefix.inputs
 
         engine = ENGINES[self.decode.engine](self.model.language, self.decode, self.tokenizer.eos_token_id)
         for place, tokens in engine(inputs()):
             text = str(self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
-            own = known.pop(place)
-            yield place, Generated(text, len(tokens), own.gate, own.frontal_weights, own.lateral_weights)
+            yield place, Generated(text, len(tokens), *known.pop(place))
 
     def __call__(self, records: Sequence[Row]) -> list[Generated]:
         """Results in the records' order."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 
 import polars as pl
@@ -89,8 +88,7 @@ def decode_records(
         [(checkpoint / RECORD).read_text(), weights, config.model_dump(), cases.to_dicts(), content_hash(features)]
     )
     main = state.is_main_process
-    scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
-    with scratch as directory:
+    with scratch_directory(out, fingerprint, main=main) as directory:
         parts, final = directory / "parts", directory / "out"
         if main:
             parts.mkdir(exist_ok=True)
@@ -150,9 +148,7 @@ def _decode(
 
 
 def _line(record_id: str, result: Generated, commit: bool) -> dict[str, object]:
-    report, anchor, fallback = result.text.strip(), None, False
-    if commit:
-        report, anchor, fallback = extract_report(result.text)
+    report, anchor, fallback = extract_report(result.text, commit)
     return {
         "record_id": record_id,
         "generated": result.text,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TypeVar
 
@@ -65,8 +64,7 @@ def build_store(
     paths = dict(images.select("image_id", "path").iter_rows())
     texts = {text_key(t): t for t in prior_reports}
 
-    directory = scratch_directory(out, _SCRATCH) if main else nullcontext(Path(f"{out}.scratch") / _SCRATCH)
-    with directory as folder:
+    with scratch_directory(out, _SCRATCH, main=main) as folder:
         scratch = Scratch(folder)
         unreadable: dict[str, str] = {}
         hashes = _hashes(paths, unreadable, config.workers, state)

@@ -19,7 +19,7 @@ from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.errors import CheckpointError, ConfigError, DataError, PacerError
 from pacer.core.io import hash_file, hash_json
 from pacer.corpus.text.cleaning import CLEANERS
-from pacer.decoding.extract import Extraction, extract_report
+from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator, Prefix
 from pacer.decoding.run import inference_dtype
 from pacer.features.encoder import ImageEncoder, TextEncoder
@@ -269,7 +269,7 @@ class Reporter:
         )
 
     def _result(self, found: Generated, case: Prepared, started: float, encoded: float) -> Result:
-        extracted = extract_report(found.text) if self.commit else Extraction(found.text.strip(), None, False)
+        extracted = extract_report(found.text, self.commit)
         ended = time.perf_counter()
         return Result(
             name=case.name,

@@ -171,8 +171,7 @@ def run_training(training: Training, out: Path, open_log: OpenLog) -> None:
         "start": checkpoint_hash(inputs.start) if inputs.start else None,
     }
     fingerprint = hash_json(depends_on)
-    scratch = scratch_directory(out, fingerprint) if main else nullcontext(Path(f"{out}.scratch") / fingerprint[:16])
-    with scratch as directory:
+    with scratch_directory(out, fingerprint, main=main) as directory:
         model = training.build(accelerator)
         examples = _examples(training, directory, accelerator)
         facts = read_json(directory / _SURVEY)
