@@ -10,10 +10,12 @@ import pytest
 from pacer.core.errors import DataError
 from pacer.labelling.answers.reading import Reply
 from pacer.labelling.client.cache import AnswerCache, CachedAnswer
+from pacer.labelling.client.request import Question
 
 
 def answer(number: int, content: str = "{}") -> CachedAnswer:
-    return CachedAnswer.of(f"sn-{number}", f"hash-{number}", "prompt", "openai", Reply(content), 0.01, 0)
+    request = {"messages": [{"role": "system", "content": "prompt"}]}
+    return CachedAnswer.of(Question(f"sn-{number}", request, f"hash-{number}", 1), Reply(content), dollars=0.01)
 
 
 def line(number: int) -> dict:

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pacer.core.errors import DataError
-from pacer.core.io import numbered_jsonl, write_jsonl
+from pacer.core.io import hash_bytes, numbered_jsonl, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.labelling.answers.reading import Reply, read_answer
+from pacer.labelling.client.request import Question
 
 _Count = Annotated[int, Field(ge=0)]
 
@@ -47,14 +48,14 @@ class CachedAnswer(BaseModel):
 
     @classmethod
     def of(
-        cls, record_id: str, request_hash: str, prompt_hash: str, provider: str, reply: Reply, dollars: float, lost: int
+        cls, question: Question, reply: Reply, provider: str = "openai", dollars: float = 0.0, lost: int = 0
     ) -> CachedAnswer:
         """The line of a reply."""
-        answer = read_answer(reply.raw, record_id, reply.finish_reason)
+        answer = read_answer(reply.raw, question.record_id, reply.finish_reason)
         return cls(
-            record_id=record_id,
-            request_hash=request_hash,
-            prompt_hash=prompt_hash,
+            record_id=question.record_id,
+            request_hash=question.request_hash,
+            prompt_hash=hash_bytes(question.request["messages"][0]["content"].encode()),
             provider=provider,
             current=True,
             **asdict(reply),

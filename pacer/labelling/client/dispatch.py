@@ -29,10 +29,8 @@ class Dispatcher:
         troubles: why tries failed. lost: tries of requests without an answer that may have been paid.
     """
 
-    def __init__(
-        self, endpoint: Endpoint, cache: AnswerCache, budget: Budget, prompt_hash: str, slots: int, answered: bool
-    ):
-        self._endpoint, self._cache, self._budget, self._prompt_hash = endpoint, cache, budget, prompt_hash
+    def __init__(self, endpoint: Endpoint, cache: AnswerCache, budget: Budget, slots: int, answered: bool):
+        self._endpoint, self._cache, self._budget = endpoint, cache, budget
         self._slots, self._answered = slots, answered
         self.troubles: Counter[str] = Counter()
         self.lost = self._in_a_row = 0
@@ -71,7 +69,7 @@ class Dispatcher:
             if self._refused and not self._answered:
                 raise self._endpoint.refusal(self._refused[0].record_id, "as all others")
             for question in self._refused:
-                self._add(question, Reply("", REFUSAL), 0.0, 0)
+                self._cache.add(CachedAnswer.of(question, Reply("", REFUSAL)))
             ticker.advance(len(self._refused))
         return self._failed
 
@@ -82,14 +80,10 @@ class Dispatcher:
         dollars = None
         if outcome.reply is not None:
             dollars = self._budget.paid(outcome.reply, question)
-            self._add(question, outcome.reply, dollars, lost)
+            self._cache.add(CachedAnswer.of(question, outcome.reply, dollars=dollars, lost=lost))
         else:
             self.lost += lost
         self._budget.count(question, dollars, lost)
-
-    def _add(self, question: Question, reply: Reply, dollars: float, lost: int) -> None:
-        key, record_id = question.request_hash, question.record_id
-        self._cache.add(CachedAnswer.of(record_id, key, self._prompt_hash, "openai", reply, dollars, lost))
 
     def _judge(self, question: Question, outcome: Outcome) -> None:
         """Classify the outcome; stop where continuing would be pointless."""

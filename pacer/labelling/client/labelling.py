@@ -58,20 +58,19 @@ def label_sample(
     refuse_held_out(records, sample["record_id"])
     target = out / CACHE_NAME
     prompt = system_prompt(config.prompt_file)
-    prompt_hash = hash_bytes(prompt.encode())
     questions = [] if config.provider == "none" else build_questions(sample, records, config, prompt, candidate)
     with scratch_directory(target, "answers") as scratch, AnswerCache(target, scratch / "answers.jsonl") as cache:
         reused, lost, troubles = 0, 0, Counter[str]()
         if config.provider == "recorded":
-            current = _recorded(questions, prompt_hash, Path(str(config.recorded)))
+            current = _recorded(questions, Path(str(config.recorded)))
         else:
             reused = len(_answers_to(questions, cache))
             if reused < len(questions):
-                lost, troubles = _ask(questions, config, prompt_hash, cache)
+                lost, troubles = _ask(questions, config, cache)
             current = _answers_to(questions, cache)
         audit = {
             "provider": config.provider,
-            "prompt": prompt_hash,
+            "prompt": hash_bytes(prompt.encode()),
             "sampled": sample.height,
             "answered": len(current),
             "unanswered": sample.height - len(current),
@@ -89,9 +88,7 @@ def _answers_to(questions: Sequence[Question], cache: AnswerCache) -> list[Cache
     return [cache.answers[question.request_hash] for question in questions if question.request_hash in cache.answers]
 
 
-def _ask(
-    questions: Sequence[Question], config: Labelling, prompt_hash: str, cache: AnswerCache
-) -> tuple[int, Counter[str]]:
+def _ask(questions: Sequence[Question], config: Labelling, cache: AnswerCache) -> tuple[int, Counter[str]]:
     """Ask for the answers that the cache lacks; returns what :class:`Dispatcher` has lost, and its troubles."""
     # Slow to import, and needed by nothing else.
     from pacer.labelling.client.dispatch import Dispatcher
@@ -107,7 +104,7 @@ def _ask(
     with Endpoint(config) as endpoint:
         print(f"labelling: {budget.announce(missing)}", file=sys.stderr, flush=True)
         answered = len(missing) < len(questions)
-        dispatcher = Dispatcher(endpoint, cache, budget, prompt_hash, config.concurrency, answered)
+        dispatcher = Dispatcher(endpoint, cache, budget, config.concurrency, answered)
         failed = dispatcher.run(missing)
     if failed and config.unanswered == "stop":
         record_id, reason = next(iter(failed.items()))
@@ -119,9 +116,9 @@ def _ask(
     return dispatcher.lost, dispatcher.troubles
 
 
-def _recorded(questions: Sequence[Question], prompt_hash: str, path: Path) -> list[CachedAnswer]:
+def _recorded(questions: Sequence[Question], path: Path) -> list[CachedAnswer]:
     """Answers to the questions whose records the file of recorded answers holds."""
-    hashes = {question.record_id: question.request_hash for question in questions}
+    asked = {question.record_id: question for question in questions}
     answers, seen = [], set()
     for number, line in numbered_jsonl(path):
         if not isinstance(line, dict) or not {"record_id", "response"} <= line.keys():
@@ -130,9 +127,9 @@ def _recorded(questions: Sequence[Question], prompt_hash: str, path: Path) -> li
         if record_id in seen:
             raise DataError(f"{path}, line {number}: record {record_id} has two answers; leave one")
         seen.add(record_id)
-        if record_id in hashes:
+        if record_id in asked:
             reply = read_completion(line["response"]) or Reply("")
-            answers.append(CachedAnswer.of(record_id, hashes[record_id], prompt_hash, "recorded", reply, 0.0, 0))
+            answers.append(CachedAnswer.of(asked[record_id], reply, "recorded"))
     return answers
 
 
