@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pacer.cli.terminal import COLOURS, SIGNS, chips, say
+from pacer.cli.terminal import COLOURS, SIGNS, chips, console, say
 from pacer.core.contexts import SOURCES, Context
 from pacer.serving.batch import Summary
 from pacer.serving.case import NOTICE, Result, notes_of
@@ -20,19 +19,19 @@ from pacer.serving.differences import Word, compared_contexts
 _NEW, _NOT_ALL = "green", "yellow"
 
 
-def show_result(console: Console, result: Result) -> None:
+def show_result(result: Result) -> None:
     """One report with its commitment and what stands behind it."""
     console.print(Text(f"{result.context.upper()}: {SOURCES[result.context]}; view {result.view}"))
     if result.commitment is not None:
-        console.print(Text("\nCommitment  ").append_text(chips(result.commitment)), soft_wrap=True)
+        say(Text("\nCommitment  ").append_text(chips(result.commitment)))
     console.print(Text(f"\n{result.report}\n"))
     means = ", ".join(f"{mean:.2f} of block {depth}" for depth, mean in result.frontal.means().items())
     gate = "" if result.gate is None else f"gate {result.gate:.3f}; "
     console.print(Text(f"{gate}frontal depths {means}; {result.tokens} tokens, {result.timings.total:.2f} s"))
-    _show_notes(console, {result.context: result})
+    _show_notes({result.context: result})
 
 
-def show_contexts(console: Console, results: Mapping[Context, Result]) -> None:
+def show_contexts(results: Mapping[Context, Result]) -> None:
     """The same case in several contexts side by side; what differs is marked in colour."""
     first = next(iter(results))
     table = Table(box=SIMPLE_HEAD, show_lines=True, pad_edge=False)
@@ -51,7 +50,7 @@ def show_contexts(console: Console, results: Mapping[Context, Result]) -> None:
         legend.append(f"in {_NEW}", f"not bold {_NEW}").append(f": not in {first.upper()}; ", "not bold")
         legend.append(f"in {_NOT_ALL}", f"not bold {_NOT_ALL}").append(": not in all others.", "not bold")
         console.print(legend)
-    _show_notes(console, results)
+    _show_notes(results)
 
 
 def show_summary(done: Summary, out: Path) -> None:
@@ -80,7 +79,7 @@ def _marked(words: list[Word], colour: str) -> Text:
     return Text(" ").join(Text(word.text, colour if word.own else "") for word in words)
 
 
-def _show_notes(console: Console, results: Mapping[Context, Result]) -> None:
+def _show_notes(results: Mapping[Context, Result]) -> None:
     for note in notes_of(results.values()):
-        console.print(Text(f"note: {note}", "yellow"), soft_wrap=True)
-    console.print(Text(NOTICE, "bold"))
+        say(f"note: {note}", "yellow")
+    say(NOTICE, "bold")

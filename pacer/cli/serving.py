@@ -76,16 +76,8 @@ def generate(
     backbones: OtherBackbones = None,
 ) -> None:
     """Write reports for one X-ray, or for many. For research only; not for clinical decisions."""
-    one = {
-        "--frontal": frontal,
-        "--lateral": lateral,
-        "--prior": prior,
-        "--indication": indication,
-        "--history": history,
-        "--view": view,
-        "--sections": sections,
-        "--json": json or None,
-    }
+    one: dict[str, object] = {"--frontal": frontal, "--lateral": lateral, "--prior": prior, "--indication": indication}
+    one |= {"--history": history, "--view": view, "--sections": sections, "--json": json or None}
     many = {"--out": out, "--skip-bad": skip_bad or None, "--batch-size": batch_size}
     mixed = [name for name, value in (many if cases is None else one).items() if value is not None]
     if mixed and cases is None:
@@ -102,8 +94,8 @@ def generate(
         from pacer.cli.reports import show_summary
         from pacer.serving.batch import report_cases
 
-        options = {"all_contexts": all_contexts, "skip_bad": skip_bad}
-        show_summary(report_cases(reporter, found, out, batch_size=batch_size, **options), out)
+        done = report_cases(reporter, found, out, all_contexts=all_contexts, batch_size=batch_size, skip_bad=skip_bad)
+        show_summary(done, out)
         return
     if frontal is None:
         raise ConfigError("give --frontal and what else there is of one case, or --cases and --out")
@@ -122,9 +114,9 @@ def generate(
         made = {context: result.as_dict(weights=True) for context, result in results.items()}
         print(dumps(made if all_contexts else made[case.context], indent=2, ensure_ascii=False))
     elif all_contexts:
-        show_contexts(console, results)
+        show_contexts(results)
     else:
-        show_result(console, results[case.context])
+        show_result(results[case.context])
 
 
 def serve(

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.cli import main
-from pacer.cli import serving as commands
 from pacer.core.io import read_jsonl
 from pacer.serving.differences import compared
 from tests.serving.world import ROOT, World
@@ -190,9 +189,8 @@ def test_the_colours_of_differences(world: World, generate, monkeypatch) -> None
     """On a terminal what differs is marked, and nothing else."""
     from rich.console import Console
 
-    monkeypatch.setattr(
-        commands, "console", Console(force_terminal=True, color_system="standard", width=160, highlight=False)
-    )
+    terminal = Console(force_terminal=True, color_system="standard", width=160, highlight=False)
+    monkeypatch.setattr("pacer.cli.reports.console", terminal)
     shown = generate(*arguments_of(world, "mw-50000003"), "--all-contexts").out
     assert "\x1b[32m" in shown and "\x1b[33m" in shown
     alone = generate(*arguments_of(world, "sn-50000003"), "--all-contexts").out
