@@ -351,7 +351,7 @@ def test_reference_labels_are_read_back(case):
     assert labels[:4] == CheXbert(case.chexbert)(REPORTS).tolist()
     with pytest.raises(DataError, match="occurs more than once"):
         label_references(pl.concat([case.records, case.records[:1]]), case.chexbert, path)
-    with pytest.raises(DataError, match="no table of reference labels"):
+    with pytest.raises(DataError, match="not a table of reference labels"):
         KnownLabels(case.folder / "nothing.parquet", case.chexbert, "float32")
 
 

@@ -76,10 +76,10 @@ def test_what_a_source_contributes(tmp_path, context, source):
 
 def test_malformed_truth_is_refused(tmp_path):
     path = tmp_path / "truth.parquet"
-    with pytest.raises(DataError, match="no table of latent findings"):
+    with pytest.raises(DataError, match="not a table of latent findings"):
         Truth(path)
     table(s1=[]).drop("edema").write_parquet(path)
-    with pytest.raises(DataError, match="no table of latent findings"):
+    with pytest.raises(DataError, match="not a table of latent findings"):
         Truth(path)
     pl.concat([table(s1=[]), table(s1=["edema"])]).write_parquet(path)
     with pytest.raises(DataError, match="more than once"):
