@@ -142,7 +142,9 @@ def with_stored_sources(bench: Bench, model: Pacer, batch: Batch) -> Batch:
 def optimizer_of(side: Side) -> torch.optim.Optimizer:
     """AdamW over what the phase trains."""
     return torch.optim.AdamW(
-        for_phase(side.model, side.phase).values(), lr=side.phase.learning_rate, weight_decay=PARAMS.train.weight_decay
+        for_phase(side.model, side.phase).values(),
+        lr=side.phase.schedule.learning_rate,
+        weight_decay=PARAMS.train.weight_decay,
     )
 
 

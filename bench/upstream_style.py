@@ -138,10 +138,10 @@ def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBat
 
 def _embed(model: Any, batch: FixedBatch) -> tuple[Tensor, Tensor]:
     """Input embeddings [B, T, d] and the source tokens [B, 3, Q, d]."""
-    tokens, fused = model.interface.fuse(model.compress(batch.sources).tokens, batch.sources.availability)
+    sources = model.interface.fuse(model.compress(batch.sources).tokens, batch.sources.availability)
     embed = model.language.get_input_embeddings()
     left, right = embed(batch.left), embed(batch.right)
-    return torch.cat([left, fused.to(left.dtype), right], dim=1), tokens
+    return torch.cat([left, sources.fused.to(left.dtype), right], dim=1), sources.tokens
 
 
 def _logits(model: Any, inputs: Tensor, batch: FixedBatch) -> Tensor:

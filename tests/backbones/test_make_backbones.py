@@ -18,6 +18,8 @@ from pacer.model.prompt.instruction import instruction
 from pacer.params import Backbone, load_params
 from pacer.pretrained.pointers import provenance
 
+pytestmark = pytest.mark.slow
+
 MICRO = load_params("configs/micro.yaml")
 NOTHING = pl.DataFrame(schema={"split": pl.String})
 

@@ -12,6 +12,8 @@ from transformers import BertConfig
 
 from pacer.metrics.chexbert.labeller import CheXbert
 
+pytestmark = pytest.mark.slow
+
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 

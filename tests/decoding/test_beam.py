@@ -17,6 +17,8 @@ from pacer.decoding.beam import BeamSearch
 from pacer.decoding.transformers_generate import Generate
 from tests.decoding.searches import EOS, Case, CountingTree, found, random_case, settings
 
+pytestmark = pytest.mark.slow
+
 #: Of nine prefixes each: 540 cases.
 SEEDS = range(60)
 

@@ -23,6 +23,8 @@ from pacer.model.checkpoint import WEIGHTS, CheckpointRecord, save_checkpoint
 from tests.conftest import specification
 from tests.decoding.searches import settings
 
+pytestmark = pytest.mark.slow
+
 DECODE = settings(max_new_tokens=20, batch_size=3, examples=2, controls=["another_patient", "no_lateral"])
 
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import polars as pl
+import pytest
 import torch
 from ruamel.yaml import YAML
 
@@ -15,6 +16,8 @@ from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
 from pacer.records.schemas import RECORD_SCHEMA, read_records, write_table
 from tests.conftest import MODEL, specification
 from tests.training import drive
+
+pytestmark = pytest.mark.slow
 
 #: The stage, and then the processes that there were: that one process alone made the files must not pass for two.
 #: Each tells its rank in one write, or the two get mixed.

@@ -29,6 +29,8 @@ from tests.encoding import building
 from tests.training import drive
 from tests.training.test_several_processes import ended
 
+pytestmark = pytest.mark.slow
+
 SHARD, IMAGES = 3, 10
 CONFIG = Features(
     mode="states",

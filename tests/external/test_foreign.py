@@ -21,6 +21,8 @@ from pacer.metrics.lines import joined
 from pacer.metrics.scoring import score_predictions
 from pacer.reporting.signature import reading_notes, signature_line
 
+pytestmark = pytest.mark.slow
+
 REFERENCES = {"s1": "the heart is normal . no effusion .", "s2": "small left effusion .", "s3": "possible edema ."}
 REPORTS = {"s3": "edema .", "s1": "the heart is normal . heart is clear .", "s2": "no effusion . no effusion ."}
 

@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 from pacer.core.io import read_json, write_json
 from pacer.params import Labelling
 from pacer.records.schemas import RECORD_SCHEMA
 from tests.labelling.conftest import KEY, REPORTS, build, cached
 from tests.labelling.server import Endpoint, Misbehaviour
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 SLOTS = 16

@@ -17,6 +17,8 @@ from pacer.core.errors import DataError
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.nlg import nlg_scores
 
+pytestmark = pytest.mark.slow
+
 WORDS = ("the heart is enlarged", "no effusion", "small left effusion", "lungs are clear", "a line ends in the svc")
 
 

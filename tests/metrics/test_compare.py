@@ -12,6 +12,8 @@ from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.nlg import language_scores
 from pacer.reporting.score_tables import comparison_notes, comparison_table
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["the", "heart", "is", "clear", "no", "effusion", "small", "left", "."]
 
 

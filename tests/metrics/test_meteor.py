@@ -9,6 +9,8 @@ import pytest
 
 from pacer.metrics.meteor import Meteor, MeteorError
 
+pytestmark = pytest.mark.slow
+
 REFERENCES = ["the heart is normal .", "no pleural effusion is seen ."]
 HYPOTHESES = ["heart size is normal .", "there is no effusion ."]
 

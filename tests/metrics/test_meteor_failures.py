@@ -17,6 +17,8 @@ import pytest
 
 from pacer.metrics.meteor import Meteor, MeteorError
 
+pytestmark = pytest.mark.slow
+
 REFERENCES = ["the heart is normal .", "no pleural effusion is seen ."] * 20
 HYPOTHESES = ["heart size is normal .", "there is no effusion ."] * 20
 MARK = "PACER_METEOR_TEST"

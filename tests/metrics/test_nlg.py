@@ -13,6 +13,8 @@ from pycocoevalcap.rouge.rouge import Rouge
 from pacer.core.errors import DataError
 from pacer.metrics.nlg import NLG_SCORES, nlg_scores, rouge_rows
 
+pytestmark = pytest.mark.slow
+
 
 def texts(seed: int, count: int = 30) -> dict[str, str]:
     draw = random.Random(seed)

@@ -15,6 +15,8 @@ from pacer.core.errors import CheckpointError
 from pacer.model.interface import SourceInterface
 from pacer.model.upstream import FROZEN, import_llm_rg4, interface_names
 
+pytestmark = pytest.mark.slow
+
 
 class Upstream(nn.Module):
     """The trainable part of LLM-RG4's second stage under its own names, written from the description of its layers."""

@@ -10,7 +10,7 @@ import pytest
 from pacer.reporting.build_report import build_report
 from tests.browser import needs_browser, overflow, visit
 
-pytestmark = needs_browser
+pytestmark = [needs_browser, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("width", [420, 1400])

@@ -14,6 +14,8 @@ import pytest
 from pacer.core.errors import DataError
 from pacer.reporting.build_report import build_report
 
+pytestmark = pytest.mark.slow
+
 
 class Page(HTMLParser):
     """Checks that tags nest, and collects ids, links, and addresses."""

@@ -14,6 +14,8 @@ from pacer.core.errors import DataError
 from pacer.reporting.build_report import build_report
 from pacer.reporting.corpus_audit import TOPICS, corpus_checks, corpus_table, plain
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def audit(full_run) -> dict:

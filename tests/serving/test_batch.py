@@ -24,6 +24,8 @@ from pacer.serving.case_files import BadCase, read_cases
 from pacer.serving.reporter import Reporter
 from tests.serving.world import World
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def cases(world: World) -> list[Case]:

@@ -31,6 +31,8 @@ from tests.browser import CHROMIUM
 from tests.dicom import write_dicom
 from tests.serving.world import DATA, World
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("gradio", reason="Gradio is not installed (extra app)")
 
 

@@ -17,6 +17,8 @@ from pacer.serving import uploads
 from pacer.serving.uploads import upload_folder
 from tests.serving.world import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 def test_old_files_go_and_new_ones_stay(tmp_path: Path) -> None:
     with upload_folder(tmp_path, lifetime=0.6) as folder:

@@ -14,6 +14,8 @@ from pacer.studies.study import load_study
 from pacer.studies.table import build_table, collect
 from tests.studies.conftest import FakeRepository
 
+pytestmark = pytest.mark.slow
+
 BESIDE = """\
 title: Beside
 layout: mean

@@ -13,7 +13,7 @@ from pacer.studies.table import build_table
 from tests.browser import needs_browser, overflow, visit
 from tests.studies.test_table import scored
 
-pytestmark = needs_browser
+pytestmark = [needs_browser, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 
 

@@ -21,6 +21,8 @@ from pacer.studies.study import load_study
 from pacer.studies.table import build_table, collect
 from tests.studies.conftest import STUDY, FakeRepository
 
+pytestmark = pytest.mark.slow
+
 
 def cells(repository: FakeRepository, name: str = "tiny") -> dict[str, str]:
     study = load_study(repository.folder / "studies", name)

@@ -18,6 +18,8 @@ from pacer.studies.pipeline import Lock, Pipeline, code_hash
 from pacer.studies.plan import Run, identify, overridden, plan
 from pacer.studies.study import Study, load_study, study_names
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 STUDIES = ROOT / "studies"
 PROFILES = sorted(path.stem for path in (ROOT / "configs").glob("*.yaml"))

@@ -26,6 +26,8 @@ from pacer.training.phases import phase_of
 from pacer.training.record_table import RecordTable
 from tests.conftest import MODEL
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 #: Component ablations: Refine, Commit and Calibrate on or off.

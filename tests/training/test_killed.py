@@ -22,6 +22,8 @@ from pacer.params import Params
 from tests.conftest import MODEL
 from tests.training import drive
 
+pytestmark = pytest.mark.slow
+
 PHASES = ("parent", "calibrate")
 START = {"parent": "warmup", "calibrate": "parent"}
 KILLED = -signal.SIGKILL

@@ -16,6 +16,8 @@ from pacer.training.examples import Draw
 from pacer.training.phases import phase_of
 from tests.training.conftest import parameters
 
+pytestmark = pytest.mark.slow
+
 TRAINED = {
     "warmup": ("router.", "interface.queries", "interface.frontal."),
     "parent": ("router.", "interface.", "lora_"),

@@ -24,6 +24,8 @@ from pacer.core.io import write_json
 from tests.conftest import MODEL
 from tests.training import drive
 
+pytestmark = pytest.mark.slow
+
 #: Dropout is drawn per process, so what depends on it differs with their number.
 STILL = MODEL | {group: MODEL[group] | {"dropout": 0.0} for group in ("interface", "lora", "calibrate")}
 START = {"parent": "warmup", "calibrate": "parent"}
