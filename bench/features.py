@@ -45,10 +45,10 @@ from pacer.features.online import open_features
 from pacer.features.rounding import DTYPES, as_stored
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import RECORD
-from pacer.model.collate import Features as Source
+from pacer.model.collate import FeatureSource as Source
 from pacer.parallel.prefetch import prefetch
 from pacer.parallel.threads import share_cores
-from pacer.params import Features, load_params
+from pacer.params import FeatureSource, load_params
 from pacer.records.schemas import read_records, read_table
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
@@ -147,10 +147,10 @@ def write_backbones(folder: Path, edge: int, hidden: int, layers: int, heads: in
     return folder
 
 
-def settings(preset: Preset, **changes: Any) -> Features:
+def settings(preset: Preset, **changes: Any) -> FeatureSource:
     layers = preset.layers
     depths = [layers // 3, 2 * layers // 3, layers]
-    return Features(
+    return FeatureSource(
         **{
             "mode": "states",
             "depths": depths,

@@ -31,7 +31,7 @@ from pacer.params import load_params
 from pacer.phantom.language import contexts_of, report_of, sample_texts
 from pacer.phantom.render import render_frontal, render_lateral, visible_findings
 from pacer.phantom.tokenizer import phantom_tokenizer
-from pacer.phantom.world import LATERAL_CAPABLE, Study, make_world
+from pacer.phantom.world import LATERAL_CAPABLE, PhantomStudy, make_world
 from pacer.records.findings import FINDINGS
 
 DEPTHS = (4, 8, 12)
@@ -49,7 +49,7 @@ def table(header: list[str], rows: list[list[str]]) -> Lines:
     return ["| " + " | ".join(header) + " |", rule, *("| " + " | ".join(row) + " |" for row in rows), ""]
 
 
-def truth_of(studies: list[Study]) -> np.ndarray:
+def truth_of(studies: list[PhantomStudy]) -> np.ndarray:
     """Findings present, bool [n, 13]."""
     return np.array([[name in study.findings for name in FINDINGS] for study in studies])
 
@@ -66,14 +66,14 @@ def best_constant(truth: np.ndarray) -> np.ndarray:
     return max(choices, key=lambda choice: micro_f1(np.tile(choice, (len(truth), 1)), truth))
 
 
-def thumbnails(studies: list[Study], size: int) -> np.ndarray:
+def thumbnails(studies: list[PhantomStudy], size: int) -> np.ndarray:
     """Frontal radiographs averaged down to 28 x 28, float32 [n, 784]."""
     cell = size // THUMBNAIL
     shape = (THUMBNAIL, cell, THUMBNAIL, cell)
     return np.stack([render_frontal(s, size).reshape(shape).mean(axis=(1, 3)).ravel() for s in studies]).astype("f4")
 
 
-def copying(train: list[Study], test: list[Study], size: int) -> Lines:
+def copying(train: list[PhantomStudy], test: list[PhantomStudy], size: int) -> Lines:
     """Truth micro-F1 of three ways to answer without understanding the picture."""
     known, wanted = truth_of(train), truth_of(test)
     constant = np.tile(best_constant(known), (len(test), 1))
@@ -92,7 +92,7 @@ def copying(train: list[Study], test: list[Study], size: int) -> Lines:
     return table(["Answer", "truth micro-F1"], [[name, f"{value:.3f}"] for name, value in rows])
 
 
-def wording(train: list[Study], test: list[Study], seed: int, vocabulary: int) -> Lines:
+def wording(train: list[PhantomStudy], test: list[PhantomStudy], seed: int, vocabulary: int) -> Lines:
     """How often reports and sentences repeat."""
     known = {clean_report(report_of(s, c).text) for s in train for c in contexts_of(s)}
     asked = [clean_report(report_of(s, c).text) for s in test for c in contexts_of(s)]

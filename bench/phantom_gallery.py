@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from pacer.phantom.render import render_frontal, render_lateral
-from pacer.phantom.world import LATERAL_CAPABLE, Study, begin_finding, make_world
+from pacer.phantom.world import LATERAL_CAPABLE, PhantomStudy, begin_finding, make_world
 from pacer.records.findings import FINDINGS
 
 _LATERAL_EXAMPLES = ("pleural effusion", "fracture")
@@ -16,7 +16,7 @@ _COLUMNS = 4
 _TITLE_HEIGHT = 16
 
 
-def example_study(finding: str | None, seed: int, severity: float = 0.6, lateral_only: bool = False) -> Study:
+def example_study(finding: str | None, seed: int, severity: float = 0.6, lateral_only: bool = False) -> PhantomStudy:
     """A study with both views that shows one finding, or none.
 
     Args:

@@ -30,7 +30,7 @@ from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import checkpoint_hash
-from pacer.model.collate import Features
+from pacer.model.collate import FeatureSource
 from pacer.model.pacer import Pacer
 from pacer.parallel.processes import PATIENCE
 from pacer.params import Natural, Positive, Strict, validated
@@ -178,7 +178,9 @@ def build_bank(
 
 
 @torch.no_grad()
-def _write_keys(model: Pacer, features: Features, images: list[str], directory: Path, accelerator: Accelerator) -> None:
+def _write_keys(
+    model: Pacer, features: FeatureSource, images: list[str], directory: Path, accelerator: Accelerator
+) -> None:
     """The key of each image: its compressed frontal tokens, averaged, with unit norm. Processes take files in turn."""
     blocks = [images[first : first + _BLOCK] for first in range(0, len(images), _BLOCK)]
     directory.mkdir(exist_ok=True)

@@ -34,7 +34,7 @@ ARCHITECTURE = "qwen2_5_vl"
 
 
 @dataclass(frozen=True)
-class Settings:
+class CheXOneSettings:
     """``max_pixels`` of an image after resizing (the model's authors advise 512 x 512; the paper does not say)."""
 
     prompt: str = PROMPT
@@ -53,7 +53,7 @@ class CheXOne:
         BackboneError: it is another architecture.
     """
 
-    def __init__(self, directory: Path, settings: Settings, device: torch.device):
+    def __init__(self, directory: Path, settings: CheXOneSettings, device: torch.device):
         target = resolve(directory)
         found = read_json(target / "config.json").get("model_type")
         if found != ARCHITECTURE:
@@ -113,7 +113,7 @@ def run_chexone(
     images: pl.DataFrame,
     model: Path,
     out: Path,
-    settings: Settings = Settings(),
+    settings: CheXOneSettings = CheXOneSettings(),
     *,
     split: str = "test",
     context: str = "sn",

@@ -21,7 +21,7 @@ from pacer.decoding.run import decode_records, inference_dtype
 from pacer.features.online import open_features
 from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import CheckpointRecord
-from pacer.model.collate import Features
+from pacer.model.collate import FeatureSource
 from pacer.params import Decode, Params
 from pacer.params.baselines import RAGPT, SimMLM
 from pacer.training.examples import Examples
@@ -36,7 +36,7 @@ class SimMLMTraining(AdaptedTraining[SimMLM]):
         super().__init__("simmlm", own, simmlm.adapt, params, inputs, out, own.batch_size // 2)
         self.loss = partial(simmlm.paired_objective, own=own)
 
-    def examples(self, table: RecordTable, tokenizer: PreTrainedTokenizerBase, features: Features) -> Examples:
+    def examples(self, table: RecordTable, tokenizer: PreTrainedTokenizerBase, features: FeatureSource) -> Examples:
         """Examples of pairs."""
         return PairedExamples(PairTable(table.blocks, self.own.pair_target), tokenizer, features, self.record.model)
 
@@ -50,7 +50,7 @@ class RAGPTTraining(AdaptedTraining[ragpt.TrainedRAGPT]):
         trained = ragpt.TrainedRAGPT(**own.model_dump(), made_with=self.retrieval.manifest)
         super().__init__("ragpt", trained, ragpt.adapt, params, inputs, out, own.batch_size)
 
-    def examples(self, table: RecordTable, tokenizer: PreTrainedTokenizerBase, features: Features) -> Examples:
+    def examples(self, table: RecordTable, tokenizer: PreTrainedTokenizerBase, features: FeatureSource) -> Examples:
         """Examples with neighbours."""
         return RetrievedExamples(
             table, tokenizer, features, self.record.model, retrieval=self.retrieval, places=self.own.places

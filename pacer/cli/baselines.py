@@ -31,12 +31,12 @@ def chexone(
     batch_size: Annotated[int, typer.Option(help="Images at a time.")] = 4,
 ) -> None:
     """Write CheXOne's answers to the published prompt, one beam; scoring takes the findings from the last box."""
-    from pacer.baselines.chexone import OUTPUTS, Settings, run_chexone
+    from pacer.baselines.chexone import OUTPUTS, CheXOneSettings, run_chexone
     from pacer.core.io import check_replaceable
     from pacer.records.schemas import read_images, read_records
 
     check_replaceable(out, OUTPUTS)
-    settings = Settings(max_new_tokens=max_new_tokens, max_pixels=max_pixels, batch_size=batch_size)
+    settings = CheXOneSettings(max_new_tokens=max_new_tokens, max_pixels=max_pixels, batch_size=batch_size)
     found = run_chexone(
         read_records(records), read_images(images), model, out, settings, split=split, context=context, limit=limit
     )

@@ -59,7 +59,7 @@ class Counts(NamedTuple):
         return sum(sum(splits.values()) for splits in self.records.values())
 
 
-class Cost(NamedTuple):
+class StageCost(NamedTuple):
     """One stage: amount of work in words, seconds, and bytes of its outs where these are many."""
 
     stage: str
@@ -92,12 +92,12 @@ def count_records(params: Params, data: Path) -> Counts | None:
     return Counts(records, round(studies * (1 + world.lateral_fraction)), measured=False)
 
 
-def estimate(params: Params, counts: Counts, machine: Machine) -> list[Cost]:
+def estimate(params: Params, counts: Counts, machine: Machine) -> list[StageCost]:
     """The cost of every stage that takes noticeable time or space."""
     costs, frozen = [], params.backbones
     if params.corpus.source == "phantom":
         images = round(params.corpus.phantom.patients * params.corpus.phantom.studies_per_patient * 1.6)
-        costs.append(Cost("source", f"{images:,} radiographs drawn", images * DRAW + START))
+        costs.append(StageCost("source", f"{images:,} radiographs drawn", images * DRAW + START))
 
     costs.append(_backbones(frozen, machine))
     own, width, patches = frozen.vision_standin, VISION_WIDTH, PATCHES
@@ -110,7 +110,7 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[Cost]:
     prepare = PREPARE * patches / PATCHES / machine.cores
     seconds = counts.images * (prepare + (0.0 if online else encode)) + START
     work = f"{counts.images:,} images {'prepared' if online else 'encoded'}"
-    costs.append(Cost("features", work, seconds, counts.images * image_bytes))
+    costs.append(StageCost("features", work, seconds, counts.images * image_bytes))
 
     provider = frozen.language.provider
     parameters = GGUF_PARAMETERS if provider == "gguf" else LANGUAGE_PARAMETERS
@@ -128,7 +128,7 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[Cost]:
             operations = scale * phase.updates * batch * 4 * parameters * (TEXT_TOKENS + params.interface.num_queries)
             seconds = machine.training(operations, size, phase.updates * phase.accumulation) + START
             seconds += phase.updates * batch * IMAGES_OF_A_RECORD * encode if online else 0.0
-            costs.append(Cost(name, f"{phase.updates:,} updates of {batch} records", seconds))
+            costs.append(StageCost(name, f"{phase.updates:,} updates of {batch} records", seconds))
 
     decode = params.decode
     references = [splits.get(decode.split, 0) for splits in counts.records.values()]
@@ -136,14 +136,14 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[Cost]:
     cases *= 2 if "another_patient" in decode.controls else 1
     tokens = cases * decode.num_beams * (decode.min_new_tokens + decode.max_new_tokens) / 2
     seconds = machine.seconds(tokens * 2 * parameters, f"{size}, decoding") + START
-    costs.append(Cost("decode", f"{cases:,} reports with {decode.num_beams} beams, controls included", seconds))
+    costs.append(StageCost("decode", f"{cases:,} reports with {decode.num_beams} beams, controls included", seconds))
     labels = sum(references) + cases
     operations = labels * LABEL_OPERATIONS * (0.02 if frozen.chexbert.provider == "standin" else 1.0)
     seconds = machine.seconds(operations, "large") + 25.0
-    return [*costs, Cost("score", f"{labels:,} reports labelled, METEOR", seconds)]
+    return [*costs, StageCost("score", f"{labels:,} reports labelled, METEOR", seconds)]
 
 
-def _backbones(frozen: Backbones, machine: Machine) -> Cost:
+def _backbones(frozen: Backbones, machine: Machine) -> StageCost:
     """Training of the stand-ins among the frozen models."""
     seconds, made, vision = START, [], frozen.vision_standin
     if frozen.vision.provider == "standin":
@@ -157,7 +157,9 @@ def _backbones(frozen: Backbones, machine: Machine) -> Cost:
             operations = 6 * own.steps * own.batch_size * TEXT_TOKENS * _parameters(own)
             seconds += machine.training(operations, "small", own.steps)
             made.append(name)
-    return Cost("backbones", f"{', '.join(made)} stand-ins trained" if made else "file hashes of the weights", seconds)
+    return StageCost(
+        "backbones", f"{', '.join(made)} stand-ins trained" if made else "file hashes of the weights", seconds
+    )
 
 
 def _encoding(width: int, patches: int) -> float:

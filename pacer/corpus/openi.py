@@ -44,7 +44,7 @@ _KAGGLE = ".dcm.png"
 _LARGEST = 1 << 24  # bytes of one XML report at most; real ones have about 10,000
 
 
-class Report(NamedTuple):
+class OpenIReport(NamedTuple):
     """A report as it was found; images by the names that the distribution gives them."""
 
     uid: str
@@ -88,7 +88,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
 
 
 def _row(
-    place: Place, report: Report, split: str, views: dict[str, View], files: dict[str, str], how: str, notes: Notes
+    place: Place, report: OpenIReport, split: str, views: dict[str, View], files: dict[str, str], how: str, notes: Notes
 ) -> Row:
     texts = {name: text if text and text.strip() else None for name, text in report.texts.items()}
     if texts["findings"] is None and texts["impression"] is None:
@@ -190,7 +190,7 @@ def _file_of(name: str, files: dict[str, str]) -> str:
 # ------------------------------------------------------------------------------------------------ Kaggle's tables
 
 
-def _kaggle_reports(path: Path, projections: Path) -> Iterator[tuple[Place, Report | Unusable]]:
+def _kaggle_reports(path: Path, projections: Path) -> Iterator[tuple[Place, OpenIReport | Unusable]]:
     images: dict[str, list[str]] = {}
     for _, row in table_rows(projections, (*IMAGE_COLUMNS, "uid")):
         name = first_text(row, IMAGE_COLUMNS) or ""
@@ -201,7 +201,7 @@ def _kaggle_reports(path: Path, projections: Path) -> Iterator[tuple[Place, Repo
         place = Place(str(path), "", index)
         try:
             uid = _uid(row["uid"], "uid")
-            yield place, Report(uid, images.get(uid, []), {name: row[name] for name in SECTIONS})
+            yield place, OpenIReport(uid, images.get(uid, []), {name: row[name] for name in SECTIONS})
         except Unusable as problem:
             yield place, problem
 
@@ -214,7 +214,7 @@ def _kaggle_name(name: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- XML
 
 
-def _xml_reports(path: Path, notes: Notes) -> Iterator[tuple[Place, Report | Unusable]]:
+def _xml_reports(path: Path, notes: Notes) -> Iterator[tuple[Place, OpenIReport | Unusable]]:
     index = 0
     for name, content in _folder(path) if path.is_dir() else _archive(path):
         if Path(name).name.startswith(".") or not name.lower().endswith(".xml") or content is None:
@@ -283,7 +283,7 @@ class _Refuse(ET.TreeBuilder):
         raise Unusable("-", "a document type or entity is declared; reports have none")
 
 
-def _parse(content: bytes) -> Report:
+def _parse(content: bytes) -> OpenIReport:
     if len(content) > _LARGEST:
         raise Unusable("-", f"more than {_LARGEST:,} bytes are no report")
     try:
@@ -295,7 +295,7 @@ def _parse(content: bytes) -> Report:
     element = root.find("uId")
     uid = _uid({} if element is None else element.attrib, "uId/@id")
     images = [_image(image.attrib) for image in root.iter("parentImage")]
-    return Report(uid, images, {name: _section(root, name) for name in SECTIONS})
+    return OpenIReport(uid, images, {name: _section(root, name) for name in SECTIONS})
 
 
 def _section(root: ET.Element, name: str) -> str | None:

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 Rule = Literal["date", "date and time"]
 
 
-class Study(NamedTuple):
+class DatedStudy(NamedTuple):
     """One study of a subject. ``has_report``: it has findings or an impression, images or not."""
 
     study_id: str
@@ -48,12 +48,12 @@ class Choice(NamedTuple):
 class _Latest(NamedTuple):
     """The candidate that every later study has as prior until a later one comes."""
 
-    study: Study
+    study: DatedStudy
     tied: bool
     by_time: bool
 
 
-def choose_priors(studies: Sequence[Study]) -> list[Choice]:
+def choose_priors(studies: Sequence[DatedStudy]) -> list[Choice]:
     """The prior of each study of one subject, in the order of ``studies``, which does not matter."""
     choices = [Choice()] * len(studies)
     days: dict[date, list[int]] = defaultdict(list)
@@ -74,7 +74,7 @@ def choose_priors(studies: Sequence[Study]) -> list[Choice]:
             unordered = reports > studies[number].has_report
             choices[number] = _choice(studies[number], latest, without, unordered)
 
-        newest: list[Study] = []  # those at the last instant of the day that has a report
+        newest: list[DatedStudy] = []  # those at the last instant of the day that has a report
         for clock in sorted(instants):
             for number in instants[clock]:
                 choices[number] = _choice(studies[number], latest, without, bool(candidates))
@@ -96,11 +96,11 @@ def choose_priors(studies: Sequence[Study]) -> list[Choice]:
     return choices
 
 
-def _nearest(candidates: list[Study], by_time: bool) -> _Latest:
+def _nearest(candidates: list[DatedStudy], by_time: bool) -> _Latest:
     return _Latest(max(candidates, key=lambda study: study.study_id), len(candidates) > 1, by_time)
 
 
-def _choice(study: Study, latest: _Latest | None, without: int, unordered: bool) -> Choice:
+def _choice(study: DatedStudy, latest: _Latest | None, without: int, unordered: bool) -> Choice:
     if latest is None:
         return Choice(passed_over=without, unordered=unordered)
     prior = latest.study
@@ -110,7 +110,7 @@ def _choice(study: Study, latest: _Latest | None, without: int, unordered: bool)
     return Choice(prior.study_id, gap / timedelta(days=1), rule, latest.tied, without, unordered)
 
 
-def _instant(study: Study, timed: bool) -> datetime:
+def _instant(study: DatedStudy, timed: bool) -> datetime:
     """When a dated study was made; midnight of its day unless ``timed``."""
     assert study.day is not None
     return datetime.combine(study.day, study.clock if timed and study.clock else time())

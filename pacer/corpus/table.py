@@ -17,7 +17,7 @@ import polars as pl
 
 from pacer.core.contexts import contexts_within
 from pacer.corpus.dates import DATE_FORMS, TIME_FORMS, as_text, read_days, read_times
-from pacer.corpus.priors import Study, choose_priors
+from pacer.corpus.priors import DatedStudy, choose_priors
 from pacer.corpus.rows import Examination, LeftOut, Notes, Place, Prior, Problem, Row, check_roles, shown_view
 from pacer.corpus.source.files import Source
 from pacer.corpus.splits import seeded_split
@@ -233,7 +233,7 @@ def _priors(studies: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     )
     for _, numbers, *columns in subjects.iter_rows():
         of = dict(zip(columns[0], numbers, strict=True))
-        for number, day, choice in zip(numbers, columns[1], choose_priors([*map(Study, *columns)]), strict=True):
+        for number, day, choice in zip(numbers, columns[1], choose_priors([*map(DatedStudy, *columns)]), strict=True):
             if day is None:
                 notes.count("priors", "table", "undated")
             if choice.unordered:

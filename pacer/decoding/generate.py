@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from pacer.core.errors import CheckpointError, DataError
 from pacer.decoding.beam import BeamSearch
 from pacer.decoding.transformers_generate import Generate
-from pacer.model.collate import Features, Sources, Target, collate
+from pacer.model.collate import FeatureSource, Sources, Target, collate
 from pacer.model.pacer import Batch, Pacer
 from pacer.model.prompt.instruction import PromptIds, build_prompt
 from pacer.model.specification import ModelSpecification
@@ -65,7 +65,7 @@ class Generator:
         self,
         model: Pacer,
         tokenizer: PreTrainedTokenizerBase,
-        features: Features,
+        features: FeatureSource,
         specification: ModelSpecification,
         decode: Decode,
         device: torch.device | str = "cpu",

@@ -25,7 +25,7 @@ from typing import Any
 
 from pacer.core.errors import DataError
 from pacer.core.io import is_broken, read_json
-from pacer.tables.table import Row, Table, kind_of, open_table, separator_of, shown
+from pacer.tables.table import TableFile, TableRow, kind_of, open_table, separator_of, shown
 
 #: Names of the column with the ids, of which the first that a file has is taken, and with the text, of which it may
 #: have one; whatever their case.
@@ -112,7 +112,7 @@ def _of_mapping(path: Path, content: dict[str, Any], column: str | None) -> Repo
     return ReportFile(path, ids, texts, {"id": "the keys", "text": "the values"})
 
 
-def _of_list(path: Path, content: Any) -> tuple[Table, list[Row]]:
+def _of_list(path: Path, content: Any) -> tuple[TableFile, list[TableRow]]:
     """A list of objects as a table."""
     if not isinstance(content, list):
         raise DataError(f"{path}: expected an object of ids and texts, or a list of objects, got {shown(content)}")
@@ -120,11 +120,11 @@ def _of_list(path: Path, content: Any) -> tuple[Table, list[Row]]:
         if not isinstance(row, dict):
             raise DataError(f"{path}, row {number}: expected an object, got {shown(row)}")
     names = list(dict.fromkeys(name for row in content for name in row))
-    rows = [Row(f"row {number}", tuple(map(row.get, names))) for number, row in enumerate(content, start=1)]
-    return Table(path, "jsonl", names, len(rows), {}), rows
+    rows = [TableRow(f"row {number}", tuple(map(row.get, names))) for number, row in enumerate(content, start=1)]
+    return TableFile(path, "jsonl", names, len(rows), {}), rows
 
 
-def _without_header(table: Table) -> ReportFile:
+def _without_header(table: TableFile) -> ReportFile:
     """One column of texts, as R2Gen writes it."""
     first = table.columns[0]
     words = first.split()
@@ -139,7 +139,7 @@ def _without_header(table: Table) -> ReportFile:
 
 
 def _of_columns(
-    table: Table, rows: list[Row], text_columns: Sequence[str], id_column: str | None, text_column: str | None
+    table: TableFile, rows: list[TableRow], text_columns: Sequence[str], id_column: str | None, text_column: str | None
 ) -> ReportFile:
     path, names = table.path, table.columns
     for row in rows:

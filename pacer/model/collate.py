@@ -14,7 +14,7 @@ from pacer.model.pacer import Batch, SourceStates
 from pacer.model.prompt.instruction import PromptIds
 
 
-class Features(Protocol):
+class FeatureSource(Protocol):
     """What a batch needs of a feature store (:class:`pacer.features.store.FeatureStore`)."""
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
@@ -49,7 +49,7 @@ def collate(
     prompts: Sequence[PromptIds],
     targets: Sequence[Target],
     sources: Sequence[Sources],
-    features: Features,
+    features: FeatureSource,
     *,
     bos: int,
     num_queries: int,
@@ -90,7 +90,7 @@ def collate(
     )
 
 
-def read_sources(sources: Sequence[Sources], features: Features) -> SourceStates:
+def read_sources(sources: Sequence[Sources], features: FeatureSource) -> SourceStates:
     """The stored states of the sources that the contexts have.
 
     Raises:

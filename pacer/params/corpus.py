@@ -51,7 +51,7 @@ class OpenI(Strict):
     deidentified: Literal["keep", "remove", "drop_sentence"]
 
 
-class StudyTable(Strict):
+class TableOfStudies(Strict):
     """A table of one's own studies, relative to ``corpus.root``; ``columns`` maps our names to the table's."""
 
     file: str | None
@@ -78,7 +78,7 @@ class Corpus(Strict):
     annotations: Annotations
     r2gen: R2Gen
     openi: OpenI
-    table: StudyTable
+    table: TableOfStudies
     images: str
     original_references: str | None
     contexts: Annotated[list[Context], Field(min_length=1)]

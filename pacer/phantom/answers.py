@@ -11,14 +11,14 @@ import json
 
 import numpy as np
 
-from pacer.phantom.language import Report
+from pacer.phantom.language import PhantomReport
 
 #: Named as the model of every recorded answer.
 ANSWER_MODEL = "phantom-recorded"
 _FENCED, _CAPITALS, _FOREIGN, _CUT = 0.04, 0.03, 0.02, 0.005
 
 
-def recorded_answer(record_id: str, report: Report, created: int, rng: np.random.Generator) -> dict:
+def recorded_answer(record_id: str, report: PhantomReport, created: int, rng: np.random.Generator) -> dict:
     """One line of ``answers.jsonl``: ``{"record_id", "response"}``, the response a chat.completion object."""
     lists = {status: list(report.listed(status)) for status in ("positive", "negative", "uncertain")}
     rationale = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 from tokenizers import Tokenizer
 
 from pacer.corpus.text.cleaning import clean_report
-from pacer.phantom.language import Report
+from pacer.phantom.language import PhantomReport
 
 #: The released lists are at most this long.
 MAX_SCORES = 100
 
 
-def emphasis_scores(report: Report, tokenizer: Tokenizer) -> list[float]:
+def emphasis_scores(report: PhantomReport, tokenizer: Tokenizer) -> list[float]:
     """One number for each token of ``<s> cleaned report </s>``: 1.0 in sentences that state a finding, else 0.0.
 
     A finding that is held possible counts as stated; ``<s>`` and ``</s>`` are 0.0. The list is cut at 100.

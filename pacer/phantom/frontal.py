@@ -10,7 +10,7 @@ from pacer.phantom.canvas import Array, Canvas, bump, curve, ramp, smooth_noise
 from pacer.phantom.exposure import expose
 from pacer.phantom.frontal_findings import PAINTERS
 from pacer.phantom.surroundings import add_distractor
-from pacer.phantom.world import FindingState, Study
+from pacer.phantom.world import FindingState, PhantomStudy
 
 _LUNG_CENTRE, _LUNG_MIDDLE = 0.40, 0.05
 _AIR_DEPTH = 0.46
@@ -30,7 +30,7 @@ class Frontal:
         texture: three numbers in [0, 1) that pick the windows on the sheets of texture.
     """
 
-    def __init__(self, study: Study, size: int):
+    def __init__(self, study: PhantomStudy, size: int):
         self.study = study
         anatomy = study.anatomy
         self.canvas = Canvas(size, anatomy, anatomy.scoliosis, anatomy.turned)

@@ -30,7 +30,7 @@ from pacer.phantom.emphasis import emphasis_scores
 from pacer.phantom.language import contexts_of, fullest_report_of, report_of
 from pacer.phantom.render import View, render_frontal, render_lateral
 from pacer.phantom.tokenizer import phantom_tokenizer
-from pacer.phantom.world import Study, make_world
+from pacer.phantom.world import PhantomStudy, make_world
 from pacer.records.findings import FINDINGS
 from pacer.records.schemas import SPLITS
 
@@ -77,14 +77,14 @@ def generate_phantom(config: Phantom, seed: int, directory: Path, processes: int
     return manifest
 
 
-def image_path(study: Study, view: View) -> str:
+def image_path(study: PhantomStudy, view: View) -> str:
     """Where a radiograph lies below the image folder, in MIMIC-CXR-JPG's layout."""
     name = hash_json([study.subject_id, study.study_id, view])
     parts = "-".join((name[:8], name[8:16], name[16:24], name[24:32], name[32:40]))
     return f"p{study.subject_id[:2]}/p{study.subject_id}/s{study.study_id}/{parts}.jpg"
 
 
-def truth_table(studies: list[Study]) -> pl.DataFrame:
+def truth_table(studies: list[PhantomStudy]) -> pl.DataFrame:
     """One row per study: study_id, subject_id, split, a Boolean per finding, and what one source alone shows,
     ``lateral_only`` and ``prior_only`` (lists of names)."""
     columns: dict[str, list | pl.Series] = {
@@ -99,7 +99,7 @@ def truth_table(studies: list[Study]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _write_images(studies: list[Study], size: int, folder: Path, processes: int) -> int:
+def _write_images(studies: list[PhantomStudy], size: int, folder: Path, processes: int) -> int:
     """Render and write all radiographs; returns their number."""
     total = sum(1 + study.has_lateral for study in studies)
     method = "fork" if sys.platform == "linux" else "spawn"
@@ -110,7 +110,7 @@ def _write_images(studies: list[Study], size: int, folder: Path, processes: int)
     return total
 
 
-def _write_study(study: Study, size: int, folder: Path) -> int:
+def _write_study(study: PhantomStudy, size: int, folder: Path) -> int:
     _write_image(folder / image_path(study, "frontal"), render_frontal(study, size))
     if study.has_lateral:
         _write_image(folder / image_path(study, "lateral"), render_lateral(study, size))
@@ -125,7 +125,7 @@ def _write_image(path: Path, pixels: Any) -> None:
     os.replace(temporary, path)
 
 
-def _write_annotations(studies: list[Study], tokenizer: Tokenizer, directory: Path) -> dict[str, dict[str, int]]:
+def _write_annotations(studies: list[PhantomStudy], tokenizer: Tokenizer, directory: Path) -> dict[str, dict[str, int]]:
     """Write the four annotation files and the recorded answers; returns the records per context and split."""
     files: dict[str, dict[str, list[dict]]] = {c: {split: [] for split in SPLITS} for c in CONTEXTS}
     answers = []
@@ -144,7 +144,7 @@ def _write_annotations(studies: list[Study], tokenizer: Tokenizer, directory: Pa
     return {context: {split: len(rows) for split, rows in splits.items()} for context, splits in files.items()}
 
 
-def _record(study: Study, context: Context, tokenizer: Tokenizer) -> dict[str, object]:
+def _record(study: PhantomStudy, context: Context, tokenizer: Tokenizer) -> dict[str, object]:
     """One record with the fields that its context has in MIMIC-RG4."""
     lateral, _ = availability(context)
     report = report_of(study, context)

@@ -14,7 +14,7 @@ import numpy as np
 from pacer.core.contexts import Context, availability, contexts_within
 from pacer.phantom.phrases import clause, describe, elaborate, short
 from pacer.phantom.wording import WORDING, Style, by_style, capitalised, denial, fill, pick, remarks, style_of
-from pacer.phantom.world import NATURES, FindingState, Study, make_world
+from pacer.phantom.world import NATURES, FindingState, PhantomStudy, make_world
 from pacer.records.findings import FINDINGS
 
 Status = Literal["positive", "negative", "uncertain"]
@@ -44,7 +44,7 @@ _PURPOSE = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PhantomReport:
     """One report, written for a context."""
 
     findings: str  # the section, '' when the report has none
@@ -52,7 +52,7 @@ class Report:
     sentences: tuple[Sentence, ...]  # in order, with the findings that each states as present or possible
     statuses: dict[str, Status]  # what the report says of the findings that it mentions
     context: Context
-    study: Study = field(repr=False, compare=False)
+    study: PhantomStudy = field(repr=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -89,7 +89,7 @@ class _Choices:
 _GENERAL = len(FINDINGS)
 
 
-def write_report(study: Study, context: Context, rng: np.random.Generator) -> Report:
+def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator) -> PhantomReport:
     """Write the report of a study for a context; equal generators give its contexts a common wording.
 
     Raises:
@@ -127,7 +127,7 @@ def write_report(study: Study, context: Context, rng: np.random.Generator) -> Re
         findings, impression = [], body
     if choices.style == "numbered" and len(impression) > 1:
         impression = [(f"{number}) {text}", names) for number, (text, names) in enumerate(impression, 1)]
-    return Report(
+    return PhantomReport(
         findings=" ".join(text for text, _ in findings),
         impression=" ".join(text for text, _ in impression),
         sentences=tuple(findings + impression),
@@ -138,7 +138,7 @@ def write_report(study: Study, context: Context, rng: np.random.Generator) -> Re
 
 
 def _statements(
-    stated: list[FindingState], study: Study, prior: bool, statuses: dict[str, Status], choices: _Choices
+    stated: list[FindingState], study: PhantomStudy, prior: bool, statuses: dict[str, Status], choices: _Choices
 ) -> list[Sentence]:
     """The sentences that state or hedge findings, two in one or with the absence of another at times."""
     ordered = sorted(stated, key=lambda s: choices.number(FINDINGS.index(s.finding), 0))
@@ -207,7 +207,7 @@ def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bo
 
 
 def _endings(
-    study: Study, lateral: bool, prior: bool, statuses: dict[str, Status], choices: _Choices
+    study: PhantomStudy, lateral: bool, prior: bool, statuses: dict[str, Status], choices: _Choices
 ) -> list[Sentence]:
     """Sentences on at most two findings that have ended; adds them to ``statuses``."""
     ended = [s for s in study.resolved.values() if prior and s.known_from(lateral, prior)]
@@ -223,7 +223,7 @@ def _endings(
     return sentences
 
 
-def _denials(study: Study, statuses: dict[str, Status], choices: _Choices) -> list[Sentence]:
+def _denials(study: PhantomStudy, statuses: dict[str, Status], choices: _Choices) -> list[Sentence]:
     """One to three sentences that deny findings; adds them to ``statuses``."""
     absent = [
         (choices.number(row, 4) / NATURES[name].denied, name)
@@ -283,24 +283,24 @@ def _lowered(text: str) -> str:
     return text if text[:2].isupper() else text[0].lower() + text[1:]
 
 
-def contexts_of(study: Study) -> tuple[Context, ...]:
+def contexts_of(study: PhantomStudy) -> tuple[Context, ...]:
     """The contexts that a study has the sources for."""
     return contexts_within(study.has_lateral, study.prior is not None)
 
 
-def report_of(study: Study, context: Context) -> Report:
+def report_of(study: PhantomStudy, context: Context) -> PhantomReport:
     """The study's own report for a context; always the same text."""
     return write_report(study, context, study.rng(_PURPOSE))
 
 
-def fullest_report_of(study: Study) -> Report:
+def fullest_report_of(study: PhantomStudy) -> PhantomReport:
     """The report written with all the sources that the study has: what later studies know of it."""
     return report_of(study, contexts_of(study)[-1])
 
 
-def sample_texts(seed: int, count: int) -> list[Report]:
+def sample_texts(seed: int, count: int) -> list[PhantomReport]:
     """Reports of a world of their own, one for each study, in a context drawn from those that the study has."""
-    reports: list[Report] = []
+    reports: list[PhantomReport] = []
     chunk, size = 0, max(count // 2, 8)
     while len(reports) < count:
         for patient in make_world(seed + 1_000_003 * chunk, size):

@@ -14,7 +14,7 @@ from pacer.phantom.canvas import Array, Canvas, bump, curve, ramp, smooth_noise
 from pacer.phantom.exposure import expose
 from pacer.phantom.lateral_findings import PAINTERS, VERTEBRA
 from pacer.phantom.surroundings import add_distractor
-from pacer.phantom.world import FindingState, Study
+from pacer.phantom.world import FindingState, PhantomStudy
 
 ZONE_HEIGHT = {"upper": -0.36, "mid": -0.02, "lower": 0.28}
 _AIR_DEPTH = 0.44
@@ -31,7 +31,7 @@ class Lateral:
         texture: three numbers in [0, 1) that pick the windows on the sheets of texture.
     """
 
-    def __init__(self, study: Study, size: int):
+    def __init__(self, study: PhantomStudy, size: int):
         self.study = study
         anatomy = study.anatomy
         self.canvas = Canvas(size, anatomy, anatomy.kyphosis)

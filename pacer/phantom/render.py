@@ -8,7 +8,7 @@ import numpy as np
 
 from pacer.phantom.frontal import Frontal
 from pacer.phantom.lateral import Lateral
-from pacer.phantom.world import Study
+from pacer.phantom.world import PhantomStudy
 from pacer.records.findings import FINDINGS
 
 View = Literal["frontal", "lateral"]
@@ -17,7 +17,7 @@ View = Literal["frontal", "lateral"]
 FULL_SHARE = 0.4
 
 
-def visible_findings(study: Study, view: View) -> frozenset[str]:
+def visible_findings(study: PhantomStudy, view: View) -> frozenset[str]:
     """The findings that ``view`` shows.
 
     The frontal view misses the lateral-only findings, the lateral view pneumothorax and rib fractures; neither shows
@@ -31,17 +31,17 @@ def visible_findings(study: Study, view: View) -> frozenset[str]:
     return study.present - study.prior_only - hidden
 
 
-def render_frontal(study: Study, size: int) -> np.ndarray:
+def render_frontal(study: PhantomStudy, size: int) -> np.ndarray:
     """The frontal radiograph, uint8 [size, size]; the patient's right is on the left."""
     return Frontal(study, size).draw()[0]
 
 
-def render_lateral(study: Study, size: int) -> np.ndarray:
+def render_lateral(study: PhantomStudy, size: int) -> np.ndarray:
     """The lateral radiograph, uint8 [size, size]; the patient faces left."""
     return Lateral(study, size).draw()[0]
 
 
-def render_with_masks(study: Study, size: int, view: View, grid: int) -> tuple[np.ndarray, np.ndarray]:
+def render_with_masks(study: PhantomStudy, size: int, view: View, grid: int) -> tuple[np.ndarray, np.ndarray]:
     """One radiograph, uint8 [size, size], and how much of every cell of a raster each finding takes, float32
     [13, grid, grid].
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from pacer.corpus.text.cleaning import clean_report
-from pacer.phantom.language import Report, sample_texts
+from pacer.phantom.language import PhantomReport, sample_texts
 from pacer.phantom.world import make_world
 from pacer.records.findings import FINDINGS
 
@@ -35,7 +35,7 @@ _TASKS = (
 )
 
 
-def commitment_text(report: Report) -> str:
+def commitment_text(report: PhantomReport) -> str:
     """The statuses of a report in the form of a commitment."""
     lists = {status: ", ".join(report.listed(status)[:8]) for status in ("positive", "negative", "uncertain")}
     fields = "; ".join(f"{status}: {names or 'none'}" for status, names in lists.items())

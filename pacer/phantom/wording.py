@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 if TYPE_CHECKING:
     from pacer.phantom.phrases import Phrase
-    from pacer.phantom.world import Study
+    from pacer.phantom.world import PhantomStudy
 
 Style = Literal["terse", "plain", "prose", "numbered"]
 #: Cumulative shares of the styles.
@@ -117,7 +117,7 @@ def denial(findings: list[str], style: Style, choice: float) -> str:
     return pick(frames[:3] if len(names) > 2 else frames, choice).format(listed)
 
 
-def remarks(study: Study, style: Style) -> Texts:
+def remarks(study: PhantomStudy, style: Style) -> Texts:
     """True remarks about body and exposure, and neutral ones; none of them states or denies a finding.
 
     They depend on the study alone, so the reports of its contexts agree.

@@ -89,7 +89,7 @@ class FindingState:
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class PhantomStudy:
     """One examination. ``findings`` holds the present findings, ``resolved`` those that ended since ``prior``."""
 
     study_id: str
@@ -105,7 +105,7 @@ class Study:
     anatomy: Anatomy
     exposure: Exposure
     lateral_exposure: Exposure
-    prior: Study | None = field(repr=False, compare=False)
+    prior: PhantomStudy | None = field(repr=False, compare=False)
     key: tuple[int, ...]
 
     @property
@@ -134,7 +134,7 @@ class Patient:
 
     subject_id: str
     split: Split
-    studies: tuple[Study, ...]
+    studies: tuple[PhantomStudy, ...]
 
 
 def make_world(
@@ -184,7 +184,7 @@ def _assign_splits(rng: np.random.Generator, patients: int, val: float, test: fl
 
 def _make_studies(
     key: tuple[int, int], subject_id: str, split: Split, ids: list[str], lateral_fraction: float, boost: float
-) -> tuple[Study, ...]:
+) -> tuple[PhantomStudy, ...]:
     rng = np.random.default_rng([*key, 1])
     traits = [name for name, trait in TRAITS.items() if rng.random() < trait.share]
     shifts = {name: _LEVEL for name in FINDINGS}
@@ -193,7 +193,7 @@ def _make_studies(
             shifts[finding] += shift
     body = draw_body(np.random.default_rng([*key, 3]))
     day = datetime.date(2110, 1, 1) + datetime.timedelta(days=int(rng.integers(0, 30_000)))
-    studies: list[Study] = []
+    studies: list[PhantomStudy] = []
     for number, study_id in enumerate(ids):
         rng = np.random.default_rng([*key, 2, number])
         has_lateral = bool(rng.random() < lateral_fraction)
@@ -203,7 +203,7 @@ def _make_studies(
         bedside = "intensive care" in traits or "endotracheal tube" in _devices_of(findings)
         portable = bool(rng.random() < (0.2 if has_lateral else 0.75 if bedside else 0.4))
         studies.append(
-            Study(
+            PhantomStudy(
                 study_id=study_id,
                 subject_id=subject_id,
                 split=split,
@@ -230,7 +230,7 @@ def _devices_of(findings: dict[str, FindingState]) -> tuple[str, ...]:
 
 
 def _next_state(
-    rng: np.random.Generator, prior: Study | None, shifts: dict[str, float], has_lateral: bool, boost: float
+    rng: np.random.Generator, prior: PhantomStudy | None, shifts: dict[str, float], has_lateral: bool, boost: float
 ) -> tuple[dict[str, FindingState], dict[str, FindingState]]:
     """The findings present now and those that ended, from the previous study's."""
     now: dict[str, FindingState] = {}

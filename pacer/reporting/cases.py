@@ -25,7 +25,7 @@ Commitment = Mapping[str, list[str]]
 
 
 @dataclass(frozen=True)
-class View:
+class CaseImage:
     """One radiograph: its address on the page and, per depth, (label, mean weight, address of the routing map), with
     the content of the files of the same, by ending."""
 
@@ -37,7 +37,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ContextReport:
     """What the model wrote for one record, beside its reference.
 
     ``generated``, ``reference``: cut where their support changes. ``compares``: wording of comparison with an earlier
@@ -62,12 +62,12 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Case:
+class ExampleCase:
     study_id: str
     subject_id: str
     view: str
-    views: tuple[View, ...]
-    readings: tuple[Reading, ...]
+    views: tuple[CaseImage, ...]
+    readings: tuple[ContextReport, ...]
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Name and content of the drawings of its radiographs."""
@@ -103,7 +103,7 @@ def choose_studies(records: pl.DataFrame, preferred: Sequence[str], count: int |
     return [*first, *others][:count]
 
 
-def example_cases(results: Results) -> list[Case]:
+def example_cases(results: Results) -> list[ExampleCase]:
     """The studies to show, as many as ``results.examples`` says.
 
     Raises:
@@ -117,7 +117,7 @@ def example_cases(results: Results) -> list[Case]:
     ]
 
 
-def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) -> Case:
+def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) -> ExampleCase:
     """One study; ``rows``: its records, in the order of contexts."""
     version, predictions = results.rules, results.predictions
     said = [
@@ -131,7 +131,7 @@ def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) ->
         gained, lost = changes(generated, first[1]) if first[1] is not None else ([], [])
         expected, found = (_present(score.get(f"{side}_labels")) for side in ("reference", "hypothesis"))
         readings.append(
-            Reading(
+            ContextReport(
                 context=row["context"],
                 reference=pieces(row["report"], "reference", generated, version, first[0]),
                 prior_report=row.get("prior_report"),
@@ -157,7 +157,7 @@ def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) ->
             keys = (f"{row['record_id']}/{name}" for row in rows)
             weights = next((results.routing[key] for key in keys if key in results.routing), None)
             views.append(_view(name, image, results.image_paths, weights, results.params.features.depths))
-    return Case(rows[0]["study_id"], rows[0]["subject_id"], rows[0]["view"], tuple(views), tuple(readings))
+    return ExampleCase(rows[0]["study_id"], rows[0]["subject_id"], rows[0]["view"], tuple(views), tuple(readings))
 
 
 def _present(labels: list[int] | None) -> tuple[str, ...]:
@@ -170,16 +170,16 @@ def _present(labels: list[int] | None) -> tuple[str, ...]:
 
 def _view(
     name: str, image_id: str, image_paths: Mapping[str, str], weights: np.ndarray | None, depths: Sequence[int]
-) -> View:
+) -> CaseImage:
     if image_id not in image_paths:
         raise DataError(f"image {image_id} is not in the table of images")
     grey = images.read_grey(Path(image_paths[image_id]))
     address = images.data_uri(grey)
     if weights is None:
-        return View(name, address)
+        return CaseImage(name, address)
     overlays = images.overlays(grey, weights)
     means = (float(mean) for mean in weights.mean(axis=0))
     names = depth_names(weights.shape[1], depths)
     maps = tuple(zip(names, means, map(images.data_uri, overlays), strict=True))
     svg, png = over_radiograph(grey, weights, depths, name)
-    return View(name, address, maps, images.weight_range(weights), {"svg": svg.encode(), "png": png})
+    return CaseImage(name, address, maps, images.weight_range(weights), {"svg": svg.encode(), "png": png})

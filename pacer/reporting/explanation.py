@@ -33,7 +33,7 @@ KINDS = {
 }
 
 
-class Run(NamedTuple):
+class TextRun(NamedTuple):
     """A piece of a report in which every character is marked alike.
 
     ``polarity``: of the finding that it names, or None; ``decided``: the commitment has it from here; ``cue``: the
@@ -47,7 +47,7 @@ class Run(NamedTuple):
     about: str
 
 
-class Phrase(NamedTuple):
+class MarkedPhrase(NamedTuple):
     """What the labelling model gives as evidence for a finding; ``found``: it stands in the report."""
 
     finding: str
@@ -72,9 +72,9 @@ class Explanation:
     version: Version
     anchor: Anchor
     by_rules: Anchor
-    runs: list[Run]
+    runs: list[TextRun]
     mentions: list[tuple[Mention, str, str]]
-    evidence: list[Phrase]
+    evidence: list[MarkedPhrase]
 
 
 def explain(record_id: str, records: Path, anchors: Path, answers: Path | None = None) -> Explanation:
@@ -118,7 +118,7 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
     )
 
 
-def mark(report: str, mentions: list[Mention]) -> list[Run]:
+def mark(report: str, mentions: list[Mention]) -> list[TextRun]:
     """Cut a report where its marks begin and end; the texts of the runs joined are the report.
 
     Where mentions share words, one that decided shows before one that did not.
@@ -131,7 +131,7 @@ def mark(report: str, mentions: list[Mention]) -> list[Run]:
         cue = any(m.cue and m.cue[0] <= start and end <= m.cue[1] for m in mentions)
         about = ", ".join(f"{m.finding}: {m.polarity or 'nothing said'}" for m in here)
         polarity = (here[0].polarity or "silent") if here else None
-        runs.append(Run(report[start:end], polarity, bool(here) and here[0].decided, cue, about))
+        runs.append(TextRun(report[start:end], polarity, bool(here) and here[0].decided, cue, about))
     return runs
 
 
@@ -141,12 +141,12 @@ def explanation_page(explanation: Explanation) -> str:
     return render("anchor.html", explanation=explanation, kinds=KINDS, same=same, polarities=POLARITIES)
 
 
-def _evidence(record_id: str, anchor: Anchor, report: str, answers: Path) -> list[Phrase]:
+def _evidence(record_id: str, anchor: Anchor, report: str, answers: Path) -> list[MarkedPhrase]:
     """The phrases of the answer that this anchor was read from; none where the file or the answer is missing."""
     for line in read_jsonl(answers) if answers.exists() else ():
         if isinstance(line, dict) and line.get("record_id") == record_id and line.get("current", True):
             answer = read_answer(str(line.get("raw")), record_id)
             if answer.anchor == anchor:
                 phrases = [(finding, text) for finding, texts in answer.rationale.items() for text in texts]
-                return [Phrase(finding, text, not count_missing([text], report)) for finding, text in phrases]
+                return [MarkedPhrase(finding, text, not count_missing([text], report)) for finding, text in phrases]
     return []

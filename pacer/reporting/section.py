@@ -16,7 +16,7 @@ from pacer.reporting.figures import for_page
 from pacer.reporting.tables import Check, Table
 
 if TYPE_CHECKING:
-    from pacer.reporting.cases import Case
+    from pacer.reporting.cases import ExampleCase
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Checks:
 @dataclass(frozen=True)
 class ExampleCases:
     kind: ClassVar = "cases"
-    cases: Sequence[Case]
+    cases: Sequence[ExampleCase]
 
 
 Part = Text | Subtitle | Shown | Figure | Panels | Checks | ExampleCases

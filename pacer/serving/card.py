@@ -15,12 +15,12 @@ from pacer.records.schemas import read_about, read_records
 from pacer.reporting.html import render
 from pacer.reporting.score_tables import score_table
 from pacer.reporting.signature import signature_line, standin_note
-from pacer.serving.package import Settings
+from pacer.serving.package import PackageSettings
 
 
 def model_card(
     record: CheckpointRecord,
-    settings: Settings,
+    settings: PackageSettings,
     records: Path,
     origins: Mapping[str, Mapping[str, Any]],
     scores: Mapping[str, Any],

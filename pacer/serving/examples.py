@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pacer.phantom.language import fullest_report_of
 from pacer.phantom.render import render_frontal, render_lateral
-from pacer.phantom.world import Study, make_world
+from pacer.phantom.world import PhantomStudy, make_world
 from pacer.serving.case import Case
 
 #: Seed of a world that no corpus and no stand-in was made from, and its patients: enough for one case of each kind.
@@ -15,7 +15,7 @@ _SEED, _PATIENTS = 2_024, 60
 SIZE = 448
 
 #: What a case is good for, and which examinations are.
-_KINDS: dict[str, Callable[[Study], bool]] = {
+_KINDS: dict[str, Callable[[PhantomStudy], bool]] = {
     "Several findings": lambda study: len(study.findings) >= 4 and not study.lateral_only and not study.prior_only,
     "The lateral view tells more": lambda study: bool(study.lateral_only) and not study.prior_only,
     "The previous report tells more": lambda study: bool(study.prior_only) and not study.lateral_only,
@@ -30,7 +30,7 @@ def example_cases() -> list[Case]:
     return [_example(title, next(filter(fits, studies))) for title, fits in _KINDS.items()]
 
 
-def _example(title: str, study: Study) -> Case:
+def _example(title: str, study: PhantomStudy) -> Case:
     assert study.prior is not None
     previous = fullest_report_of(study.prior)
     return Case(

@@ -30,7 +30,17 @@ from pacer.params import Decode
 from pacer.pretrained.pointers import POINTER, PROVENANCE, provenance, resolve, write_pointer
 from pacer.records.schemas import read_about, read_records
 from pacer.serving.card import model_card
-from pacer.serving.package import BACKBONES, CARD, SETTINGS, TOKENIZER, Search, Settings, States, Texts, write_manifest
+from pacer.serving.package import (
+    BACKBONES,
+    CARD,
+    SETTINGS,
+    TOKENIZER,
+    PackageSettings,
+    Search,
+    States,
+    Texts,
+    write_manifest,
+)
 
 #: Files of a language model's directory that its tokenizer may read.
 _TOKENIZER_FILES = "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "config.json"
@@ -116,14 +126,14 @@ def _writable(out: Path) -> Generator[None]:
         ) from error
 
 
-def _settings(records: Path, features: Path, record: CheckpointRecord, decode: Decode) -> Settings:
+def _settings(records: Path, features: Path, record: CheckpointRecord, decode: Decode) -> PackageSettings:
     trained = set(read_records(records).filter(split="train")["context"])
     if not trained:
         raise DataError(f"{records} has no record in split train, so the contexts of the model are not known")
     about = read_about(records)
     if not {"cleaner", "target"} <= about.keys():
         raise DataError(f"{records} does not say how its texts were cleaned; run the corpus stage")
-    return Settings(
+    return PackageSettings(
         version=1,
         contexts=[context for context in CONTEXTS if context in trained],
         states=_states(features, record),

@@ -61,7 +61,7 @@ class Search(Strict):
         return Decode.model_validate(whole | self.model_dump() | changes)
 
 
-class Settings(Strict):
+class PackageSettings(Strict):
     """What a report depends on beside weights, tokenizer and frozen models: ``reporter.json``."""
 
     version: Positive
@@ -71,7 +71,7 @@ class Settings(Strict):
     search: Search
 
 
-def read_settings(directory: Path) -> Settings:
+def read_settings(directory: Path) -> PackageSettings:
     """The settings of an exported model whose files are all what its manifest says.
 
     Raises:
@@ -96,7 +96,7 @@ def read_settings(directory: Path) -> Settings:
             raise CheckpointError(f"{directory} is not whole: {name} is missing; copy the folder again")
         if hash_file(path) != expected:
             raise CheckpointError(f"{path} has changed since it was exported; copy the folder again")
-    settings = read_params(directory / SETTINGS, Settings)
+    settings = read_params(directory / SETTINGS, PackageSettings)
     own = {"prepares images": settings.states.preparation, "rounds states": settings.states.rounding}
     for (what, exported), here in zip(own.items(), (prepare.VERSION, rounding.VERSION), strict=True):
         if exported != here:

@@ -65,7 +65,7 @@ class StudyTable:
     comparison: tuple[Tested, ...] = ()
 
 
-class Scored(NamedTuple):
+class ScoredRun(NamedTuple):
     """One finished run: of which row, with which seed, its scores, signature and record (None for foreign files)."""
 
     row: int
@@ -76,7 +76,7 @@ class Scored(NamedTuple):
     record: Mapping[str, Any] | None
 
 
-def collect(study: Study, root: Path, state: Path) -> list[Scored]:
+def collect(study: Study, root: Path, state: Path) -> list[ScoredRun]:
     """All that exists of a study: its finished runs, and the folders that ``files`` rows name.
 
     Raises:
@@ -94,12 +94,12 @@ def collect(study: Study, root: Path, state: Path) -> list[Scored]:
     return found
 
 
-def _read(row: int, seed: int | None, folder: Path, *, record: bool = False) -> Scored:
+def _read(row: int, seed: int | None, folder: Path, *, record: bool = False) -> ScoredRun:
     scores, signature = read_json(folder / "scores.json"), read_json(folder / "signature.json")
-    return Scored(row, seed, folder, scores, signature, read_json(folder / RECORD) if record else None)
+    return ScoredRun(row, seed, folder, scores, signature, read_json(folder / RECORD) if record else None)
 
 
-def build_table(study: Study, runs: Sequence[Scored], compare: Compare | None = None) -> StudyTable:
+def build_table(study: Study, runs: Sequence[ScoredRun], compare: Compare | None = None) -> StudyTable:
     """The table of a study from what exists of it.
 
     Args:
@@ -164,12 +164,12 @@ def context_mean(scores: Mapping[str, Any], metric: str, context: str = MEAN) ->
     return fmean(values) if all(value is not None for value in values) else None
 
 
-def _value(runs: Sequence[Scored], row: int, metric: str, context: str) -> tuple[str, str] | None:
+def _value(runs: Sequence[ScoredRun], row: int, metric: str, context: str) -> tuple[str, str] | None:
     values = [context_mean(run.scores, metric, context) for run in runs if run.row == row]
     return printed([value for value in values if value is not None]) if None not in values else None
 
 
-def _own_blocks(study: Study, runs: Sequence[Scored]) -> list[tuple[str, str, list[int]]]:
+def _own_blocks(study: Study, runs: Sequence[ScoredRun]) -> list[tuple[str, str, list[int]]]:
     """(title, context, rows) of the blocks that this repository's own rows make."""
     everything = list(range(len(study.rows)))
     if study.layout == "contexts":
@@ -186,7 +186,7 @@ def _published_block(block: PublishedBlock, metrics: Sequence[str], comparable: 
     return Block(f"{block.name} ({where})", lines, True, block.protocol)
 
 
-def _said(study: Study, runs: Sequence[Scored], texts: Sequence[Sequence[str]]) -> list[str]:
+def _said(study: Study, runs: Sequence[ScoredRun], texts: Sequence[Sequence[str]]) -> list[str]:
     """The ``texts`` about the runs, each once, and about which rows where not about all."""
     rows: dict[str, dict[str, None]] = {}
     for run, said in zip(runs, texts, strict=True):
@@ -196,7 +196,9 @@ def _said(study: Study, runs: Sequence[Scored], texts: Sequence[Sequence[str]]) 
     return [text if len(names) == len(every) else f"{text} ({', '.join(names)})" for text, names in rows.items()]
 
 
-def _notes(study: Study, runs: Sequence[Scored], published: PublishedTable | None, apart: Sequence[str]) -> list[str]:
+def _notes(
+    study: Study, runs: Sequence[ScoredRun], published: PublishedTable | None, apart: Sequence[str]
+) -> list[str]:
     own = [run.record for run in runs if run.record is not None]
     notes = []
     if runs and study.layout == "mean":

@@ -35,7 +35,7 @@ _LINES = 20_000
 Kind = Literal["csv", "jsonl", "parquet"]
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """The values of the columns asked for. ``place``: ``line 3``, of Parquet ``row 3``, counted from 1. ``empty``: no
     column of the file holds text here (CSV alone); a blank line has None in every column."""
 
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class TableFile:
     """A file that has been read through once and is whole; see :func:`open_table`.
 
     Attributes:
@@ -75,16 +75,16 @@ class Table:
             raise DataError(f"{self.path} has the column {name} more than once ({', '.join(found)})")
         return found[0] if found else None
 
-    def rows(self, columns: Sequence[str]) -> Iterator[Row]:
+    def rows(self, columns: Sequence[str]) -> Iterator[TableRow]:
         """The values of some columns, row by row, in bounded memory: text in CSV, else as the file types them."""
         with _readable(self.path):
             if self.kind == "jsonl":
                 for number, row in numbered_jsonl(self.path):
-                    yield Row(f"line {number}", tuple([row.get(name) for name in columns]))
+                    yield TableRow(f"line {number}", tuple([row.get(name) for name in columns]))
             elif self.kind == "parquet":
                 table = self._parquet(columns)
                 for number, values in enumerate(table.iter_rows(), start=1):
-                    yield Row(f"row {number}", values)
+                    yield TableRow(f"row {number}", values)
             else:
                 lines = numbered_csv(self.path)
                 next(lines, None)
@@ -92,7 +92,7 @@ class Table:
                 blank = (None,) * len(places)
                 for line, cells in lines:
                     values = tuple([cells[place] for place in places]) if cells else blank
-                    yield Row(f"line {line}", values, not any(map(str.strip, cells)))
+                    yield TableRow(f"line {line}", values, not any(map(str.strip, cells)))
 
     def frame(self, columns: Sequence[str], decimals: Collection[str] = ()) -> pl.DataFrame:
         """Some columns at once, in the order of the file's rows: of CSV and JSON lines as text, of Parquet as typed.
@@ -143,7 +143,7 @@ class Table:
         return pl.concat([*frames, pl.DataFrame(held, schema=schema, orient="row")])
 
 
-def open_table(path: str | Path) -> Table:
+def open_table(path: str | Path) -> TableFile:
     """Read a table through once: ``.csv``, ``.tsv``, ``.jsonl`` (also ``.gz``) or ``.parquet``.
 
     Raises:
@@ -155,7 +155,7 @@ def open_table(path: str | Path) -> Table:
         if kind == "parquet":
             columns = list(pl.read_parquet_schema(path))
             height = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
-            return Table(path, kind, columns, height, dict.fromkeys(columns, height))
+            return TableFile(path, kind, columns, height, dict.fromkeys(columns, height))
         if kind == "jsonl":
             height, counts = 0, Counter[str]()
             for number, row in numbered_jsonl(path):
@@ -163,11 +163,11 @@ def open_table(path: str | Path) -> Table:
                     raise DataError(f"{path}, line {number}: expected an object, got {shown(row)}")
                 counts.update(row.keys())
                 height += 1
-            return Table(path, kind, list(counts), height, counts)
+            return TableFile(path, kind, list(counts), height, counts)
         lines = numbered_csv(path)
         _, columns = next(lines, (0, []))
         height = sum(1 for _ in lines)
-        return Table(path, kind, columns, height, dict.fromkeys(columns, height))
+        return TableFile(path, kind, columns, height, dict.fromkeys(columns, height))
 
 
 def kind_of(path: str | Path) -> Kind:

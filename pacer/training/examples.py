@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.render import render_anchor
-from pacer.model.collate import Features, Sources, Target, collate
+from pacer.model.collate import FeatureSource, Sources, Target, collate
 from pacer.model.pacer import Batch
 from pacer.model.prompt.instruction import PromptIds, build_prompt
 from pacer.model.specification import ModelSpecification
@@ -67,7 +67,7 @@ class Examples:
         self,
         table: RecordTable,
         tokenizer: PreTrainedTokenizerBase,
-        features: Features,
+        features: FeatureSource,
         specification: ModelSpecification,
     ):
         self.table, self.tokenizer, self.features, self.prompt = table, tokenizer, features, specification.prompt

@@ -27,7 +27,7 @@ from pacer.model.checkpoint import (
     refer_to_parent,
     save_checkpoint,
 )
-from pacer.model.collate import Features
+from pacer.model.collate import FeatureSource
 from pacer.model.pacer import Pacer
 from pacer.model.specification import specification_of
 from pacer.parallel.processes import PATIENCE, process_state
@@ -77,7 +77,7 @@ class Training:
         """The model with its starting weights, on its device."""
         raise NotImplementedError
 
-    def examples(self, table: RecordTable, tokenizer: PreTrainedTokenizerBase, features: Features) -> Examples:
+    def examples(self, table: RecordTable, tokenizer: PreTrainedTokenizerBase, features: FeatureSource) -> Examples:
         """The source of batches."""
         return Examples(table, tokenizer, features, self.record.model)
 

@@ -13,7 +13,7 @@ from PIL import Image
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from typer.testing import CliRunner
 
-from pacer.baselines.chexone import PROMPT, CheXOne, Settings, run_chexone
+from pacer.baselines.chexone import PROMPT, CheXOne, CheXOneSettings, run_chexone
 from pacer.cli import app
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import write_json
@@ -104,7 +104,7 @@ def corpus(tmp_path: Path, records: pl.DataFrame) -> tuple[pl.DataFrame, pl.Data
     return cases, pl.DataFrame(rows, schema=IMAGE_SCHEMA)
 
 
-SETTINGS = Settings(max_new_tokens=12, max_pixels=112 * 112, batch_size=3)
+SETTINGS = CheXOneSettings(max_new_tokens=12, max_pixels=112 * 112, batch_size=3)
 
 
 def test_the_prompt_is_the_published_one() -> None:

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.corpus.priors import Choice, Study, choose_priors
+from pacer.corpus.priors import Choice, DatedStudy, choose_priors
 
 START = date(2180, 1, 1)
 
 
-def study(name: str, day: int | None, hour: int | None = None, report: bool = True) -> Study:
+def study(name: str, day: int | None, hour: int | None = None, report: bool = True) -> DatedStudy:
     when = None if day is None else START + timedelta(days=day)
-    return Study(name, when, None if hour is None else time(hour), report)
+    return DatedStudy(name, when, None if hour is None else time(hour), report)
 
 
-def prior_of(name: str, *studies: Study) -> Choice:
+def prior_of(name: str, *studies: DatedStudy) -> Choice:
     return dict(zip([entry.study_id for entry in studies], choose_priors(studies), strict=True))[name]
 
 
@@ -73,12 +73,12 @@ def prior_of(name: str, *studies: Study) -> Choice:
         ([study("s", 5), study("a", None, 8)], Choice()),
     ],
 )
-def test_rules(studies: list[Study], expected: Choice) -> None:
+def test_rules(studies: list[DatedStudy], expected: Choice) -> None:
     assert prior_of("s", *studies) == pytest.approx(expected)
     assert prior_of("s", *reversed(studies)) == pytest.approx(expected)
 
 
-def earlier(one: Study, other: Study) -> bool:
+def earlier(one: DatedStudy, other: DatedStudy) -> bool:
     """``one`` is known to precede ``other``."""
     assert one.day and other.day
     if one.day != other.day:
@@ -86,7 +86,7 @@ def earlier(one: Study, other: Study) -> bool:
     return one.clock is not None and other.clock is not None and one.clock < other.clock
 
 
-def searched(study: Study, studies: list[Study]) -> Choice:
+def searched(study: DatedStudy, studies: list[DatedStudy]) -> Choice:
     """The same by looking at all studies, and at all pairs of candidates."""
     dated = [other for other in studies if other.day and other.study_id != study.study_id]
     if study.day is None:
@@ -126,7 +126,7 @@ STUDIES = st.lists(
 
 
 @given(STUDIES, st.randoms())
-def test_same_as_a_search_through_all_pairs(studies: list[Study], random) -> None:
+def test_same_as_a_search_through_all_pairs(studies: list[DatedStudy], random) -> None:
     expected = {entry.study_id: searched(entry, studies) for entry in studies}
     random.shuffle(studies)
     assert dict(zip([entry.study_id for entry in studies], choose_priors(studies), strict=True)) == expected

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
 from pacer.corpus.dates import DATE_FORMS
-from pacer.corpus.priors import Study, choose_priors
+from pacer.corpus.priors import DatedStudy, choose_priors
 from pacer.corpus.rows import Examination, Notes, Prior, Problem, Row
 from pacer.corpus.source.files import Source
 from pacer.corpus.splits import seeded_split
@@ -606,7 +606,7 @@ def test_priors_of_any_table_are_the_nearest_earlier_ones(tmp_path_factory, draw
     rows, subjects = [], {}
     for number, (subject, day, hour, report, views) in enumerate(drawn):
         when, clock = (day and date(2180, 1, day)), (hour and time(hour))
-        subjects.setdefault(subject, []).append(Study(f"s{number}", when, clock, report))
+        subjects.setdefault(subject, []).append(DatedStudy(f"s{number}", when, clock, report))
         fields = {"date": when and str(when), "time": clock and str(clock), "findings": "F" if report else None}
         rows += [row(subject, f"s{number}", view, f"{number}{place}", **fields) for place, view in enumerate(views)]
     found = exams(read_file(write(tmp_path_factory.mktemp("any") / "t.jsonl", rows))[0])

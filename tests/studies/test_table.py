@@ -15,7 +15,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import write_json
 from pacer.studies.render import latex, markdown, page
 from pacer.studies.study import Study
-from pacer.studies.table import Cell, Scored, build_table, collect, context_mean, printed, ranked
+from pacer.studies.table import Cell, ScoredRun, build_table, collect, context_mean, printed, ranked
 
 SIGNATURE = {
     "standin_labeller": True,
@@ -40,9 +40,9 @@ def study(**changes: Any) -> Study:
 
 def scored(
     row: int, seed: int | None = 1, source: str = "phantom", signature: dict | None = None, **contexts: dict[str, float]
-) -> Scored:
+) -> ScoredRun:
     record = {"split": "test", "corpus": {"source": source, "format": "rg4"}}
-    return Scored(row, seed, Path("nowhere"), contexts, signature or SIGNATURE, record)
+    return ScoredRun(row, seed, Path("nowhere"), contexts, signature or SIGNATURE, record)
 
 
 def texts(block) -> dict[str, list[tuple[str, str | None]]]:
@@ -172,10 +172,10 @@ REAL = SIGNATURE | {
 }
 
 
-def on_mimic(n: dict[str, int] = PAPER, signature: dict = REAL, **record: Any) -> Scored:
+def on_mimic(n: dict[str, int] = PAPER, signature: dict = REAL, **record: Any) -> ScoredRun:
     """A run on the paper's own data, but for what is said."""
     corpus = {"source": "files", "format": "rg4", "limit": None} | record.pop("corpus", {})
-    return Scored(
+    return ScoredRun(
         0,
         1,
         Path("nowhere"),
@@ -215,7 +215,7 @@ def test_scores_of_the_papers_own_data_and_protocol_stand_beside_the_published_o
         (on_mimic(signature=REAL | {"predictions": {"stand_ins": []}}), "decode.num_beams not recorded, published 3"),
     ],
 )
-def test_scores_that_cannot_stand_beside_the_published_ones_say_why(run: Scored, reason: str) -> None:
+def test_scores_that_cannot_stand_beside_the_published_ones_say_why(run: ScoredRun, reason: str) -> None:
     table = build_table(study(rows=[{"name": "one"}], metrics=["f1"], published="components"), [run])
     assert table.blocks[1].title == "Components (published, not comparable)"
     [note] = [note for note in table.notes if note.startswith("No row of this repository")]
