@@ -19,6 +19,8 @@ from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.params import TextStandin
 from pacer.records.findings import FINDINGS
 
+pytestmark = pytest.mark.slow
+
 FRAMES = {1: "There is {}.", 2: "No {}.", 3: "Possible {}."}
 SMALL = TextStandin(width=32, layers=2, heads=2, vocabulary=300, texts=300, steps=700, batch_size=8, learning_rate=2e-3)
 

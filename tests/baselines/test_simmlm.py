@@ -35,6 +35,8 @@ from pacer.training.tally import Tally
 from tests.conftest import QUERIES, specification
 from tests.decoding.searches import settings as decode_settings
 
+pytestmark = pytest.mark.slow
+
 D, Q = 24, 3
 ROOT = Path(__file__).parents[2]
 DRAWS = Draw(42, "simmlm")

@@ -11,6 +11,8 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
+pytestmark = pytest.mark.slow
+
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 

@@ -14,6 +14,8 @@ from pacer.corpus.source.files import describe_source
 from pacer.records.findings import FINDINGS
 from pacer.records.schemas import RECORD_SCHEMA, TRUTH_SCHEMA, read_images, read_records, read_truth
 
+pytestmark = pytest.mark.slow
+
 
 def records_of(tiny) -> pl.DataFrame:
     return read_records(tiny.out / "corpus" / "records.parquet")

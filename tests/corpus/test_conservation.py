@@ -14,6 +14,8 @@ from pacer.corpus.source.files import point_to_files
 from pacer.records.schemas import read_records
 from tests.corpus.conftest import TinyCorpus, record
 
+pytestmark = pytest.mark.slow
+
 ODD = st.one_of(
     st.none(),
     st.booleans(),

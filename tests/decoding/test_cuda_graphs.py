@@ -13,6 +13,8 @@ from pacer.decoding.cuda_graphs import Replay
 from pacer.decoding.tree import TokenTree
 from tests.decoding.searches import EOS, found, random_case, settings
 
+pytestmark = pytest.mark.slow
+
 
 class Recorder:
     """Records like a GPU would: what is repeated is the work on the memory of the recording."""

@@ -12,6 +12,8 @@ from pacer.model.assemble import build_model, load_tokenizer
 from tests.conftest import specification
 from tests.decoding.searches import settings
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=[(True, True), (True, False), (False, True)], ids=["whole", "parent", "LoRA beside"])
 def generator(request: pytest.FixtureRequest, backbones, features) -> Generator:

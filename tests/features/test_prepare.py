@@ -27,6 +27,8 @@ from pacer.features import prepare
 from pacer.features.prepare import Preparation
 from pacer.radiographs.opening import image_size, open_image
 
+pytestmark = pytest.mark.slow
+
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 #: The published configuration of microsoft/rad-dino.
 RAD_DINO = {

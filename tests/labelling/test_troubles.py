@@ -13,6 +13,8 @@ from pacer.labelling.client.labelling import label_sample
 from tests.labelling.conftest import build, scratch
 from tests.labelling.server import Drop, Reply, good
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "trouble",

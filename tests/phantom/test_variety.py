@@ -14,6 +14,8 @@ from pacer.phantom.wording import STYLES, style_of
 from pacer.phantom.world import make_world
 from pacer.records.findings import FINDINGS
 
+pytestmark = pytest.mark.slow
+
 SIZE = 112
 
 

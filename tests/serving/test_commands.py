@@ -18,6 +18,8 @@ from pacer.core.io import read_jsonl
 from pacer.serving.differences import compared
 from tests.serving.world import ROOT, World
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -30,6 +30,8 @@ from pacer.serving.reporter import Reporter
 from tests.dicom import write_dicom
 from tests.serving.world import World
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_reports_are_those_of_the_decode_stage(world: World, reporter: Reporter, context: str) -> None:
