@@ -33,7 +33,7 @@ test: $(READY)  ## all tests, the whole DAG on the micro profile included (no ne
 format: $(READY)  ## lay the code out
 	ruff format
 
-quick: $(READY)  ## the unit tests, under a minute
+quick: $(READY)  ## the unit tests, a minute and a half
 	pytest -q -n logical --maxprocesses 2 --dist loadfile -m 'not slow and not gpu and not weights'
 
 coverage: $(READY)  ## all tests, and the lines that none of them reached (htmlcov/index.html)
