@@ -48,7 +48,7 @@ from pacer.model.checkpoint import RECORD
 from pacer.model.collate import FeatureSource as Source
 from pacer.parallel.prefetch import prefetch
 from pacer.parallel.threads import share_cores
-from pacer.params import FeatureSource, load_params
+from pacer.params import Features, load_params
 from pacer.records.schemas import read_records, read_table
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
@@ -147,10 +147,10 @@ def write_backbones(folder: Path, edge: int, hidden: int, layers: int, heads: in
     return folder
 
 
-def settings(preset: Preset, **changes: Any) -> FeatureSource:
+def settings(preset: Preset, **changes: Any) -> Features:
     layers = preset.layers
     depths = [layers // 3, 2 * layers // 3, layers]
-    return FeatureSource(
+    return Features(
         **{
             "mode": "states",
             "depths": depths,
