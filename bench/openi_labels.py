@@ -17,6 +17,7 @@ import numpy as np
 
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.vocabulary import POLARITIES
+from pacer.metrics.chexbert.observations import OBSERVATION_OF
 
 #: MeSH labels of each finding.
 GOLD: dict[str, tuple[str, ...]] = {
@@ -29,23 +30,6 @@ GOLD: dict[str, tuple[str, ...]] = {
     "edema": ("Edema",),
     "pleural abnormality": ("Pleural_Thickening",),
     "lung lesion": ("Nodule", "Mass"),
-}
-
-#: CheXpert's observation for each finding.
-CHEXPERT: dict[str, str] = {
-    "atelectasis": "Atelectasis",
-    "cardiomegaly": "Cardiomegaly",
-    "consolidation": "Consolidation",
-    "edema": "Edema",
-    "enlarged mediastinum": "Enlarged Cardiomediastinum",
-    "fracture": "Fracture",
-    "lung lesion": "Lung Lesion",
-    "lung opacity": "Lung Opacity",
-    "pleural effusion": "Pleural Effusion",
-    "pleural abnormality": "Pleural Other",
-    "pneumonia": "Pneumonia",
-    "pneumothorax": "Pneumothorax",
-    "support devices": "Support Devices",
 }
 
 #: Findings whose denials are compared.
@@ -68,7 +52,7 @@ def whole(row: dict[str, Any]) -> str:
 
 def chexpert_anchor(row: dict[str, Any]) -> Anchor:
     """CheXpert's labels of the findings section."""
-    states = {finding: _CLASS.get(row["chexpert14_auto"][name]) for finding, name in CHEXPERT.items()}
+    states = {finding: _CLASS.get(row["chexpert14_auto"][name]) for finding, name in OBSERVATION_OF.items()}
     return Anchor.of(**{name: [f for f, state in states.items() if state == name] for name in POLARITIES})
 
 

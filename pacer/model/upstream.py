@@ -187,17 +187,13 @@ def _state(content: Any, origin: str) -> dict[str, Tensor]:
     return dict(content)
 
 
-class _Settings(dict):
-    """Stands in for Lightning's dictionary of hyper-parameters, so that no foreign class is ever imported."""
-
-
 #: The only classes beside tensors that the released files hold.
 _HARMLESS: list[Any] = [
     argparse.Namespace,
-    (_Settings, "lightning.fabric.utilities.data.AttributeDict"),
-    (_Settings, "lightning_fabric.utilities.data.AttributeDict"),
-    (_Settings, "pytorch_lightning.utilities.parsing.AttributeDict"),
-    (_Settings, "lightning.pytorch.utilities.parsing.AttributeDict"),
+    (dict, "lightning.fabric.utilities.data.AttributeDict"),
+    (dict, "lightning_fabric.utilities.data.AttributeDict"),
+    (dict, "pytorch_lightning.utilities.parsing.AttributeDict"),
+    (dict, "lightning.pytorch.utilities.parsing.AttributeDict"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ class Inputs:
     start: Path | None = None
 
 
-class Training:
+class Training(ABC):
     """A model, its examples and its loss for the one loop; another training overrides what differs.
 
     Args:
@@ -73,15 +74,15 @@ class Training:
         self.phase, self.settings, self.record, self.inputs = phase, settings, record, inputs
         self.loss: Loss = objective
 
+    @abstractmethod
     def build(self, accelerator: Accelerator) -> Pacer:
         """The model with its starting weights, on its device."""
-        raise NotImplementedError
 
     def examples(self, table: RecordTable, tokenizer: PreTrainedTokenizerBase, features: FeatureSource) -> Examples:
         """The source of batches."""
         return Examples(table, tokenizer, features, self.record.model)
 
-    def prepare(self, model: Pacer, examples: Examples, scratch: Path, accelerator: Accelerator) -> None:
+    def prepare(self, model: Pacer, examples: Examples, scratch: Path, accelerator: Accelerator) -> None:  # noqa: B027
         """Called before the first update."""
 
 

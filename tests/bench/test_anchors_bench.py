@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from pacer.anchors.anchor import Anchor
+from pacer.metrics.chexbert.observations import OBSERVATION_OF
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 
@@ -50,7 +51,7 @@ def test_agreement(anchors: ModuleType) -> None:
         ),
         0,
     )
-    chexpert = dict.fromkeys(importlib.import_module("openi_labels").CHEXPERT.values())
+    chexpert = dict.fromkeys(OBSERVATION_OF.values())
     rows = [
         {
             "findings": "Small effusion. No edema.",

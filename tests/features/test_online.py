@@ -20,18 +20,8 @@ from pacer.encoding import plan
 from pacer.features.encoder import ImageEncoder
 from pacer.features.online import OnlineStates, open_features
 from pacer.features.store import FeatureStore, content_hash
-from pacer.params import Features
+from tests.features.test_store import CONFIG
 
-CONFIG = Features(
-    mode="states",
-    depths=[1, 3],
-    dtype="float32",
-    precision="float32",
-    batch_size=2,
-    shard_size=3,
-    workers=1,
-    prior_tokens=12,
-)
 TEXTS = ["no effusion .", "edema ."]
 COLOURED = "img4"
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import pickle
+import sys
+from itertools import accumulate
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -145,6 +148,28 @@ def test_missing_names_are_all_listed(state) -> None:
     with pytest.raises(CheckpointError) as error:
         import_llm_rg4({name: tensor for name, tensor in state.items() if name not in gone})
     assert "incomplete checkpoint of LLM-RG4. Missing: iit_proj.weight, text_llama_proj_3.bias" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "lightning.fabric.utilities.data",
+        "lightning_fabric.utilities.data",
+        "pytorch_lightning.utilities.parsing",
+        "lightning.pytorch.utilities.parsing",
+    ],
+)
+def test_settings_in_lightnings_own_dictionary(
+    state, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upstream saves ``self.hparams``: a dictionary of a class that is not installed here and is never imported."""
+    kind = type("AttributeDict", (dict,), {"__module__": module, "__getattr__": dict.__getitem__})
+    with monkeypatch.context() as lightning:
+        for end in accumulate(module.split("."), "{}.{}".format):
+            lightning.setitem(sys.modules, end, ModuleType(end))
+        sys.modules[module].AttributeDict = kind
+        torch.save({"model": state, "config": kind(llm_alpha=64, llm_r=32), "epoch": 1, "step": 5}, tmp_path / "d.pth")
+    assert import_llm_rg4(tmp_path / "d.pth").settings["lora_alpha"] == 64
 
 
 def test_a_first_stage_checkpoint_is_named(state) -> None:
