@@ -62,7 +62,8 @@ def build_model(backbones: str | Path, specification: ModelSpecification, dtype:
 
     Args:
         backbones: the directory of the ``backbones`` stage.
-        dtype: of the frozen language model; trainable parts are float32.
+        dtype: of the frozen language model, which is mapped from its files: where they hold this type, processes on one
+            machine share its pages. Trainable parts are float32.
     """
     backbones = Path(backbones)
     language = AutoModelForCausalLM.from_pretrained(resolve(backbones / "language"), dtype=dtype)
@@ -97,9 +98,8 @@ def load_model(
     """
     record, weights = load_weights(checkpoint)
     check_frozen(record, frozen_fingerprints(backbones), checkpoint)
-    model = build_model(backbones, record.model)
+    model = build_model(backbones, record.model, dtype)
     load_strictly(model, weights, checkpoint)
     model.eval().requires_grad_(False)
-    model.merge_lora()  # in float32, as Calibrate met it; rounded once, afterwards
-    model.language.to(dtype)
+    model.merge_lora()
     return model, record

@@ -146,7 +146,10 @@ class Pacer(nn.Module):
                 parameter.data = parameter.data.to(torch.promote_types(parameter.dtype, torch.float32))
 
     def merge_lora(self) -> None:
-        """Fold LoRA into the frozen weights: same function, no extra work per step."""
+        """Fold LoRA into the frozen weights: same function, no extra work per step.
+
+        Each sum is formed in float32 and rounded once to the type of the weights.
+        """
         for module in self.language.modules():
             if isinstance(module, LoraLayer):
                 module.merge()  # type: ignore[call-non-callable]

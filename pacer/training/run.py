@@ -106,10 +106,7 @@ class PhaseTraining(Training):
         """The phase's model with its starting weights; with bfloat16 training the frozen language model is bfloat16."""
         parent, start = self.params.parent, self.inputs.start
         torch.manual_seed(self.phase.train.seed)
-        half = accelerator.mixed_precision == "bf16"
-        calibrate = self.phase.name == "calibrate"
-        # Calibrate's parent is merged in float32 and rounded once, as decoding does
-        dtype = torch.bfloat16 if half and not calibrate else torch.float32
+        dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
         model = build_model(self.inputs.backbones, self.record.model, dtype)
         if start is not None:
             _start_from(model, start, self.record.frozen)
@@ -118,10 +115,8 @@ class PhaseTraining(Training):
                 model.interface.start_lateral_from_frontal()
             if parent.prior_start == "frontal":
                 model.interface.start_prior_from_frontal()
-        if calibrate:
+        if self.phase.name == "calibrate":
             model.merge_lora()
-            if half:
-                model.language.to(torch.bfloat16)
         return model.to(accelerator.device)
 
     def prepare(self, model: Pacer, examples: Examples, scratch: Path, accelerator: Accelerator) -> None:

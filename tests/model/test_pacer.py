@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import torch
+from peft.tuners.lora import LoraLayer
 
 from pacer.core.errors import CheckpointError
 from pacer.model.assemble import build_model, frozen_fingerprints, load_model, load_tokenizer
@@ -94,6 +95,20 @@ def test_merged_lora_computes_the_same(examples, backbones) -> None:
     before = logits(built, batch)
     built.merge_lora()
     torch.testing.assert_close(logits(built, batch), before, rtol=0, atol=1e-4)
+
+
+def test_lora_is_merged_into_half_precision_with_one_rounding(backbones: Path) -> None:
+    built = build_model(backbones, specification(), torch.bfloat16)
+    layers = [module for module in built.language.modules() if isinstance(module, LoraLayer)]
+    expected = []
+    for layer in layers:
+        torch.nn.init.normal_(layer.lora_B["default"].weight, std=0.02)
+        sums = layer.get_base_layer().weight.float() + layer.get_delta_weight("default")
+        expected.append(sums.to(torch.bfloat16))
+    built.merge_lora()
+    assert layers and all(
+        torch.equal(layer.get_base_layer().weight, known) for layer, known in zip(layers, expected, strict=True)
+    )
 
 
 def test_a_checkpoint_comes_back_and_strange_ones_are_named(backbones, tmp_path: Path, examples) -> None:
