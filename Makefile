@@ -33,8 +33,8 @@ test: $(READY)  ## all tests, the whole DAG on the micro profile included (no ne
 format: $(READY)  ## lay the code out
 	ruff format
 
-quick: $(READY)  ## the unit tests, a minute and a half
-	pytest -q -n logical --maxprocesses 2 --dist loadfile -m 'not slow and not gpu and not weights'
+quick: $(READY)  ## the unit tests, each with fewer examples, in a minute
+	pytest -q -n logical --maxprocesses 2 --dist loadfile --hypothesis-profile quick -m 'not slow and not gpu and not weights'
 
 coverage: $(READY)  ## all tests, and the lines that none of them reached (htmlcov/index.html)
 	pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --cov=pacer --cov-report=term:skip-covered --cov-report=html

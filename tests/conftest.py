@@ -30,7 +30,16 @@ from pacer.phantom.tokenizer import phantom_tokenizer
 from tests.made_records import few_records
 
 settings.register_profile("pacer", deadline=None)  # a busy machine is no reason to fail
+settings.register_profile("quick", deadline=None, max_examples=15)
 settings.load_profile("pacer")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`make quick` does not import the modules that it leaves out: that would be a third of its time."""
+    if "not slow" in config.option.markexpr and collection_path.suffix == ".py":
+        return "pytest.mark.slow\n" in collection_path.read_text(encoding="utf-8") or None
+    return None
+
 
 WIDTH, GRID, QUERIES = 16, 4, 3
 DEPTHS = (1, 2, 3)
