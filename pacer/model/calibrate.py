@@ -76,13 +76,14 @@ class PrefixCalibrator(nn.Module):
 
         Args:
             prefix: [B, T, d] input embeddings. prefix_mask: [B, T] bool, valid prefix positions.
-            source_tokens: [B, 3, Q, d] pre-fusion tokens, zeros where absent. availability: [B, 2] bool.
+            source_tokens: [B, 3, Q, d] pre-fusion tokens, anything where absent. availability: [B, 2] bool.
         """
         mask = prefix_mask.unsqueeze(-1)
         kept = torch.where(mask, prefix, 0)  # padding, whatever it holds, takes no part
         h = kept.sum(1) / mask.sum(1)
-        observed = F.pad(availability, (1, 0), value=True).to(prefix.dtype)  # [B, 3]: the frontal is always there
-        z = (source_tokens.mean(2) * observed.unsqueeze(-1)).sum(1) / observed.sum(1, keepdim=True)
+        observed = F.pad(availability, (1, 0), value=True)  # [B, 3]: the frontal is always there
+        means = torch.where(observed.unsqueeze(-1), source_tokens.mean(2), 0).to(prefix.dtype)
+        z = means.sum(1) / observed.sum(1, keepdim=True)
         e = self.availability(availability[:, 0].long() + 2 * availability[:, 1].long())
         if "z" not in self.gate_inputs:
             z = torch.zeros_like(z)

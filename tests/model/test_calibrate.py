@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pacer.model.calibrate import PrefixCalibrator
 
@@ -60,6 +62,27 @@ def test_masked_positions_neither_change_nor_influence() -> None:
     assert torch.equal(result.gate, clean.gate)
     assert torch.equal(result.prefix[mask], clean.prefix[mask])
     assert torch.equal(clean.residual[~mask], torch.zeros_like(clean.residual[~mask]))
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=5),
+    st.sampled_from([float("nan"), float("inf"), 1e38]),
+)
+def test_absent_sources_reach_neither_the_outputs_nor_the_gradients(sources: list, spoilt: float) -> None:
+    module, available = calibrator(), torch.tensor(sources)
+    torch.manual_seed(2)
+    prefix, mask = torch.randn(len(sources), 5, 12), torch.ones(len(sources), 5, dtype=torch.bool)
+    observed = torch.nn.functional.pad(available, (1, 0), value=True)[..., None, None]
+    own = torch.randn(len(sources), 3, 4, 12)
+    results = []
+    for absent in (0.0, spoilt):
+        tokens = torch.where(observed, own, absent).requires_grad_()
+        module.zero_grad()
+        result = module(prefix, mask, tokens, available)
+        (result.prefix.square().sum() + result.gate.sum()).backward()
+        assert torch.equal(tokens.grad * ~observed, torch.zeros_like(own))
+        results.append([*result, tokens.grad, *(parameter.grad for parameter in module.parameters())])
+    assert all(torch.equal(clean, other) for clean, other in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize("cues", ["h", "he", "hz", "hze"])
