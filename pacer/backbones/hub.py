@@ -17,6 +17,7 @@ from pacer.core.errors import BackboneError
 from pacer.core.io import write_json
 from pacer.params import Backbone
 from pacer.pretrained.pointers import PROVENANCE, provenance, write_pointer
+from pacer.pretrained.tokenizer import SENTENCEPIECE, read_tokenizer
 
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.txt")
 
@@ -52,6 +53,8 @@ def locate(backbone: Backbone, role: str) -> Path | None:
             raise BackboneError(f"{target} is not a directory; path must be a model's directory in Hugging Face format")
         target = target.resolve()
     _check_whole(target, _files(target), role, remedy)
+    if role == "language" and (target / SENTENCEPIECE).is_file():
+        read_tokenizer(target)  # it agrees with its sentencepiece model
     return target
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import safe_open
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json
@@ -19,6 +18,7 @@ from pacer.model.pacer import Pacer
 from pacer.model.refine import DepthRouter
 from pacer.model.specification import ModelSpecification
 from pacer.pretrained.pointers import fingerprint, resolve
+from pacer.pretrained.tokenizer import read_tokenizer
 
 FROZEN = ("vision", "language", "text")
 
@@ -27,12 +27,9 @@ def load_tokenizer(backbones: str | Path) -> PreTrainedTokenizerBase:
     """The language model's tokenizer.
 
     Raises:
-        BackboneError: it has no BOS or EOS token.
+        BackboneError: as :func:`~pacer.pretrained.tokenizer.read_tokenizer`.
     """
-    tokenizer: Any = AutoTokenizer.from_pretrained(resolve(Path(backbones) / "language"))
-    if tokenizer.bos_token_id is None or tokenizer.eos_token_id is None:
-        raise BackboneError(f"the tokenizer in {backbones}/language must have a BOS and an EOS token")
-    return tokenizer
+    return read_tokenizer(resolve(Path(backbones) / "language"))
 
 
 def load_endpoint_norm(vision: Path) -> nn.LayerNorm:

@@ -13,7 +13,6 @@ from typing import Any, get_args
 
 import torch
 from torch import Tensor
-from transformers import AutoTokenizer
 
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.errors import CheckpointError, ConfigError, DataError, PacerError
@@ -26,6 +25,7 @@ from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model
 from pacer.model.prompt.instruction import instruction
 from pacer.pretrained.pointers import resolve
+from pacer.pretrained.tokenizer import read_tokenizer
 from pacer.serving.case import Case, Cuts, Prepared, Result, Routing, Sections, Timings, View
 from pacer.serving.features import CaseFeatures
 from pacer.serving.package import MANIFEST, TOKENIZER, frozen_models, read_settings
@@ -93,7 +93,7 @@ class Reporter:
                 f"{directory}: the weights belong to depths {record.model.features.depths}, the settings to "
                 f"{states.depths}; export the model again"
             )
-        tokenizer: Any = AutoTokenizer.from_pretrained(self.directory / TOKENIZER)
+        tokenizer = read_tokenizer(self.directory / TOKENIZER)
         self._generator = _Timed(model, tokenizer, self._features, record.model, settings.search.decode(), self.device)
         self.commit, self.depths = self._generator.commit, tuple(states.depths)
         self.contexts = tuple(context for context in CONTEXTS if context in settings.contexts)
