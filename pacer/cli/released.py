@@ -12,12 +12,12 @@ from pacer.params import load_params
 
 
 def import_llm_rg4(
-    file: Annotated[Path, typer.Argument(help="Released second-stage weights, .pth or .ckpt.")],
+    file: Annotated[Path, typer.Argument(help="Released weights of either stage, .pth or .ckpt.")],
     out: Annotated[Path, typer.Option(help="Folder for the checkpoint; an earlier import is replaced.")],
     backbones: BackbonesFolder = BACKBONES,
     params: ParamsFile = PARAMS,
 ) -> None:
-    """Turn LLM-RG4's released weights into a checkpoint: for `pacer decode --model`, or for parent.start."""
+    """Turn LLM-RG4's released weights into a checkpoint: for parent.start, and of its second stage to decode with."""
     from pacer.core.io import check_replaceable
     from pacer.model.checkpoint import RECORD, WEIGHTS
     from pacer.released.adopt import adopt_llm_rg4
@@ -31,4 +31,7 @@ def import_llm_rg4(
         console.print(f"{frozen} tensors of frozen models not taken: those of {backbones} are used")
     for name in weights.surplus:
         say(f"unused: {name}")
-    console.print(f"written to {out}; decode with `pacer decode --model {out}`, or set parent.start: {out}")
+    if weights.first_stage:
+        console.print(f"written to {out}, a warm-up; to train on from it, set parent.start: {out}")
+    else:
+        console.print(f"written to {out}; decode with `pacer decode --model {out}`, or set parent.start: {out}")

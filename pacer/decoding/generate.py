@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from pacer.core.errors import CheckpointError, DataError
+from pacer.core.errors import DataError
 from pacer.decoding.beam import BeamSearch
 from pacer.decoding.transformers_generate import Generate
 from pacer.model.collate import FeatureSource, Sources, Target, collate
@@ -55,10 +55,7 @@ class Generator:
     """Generates reports for records; ``decode`` may be replaced between calls.
 
     Args:
-        model: in eval mode. specification: of its checkpoint record.
-
-    Raises:
-        CheckpointError: the model is of the warm-up, which knows no instruction.
+        model: in eval mode, not of the warm-up, which knows no instruction. specification: of its checkpoint record.
     """
 
     def __init__(
@@ -71,8 +68,7 @@ class Generator:
         device: torch.device | str = "cpu",
     ):
         self.model, self.tokenizer, self.features, self.decode = model.to(device), tokenizer, features, decode
-        if specification.prompt is None:
-            raise CheckpointError("a model of the warm-up writes no reports; decode one of parent or calibrate")
+        assert specification.prompt is not None, "a model of the warm-up"
         self.prompt, self.device = specification.prompt, device
         self.commit = specification.commits
         self.num_queries = specification.interface.num_queries

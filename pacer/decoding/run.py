@@ -12,7 +12,7 @@ from accelerate import PartialState
 from safetensors.torch import save
 
 from pacer.core.contexts import CONTEXTS
-from pacer.core.errors import DataError
+from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import hash_bytes, hash_json, publish, scratch_directory, write_json, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
@@ -22,7 +22,7 @@ from pacer.decoding.generate import Generated, Generator
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.model.checkpoint import RECORD, CheckpointRecord, weights_hash
+from pacer.model.checkpoint import RECORD, CheckpointRecord, read_record, weights_hash
 from pacer.parallel.processes import process_state
 from pacer.params import Decode
 from pacer.pretrained.pointers import is_standin, provenance
@@ -34,7 +34,15 @@ OUTPUTS = (*(f"{context}.jsonl" for context in CONTEXTS), "controls", "routing.s
 def trained_generator(
     checkpoint: Path, backbones: Path, features: Path, config: Decode, device: torch.device
 ) -> tuple[Generator, CheckpointRecord]:
-    """The generator of a checkpoint of the three phases, and what the checkpoint is."""
+    """The generator of a checkpoint of the three phases, and what the checkpoint is.
+
+    Raises:
+        CheckpointError: it is of the warm-up, or as :func:`~pacer.model.assemble.load_model`.
+    """
+    if read_record(checkpoint).phase == "warmup":
+        raise CheckpointError(
+            f"{checkpoint} is of the warm-up, which writes no reports; decode a parent or a calibrate"
+        )
     model, record = load_model(checkpoint, backbones, inference_dtype(device))
     return Generator(
         model, load_tokenizer(backbones), open_features(features, backbones, device), record.model, config, device

@@ -2,7 +2,8 @@
 
 LLM-RG4 saves its trainable weights as a ``.pth`` (``{"model": state, "config", "epoch", "step"}``), and Lightning saves
 the whole model as a ``.ckpt`` (``{"state_dict": state, ...}``). Both hold the source interface under upstream's names
-and the LoRA matrices under PEFT's; a ``.ckpt`` holds the frozen models as well, which are not taken from it.
+and the LoRA matrices under PEFT's; a ``.ckpt`` holds the frozen models as well, which are not taken from it. The first
+stage trains the frontal interface alone, so its files (upstream's ``visual_delta_file``) hold nothing else.
 
     upstream                                PACER (SourceInterface)
     APPA_visual_query_tokens [1, Q, d_v]    queries [Q, d_v]
@@ -43,6 +44,8 @@ _LAYERS = {
 }
 _ATTENTION = ("in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "out_proj.weight", "out_proj.bias")
 _QUERIES = "APPA_visual_query_tokens"
+#: Starts of PACER's names of what the first stage trains.
+_FIRST_STAGE = ("queries", "frontal.")
 _LANGUAGE = "llama_model.base_model.model."
 
 #: Parts of a whole ``.ckpt`` that PACER takes from the frozen models themselves.
@@ -64,7 +67,8 @@ class UpstreamWeights:
     """LLM-RG4's weights under PACER's names.
 
     Attributes:
-        interface: state of a :class:`~pacer.model.interface.SourceInterface`, complete.
+        interface: state of a :class:`~pacer.model.interface.SourceInterface`: complete, or of the first stage its
+            queries and frontal compressor.
         lora: state of the LoRA matrices, named below the language model (``model.layers.0...lora_A.default.weight``).
         unused: names in the file that PACER has no place for, sorted; frozen models included.
         settings: ``num_queries``, ``d_vision``, ``d_hidden``, ``d_model`` and, with LoRA, ``lora_rank``, read off the
@@ -75,6 +79,11 @@ class UpstreamWeights:
     lora: dict[str, Tensor]
     unused: tuple[str, ...]
     settings: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def first_stage(self) -> bool:
+        """Whether they are of upstream's first stage, PACER's warm-up."""
+        return all(name.startswith(_FIRST_STAGE) for name in self.interface)
 
     @property
     def surplus(self) -> tuple[str, ...]:
@@ -121,6 +130,9 @@ def interface_names() -> dict[str, str]:
 
 def _interface(state: Mapping[str, Tensor], origin: str) -> tuple[dict[str, Tensor], set[str]]:
     names = interface_names()
+    first = {ours: theirs for ours, theirs in names.items() if ours.startswith(_FIRST_STAGE)}
+    if state.keys().isdisjoint(set(names.values()) - set(first.values())) and not any(".lora_" in n for n in state):
+        names = first
     missing = sorted(theirs for theirs in names.values() if theirs not in state)
     if missing:
         raise CheckpointError(_why_incomplete(state, missing, origin))
@@ -135,11 +147,6 @@ def _interface(state: Mapping[str, Tensor], origin: str) -> tuple[dict[str, Tens
 def _why_incomplete(state: Mapping[str, Tensor], missing: list[str], origin: str) -> str:
     """What a file is that lacks names of the interface."""
     frontal = {name for name in interface_names().values() if name.startswith("APPA_")}
-    if set(missing) == set(interface_names().values()) - frontal:
-        return (
-            f"{origin} is a first-stage checkpoint of LLM-RG4: it has the frontal interface alone; import the second "
-            f"stage's. Missing: {', '.join(missing)}"
-        )
     if not frontal <= set(missing):
         return f"{origin} is an incomplete checkpoint of LLM-RG4. Missing: {', '.join(missing)}"
     for mark, what in _OTHERS:

@@ -16,30 +16,37 @@ from pacer.params import Commit, Params
 
 
 def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> UpstreamWeights:
-    """Write LLM-RG4's second-stage weights to ``out`` as a checkpoint without Refine, Commit and Calibrate.
+    """Write LLM-RG4's weights to ``out`` as a checkpoint without Refine, Commit and Calibrate.
 
-    The checkpoint decodes as LLM-RG4 does (direct reports from the encoder's endpoint). As ``parent.start`` it gives
-    the parent phase its source interface, fusion and LoRA; Refine starts as the identity.
+    Of its second stage it is a parent: it decodes as LLM-RG4 does (direct reports from the encoder's endpoint), and as
+    ``parent.start`` it gives the parent phase its source interface, fusion and LoRA. Of its first stage it is a
+    warm-up, which gives the parent phase its frontal interface. Either way Refine starts as the identity.
 
     Args:
-        params: ``interface`` and ``lora`` must describe the weights; other groups go into the record.
+        params: ``interface`` and, for the second stage, ``lora`` must describe the weights; other groups go into the
+            record.
         backbones: the frozen models that the weights were trained with.
 
     Raises:
         CheckpointError: the file is something else, or its shapes do not fit the parameters; differences are listed.
     """
     weights = import_llm_rg4(source)
-    changes = {"refine": params.refine.model_copy(update={"variant": "endpoint"}), "commit": Commit(route="direct")}
-    specification = specification_of("parent", params).model_copy(update=changes)
+    phase = "warmup" if weights.first_stage else "parent"
+    specification = specification_of(phase, params).model_copy(
+        update={
+            "refine": params.refine.model_copy(update={"variant": "endpoint"}),
+            "commit": None if weights.first_stage else Commit(route="direct"),
+        }
+    )
     _compare(weights, params, source)
     model = build_model(backbones, specification)
     state = {f"interface.{name}": tensor.float() for name, tensor in weights.interface.items()}
     state |= {f"language.{name}": tensor.float() for name, tensor in weights.lora.items()}
-    for name, parameter in model.named_parameters():  # what must be there: the interface and LoRA
-        parameter.requires_grad_(name.startswith("interface.") or "lora_" in name)
+    for name, parameter in model.named_parameters():  # what must be there: the interface, which is whole, and LoRA
+        parameter.requires_grad_(name in state or "lora_" in name)
     load_strictly(model, state, source)
     record = CheckpointRecord(
-        phase="parent",
+        phase=phase,
         step=weights.settings.get("step", 0),
         model=specification,
         frozen=frozen_fingerprints(backbones),
@@ -54,12 +61,15 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
 def _compare(weights: UpstreamWeights, params: Params, source: Path) -> None:
     """Make sure that the parameters describe the weights, where shapes alone would not say what to change."""
     found = weights.settings
-    wanted = {
+    wanted: dict[str, tuple[int | None, int]] = {
         "interface.num_queries": (found["num_queries"], params.interface.num_queries),
         "interface.d_hidden": (found["d_hidden"], params.interface.d_hidden),
-        "lora.rank": (found.get("lora_rank"), params.lora.rank),
-        "lora.alpha": (found.get("lora_alpha", params.lora.alpha), params.lora.alpha),
     }
+    if not weights.first_stage:
+        wanted |= {
+            "lora.rank": (found.get("lora_rank"), params.lora.rank),
+            "lora.alpha": (found.get("lora_alpha", params.lora.alpha), params.lora.alpha),
+        }
     wrong = [f"{key} is {own}, the file has {theirs}" for key, (theirs, own) in wanted.items() if theirs != own]
     if wrong:
         raise CheckpointError(f"{source} does not fit the parameters: {'; '.join(wrong)}")

@@ -108,9 +108,8 @@ class PhaseTraining(Training):
         torch.manual_seed(self.phase.train.seed)
         dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
         model = build_model(self.inputs.backbones, self.record.model, dtype)
-        if start is not None:
-            _start_from(model, start, self.record.frozen)
-        if self.phase.name == "parent" and parent.start == "warmup":
+        started = None if start is None else _start_from(model, start, self.record.frozen)
+        if self.phase.name == "parent" and started == "warmup":
             if parent.lateral_start == "frontal":
                 model.interface.start_lateral_from_frontal()
             if parent.prior_start == "frontal":
@@ -224,14 +223,15 @@ def _padding(phase: Phase, facts: dict[str, float]) -> str:
     )
 
 
-def _start_from(model: torch.nn.Module, start: Path, frozen: dict[str, str]) -> None:
-    """Load the weights of the phase before; what that phase did not train keeps its initial value."""
+def _start_from(model: torch.nn.Module, start: Path, frozen: dict[str, str]) -> str:
+    """Load the weights of the phase before, and name it; what it did not train keeps its initial value."""
     record, weights = load_weights(start)
     if record.frozen != frozen:
         raise CheckpointError(f"{start} was trained on other frozen models than those at hand; run its phase again")
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in weights)
     load_strictly(model, weights, start)
+    return record.phase
 
 
 def mixed_precision(precision: str) -> str:

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from pacer.core.errors import CheckpointError
 from pacer.model.interface import SourceInterface
-from pacer.model.upstream import FROZEN, import_llm_rg4, interface_names
+from pacer.model.upstream import FROZEN, UpstreamWeights, import_llm_rg4, interface_names
 
 pytestmark = pytest.mark.slow
 
@@ -172,9 +172,28 @@ def test_settings_in_lightnings_own_dictionary(
     assert import_llm_rg4(tmp_path / "d.pth").settings["lora_alpha"] == 64
 
 
-def test_a_first_stage_checkpoint_is_named(state) -> None:
-    with pytest.raises(CheckpointError, match="first-stage checkpoint of LLM-RG4: it has the frontal interface alone"):
-        import_llm_rg4({name: tensor for name, tensor in state.items() if name.startswith("APPA")})
+def test_a_first_stage_file_holds_the_frontal_interface(state) -> None:
+    first = {name: tensor for name, tensor in state.items() if name.startswith("APPA")}
+    weights = import_llm_rg4({"model": first, "step": 7})
+    assert weights.first_stage and not weights.lora and not weights.unused and not import_llm_rg4(state).first_stage
+    assert {name.partition(".")[0] for name in weights.interface} == {"queries", "frontal"}
+    assert all(torch.equal(tensor.squeeze(0), first[name].squeeze(0)) for name, tensor in theirs(weights).items())
+    assert weights.settings == {"num_queries": 3, "d_vision": 16, "d_hidden": 24, "d_model": 32, "step": 7}
+
+
+def theirs(weights: UpstreamWeights) -> dict[str, Tensor]:
+    """The interface under upstream's names."""
+    return {interface_names()[name]: tensor for name, tensor in weights.interface.items()}
+
+
+@pytest.mark.parametrize("change", [{"iit_proj.weight": torch.zeros(1)}, lora(1)])
+def test_half_of_a_second_stage_is_no_first_stage(state, change: dict) -> None:
+    first = {name: tensor for name, tensor in state.items() if name.startswith("APPA")}
+    with pytest.raises(CheckpointError, match=r"incomplete checkpoint of LLM-RG4\. Missing: .*text_llama_proj_3\.bias"):
+        import_llm_rg4(first | change)
+    first.pop("APPA_llama_proj_1.bias")
+    with pytest.raises(CheckpointError, match=r"incomplete checkpoint of LLM-RG4\. Missing: APPA_llama_proj_1\.bias$"):
+        import_llm_rg4(first)
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate import Accelerator
 from transformers import BertConfig, BertModel
 
 from pacer.core.errors import CheckpointError
+from pacer.decoding.run import trained_generator
 from pacer.model.assemble import build_model, load_model
+from pacer.model.checkpoint import read_record
 from pacer.model.specification import specification_of
 from pacer.model.upstream import interface_names
 from pacer.params import Params, load_params, parse_params
 from pacer.released.adopt import adopt_llm_rg4
+from pacer.training.run import Inputs, PhaseTraining
 from tests.conftest import MODEL, WIDTH
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +55,39 @@ def released(params: Params, alike: Path, tmp_path: Path) -> Path:
             state[f"llama_model.base_model.model.{name}"] = torch.randn_like(tensor)
     torch.save({"model": state, "config": {"llm_alpha": params.lora.alpha}, "step": 9}, tmp_path / "released.pth")
     return tmp_path / "released.pth"
+
+
+@pytest.fixture
+def first_stage(released: Path) -> Path:
+    """What upstream's first stage saves of the same model, the file of its ``visual_delta_file``."""
+    content = torch.load(released, weights_only=True)
+    content["model"] = {name: tensor for name, tensor in content["model"].items() if name.startswith("APPA")}
+    torch.save(content, released.with_name("first.pth"))
+    return released.with_name("first.pth")
+
+
+@pytest.mark.parametrize("lateral_start", ["frontal", "random"])
+def test_the_first_stage_is_a_warm_up(params, first_stage, alike, tmp_path, lateral_start: str) -> None:
+    weights = adopt_llm_rg4(first_stage, params, alike, tmp_path / "warmup")
+    record = read_record(tmp_path / "warmup")
+    assert (record.phase, record.step, record.model.refine.variant) == ("warmup", 9, "endpoint")
+    assert record.model.lora is None and record.model.commit is None
+    groups = params.model_dump()
+    groups["parent"] |= {"lateral_start": lateral_start, "prior_start": "random", "start": str(tmp_path / "warmup")}
+    inputs = Inputs(tmp_path, alike, tmp_path, start=tmp_path / "warmup")
+    model = PhaseTraining("parent", parse_params(groups), inputs, tmp_path / "parent").build(Accelerator(cpu=True))
+    state = model.interface.state_dict()
+    assert all(torch.equal(state[name], tensor) for name, tensor in weights.interface.items())
+    same = [
+        torch.equal(model.interface.lateral.state_dict()[n], t) for n, t in model.interface.frontal.state_dict().items()
+    ]
+    assert all(same) is (lateral_start == "frontal")
+
+
+def test_the_first_stage_writes_no_reports(params, first_stage, alike, tmp_path) -> None:
+    adopt_llm_rg4(first_stage, params, alike, tmp_path / "warmup")
+    with pytest.raises(CheckpointError, match="is of the warm-up, which writes no reports"):
+        trained_generator(tmp_path / "warmup", alike, tmp_path, params.decode, torch.device("cpu"))
 
 
 def test_the_checkpoint_holds_upstreams_weights_and_decodes_directly(params, released, alike, tmp_path) -> None:
