@@ -104,6 +104,6 @@ def _check(tokenizer: Any, reference: Any, scores: dict[str, float], directory: 
         if tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] != reference.encode(text):
             raise BackboneError(
                 f"the tokenizer in {directory} does not give the ids of its own {SENTENCEPIECE} for {kind}: the model "
-                "would read other tokens than it was trained on; fetch its tokenizer again, or remove what is not its "
-                "own, tokenizer.json (it is then made anew) or the other"
+                "would read other tokens than it was trained on; fetch the tokenizer again, or remove tokenizer.json, "
+                f"which is then made from {SENTENCEPIECE}"
             )
