@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import shutil
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from accelerate import Accelerator
 from transformers import BertConfig, BertModel
 
+from pacer.cli.released import import_llm_rg4
 from pacer.core.errors import CheckpointError
 from pacer.decoding.run import trained_generator
 from pacer.model.assemble import build_model, load_model
@@ -83,6 +85,19 @@ def test_the_first_stage_is_a_warm_up(params, first_stage, alike, tmp_path, late
         torch.equal(model.interface.lateral.state_dict()[n], t) for n, t in model.interface.frontal.state_dict().items()
     ]
     assert all(same) is (lateral_start == "frontal")
+
+
+@pytest.mark.parametrize(
+    ("stage", "use"),
+    [("first", "a warm-up; to train on from it, set parent.start"), ("second", "`pacer decode --model")],
+)
+def test_the_command_says_what_either_stage_is_for(
+    params, released, first_stage, alike, tmp_path, capsys, stage: str, use: str
+) -> None:
+    (tmp_path / "params.yaml").write_text(json.dumps(params.model_dump()))
+    file = first_stage if stage == "first" else released
+    import_llm_rg4(file, tmp_path / "out", alike, tmp_path / "params.yaml")
+    assert use in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_first_stage_writes_no_reports(params, first_stage, alike, tmp_path) -> None:
