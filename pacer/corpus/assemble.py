@@ -31,6 +31,9 @@ DRAFT_SCHEMA: dict[str, pl.DataType] = (
 
 _DECIMAL = re.compile(r"\d\.\d")
 
+#: What upstream takes as the previous report where both of its sections are marked as absent: the mark itself.
+_ABSENT_PRIOR = "s"
+
 
 class Assembler:
     """Makes the records of one corpus.
@@ -44,13 +47,15 @@ class Assembler:
         with_decimals: examinations whose target holds a number such as 1.2.
         empty_priors: examinations whose previous report was empty after cleaning, so that only their contexts without
             one were made.
+        kept_priors: the same, where ``config.keep_empty_priors`` kept all contexts.
     """
 
     def __init__(self, config: Corpus, form: Format, originals: dict[str, str]):
         self.contexts, self.limit, self.form, self.originals = set(config.contexts), config.limit, form, originals
         self.findings_only, self.clean = config.target == "findings", CLEANERS[config.cleaner]
         self.studies: dict[tuple[str, str], set[str]] = defaultdict(set)
-        self.empty_priors = self.with_decimals = 0
+        self.keep_empty_priors = config.keep_empty_priors
+        self.empty_priors = self.kept_priors = self.with_decimals = 0
 
     def records(self, exam: Examination) -> list[dict[str, Any]] | Problem | LeftOut:
         """The rows of :data:`DRAFT_SCHEMA` of an examination, none beyond the limit, or why there is none."""
@@ -70,12 +75,16 @@ class Assembler:
         if not _says_something(report):
             return Problem(exam.place, self.form.target, "the target report is empty after cleaning", exam.rows)
         prior = self._prior(exam)
-        if prior is None and any(availability(context)[1] for context in contexts):
-            contexts = [context for context in contexts if not availability(context)[1]]
-            if not contexts:
-                reason = "a context with a previous report needs one that is not empty"
-                return Problem(exam.place, self.form.prior, reason, exam.rows)
-            self.empty_priors += 1
+        if not _says_something(prior) and any(availability(context)[1] for context in contexts):
+            if self.keep_empty_priors:
+                prior = prior or self.clean(_ABSENT_PRIOR)
+                self.kept_priors += 1
+            else:
+                contexts = [context for context in contexts if not availability(context)[1]]
+                if not contexts:
+                    reason = "a context with a previous report needs one that is not empty (corpus.keep_empty_priors)"
+                    return Problem(exam.place, self.form.prior, reason, exam.rows)
+                self.empty_priors += 1
         origin = (exam.prior or Prior(None, None))._asdict()
         origin["prior_study_id"] = origin.pop("study_id")
         followed = None
@@ -126,12 +135,9 @@ class Assembler:
             studies.add(exam.study_id)
         return exam.study_id in studies
 
-    def _prior(self, exam: Examination) -> str | None:
-        if exam.prior is None:
-            return None
-        text, _ = _join(exam.prior.findings, exam.prior.impression)
-        prior = None if text is None else self.clean(text)
-        return prior if prior is not None and _says_something(prior) else None
+    def _prior(self, exam: Examination) -> str:
+        text = None if exam.prior is None else _join(exam.prior.findings, exam.prior.impression)[0]
+        return "" if text is None else self.clean(text)
 
 
 def _join(findings: str | None, impression: str | None) -> tuple[str | None, str | None]:

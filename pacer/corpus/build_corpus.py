@@ -93,7 +93,10 @@ def build_corpus(
         result = _settings(config) | _rows(notes, ledger) | audit.describe_records(records, config.contexts)
         result["prior_wording"] = wording
         result["targets_with_decimals"] = assembler.with_decimals
-        result["priors"] = audit.prior_summary(whole / "priors.parquet") | {"empty": assembler.empty_priors}
+        result["priors"] = audit.prior_summary(whole / "priors.parquet") | {
+            "empty": assembler.empty_priors,
+            "empty_kept": assembler.kept_priors,
+        }
         result["images"] = audit.image_summary(whole / "images.parquet", missing, len(unusable) - missing)
         result["original_references"] = _original_summary(records, originals)
         write_json(whole / "audit.json", result)

@@ -1,9 +1,9 @@
 """Reader of MIMIC-RG4's annotation files: one file per context, one record per examination.
 
 Conventions of the released files: the text ``'s'`` stands for an absent section, the number ``0`` for an absent
-indication or history, and a view other than AP or PA for an unknown one. Subject and study come from ``subject_id``
-and ``study_id`` when a record has them, else from the MIMIC path (``.../p10000032/s50414267/name.jpg``); MIMIC's
-letters are left out (``50414267``), as in its own tables.
+indication or history, and a view other than AP or PA (another text, ``0`` or null) for an unknown one. Subject and
+study come from ``subject_id`` and ``study_id`` when a record has them, else from the MIMIC path
+(``.../p10000032/s50414267/name.jpg``); MIMIC's letters are left out (``50414267``), as in its own tables.
 """
 
 from __future__ import annotations
@@ -130,8 +130,12 @@ def _image(raw: dict[str, Any], name: str) -> str:
 
 def _view(raw: dict[str, Any], context: str, notes: Notes) -> str:
     value = present(raw, "APPA_flag")
-    if not isinstance(value, str):
-        raise Unusable("APPA_flag", f"expected AP, PA or another text for an unknown view, got {shown(value)}")
+    if value is None or _is_zero(value):
+        value = "null" if value is None else "0"
+    elif not isinstance(value, str):
+        raise Unusable(
+            "APPA_flag", f"expected AP, PA or another text, 0 or null for an unknown view, got {shown(value)}"
+        )
     if value in ("AP", "PA"):
         return value
     notes.count("other_views", context, shown_view(value))
@@ -143,6 +147,10 @@ def _note(raw: dict[str, Any], name: str) -> str | None:
     value = present(raw, name, "0 where there is none")
     if isinstance(value, str):
         return sound(value, name) if value.strip() else None
-    if value == 0 and not isinstance(value, bool | float):
+    if _is_zero(value):
         return None
     raise Unusable(name, f"expected text, or 0 for none, got {shown(value)}")
+
+
+def _is_zero(value: Any) -> bool:
+    return value == 0 and not isinstance(value, bool | float)

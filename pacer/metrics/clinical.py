@@ -25,10 +25,9 @@ RATIOS: tuple[Ratio, ...] = get_args(Ratio)
 
 class Efficacy(TypedDict):
     """``precision``, ``recall``, ``f1``: the convention's headline average; ``averages``: every average it quotes, by
-    name (``f1_macro``, and ``f1_macro_zero_filled`` where the published code counts what is undefined as 0); ``n``:
-    rows kept; ``undefined_parts``: how many observations or records had no value, by average; ``per_label``: the three
-    ratios, ``support`` (references with the observation) and ``counts`` (both, only the hypothesis, only the reference,
-    neither) of each observation."""
+    name (``f1_macro``); ``n``: rows kept; ``undefined_parts``: how many observations or records had no value and count
+    as 0, by average; ``per_label``: the three ratios, ``support`` (references with the observation) and ``counts``
+    (both, only the hypothesis, only the reference, neither) of each observation."""
 
     precision: Score
     recall: Score
@@ -45,8 +44,7 @@ def clinical_efficacy(
     """Precision, recall and F1 of ``hypotheses`` against ``references`` under a named convention.
 
     A ratio without a denominator (no positive prediction, no positive reference, or neither) is undefined and given as
-    ``None``, never as 0. An average runs over the observations or records where the ratio is defined, and is undefined
-    where none is.
+    ``None``, never as 0; in an average over observations or records it counts as 0, as in the conventions' own code.
 
     Args:
         references: CheXbert classes of the references ``[n, 14]``, integers 0 to 3 (array, tensor or nested list).
@@ -78,10 +76,8 @@ def clinical_efficacy(
         weights = truth.sum(axis=0) if average == "weighted" else None
         undefined[average] = {}
         for name, parts in _ratios(truth, found, axis).items():
-            averages[f"{name}_{average}"] = _average(parts, weights)
+            averages[f"{name}_{average}"] = _average(np.nan_to_num(parts), weights)
             undefined[average][name] = int(np.isnan(parts).sum())
-            if rule.zero_filled:
-                averages[f"{name}_{average}_zero_filled"] = _average(np.nan_to_num(parts), weights)
     precision, recall, f1 = (averages[f"{name}_{rule.averages[0]}"] for name in RATIOS)
     return Efficacy(
         precision=precision,
@@ -139,11 +135,10 @@ def _ratios(truth: np.ndarray, found: np.ndarray, axis: int) -> dict[str, np.nda
 
 
 def _average(parts: np.ndarray, weights: np.ndarray | None) -> Score:
-    """Mean of the parts that are not NaN; ``None`` where no part, or no weight, is left."""
+    """Mean of the parts; ``None`` where there is none, or none has a weight."""
     weights = np.ones(len(parts)) if weights is None else weights
-    weights = np.where(np.isnan(parts), 0.0, weights)
     total = weights.sum()
-    return float((np.nan_to_num(parts) * weights).sum() / total) if total else None
+    return float((parts * weights).sum() / total) if total else None
 
 
 def as_labels(labels: Any, what: str) -> np.ndarray:

@@ -21,16 +21,17 @@ class Convention:
 
     ``present``: classes that count as present, the others are absent. ``observations``: over which labels.
     ``averages``: what the convention quotes, its headline first. ``duplicates``: ``all`` rows, or the ``first`` of each
-    study. ``zero_filled``: the published code counts the undefined precision, recall or F1 of an observation or record
-    as 0 in its averages; such an average is given beside the one over what is defined, with the suffix
-    ``_zero_filled``. ``used_by``: whose evaluations follow it.
+    study. ``used_by``: whose evaluations follow it.
+
+    The undefined precision, recall or F1 of an observation or record is 0 in every average, as in the published code of
+    all of them: scikit-learn's default in LLM-RG4, R2Gen, f1chexbert and RadEval, ``fillna(0)`` in CvT2DistilGPT2,
+    CXRMate and MLRG.
     """
 
     present: tuple[int, ...]
     observations: tuple[str, ...] = OBSERVATIONS
     averages: tuple[Average, ...] = ("micro",)
     duplicates: Literal["all", "first"] = "all"
-    zero_filled: bool = False
     used_by: str = ""
 
 
@@ -38,20 +39,14 @@ CONVENTIONS: dict[str, Convention] = {
     "llm-rg4": Convention(
         (POSITIVE, UNCERTAIN), averages=("micro", "macro"), used_by="PACER, LLM-RG4, MLRG, f1chexbert (14), RadEval"
     ),
-    "r2gen": Convention(
-        (POSITIVE,), averages=("micro", "macro"), zero_filled=True, used_by="R2Gen, STREAM: papers quote either average"
-    ),
+    "r2gen": Convention((POSITIVE,), averages=("micro", "macro"), used_by="R2Gen, STREAM: papers quote either average"),
     "nicolson": Convention(
-        (POSITIVE,),
-        averages=("micro", "macro", "example"),
-        duplicates="first",
-        zero_filled=True,
-        used_by="CvT2DistilGPT2, CXRMate",
+        (POSITIVE,), averages=("micro", "macro", "example"), duplicates="first", used_by="CvT2DistilGPT2, CXRMate"
     ),
     "top5": Convention(
         (POSITIVE, UNCERTAIN),
         ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion"),
         used_by="f1chexbert (5)",
     ),
-    "weighted": Convention((POSITIVE, UNCERTAIN), averages=("weighted",), zero_filled=True, used_by="ORGan, CCD"),
+    "weighted": Convention((POSITIVE, UNCERTAIN), averages=("weighted",), used_by="ORGan, CCD"),
 }

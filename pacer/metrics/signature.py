@@ -96,7 +96,7 @@ def build_signature(
             "observations": list(rule.observations),
             "average": rule.averages[0],
             "duplicates": rule.duplicates,
-            "undefined": "an average runs over the parts that are defined; *_zero_filled counts the others as 0",
+            "undefined": "null; 0 in an average over observations or records, as in the published code",
             "references": "labels of the references under `language`",
             "labeller": labeller | {"arithmetic": arithmetic},
         },

@@ -5,7 +5,7 @@ Uses core alone.
 
 from pacer.params.anchors import Anchors, Labelling
 from pacer.params.backbones import Backbone, Backbones, LanguageStandin, Standin, TextStandin, VisionStandin
-from pacer.params.corpus import Annotations, Corpus, OpenI, Phantom, R2Gen, SubjectShares, TableOfStudies
+from pacer.params.corpus import Annotations, Cleaner, Corpus, OpenI, Phantom, R2Gen, SubjectShares, TableOfStudies
 from pacer.params.decode import Decode
 from pacer.params.features import Features
 from pacer.params.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
@@ -31,6 +31,7 @@ __all__ = [
     "Backbones",
     "Batches",
     "Calibrate",
+    "Cleaner",
     "Commit",
     "Corpus",
     "Decode",

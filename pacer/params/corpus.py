@@ -9,6 +9,9 @@ from pydantic import Field, model_validator
 from pacer.core.contexts import Context
 from pacer.params.strict import Fraction, Natural, Positive, PositiveFloat, Strict
 
+#: How report text is cleaned; :data:`pacer.corpus.text.CLEANERS` has the functions.
+Cleaner = Literal["upstream", "iu_xray", "careful"]
+
 
 class Phantom(Strict):
     patients: Positive
@@ -83,8 +86,9 @@ class Corpus(Strict):
     original_references: str | None
     contexts: Annotated[list[Context], Field(min_length=1)]
     target: Literal["findings_and_impression", "findings"]
-    cleaner: Literal["upstream", "careful"]
+    cleaner: Cleaner
     strict: bool
+    keep_empty_priors: bool
     split: SubjectShares
     seed: Natural
     limit: Positive | None

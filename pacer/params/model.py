@@ -12,6 +12,7 @@ from pacer.params.strict import Fraction, Positive, PositiveFloat, Strict
 class Prompt(Strict):
     before_tokens: Annotated[int, Field(ge=8)]
     unknown_view: Literal["upstream", "by_sections"]
+    truncation: Literal["context", "upstream"] = "context"  # checkpoints of earlier versions do not name it
 
 
 class Trajectory(Strict):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pacer.params.corpus import Cleaner
 from pacer.params.strict import Positive, Strict
 
 
 class Score(Strict):
     convention: Literal["llm-rg4", "r2gen", "nicolson", "top5", "weighted"]
-    originals: Literal["upstream", "careful", "lowercase", "as_is"]
+    originals: Literal[Cleaner, "lowercase", "as_is"]
     batch_size: Positive

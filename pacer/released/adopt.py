@@ -18,9 +18,10 @@ from pacer.params import Commit, Params
 def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> UpstreamWeights:
     """Write LLM-RG4's weights to ``out`` as a checkpoint without Refine, Commit and Calibrate.
 
-    Of its second stage it is a parent: it decodes as LLM-RG4 does (direct reports from the encoder's endpoint), and as
-    ``parent.start`` it gives the parent phase its source interface, fusion and LoRA. Of its first stage it is a
-    warm-up, which gives the parent phase its frontal interface. Either way Refine starts as the identity.
+    Of its second stage it is a parent: it decodes as LLM-RG4 does (direct reports from the encoder's endpoint, long
+    prompts cut at their end), and as ``parent.start`` it gives the parent phase its source interface, fusion and LoRA.
+    Of its first stage it is a warm-up, which gives the parent phase its frontal interface. Either way Refine starts as
+    the identity.
 
     Args:
         params: ``interface`` and, for the second stage, ``lora`` must describe the weights; other groups go into the
@@ -35,6 +36,7 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
     specification = specification_of(phase, params).model_copy(
         update={
             "refine": params.refine.model_copy(update={"variant": "endpoint"}),
+            "prompt": None if weights.first_stage else params.prompt.model_copy(update={"truncation": "upstream"}),
             "commit": None if weights.first_stage else Commit(route="direct"),
         }
     )

@@ -224,6 +224,8 @@ def _priors(priors: Mapping[str, Any], records: Counts) -> Iterator[Check]:
         yield Check(name, words, some or not with_prior)
     if priors["empty"]:
         yield Check("Previous reports empty after cleaning", number(priors["empty"]), False)
+    if priors.get("empty_kept"):  # an audit of an earlier version has no such entry
+        yield Check("Empty previous reports that were kept", number(priors["empty_kept"]))
 
 
 def _days(count: float) -> str:
@@ -271,7 +273,7 @@ def _originals(originals: Mapping[str, Any]) -> Check:
 def _settings(audit: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("Format", str(audit["format"]))
     yield Check("Target", str(audit["target"]).replace("_", " "))
-    lost = audit["targets_with_decimals"] if audit["cleaner"] == "upstream" else 0
+    lost = audit["targets_with_decimals"] if audit["cleaner"] != "careful" else 0
     points = f"; {number(lost)} examinations lose the point of a decimal (1.2 cm becomes 12 cm)" if lost else ""
     # MIMIC-RG4's protocol has it so; one's own corpus need not
     own = bool(lost) and audit["format"] != "rg4"

@@ -186,10 +186,9 @@ def convention_table(scores: Mapping, caption: str = "") -> Table | None:
         values = conventions.get(name, {}).get(shown, {})
         rules.add(len(rows))
         for average in rule.averages:
-            for suffix, words in (("", ""), ("_zero_filled", ", undefined as 0")):
-                keys = [f"{ratio}_{average}{suffix}" for ratio in ("precision", "recall", "f1")]
-                if all(key in values for key in keys):
-                    rows.append((name, average + words, *(score_cell(values[key]) for key in keys)))
+            keys = [f"{ratio}_{average}" for ratio in ("precision", "recall", "f1")]
+            if all(key in values for key in keys):
+                rows.append((name, average, *(score_cell(values[key]) for key in keys)))
     numeric = (False, False, True, True, True)
     rules -= {0, len(rows)}
     return Table(("Convention", "Average", "P", "R", "F1"), tuple(rows), caption, numeric, rules=frozenset(rules))

@@ -17,7 +17,7 @@ from pacer.core.errors import BackboneError, CheckpointError
 from pacer.core.io import hash_file, read_json, write_json
 from pacer.features import prepare, rounding
 from pacer.model.assemble import FROZEN
-from pacer.params import Decode, Positive, Strict, read_params
+from pacer.params import Cleaner, Decode, Positive, Strict, read_params
 from pacer.pretrained.pointers import POINTER, provenance
 
 #: Of this layout. A change that older software cannot read counts up.
@@ -40,7 +40,7 @@ class States(Strict):
 class Texts(Strict):
     """``cleaner`` of previous reports, and the ``target`` that the model was trained to write."""
 
-    cleaner: Literal["upstream", "careful"]
+    cleaner: Cleaner
     target: Literal["findings_and_impression", "findings"]
 
 

@@ -80,9 +80,41 @@ def test_explicit_ids_views_and_absent_parts(tiny) -> None:
     assert audit["emphasis"]["records_without_list"] == 1
 
 
+@pytest.mark.parametrize(("flag", "counted"), [(0, "0"), (None, "null")])
+def test_a_view_flag_that_is_zero_or_null_is_an_unknown_view(tiny, flag, counted) -> None:
+    """As upstream, which asks for the findings wherever the flag is neither AP nor PA."""
+    tiny.files["sn"]["train"][0]["APPA_flag"] = flag
+    assert tiny.build()["notes"]["other_views"]["sn"] == {counted: 1}
+    assert records_of(tiny)["view"][0] == "other"
+
+
+@pytest.mark.parametrize(
+    ("sections", "cleaner", "trained_on"),
+    [
+        (("s", "s"), "upstream", "s ."),
+        (("s", "s"), "careful", "s ."),
+        (("___.", "s"), "upstream", " ."),
+        (("___.", "s"), "careful", "s ."),  # nothing is left, and a text that is trained on must not be empty
+        (("s", "..."), "upstream", " ."),
+    ],
+)
+def test_rows_with_an_empty_previous_report_can_be_kept_as_upstream_trains_them(
+    tiny, sections, cleaner, trained_on
+) -> None:
+    tiny.files["sw"]["train"][1] |= dict(zip(("last_finding", "last_impression"), sections, strict=True))
+    tiny.settings |= {"keep_empty_priors": True, "cleaner": cleaner}
+    audit = tiny.build()
+    assert audit["contexts"]["sw"]["train"]["records"] == 2 and audit["excluded"]["count"] == 0
+    assert (audit["priors"]["empty"], audit["priors"]["empty_kept"]) == (0, 1)
+    records = records_of(tiny).filter(context="sw", split="train")
+    assert records["prior_report"].to_list() == ["small effusion .", trained_on]
+    assert records_of(tiny).filter(context="sn")["prior_report"].null_count() == 4
+
+
 @pytest.mark.parametrize(
     ("context", "change", "field", "reason"),
     [
+        ("sn", {"APPA_flag": False}, "APPA_flag", "expected AP, PA or another text"),
         ("sn", {"APPA_flag": 3}, "APPA_flag", "expected AP, PA or another text"),
         ("sn", {"finding": None}, "finding", "expected text, or 's' for none, got None"),
         ("sn", {"finding": "s", "impression": "s"}, "finding", "neither findings nor impression"),

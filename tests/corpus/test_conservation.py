@@ -11,6 +11,7 @@ from PIL import Image
 from pacer.core.errors import DataError
 from pacer.corpus.build_corpus import build_corpus
 from pacer.corpus.source.files import point_to_files
+from pacer.corpus.text.cleaning import CLEANERS
 from pacer.records.schemas import read_records
 from tests.corpus.conftest import TinyCorpus, record
 
@@ -38,7 +39,7 @@ RECORDS = st.lists(st.tuples(st.integers(1, 4), CHANGES, st.booleans()) | ODD, m
     files=st.fixed_dictionaries({c: st.fixed_dictionaries({"train": RECORDS, "test": RECORDS}) for c in ("sn", "mw")}),
     strict=st.booleans(),
     target=st.sampled_from(["findings", "findings_and_impression"]),
-    cleaner=st.sampled_from(["upstream", "careful"]),
+    cleaner=st.sampled_from(sorted(CLEANERS)),
     limit=st.none() | st.integers(1, 3),
 )
 def test_rows_are_conserved(tmp_path_factory, files, strict, target, cleaner, limit) -> None:

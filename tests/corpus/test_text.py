@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import get_args
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pacer.corpus.text.cleaning import CLEANERS, clean_report, clean_report_carefully
+from pacer.corpus.text.cleaning import CLEANERS, clean_report, clean_report_carefully, clean_report_iu_xray
+from pacer.params import Cleaner
 
 
 def reference(text: str) -> str:
@@ -32,7 +34,12 @@ def reference(text: str) -> str:
 
 
 def test_versions_by_name() -> None:
-    assert dict(CLEANERS) == {"upstream": clean_report, "careful": clean_report_carefully}
+    assert dict(CLEANERS) == {
+        "upstream": clean_report,
+        "iu_xray": clean_report_iu_xray,
+        "careful": clean_report_carefully,
+    }
+    assert set(CLEANERS) == set(get_args(Cleaner))
 
 
 # --- upstream, oddity by oddity ---
@@ -202,6 +209,50 @@ _ANY = st.one_of(
 @example("a. \0 b.")
 def test_upstream_equals_reference(text: str) -> None:
     assert clean_report(text) == reference(text)
+
+
+# --- iu_xray ---
+
+
+def iu_reference(text: str) -> str:
+    """R2Gen's rules for IU X-Ray in their order; its class of characters has a range from ``:`` to ``[``."""
+    for _ in range(3):
+        text = re.sub(r"\.\.", ".", text)
+    text = re.sub(r"1\. ", "", text)
+    for lead in (r"\. ", " "):
+        for digit in "2345":
+            text = re.sub(rf"{lead}{digit}\. ", ". ", text)
+    parts = []
+    for sentence in text.strip().lower().split(". "):
+        bare = re.sub(r"""["/\\']""", "", sentence).strip()
+        parts.append(re.sub(r"[.,?;*!%^&_+():-\[\]{}]", "", bare))
+    return " . ".join(parts) + " ."
+
+
+@pytest.mark.parametrize(
+    ("raw", "cleaned"),
+    [
+        ("Heart: normal. 2. No edema.", "heart normal . no edema ."),
+        ("at 9:30", "at 930 ."),  # a colon joins, as a slash does
+        ("<3 = @ [x] ; > # $ ~ | ` -", "3   x   # $ ~ | ` - ."),  # the range deletes < = > @ ; and keeps the hyphen
+        ("XXXX ___ x", "xxxx  x ."),
+        ("a  b", "a  b ."),  # blanks are not collapsed
+        ("clear.\nNo edema", "clear\nno edema ."),  # a line break is no blank, so no sentence ends there
+        ("1" + "." * 9 + " b c", "1 . b c ."),  # three passes leave two periods, which is no mark of enumeration
+        ("", " ."),
+    ],
+)
+def test_iu_xray(raw: str, cleaned: str) -> None:
+    assert clean_report_iu_xray(raw) == cleaned
+
+
+@settings(max_examples=400, deadline=None)
+@given(_ANY)
+@example("." * 300)
+@example("a. \0 b.")
+@example("A-Z: [a]")
+def test_iu_xray_equals_reference(text: str) -> None:
+    assert clean_report_iu_xray(text) == iu_reference(text)
 
 
 # --- careful ---

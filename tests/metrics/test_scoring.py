@@ -264,6 +264,7 @@ def test_original_findings_are_scored_where_a_study_has_them(case):
     ("form", "said"),
     [
         ("upstream", "findings as published, cleaned by upstream, where a study has them"),
+        ("iu_xray", "findings as published, cleaned by iu_xray, where a study has them"),
         ("careful", "findings as published, cleaned by careful, where a study has them"),
         ("lowercase", "findings as published, blanks collapsed, lower-cased, punctuation kept, where a study has them"),
         ("as_is", "findings as published, blanks collapsed, case and punctuation kept, where a study has them"),

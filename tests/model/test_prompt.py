@@ -65,6 +65,17 @@ def test_a_long_history_is_cut_and_the_image_marker_stays(tokenizer) -> None:
     assert tokenizer.decode(ids).endswith("<Img>")
 
 
+def test_as_upstream_a_long_history_takes_the_image_marker_with_it(tokenizer) -> None:
+    record = {**RECORD, "history": "pain " * 100}
+    whole = tokenizer(instruction(**record)[0], add_special_tokens=False)["input_ids"]
+    ids = build_prompt(tokenizer, record, commit=False, before_tokens=20, truncation="upstream").before
+    assert len(whole) > 20 and ids == whole[:20]
+    for short in (RECORD, {**RECORD, "history": "pain"}):
+        assert build_prompt(tokenizer, short, commit=False, truncation="upstream") == build_prompt(
+            tokenizer, short, commit=False
+        )
+
+
 def test_continuations_have_no_dummy_prefix(tokenizer) -> None:
     ids = continuation_ids(tokenizer, "\n</REPORT>")
     assert tokenizer.convert_ids_to_tokens(ids)[0] == "<0x0A>"

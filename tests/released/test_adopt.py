@@ -122,6 +122,7 @@ def test_the_checkpoint_holds_upstreams_weights_and_decodes_directly(params, rel
     assert (record.phase, record.step) == ("parent", 9)
     assert record.model.refine.variant == "endpoint"
     assert record.model.commit.route == "direct"
+    assert record.model.prompt == params.prompt.model_copy(update={"truncation": "upstream"})
     for name, tensor in weights.interface.items():
         assert torch.equal(model.interface.state_dict()[name], tensor)
     merged = dict(model.language.named_parameters())

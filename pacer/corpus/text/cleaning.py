@@ -1,13 +1,17 @@
 """Report cleaning: upstream's rules exactly, and a careful version without their accidents.
 
-Both give the form that reports are trained on and scored in: lower-case sentences, each followed by ``" ."``.
+All give the form that reports are trained on and scored in: lower-case sentences, each followed by ``" ."``.
 
 ``upstream`` is what LLM-RG4 does for MIMIC. The paper scores "Clean NLG" on text in this form, so every quirk is kept:
 ``1. `` disappears wherever it stands ("in 2021. New" becomes "in 202new"), decimals lose their point, slashes join
 words, a blank left by a removed underscore stays, and an empty sentence stays as a blank between two periods. Cleaning
 twice is not the same as cleaning once: do it at reading, and never again.
 
-``careful`` keeps numbers and words whole, and cleaning its output changes nothing. Scores of the two are not
+``iu_xray`` is what R2Gen, and LLM-RG4 after it, do for IU X-Ray (Open-I). It has the same quirks but for three: line
+breaks, underscores and runs of blanks stand as they are until the underscores are deleted, three passes shrink
+periods, and colons and ``< = > @`` vanish.
+
+``careful`` keeps numbers and words whole, and cleaning its output changes nothing. Scores of different cleaners are not
 comparable.
 """
 
@@ -16,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 #: (run, what it shrinks to, how often). Repetition is bounded, so runs longer than 2**times are not shrunk to one.
 _RUNS: tuple[tuple[str, str, int], ...] = (("__", "_", 7), ("  ", " ", 6), ("..", ".", 8))
@@ -27,8 +32,8 @@ _NUMBERED = ("2. ", "3. ", "4. ", "5. ")
 
 _QUOTES_AND_SLASHES = str.maketrans("", "", "\"/\\'")
 _PUNCTUATION = str.maketrans("", "", ".,?;*!%^&_+()[]{}")
-#: The same for whole texts, whose sentences are held apart by NUL until all other periods are gone.
-_WHOLE_TEXT = _PUNCTUATION | {0: "."}
+#: IU X-Ray's class of characters has ``:-\[``, which is a range: these, and capitals, which are lowered by then.
+_IU_PUNCTUATION = _PUNCTUATION | str.maketrans("", "", ":<=>@")
 
 
 def clean_report(text: str) -> str:
@@ -41,18 +46,39 @@ def clean_report(text: str) -> str:
         while times and run in text:
             text = text.replace(run, single)
             times -= 1
+    return _sentences(_without_marks(text).replace(":", " :"), _PUNCTUATION)
+
+
+def clean_report_iu_xray(text: str) -> str:
+    """The report as :func:`clean_report` gives it, by R2Gen's rules for IU X-Ray (LLM-RG4's copy is the same).
+
+    Equal to R2Gen's ``clean_report_iu_xray`` on every input.
+    """
+    for _ in range(3):
+        text = text.replace("..", ".")
+    return _sentences(_without_marks(text), _IU_PUNCTUATION)
+
+
+def _without_marks(text: str) -> str:
+    """The text without marks of enumeration."""
     text = text.replace("1. ", "")
     if any(number in text for number in _NUMBERED):
         for mark in _MARKS:
             text = text.replace(mark, ". ")
-    text = text.replace(":", " :").strip().lower()
+    return text
+
+
+def _sentences(text: str, punctuation: dict[int, Any]) -> str:
+    """The text's sentences in lower case, without quotes, slashes and ``punctuation``, each followed by ``" ."``."""
+    text = text.strip().lower()
     sentences = text.split(". ")
     if '"' in text or "/" in text or "\\" in text or "'" in text:
         sentences = [sentence.translate(_QUOTES_AND_SLASHES) for sentence in sentences]
     sentences = [sentence.strip() for sentence in sentences]
     if "\0" in text:
-        return " . ".join([sentence.translate(_PUNCTUATION) for sentence in sentences]) + " ."
-    return " \0 ".join(sentences).translate(_WHOLE_TEXT) + " ."
+        return " . ".join([sentence.translate(punctuation) for sentence in sentences]) + " ."
+    # one pass over the whole text: NUL holds its sentences apart until all other periods are gone
+    return " \0 ".join(sentences).translate(punctuation | {0: "."}) + " ."
 
 
 #: Apostrophes vanish ("it's" is one word); everything else that is no part of a word or number leaves a blank.
@@ -118,5 +144,5 @@ def clean_report_carefully(text: str) -> str:
 
 #: The versions of report cleaning by name.
 CLEANERS: Mapping[str, Callable[[str], str]] = MappingProxyType(
-    {"upstream": clean_report, "careful": clean_report_carefully}
+    {"upstream": clean_report, "iu_xray": clean_report_iu_xray, "careful": clean_report_carefully}
 )

@@ -71,17 +71,19 @@ def build_prompt(
     commit: bool,
     before_tokens: int = 50,
     unknown_view: Literal["upstream", "by_sections"] = "upstream",
+    truncation: Literal["context", "upstream"] = "context",
 ) -> PromptIds:
     """Token ids of the :func:`instruction` for one record (a row of ``records.parquet``).
 
-    A long clinical context is cut so that the text before the image keeps within ``before_tokens``; its closing
-    ``<Img>`` marker always stays (upstream cuts it off).
+    Where the text before the image is longer than ``before_tokens``, the clinical context is cut so that its closing
+    ``<Img>`` marker stays; with ``truncation`` ``upstream`` its last tokens go, the marker first, as LLM-RG4's
+    tokenizer cuts it.
     """
     known = {name: record[name] for name in ("view", "sections", "indication", "history")}
     before_text, after_text = instruction(**known, commit=commit, unknown_view=unknown_view)
     before = _encode(tokenizer, before_text)
     if len(before) > before_tokens:
-        marker = continuation_ids(tokenizer, BEFORE_END)
+        marker = continuation_ids(tokenizer, BEFORE_END) if truncation == "context" else []
         before = before[: before_tokens - len(marker)] + marker
     return PromptIds(before, _encode(tokenizer, after_text))
 
