@@ -30,6 +30,7 @@ from pacer.metrics.commitments import commitment_scores
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.extraction import extraction_counts
 from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs, ScoreSettings
+from pacer.metrics.lines import joined
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.nlg import language_scores
 from pacer.metrics.pairing import check_pairs, named, read_predictions
@@ -280,7 +281,7 @@ def _context_scores(
     scored.language = language_scores(scored.references, hypotheses, meteor)
     scores |= scored.language.scores
     form = ORIGINALS[settings.originals]
-    written = [(form(text), found) for text, found in zip(scored.originals, hypotheses, strict=True) if text]
+    written = [(joined(form(text)), found) for text, found in zip(scored.originals, hypotheses, strict=True) if text]
     if written:
         found = language_scores([text for text, _ in written], [text for _, text in written], meteor)
         scores |= {"original_n": len(written)} | {f"original_{key}": value for key, value in found.scores.items()}

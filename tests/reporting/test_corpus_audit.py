@@ -127,12 +127,13 @@ def test_leaks_and_lost_rows_are_marked(audit: dict):
 
 
 def test_odd_emphasis_and_previous_studies_are_marked(own_audit: dict):
-    own_audit["priors"] |= {"tied": 2, "passed_over": 3, "empty": 4}
+    own_audit["priors"] |= {"tied": 2, "passed_over": 3, "empty": 4, "empty_kept": 1}
     own_audit["emphasis"] |= {"records_with_list": 2, "entries_outside_0_1": 5, "follow_a_longer_text": 1}
     found = lines(own_audit)
     assert found["Previous studies equally near"] == "2: the larger id was taken"
     assert found["Nearer studies without a report"] == "passed over for 3"
     assert found["Previous reports empty after cleaning"] == "4"
+    assert found["Empty previous reports that were kept"] == "1"
     assert found["Emphasis entries other than 0 and 1"] == "5"
     assert "Emphasis lists that follow a longer text" in found
     odd = {"Previous studies equally near", "Emphasis entries other than 0 and 1", "Emphasis lists"}
