@@ -98,8 +98,8 @@ def _examination(raw: dict[str, Any], place: Place, notes: Notes, context: Conte
         view=_view(raw, context, notes),
         frontal=frontal,
         lateral=lateral,
-        findings=_section(raw, "finding", context, notes),
-        impression=_section(raw, "impression", context, notes),
+        findings=_section(raw, "finding", context, notes) or None,
+        impression=_section(raw, "impression", context, notes) or None,
         prior=prior,
         indication=_note(raw, "indication"),
         history=_note(raw, "history"),
@@ -108,7 +108,8 @@ def _examination(raw: dict[str, Any], place: Place, notes: Notes, context: Conte
 
 
 def _section(raw: dict[str, Any], name: str, context: str, notes: Notes) -> str | None:
-    """A report section; None for the sentinel ``'s'`` and for blank text."""
+    """A report section; None for the sentinel ``'s'``, and nothing for blank text, which upstream tells apart in a
+    previous report."""
     value = present(raw, name, "'s' where there is none")
     if not isinstance(value, str):
         raise Unusable(name, f"expected text, or 's' for none, got {shown(value)}")
@@ -117,7 +118,7 @@ def _section(raw: dict[str, Any], name: str, context: str, notes: Notes) -> str 
         return None
     if not value.strip():
         notes.count("blank_sections", context, name)
-        return None
+        return ""
     return sound(value, name)
 
 

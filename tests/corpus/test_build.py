@@ -96,6 +96,8 @@ def test_a_view_flag_that_is_zero_or_null_is_an_unknown_view(tiny, flag, counted
         (("___.", "s"), "upstream", " ."),
         (("___.", "s"), "careful", "s ."),  # nothing is left, and a text that is trained on must not be empty
         (("s", "..."), "upstream", " ."),
+        (("s", " "), "upstream", " ."),
+        (("", "s"), "careful", "s ."),
     ],
 )
 def test_rows_with_an_empty_previous_report_can_be_kept_as_upstream_trains_them(
