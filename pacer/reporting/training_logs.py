@@ -27,13 +27,14 @@ FOLLOWED = {"rho": "ρ, direct route", "alpha": "α_D, residual"}
 COUNTED = {
     "targets/reports": "Training targets",
     "targets/cut": "cut at the token limit",
+    "targets/emphasised": "with emphasised tokens",
     "targets/emphasis_shortened": "emphasis cut to the findings",
     "targets/emphasis_dropped": "emphasis that could not be placed",
     "targets/emphasis_not_binary": "emphasis outside 0 and 1",
     "targets/commitment_tokens_mean": "tokens of a commitment, mean",
     "targets/commitment_tokens_most": "tokens of a commitment, most",
     "batches/real_share": "Real over padded tokens of an epoch",
-    "batches/published_real_share": "the same in the published order",
+    "batches/published_real_share": "the same in LLM-RG4's order",
 }
 
 

@@ -39,8 +39,8 @@ class Draw(NamedTuple):
 class Survey(NamedTuple):
     """What :meth:`Examples.survey` found.
 
-    ``counts`` of train reports: ``cut`` are longer than the token limit; ``emphasis_shortened``: emphasis of findings
-    and impression cut to a target of findings; ``emphasis_dropped``: the same, but the findings' tokens do not begin
+    ``counts`` of train reports: ``cut`` are longer than the token limit; ``emphasised`` have tokens that L_TLW counts;
+    ``emphasis_shortened``: emphasis of findings and impression cut to a target of findings; ``emphasis_dropped``: the same, but the findings' tokens do not begin
     the longer text's; ``emphasis_not_binary``: with values outside {0, 1}; ``commitment_tokens_mean``, ``..._most``: of
     the written commitments.
 
@@ -82,7 +82,8 @@ class Examples:
 
     def survey(self) -> Survey:
         """Measure every record's sequence and count what the train targets lose on their way into tokens."""
-        counts = dict.fromkeys(("reports", "cut", "emphasis_shortened", "emphasis_dropped", "emphasis_not_binary"), 0)
+        names = ("reports", "cut", "emphasised", "emphasis_shortened", "emphasis_dropped", "emphasis_not_binary")
+        counts = dict.fromkeys(names, 0)
         lengths = np.empty((len(self.table), 2), dtype=np.int32)
         suffixes: dict[tuple, int] = {}
         written: list[int] = []
@@ -111,9 +112,10 @@ class Examples:
         if row["emphasis"] is None:
             return
         counts["emphasis_not_binary"] += any(value not in (0, 1) for value in row["emphasis"])
+        placed = self.builder.emphasis_of(report, row["emphasis"], row["emphasis_text"])
+        counts["emphasised"] += placed is not None and any(value > 0 for value in placed[1:])
         if row["emphasis_text"] is not None:
-            kept = self.builder.emphasis_of(report, row["emphasis"], row["emphasis_text"]) is not None
-            counts["emphasis_shortened" if kept else "emphasis_dropped"] += 1
+            counts["emphasis_dropped" if placed is None else "emphasis_shortened"] += 1
 
     def _suffix(self, row: dict, known: dict[tuple, int]) -> int:
         """Tokens by which the commitment-first instruction is longer: the same for all records of a task."""

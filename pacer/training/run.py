@@ -173,7 +173,7 @@ def run_training(training: Training, out: Path, open_log: OpenLog) -> None:
         training.prepare(model, examples, directory, accelerator)
         with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             if main:
-                print(_padding(phase, facts), flush=True)
+                print(_opening(phase, facts), flush=True)
                 log(facts, 0)
             weights = train(model, examples, phase, accelerator, directory, log, training.loss)
         accelerator.wait_for_everyone()  # nobody reads the scratch directory any more
@@ -215,12 +215,15 @@ def _examples(training: Training, directory: Path, accelerator: Accelerator) -> 
     return own
 
 
-def _padding(phase: Phase, facts: dict[str, float]) -> str:
-    return (
+def _opening(phase: Phase, facts: dict[str, float]) -> str:
+    said = (
         f"{phase.name}: {facts['targets/reports']:.0f} records; real tokens over padded tokens in an epoch "
-        f"{facts['batches/real_share']:.3f} (batches.window {phase.batches.window}), in the published order "
+        f"{facts['batches/real_share']:.3f} (batches.window {phase.batches.window}), in LLM-RG4's order "
         f"{facts['batches/published_real_share']:.3f}"
     )
+    if phase.losses.lambda_tlw and facts.get("targets/emphasised") == 0:  # surveys of earlier code did not count them
+        said += f"\n{phase.name}: L_TLW is 0: no target has emphasised tokens, which MIMIC-RG4 releases (new_scores)"
+    return said
 
 
 def _start_from(model: torch.nn.Module, start: Path, frozen: dict[str, str]) -> str:

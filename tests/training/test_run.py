@@ -143,6 +143,30 @@ def test_the_survey_is_logged_first_and_made_once(phase, monkeypatch: pytest.Mon
     assert "batches/real_share" in values
 
 
+def test_a_corpus_without_released_scores_is_told_that_nothing_is_emphasised(
+    phase, records: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    def said(params: Params) -> str:
+        with pytest.raises(KeyboardInterrupt):
+            phase("warmup", params, None)
+        return capsys.readouterr().out
+
+    monkeypatch.setattr(run, "train", stopped)
+    params = parameters()
+    assert "L_TLW" not in said(params)
+    write_table(
+        tmp_path / "corpus" / "records.parquet",
+        records.with_columns(emphasis=pl.lit(None, dtype=pl.List(pl.Float32))),
+        RECORD_SCHEMA,
+    )
+    assert "warmup: L_TLW is 0: no target has emphasised tokens" in said(params)
+    without = params.model_copy(update={"train": params.train.model_copy(update={"lambda_tlw": 0.0})})
+    assert "L_TLW" not in said(without)
+
+
 def test_a_phase_without_training_records_is_refused(phase, records: pl.DataFrame, tmp_path: Path) -> None:
     only = records.with_columns(split=pl.lit("val"))
     write_table(tmp_path / "corpus" / "records.parquet", only, RECORD_SCHEMA)
