@@ -6,7 +6,8 @@ from typing import Literal
 
 Context = Literal["sn", "sw", "mn", "mw"]
 
-#: In the order of the paper's training rounds. S/M: frontal only / with lateral. N/W: without / with prior report.
+#: In the order of LLM-RG4's training rounds and of the paper's tables. S/M: frontal only / with lateral. N/W: without /
+#: with prior report.
 CONTEXTS: tuple[Context, ...] = ("sn", "sw", "mn", "mw")
 
 #: What each gives the model, in words.

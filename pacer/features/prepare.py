@@ -26,7 +26,7 @@ class Preparation:
     """Decode an image and process it as the image processor of an encoder's directory does with the RGB image.
 
     Every setting is the processor's own. A processor that cannot be followed bit for bit is refused and not called in
-    place of this: features would take three times as long without notice, and the levels could not be kept alone.
+    place of this: features would take up to three times as long without notice, and the levels could not be kept alone.
 
     Args:
         directory: Hugging Face directory with the processor's ``preprocessor_config.json``.
@@ -71,7 +71,7 @@ class Preparation:
     def levels_of(self, image: Image.Image) -> Tensor:
         """A decoded image of mode "L" or "RGB", resized and cropped: [1, H, W] uint8 if grey, else [3, H, W].
 
-        JPEG's own scaling while decoding (Pillow's ``draft``) is faster, but puts a fifth of the levels off by one.
+        JPEG's own scaling while decoding (Pillow's ``draft``) is faster, but gives other levels.
         """
         # Pillow resizes each channel by itself, in integers: a plane alone comes out as it does among three
         image = _one_plane(image)

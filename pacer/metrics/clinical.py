@@ -1,7 +1,7 @@
 """Clinical efficacy: agreement of CheXbert labels between references and generated reports.
 
-Paper, appendix "Evaluation Details": over 14 observations, positive and uncertain count as present, blank and
-negative as absent; precision, recall and F1 are micro-averaged over cases and observations. Other groups count
+Paper, appendix "Clinical and Language Metrics": over 14 observations, positive and uncertain count as present, blank
+and negative as absent; precision, recall and F1 are micro-averaged over cases and observations. Other groups count
 otherwise: :mod:`pacer.metrics.conventions`.
 """
 

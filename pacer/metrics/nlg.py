@@ -1,8 +1,9 @@
 """Language scores: BLEU-1 to 4, ROUGE-L, METEOR 1.5 and CIDEr as computed by ``pycocoevalcap``.
 
 The texts are compared as they are: tokens are what stands between blanks, nothing is lower-cased or tokenised
-further (paper, appendix "Evaluation Details"; both sides are in the cleaned form). BLEU is the corpus score with
-the closest reference length; ROUGE-L (beta 1.2) and CIDEr are means of the rows; METEOR is its own corpus aggregate.
+further, as in LLM-RG4's code (paper, appendix "Clinical and Language Metrics": "the repository evaluation
+implementation", against cleaned references). BLEU is the corpus score with the closest reference length; ROUGE-L
+(beta 1.2) and CIDEr are means of the rows; METEOR is its own corpus aggregate.
 """
 
 from __future__ import annotations

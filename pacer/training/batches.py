@@ -1,4 +1,4 @@
-"""Which records form which micro-batch: context rounds as published, or mixed batches; grouped by length."""
+"""Which records form which micro-batch: context rounds as LLM-RG4 has them, or mixed batches; grouped by length."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Order(NamedTuple):
 def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator[MicroBatch]:
     """Endless micro-batches over epochs, a pure function of the arguments; ``start`` skips as many.
 
-    Published order: rounds of one micro-batch per context; contexts smaller than the largest are recycled,
+    LLM-RG4's order: rounds of one micro-batch per context; contexts smaller than the largest are recycled,
     reshuffled each time. With ``mix`` the same records are dealt into batches regardless of context.
 
     Within windows of ``window`` micro-batches (of one context, or of the mix) records are sorted by length and cut

@@ -40,9 +40,9 @@ class Survey(NamedTuple):
     """What :meth:`Examples.survey` found.
 
     ``counts`` of train reports: ``cut`` are longer than the token limit; ``emphasised`` have tokens that L_TLW counts;
-    ``emphasis_shortened``: emphasis of findings and impression cut to a target of findings; ``emphasis_dropped``: the same, but the findings' tokens do not begin
-    the longer text's; ``emphasis_not_binary``: with values outside {0, 1}; ``commitment_tokens_mean``, ``..._most``: of
-    the written commitments.
+    ``emphasis_shortened``: emphasis of findings and impression cut to a target of findings; ``emphasis_dropped``: the
+    same, but the findings' tokens do not begin the longer text's; ``emphasis_not_binary``: with values outside {0, 1};
+    ``commitment_tokens_mean``, ``..._most``: of the written commitments.
 
     ``lengths`` int32 [rows, 2]: tokens of each record's sequence on the direct and on the commitment-first route (equal
     where there are no commitments).

@@ -54,7 +54,7 @@ class Plan:
         return Visits(rows, counts[rows])
 
     def real_share(self) -> dict[str, float]:
-        """Real tokens over padded tokens in an epoch: of this plan, and of the published order (window 1)."""
+        """Real tokens over padded tokens in an epoch: of this plan, and of LLM-RG4's order (window 1)."""
         shares = {}
         for name, order in (("real_share", self.order), ("published_real_share", self.order._replace(window=1))):
             epoch = islice(micro_batches(order, self._lengths), order.micro_batches_per_epoch)

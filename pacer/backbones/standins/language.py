@@ -2,8 +2,8 @@
 
 A language model trained on text alone ignores visual tokens that it has never met, and a short warm-up cannot teach
 it otherwise at this size. So the stand-in learns to read a conditioned prefix: some of the prefix slots hold the noisy
-sum of the word embeddings of a sentence that the report states, the others hold noise. Half of the targets are
-direct reports, half are commitment-first; a quarter stands in the warm-up layout (slots alone, no instruction).
+sum of the word embeddings of a sentence that the report states, the others hold noise. The first steps see the
+warm-up layout alone (slots, no instruction), the others mostly the whole instruction and both routes.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def _branches(phrase: str) -> list[str]:
 def _tree(phrases: list[str]) -> str:
     """One pattern for phrases in order of preference, those with a common beginning together.
 
-    At every word only the few phrases are tried that begin like it, which makes the search several times faster.
+    At every word only the few phrases are tried that begin like it.
     """
     if len(phrases) == 1:
         return phrases[0]
