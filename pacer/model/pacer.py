@@ -16,6 +16,7 @@ from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from pacer.core.errors import ConfigError
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface, SourceTokens
 from pacer.model.refine import DepthRouter
@@ -137,7 +138,16 @@ class Pacer(nn.Module):
         self.router, self.interface, self.calibrator = router, interface, calibrator
 
     def add_lora(self, rank: int, alpha: int, dropout: float, targets: list[str]) -> None:
-        """Put LoRA into the language model's ``targets`` (paper: q_proj and v_proj)."""
+        """Put LoRA into the language model's ``targets`` (paper: q_proj and v_proj).
+
+        Raises:
+            ConfigError: a target is no linear layer of this language model.
+        """
+        linear = [f".{name}" for name, module in self.language.named_modules() if isinstance(module, nn.Linear)]
+        for target in targets:
+            if not any(name.endswith(f".{target}") for name in linear):
+                known = ", ".join(sorted({name.rsplit(".", 1)[-1] for name in linear}))
+                raise ConfigError(f"lora.targets: the language model has no {target}; its linear layers are {known}")
         config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=targets, bias="none")
         inject_adapter_in_model(config, self.language)
         for name, parameter in self.language.named_parameters():

@@ -21,7 +21,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from pacer.core.errors import ConfigError, DataError, PacerError
+from pacer.core.errors import DataError, PacerError
 from pacer.core.io import atomic_path
 from pacer.core.progress import Ticker
 from pacer.model.pacer import Batch, Pacer
@@ -250,11 +250,7 @@ class _Run:
 
 
 def _check(examples: Examples, phase: Phase, accelerator: Accelerator) -> None:
-    if phase.schedule.batch_size < accelerator.num_processes:
-        raise ConfigError(
-            f"{phase.name}.batch_size = {phase.schedule.batch_size} is the global micro-batch and must be at least the "
-            f"number of processes, {accelerator.num_processes}"
-        )
+    phase.check_processes(accelerator.num_processes)
     validation = sum(len(rows) for rows in examples.table.rows("val", phase.contexts).values())
     if phase.train.checkpoint == "best" and not validation:
         raise DataError("train.checkpoint: best needs records in split val and there are none; use last")

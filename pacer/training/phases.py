@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import ConfigError
 from pacer.params import Batches, Params, Train, Warmup
 from pacer.training.losses import LossWeights
 
@@ -48,6 +49,14 @@ class Phase:
     def trainable(self, name: str) -> bool:
         """Whether the parameter of this name is trained in this phase."""
         return name.startswith(self.trains) and (not name.startswith("language.") or "lora_" in name)
+
+    def check_processes(self, processes: int) -> None:
+        """Raises ConfigError where a micro-batch has too few records for so many processes."""
+        if self.schedule.batch_size < processes:
+            raise ConfigError(
+                f"{self.name}.batch_size = {self.schedule.batch_size} is the global micro-batch and must be at least "
+                f"the number of processes, {processes}"
+            )
 
     def learning_rate(self, update: int) -> float:
         """Linear warm-up, then a cosine to 0 at the last update. ``update`` counts from 0."""

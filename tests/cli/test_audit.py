@@ -71,6 +71,22 @@ def test_a_sound_corpus(pacer, corpus):
     assert "zephyrine" not in outcome.out + outcome.error
 
 
+def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_is_here(
+    pacer, corpus, backbones: Path, repository: Path
+):
+    assert "Train targets over 100 tokens not known before the language model is here" in " ".join(
+        pacer("audit", "--params", "mine.yaml").out.split()
+    )
+    corpus["train"][0]["finding"] = "The heart is enlarged. " * 40
+    write(repository / "mine", corpus)
+    profile = (repository / "mine.yaml").read_text()
+    assert "language: {provider: standin}" in profile
+    local = f"language: {{provider: local, path: {backbones / 'language'}}}"
+    (repository / "mine.yaml").write_text(profile.replace("language: {provider: standin}", local))
+    words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
+    assert "look Train targets over 100 tokens 1 of 2 (50.0 %): cut there, without an end" in words
+
+
 def test_nothing_but_an_earlier_audit_is_replaced(pacer, corpus, repository: Path):
     before = sorted((repository / "mine").rglob("*"))
     for out in ("mine", ".", "mine/sn.json"):

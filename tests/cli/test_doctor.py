@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from pacer.cli.costs import Counts, Machine, count_records, estimate
-from pacer.cli.doctor import diagnose, weights
+from pacer.cli.doctor import Finding, diagnose, weights
 from pacer.corpus.source.files import point_to_files
 from pacer.params import load_params, parse_params
 
@@ -27,10 +28,42 @@ def seconds(costs) -> dict[str, float]:
     return {cost.stage: cost.seconds for cost in costs}
 
 
+def found(title: str, params, root: Path = REPOSITORY / "tests") -> dict[str, Finding]:
+    return {finding.what: finding for finding in diagnose(params, root).findings[title]}
+
+
+@pytest.fixture
+def free(monkeypatch) -> dict[str, int]:
+    """``free["bytes"]`` is what the disk has free."""
+    state = {"bytes": 10**13}
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**14, 0, state["bytes"]))
+    return state
+
+
+@pytest.fixture
+def at_hand(backbones: Path):
+    """Parameters whose frozen models are tiny ones in directories, with what ``groups`` change."""
+
+    def params(**groups: dict):
+        local = {role: {"provider": "local", "path": str(backbones / role)} for role in ("vision", "language", "text")}
+        own = {"features": {"depths": [1, 2, 3]}, "interface": {"num_heads": 2}, "backbones": local}
+        return changed("phantom", **{name: own.get(name, {}) | groups.get(name, {}) for name in own | groups})
+
+    return params
+
+
 def test_the_default_profile_lacks_nothing(pacer):
     outcome = pacer("doctor")
     assert outcome.code == 0, outcome.error
-    for shown in ("Java (METEOR)", "CPU cores", "stand-in, made by the stage", "features", "GB free", "calibrate"):
+    for shown in (
+        "Java (METEOR)",
+        "CPU cores",
+        "stand-in, made by the stage",
+        "features",
+        "GB free",
+        "calibrate",
+        "Memory",
+    ):
         assert shown in outcome.out
 
 
@@ -43,6 +76,98 @@ def test_missing_weights_say_how_to_get_them(pacer):
     assert "13.5 GB" in told and "corpus.root" in told
 
 
+def test_the_refusal_to_send_reports_is_seen_before_any_stage_and_before_the_key(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    params = load_params(REPOSITORY / "configs" / "mimic_rg4.yaml")
+    labelling = found("Settings", params)["anchors.llm"]
+    assert labelling.state == "missing" and "send_reports_to is not set" in labelling.detail
+
+    def allowed(**changes):
+        llm = params.anchors.llm.model_copy(update=changes)
+        anchors = params.anchors.model_copy(update={"llm": llm})
+        return found("Settings", params.model_copy(update={"anchors": anchors}))["anchors.llm"]
+
+    assert "needs an API key" in allowed(send_reports_to="api.openai.com").detail
+    assert "absent.jsonl does not exist" in allowed(provider="recorded", recorded="absent.jsonl").detail
+    assert "absent.md cannot be read" in allowed(provider="none", prompt_file="absent.md").detail
+    assert allowed(provider="none").state == "ok"
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    assert allowed(send_reports_to="api.openai.com").state == "ok"
+
+
+@pytest.mark.parametrize("revision", ["main", "0" * 40])
+def test_a_revision_is_pinned_by_a_commit(monkeypatch, tmp_path: Path, revision: str):
+    monkeypatch.setattr("pacer.backbones.hub.locate", lambda backbone, role: tmp_path / ("0" * 40))
+    params = changed("phantom", backbones={"text": {"provider": "hub", "id": "owner/model", "revision": revision}})
+    text = weights(params)[2]
+    assert text.state == ("note" if revision == "main" else "ok")
+    assert ("revision main is a name that can move, the commit hash " + "0" * 40) in text.detail or revision != "main"
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        ({}, "the phases and `decode` accept their settings"),
+        ({"interface": {"num_heads": 3}}, "interface.num_heads (3) must divide the width of the vision encoder (16)"),
+        (
+            {"lora": {"targets": ["qkv"]}},
+            "the language model has no qkv; its linear layers are down_proj, gate_proj, k_",
+        ),
+        ({"parent": {"start": "elsewhere"}}, "elsewhere is not a PACER checkpoint"),
+    ],
+)
+def test_settings_that_a_late_stage_would_refuse(at_hand, groups: dict, said: str):
+    model = found("Settings", at_hand(**groups))["model"]
+    assert said in model.detail and model.state == ("missing" if groups else "ok")
+
+
+def test_a_language_model_that_the_beam_search_does_not_know(at_hand, backbones: Path, tmp_path: Path):
+    other = shutil.copytree(backbones / "language", tmp_path / "other")
+    config = json.loads((other / "config.json").read_text()) | {"model_type": "mistral"}
+    (other / "config.json").write_text(json.dumps(config))
+    local = {role: {"provider": "local", "path": str(backbones / role)} for role in ("vision", "text")}
+    local["language"] = {"provider": "local", "path": str(other)}
+    model = found("Settings", at_hand(backbones=local))["model"]
+    assert model.state == "missing" and "decode.engine: generate" in model.detail
+    assert found("Settings", at_hand(backbones=local, decode={"engine": "generate"}))["model"].state == "ok"
+
+
+def test_more_gpus_than_records_in_a_micro_batch(monkeypatch, at_hand):
+    monkeypatch.setattr("pacer.cli.doctor._gpus", lambda: (17, 17 * 132, Finding("GPU", "ok", "many")))
+    model = found("Settings", at_hand())["model"]
+    assert model.state == "missing" and "at least the number of processes, 17" in model.detail
+
+
+def test_a_language_model_that_does_not_fit_into_memory(monkeypatch):
+    params = load_params(REPOSITORY / "configs" / "mimic_rg4.yaml")
+    for total, state in ((10, "missing"), (1000, "ok")):
+        monkeypatch.setattr("os.sysconf", lambda name, total=total: total * 10**9 if name == "SC_PHYS_PAGES" else 1)
+        monkeypatch.setattr("pacer.cli.doctor.CONTAINER", Path("absent"))
+        assert found("Machine", params)["Memory"].state == state
+
+
+def test_before_the_corpus_is_read_the_disk_is_judged_by_the_published_counts(free):
+    params = load_params(REPOSITORY / "configs" / "mimic_rg4.yaml")
+    diagnosis = diagnose(params, REPOSITORY / "tests")
+    assert diagnosis.counts is not None and diagnosis.counts.origin == "published"
+    assert diagnosis.counts.images == 269_402 and diagnosis.counts.all == 434_026
+    assert found("Machine", params)["Disk"].state == "ok"
+    free["bytes"] = 10**12
+    disk, mode = found("Machine", params)["Disk"], found("Settings", params)["features.mode"]
+    assert disk.state == "missing" and "features need about 1.7 TB" in disk.detail
+    assert mode.state == "note" and mode.detail.endswith("pixels; the states do not fit on the disk")
+
+
+def test_the_cheaper_form_of_features_is_recommended(free, monkeypatch):
+    params = load_params(REPOSITORY / "configs" / "mimic_rg4.yaml")
+    on_cores = found("Settings", params)["features.mode"]
+    assert on_cores.state == "ok" and ": states; encoding at every visit takes longer" in on_cores.detail
+    monkeypatch.setattr("pacer.cli.doctor._gpus", lambda: (1, 132, Finding("GPU", "ok", "one")))
+    on_gpu = found("Settings", params)["features.mode"]
+    assert on_gpu.state == "note" and ": pixels; storing, hashing and reading" in on_gpu.detail
+    assert "states 1.7 TB" in on_gpu.detail and "pixels 90.1 GB" in on_gpu.detail
+
+
 def test_a_local_model_is_checked_for_what_its_role_needs(tmp_path: Path):
     (tmp_path / "config.json").write_text("{}")
     params = load_params(REPOSITORY / "configs" / "mimic_rg4.yaml").model_dump()
@@ -53,8 +178,13 @@ def test_a_local_model_is_checked_for_what_its_role_needs(tmp_path: Path):
 
 def test_annotation_files_are_looked_for(tmp_path: Path):
     (tmp_path / "NLMCXR_reports.tgz").write_text("")
-    found = {f.what: f.state for f in diagnose(changed("openi", corpus={"root": str(tmp_path), "images": "."})).data}
-    assert found == {"corpus.root": "ok", "openi.reports": "ok", "openi.projections": "missing", "images": "ok"}
+    params = changed("openi", corpus={"root": str(tmp_path), "images": "."})
+    assert {what: finding.state for what, finding in found("Corpus", params).items()} == {
+        "corpus.root": "ok",
+        "openi.reports": "ok",
+        "openi.projections": "missing",
+        "images": "ok",
+    }
 
 
 def test_what_a_stage_would_refuse_is_not_ok(tmp_path: Path):
@@ -62,9 +192,9 @@ def test_what_a_stage_would_refuse_is_not_ok(tmp_path: Path):
     (tmp_path / "sn.json").write_text("not JSON")
     names = {"sn": "sn.json", "sw": None, "mn": None, "mw": None}
     corpus = {"source": "files", "root": str(tmp_path), "contexts": ["sn"], "annotations": names}
-    found = diagnose(changed("phantom", corpus=corpus, features={"depths": [3, 6]}))
-    assert {f.what: f.state for f in found.data}["annotations.sn"] == "missing"
-    (features,) = (f for f in found.weights if f.what == "features")
+    params = changed("phantom", corpus=corpus, features={"depths": [3, 6]})
+    assert found("Corpus", params)["annotations.sn"].state == "missing"
+    features = found("Settings", params)["features"]
     assert features.state == "missing" and "must end with the encoder's last block, 12" in features.detail
 
 
@@ -80,9 +210,9 @@ def test_files_that_changed_since_they_were_described_are_named(tmp_path: Path):
         },
     )
     point_to_files(params.corpus, tmp_path / "data" / "source")
-    assert "source" not in {finding.what for finding in diagnose(params, tmp_path).data}
+    assert "source" not in found("Corpus", params, tmp_path)
     (tmp_path / "studies.csv").write_text("b")
-    note = next(finding for finding in diagnose(params, tmp_path).data if finding.what == "source")
+    note = found("Corpus", params, tmp_path)["source"]
     assert note.state == "note"
     assert "has changed since the source was made" in note.detail and "dvc repro -f source" in note.detail
 
@@ -90,7 +220,7 @@ def test_files_that_changed_since_they_were_described_are_named(tmp_path: Path):
 def test_a_generated_corpus_is_counted_from_its_parameters():
     params = load_params(REPOSITORY / "configs" / "phantom.yaml")
     counts, world = count_records(params, Path("absent")), params.corpus.phantom
-    assert counts is not None and not counts.measured
+    assert counts is not None and counts.origin == "expected"
     assert sum(counts.records["sn"].values()) == pytest.approx(world.patients * world.studies_per_patient, abs=2)
     assert counts.records["sw"]["train"] < counts.records["sn"]["train"]
 
@@ -112,14 +242,14 @@ def test_files_are_counted_from_the_audit_of_the_same_corpus_only(tmp_path: Path
 
 
 def test_the_papers_features_need_their_published_size():
-    counts = Counts({"sn": {"train": 1, "val": 0, "test": 2357}}, images=269_402, measured=True)
+    counts = Counts({"sn": {"train": 1, "val": 0, "test": 2357}}, images=269_402, origin="counted")
     costs = estimate(load_params(REPOSITORY / "configs" / "mimic_rg4.yaml"), counts, Machine(16, 132))
     size = next(cost.bytes for cost in costs if cost.stage == "features")
     assert size == pytest.approx(1700 * GIGABYTE, rel=0.01)
 
 
 def test_pixels_are_small_and_cost_an_encoder_pass_at_each_visit():
-    counts = Counts({"sn": {"train": 424_411, "test": 6215}}, 269_402, measured=True)
+    counts = Counts({"sn": {"train": 424_411, "test": 6215}}, 269_402, origin="counted")
     params = load_params(REPOSITORY / "configs" / "mimic_rg4.yaml")
 
     def costs(**changes):

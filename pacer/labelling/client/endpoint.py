@@ -53,10 +53,12 @@ class Endpoint:
     """
 
     def __init__(self, config: Labelling):
+        settings = {"base_url": config.base_url, "max_retries": config.attempts - 1, "timeout": config.timeout}
         try:
-            client = openai.OpenAI(base_url=config.base_url, max_retries=config.attempts - 1, timeout=config.timeout)
-        except openai.OpenAIError:
-            raise ConfigError(_KEY) from None
+            try:
+                client = openai.OpenAI(**settings)
+            except openai.OpenAIError:  # no key; where reports would go is judged first
+                client = openai.OpenAI(api_key=" ", **settings)
         except Exception as error:  # the client's HTTP library has the class, and the address may hold a password
             if type(error).__name__ != "InvalidURL":
                 raise
@@ -67,8 +69,6 @@ class Endpoint:
             raise ConfigError(
                 f"{_ADDRESS}; it has the scheme {url.scheme!r}, the host {url.host!r}, the port {url.port}"
             )
-        if not re.fullmatch(r"[!-~]+", key):
-            raise ConfigError(f"{_KEY}; this one is empty, or has blanks or other characters that no key has")
         consent = config.send_reports_to
         if consent is None or consent.strip().lower() != url.host.lower():
             raise ConfigError(
@@ -77,6 +77,8 @@ class Endpoint:
                 "with third parties; if your data and this endpoint allow it, set send_reports_to to that host. "
                 "provider: none works without any endpoint"
             )
+        if not re.fullmatch(r"[!-~]+", key):
+            raise ConfigError(f"{_KEY}; there is none, or it has blanks or other characters that no key has")
         #: The endpoint as errors call it: its host, and its port where it has one of its own.
         self.name = url.netloc.decode()
         self._transport = _Transport(follow_redirects=False, trust_env=url.scheme == "https")
