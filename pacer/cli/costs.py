@@ -133,7 +133,7 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[StageCost
     prepare = PREPARE * patches / PATCHES / machine.cores
     seconds = counts.images * (prepare + (0.0 if online else encode)) + 2 * stored / WRITE + START
     work = f"{counts.images:,} images {'prepared' if online else 'encoded'}, stored, hashed by DVC"
-    costs = [_backbones(frozen, machine), StageCost("features", work, seconds, stored)]
+    costs = [_backbones(frozen, machine.cores), StageCost("features", work, seconds, stored)]
 
     def with_images(seconds: float, images: float) -> float:
         """Time of work whose features are read meanwhile, or encoded before."""
@@ -165,21 +165,21 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[StageCost
     return [*costs, StageCost("decode", work, with_images(seconds, reports * views))]
 
 
-def _backbones(frozen: Backbones, machine: Machine) -> StageCost:
-    """Training of the stand-ins among the frozen models, side by side."""
-    seconds, made, vision = START, [], frozen.vision_standin
+def _backbones(frozen: Backbones, cores: int) -> StageCost:
+    """Training of the stand-ins among the frozen models, side by side on the CPU, each with its share of the cores."""
+    vision, alone = frozen.vision_standin, {}
     if frozen.vision.provider == "standin":
         patches = (vision.image_size // vision.patch_size) ** 2
-        operations = 3 * vision.steps * vision.batch_size * _encoding(vision.width, patches)
-        seconds += machine.seconds(operations, ENCODING)
-        made.append("vision")
+        alone["vision"] = 3 * vision.steps * vision.batch_size * _encoding(vision.width, patches) / ENCODING.core
     for name in ("language", "text", "chexbert"):
         if getattr(frozen, name).provider == "standin":
             own: TextStandin = getattr(frozen, f"{name}_standin")
             operations = 6 * own.steps * own.batch_size * REPORT * _parameters(own)
-            seconds += machine.seconds(operations, SMALL_TRAINING)
-            made.append(name)
-    return StageCost("backbones", f"{', '.join(made)} stand-ins trained" if made else "weights hashed", seconds)
+            alone[name] = operations / SMALL_TRAINING.core
+    if not alone:
+        return StageCost("backbones", "weights hashed", START)
+    seconds = max(sum(alone.values()) / cores, max(alone.values()) / max(cores // len(alone), 1))
+    return StageCost("backbones", f"{', '.join(alone)} stand-ins trained", seconds + START)
 
 
 def language_parameters(frozen: Backbones) -> float:
