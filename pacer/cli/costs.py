@@ -95,7 +95,7 @@ def count_records(params: Params, data: Path) -> Counts | None:
         pass
     if corpus.format != "rg4":
         return None
-    records = {c: {s: min(n, corpus.limit or n) for s, n in PAPER_RECORDS[c].items()} for c in corpus.contexts}
+    records = {str(c): {s: min(n, corpus.limit or n) for s, n in PAPER_RECORDS[c].items()} for c in corpus.contexts}
     return Counts(records, _most(records, 0) + _most(records, 1), "published")
 
 

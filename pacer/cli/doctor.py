@@ -7,7 +7,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -101,7 +101,7 @@ def diagnose(params: Params, root: Path = Path(".")) -> Diagnosis:
 
 
 @contextmanager
-def models_at_hand(params: Params, made: Path) -> Iterator[Path]:
+def models_at_hand(params: Params, made: Path) -> Generator[Path]:
     """A folder as the stage `backbones` leaves it, with those frozen models that can be read already: from a cache or
     a directory, or as that stage has made them in ``made``."""
     from pacer.backbones.hub import locate

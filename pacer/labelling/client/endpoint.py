@@ -53,7 +53,11 @@ class Endpoint:
     """
 
     def __init__(self, config: Labelling):
-        settings = {"base_url": config.base_url, "max_retries": config.attempts - 1, "timeout": config.timeout}
+        settings: dict[str, Any] = {
+            "base_url": config.base_url,
+            "max_retries": config.attempts - 1,
+            "timeout": config.timeout,
+        }
         try:
             try:
                 client = openai.OpenAI(**settings)
