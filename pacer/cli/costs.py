@@ -154,6 +154,9 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[StageCost
             seconds = max(machine.seconds(operations, training), phase.updates * phase.accumulation * PASS)
             work = f"{phase.updates:,} updates of {phase.batch_size * phase.accumulation} records"
             costs.append(StageCost(name, work, with_images(seconds, visits * images)))
+    if params.calibrate.source_cache == "on" and costs[-1].stage == "calibrate":
+        slots = sum(sum(splits.values()) * (1 + sum(availability(c))) for c, splits in counts.records.items())
+        costs[-1] = costs[-1]._replace(bytes=slots * params.interface.num_queries * width * number)
 
     cases = {c: min(splits.get(decode.split, 0), decode.limit or sys.maxsize) for c, splits in counts.records.items()}
     again = {"another_patient": cases, "no_lateral": {"mn"}, "no_prior": {"sw"}}

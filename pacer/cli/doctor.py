@@ -158,6 +158,10 @@ def _found(what: str, look: Callable[[], str]) -> Finding:
         return Finding(what, "missing", "not installed; `make setup` installs it")
     except PacerError as error:
         return Finding(what, "missing", str(error))
+    except (OSError, ValueError, KeyError) as error:  # of a model's files that transformers cannot use
+        return Finding(
+            what, "missing", f"cannot be read ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+        )
 
 
 def _gpus() -> tuple[int, int, Finding]:
@@ -252,22 +256,14 @@ def _model(params: Params, models: Path, processes: int) -> str:
     absent = [role for role in FROZEN if not (models / role).exists()]
     if absent:
         return f"{_NOT_YET} these frozen models are here: {', '.join(absent)}"
-    d_text = read_json(models / "text" / "config.json")["hidden_size"]
-    tokenizer = load_tokenizer(models)
-    try:
-        config = AutoConfig.from_pretrained(models / "language")
-        with torch.device("meta"):
-            language = AutoModelForCausalLM.from_config(config)
-            norm = load_endpoint_norm(models / "vision")
-            model = wire(language, norm, d_text, specification_of("calibrate", params))
-    except (OSError, ValueError) as error:
-        raise BackboneError(
-            f"{(models / 'language').resolve()} cannot be read: {' '.join(str(error).split())}"
-        ) from None
-    ENGINES[params.decode.engine](model.language, params.decode, tokenizer.eos_token_id)
+    with torch.device("meta"):
+        language = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(models / "language"))
+        d_text = read_json(models / "text" / "config.json")["hidden_size"]
+        model = wire(language, load_endpoint_norm(models / "vision"), d_text, specification_of("calibrate", params))
+    ENGINES[params.decode.engine](model.language, params.decode, load_tokenizer(models).eos_token_id)
     if given is not None:
         load_strictly(model.requires_grad_(False), given, start)
-    return f"the phases and `decode` accept their settings with this {config.model_type}"
+    return f"the phases and `decode` accept their settings with this {language.config.model_type}"
 
 
 def _mode(params: Params, counts: Counts, machine: Machine, free: int) -> Finding:

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from pacer.cli.costs import Counts, Machine, count_records, estimate
@@ -132,6 +133,32 @@ def test_a_language_model_that_the_beam_search_does_not_know(at_hand, backbones:
     assert found("Settings", at_hand(backbones=local, decode={"engine": "generate"}))["model"].state == "ok"
 
 
+def test_files_of_a_model_that_cannot_be_used(at_hand, backbones: Path, tmp_path: Path):
+    local = {role: {"provider": "local", "path": str(backbones / role)} for role in ("vision", "language", "text")}
+    for role, config in (("text", {}), ("language", {"model_type": "unheard"})):
+        broken = shutil.copytree(backbones / role, tmp_path / role)
+        (broken / "config.json").write_text(json.dumps(config))
+        models = local | {role: {"provider": "local", "path": str(broken)}}
+        model = found("Settings", at_hand(backbones=models))["model"]
+        assert model.state == "missing" and "cannot be read" in model.detail
+
+
+def test_controls_that_cannot_be_made_of_the_records(tmp_path: Path, records):
+    root, params = tmp_path / "data", changed("openi", corpus={"root": str(tmp_path)}, decode={"split": "val"})
+    (root / "source").mkdir(parents=True)
+    (root / "corpus").mkdir()
+    counts = {split: {"records": 2} for split in ("train", "val", "test")}
+    audit = {"contexts": dict.fromkeys(("sn", "mn"), counts), "images": {"count": 4}}
+    (root / "source" / "source.json").write_text(json.dumps({"root": str(tmp_path)}))
+    (root / "corpus" / "audit.json").write_text(json.dumps(audit))
+    own = records.filter(pl.col("context").is_in(["sn", "mn"])).cast({"emphasis": pl.List(pl.Float32)})
+    for subject, state in ((pl.col("record_id"), "ok"), (pl.lit("one"), "missing")):
+        own.with_columns(subject_id=subject).write_parquet(root / "corpus" / "records.parquet")
+        decode = found("Settings", params, tmp_path)["decode"]
+        assert decode.state == state, decode
+    assert "another_patient" in decode.detail
+
+
 def test_more_gpus_than_records_in_a_micro_batch(monkeypatch, at_hand):
     monkeypatch.setattr("pacer.cli.doctor._gpus", lambda: (17, 17 * 132, Finding("GPU", "ok", "many")))
     model = found("Settings", at_hand())["model"]
@@ -153,6 +180,8 @@ def test_before_the_corpus_is_read_the_disk_is_judged_by_the_published_counts(fr
     assert diagnosis.counts.images == 269_402 and diagnosis.counts.all == 434_026
     assert found("Machine", params)["Disk"].state == "ok"
     free["bytes"] = 10**12
+    cached = params.model_copy(update={"calibrate": params.calibrate.model_copy(update={"source_cache": "on"})})
+    assert "about 1.9 TB" in found("Machine", cached)["Disk"].detail
     disk, mode = found("Machine", params)["Disk"], found("Settings", params)["features.mode"]
     assert disk.state == "missing" and "features need about 1.7 TB" in disk.detail
     assert mode.state == "note" and mode.detail.endswith("pixels; the states do not fit on the disk")
