@@ -101,6 +101,18 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+#: Where the body of a test runs: on the CPU, and with `pytest -m gpu` on a GPU.
+DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))
+
+
+@pytest.fixture(scope="session", params=DEVICES)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """Each of :data:`DEVICES`."""
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return torch.device(request.param)
+
+
 @pytest.fixture(scope="session")
 def backbones(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """vision (3 blocks, 4 x 4 patches), language (2 blocks) and text (1 block), each in Hugging Face format."""

@@ -52,6 +52,11 @@ class Case(NamedTuple):
     decode: Decode
     prefixes: list[Tensor]
 
+    def to(self, device: torch.device, dtype: torch.dtype | None = None) -> Case:
+        """The same case elsewhere, or in another type."""
+        language = self.language.to(device=device, dtype=dtype)
+        return self._replace(language=language, prefixes=[prefix.to(device, dtype) for prefix in self.prefixes])
+
 
 def random_language(draw: random.Random, dtype: torch.dtype, end: float) -> Any:
     """A model that says EOS the more often, the larger ``end``."""

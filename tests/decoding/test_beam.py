@@ -19,8 +19,12 @@ from tests.decoding.searches import EOS, Case, CountingTree, found, random_case,
 
 pytestmark = pytest.mark.slow
 
-#: Of nine prefixes each: 540 cases.
+#: Of nine prefixes each: 540 cases, of which a GPU searches a tenth.
 SEEDS = range(60)
+CASES = [
+    *((seed, "cpu") for seed in SEEDS),
+    *(pytest.param(seed, "cuda", marks=pytest.mark.gpu) for seed in SEEDS[::10]),
+]
 
 
 def alone(case: Case) -> list[list[int]]:
@@ -33,10 +37,10 @@ def own(case: Case, **changes) -> list[list[int]]:
     return found(BeamSearch(case.language, case.decode.model_copy(update=changes), EOS), case.prefixes)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_tokens_are_those_of_the_definition(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "device"), CASES, indirect=["device"])
+def test_tokens_are_those_of_the_definition(seed: int, device: torch.device) -> None:
     """Of ``generate`` on each prefix alone and on batches that are padded on the left."""
-    case = random_case(seed)
+    case = random_case(seed).to(device)
     expected = alone(case)
     assert found(Generate(case.language, case.decode, EOS), case.prefixes) == expected
     assert own(case) == expected

@@ -27,7 +27,6 @@ from pacer.features.store import MANIFEST, FeatureStore
 from pacer.params import Features
 from tests.encoding import building
 from tests.training import drive
-from tests.training.test_several_processes import ended
 
 pytestmark = pytest.mark.slow
 
@@ -378,7 +377,7 @@ class Setting:
         jobs = [f"{task['out']}.job.json" for task in tasks]
         for path, task in zip(jobs, tasks):
             write_json(path, task)
-        return ended(
+        return drive.ended(
             subprocess.Popen(
                 [*drive.TWO_PROCESSES, building.__file__, *jobs],
                 env=drive.environment(),

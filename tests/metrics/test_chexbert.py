@@ -53,7 +53,8 @@ def test_batches_hold_every_report_once_within_their_limits(lengths, size, devic
         assert len(batches) == -(-len(lengths) // size)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_a_gpu_bfloat16_gives_the_labels_of_float32(chexbert_directory, reports):
     gpu = CheXbert(chexbert_directory(), device="cuda")
     assert gpu.arithmetic == "bfloat16" and gpu.network.bert.dtype == torch.bfloat16

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Pacer
@@ -40,6 +42,18 @@ def parameters(**groups: dict) -> Params:
 @pytest.fixture
 def accelerator() -> Accelerator:
     return Accelerator(cpu=True)
+
+
+@pytest.fixture
+def accelerator_on(device: torch.device) -> Iterator[Callable[..., Accelerator]]:
+    """Makes an accelerator on the device, instead of any before it."""
+
+    def make(**named: Any) -> Accelerator:
+        AcceleratorState._reset_state(reset_partial_state=True)
+        return Accelerator(cpu=device.type == "cpu", **named)
+
+    yield make
+    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 @pytest.fixture

@@ -11,11 +11,13 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -109,7 +111,8 @@ def job(phase: str, params: Params, inputs: dict[str, str], out: Path, **more: A
         more: ``start``: checkpoint of the phase before. ``stop``: {"point", "number", "signal", "rank"}, the signal
             that the process sends itself when it reaches that point for that time. ``watch``: file for the points
             that were passed, with the files then in scratch. ``record``: prefix of files with gradients, digests of
-            the weights and collectives of each update, one per rank.
+            the weights and collectives of each update, one per rank. ``backend``: of several processes, instead of
+            the one that accelerate chooses.
     """
     return {
         "phase": phase,
@@ -132,6 +135,60 @@ def weights(task: dict[str, Any]) -> bytes:
     return (Path(task["out"]) / "model.safetensors").read_bytes()
 
 
+def write_job(task: dict[str, Any]) -> str:
+    """Write a job into a file beside its output; the file."""
+    path = f"{task['out']}.job.json"
+    write_json(path, task)
+    return path
+
+
+def launch(jobs: Sequence[str], start: Sequence[str] = (sys.executable,), device: str = "cpu") -> subprocess.Popen:
+    """Start this script for jobs with the command ``start``: alone, or as a user starts several processes."""
+    return subprocess.Popen(
+        [*start, __file__, *jobs],
+        env=environment(device),
+        cwd=Path(jobs[0]).parent,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def launch_nodes(jobs: Sequence[str], device: str = "cpu") -> list[subprocess.Popen]:
+    """Start two nodes of one process on this machine (and one GPU), each with a configuration of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launches = []
+    for rank in (1, 0):
+        config = Path(f"{jobs[0]}.node{rank}.yaml")
+        config.write_text(f"""\
+compute_environment: LOCAL_MACHINE
+distributed_type: MULTI_GPU
+num_machines: 2
+machine_rank: {rank}
+num_processes: 2
+main_process_ip: 127.0.0.1
+main_process_port: {port}
+rdzv_backend: static
+same_network: true
+mixed_precision: 'no'
+use_cpu: {str(device == "cpu").lower()}
+""")
+        launches.append(launch(jobs, (*ACCELERATE, "--config_file", str(config)), device))
+    return launches
+
+
+def ended(process: subprocess.Popen) -> tuple[int, str]:
+    """Exit code and output of a launch, which must end within bounds."""
+    try:
+        output, _ = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # the launcher takes its processes along
+        raise
+    return process.returncode, output
+
+
 # -- a job, in the process that does it -----------------------------------------------------------------------------
 
 
@@ -148,6 +205,8 @@ def perform(task: dict[str, Any]) -> None:
 
             yield log
 
+    if task.get("backend") and not torch.distributed.is_initialized():
+        torch.distributed.init_process_group(task["backend"])
     points = Points(task) if task.get("stop") or task.get("watch") else None
     recorder = Recorder() if task.get("record") else None
     paths = {
@@ -391,11 +450,14 @@ class Server:
         return state == "T"
 
 
-def environment() -> dict[str, str]:
-    """The environment of a process: this one's, on the CPU with one thread, and with the tree that the tests are in."""
+def environment(device: str = "cpu") -> dict[str, str]:
+    """The environment of a process: this one's, on the device, with one thread and the tree that the tests are in."""
+    places = {
+        "cpu": {"CUDA_VISIBLE_DEVICES": "", "ACCELERATE_USE_CPU": "true"},
+        "cuda": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},  # asked for by deterministic algorithms
+    }
     return os.environ | {
-        "CUDA_VISIBLE_DEVICES": "",
-        "ACCELERATE_USE_CPU": "true",
+        **places[device],
         "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONPATH": str(ROOT),
@@ -404,6 +466,8 @@ def environment() -> dict[str, str]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    # some of a GPU's fastest kernels sum in an order that changes from run to run
+    torch.use_deterministic_algorithms(torch.cuda.is_available())
     if sys.argv[1] == "serve":
         serve()
     else:

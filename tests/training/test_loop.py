@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError, PacerError
@@ -217,12 +215,11 @@ def test_the_gradient_is_clipped_to_its_limit(
 
 
 @pytest.mark.parametrize("name", ["parent", "calibrate"])
-def test_half_precision_trains_as_float32_does(name: str, setting, tmp_path: Path, monkeypatch) -> None:
+def test_half_precision_trains_as_float32_does(name: str, setting, accelerator_on, tmp_path: Path) -> None:
     """Frozen weights in bfloat16, what is trained in float32."""
     params = parameters()
     curves = {}
     for precision in ("no", "bf16"):
-        AcceleratorState._reset_state()
         model, examples = setting(name, dropout=0.0)
         if precision == "bf16":
             model.language.to(torch.bfloat16)
@@ -236,13 +233,12 @@ def test_half_precision_trains_as_float32_does(name: str, setting, tmp_path: Pat
             model,
             examples,
             phase_of(name, params),
-            Accelerator(cpu=True, mixed_precision=precision),
+            accelerator_on(mixed_precision=precision),
             folder,
             lambda v, s, losses=losses: losses.append(v["loss"]),
         )
         assert {weight.dtype for weight in weights.values()} == {torch.float32}
         curves[precision] = losses
-    AcceleratorState._reset_state()
     assert curves["bf16"] == pytest.approx(curves["no"], rel=0.02)
     assert curves["bf16"] != curves["no"]
 

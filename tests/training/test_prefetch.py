@@ -11,6 +11,8 @@ import torch
 
 from pacer.core.errors import DataError
 from pacer.parallel.prefetch import prefetch
+from pacer.training.loop import _Run
+from pacer.training.objective import objective
 from pacer.training.phases import phase_of
 from pacer.training.plan import Plan
 from tests.training.conftest import parameters
@@ -29,6 +31,19 @@ def test_workers_make_the_batches_that_the_process_itself_makes(setting) -> None
         for field in fields(one):
             a, b = getattr(one, field.name), getattr(other, field.name)
             assert (a is None and b is None) or torch.equal(a, b), field.name
+
+
+def test_for_a_gpu_batches_wait_in_page_locked_memory(setting, accelerator_on, device: torch.device) -> None:
+    model, examples = setting("parent")
+    phase = phase_of("parent", parameters(train={"workers": 2}))
+    run, plan = _Run(model, examples, phase, accelerator_on(), objective), Plan(phase, examples)
+    for micro, (drawn, rho) in islice(zip(run.stream(0), plan.from_update(0)), 8):
+        moved, expected = micro.batch.to(device), examples.drawn(drawn, rho, plan.draws, phase.losses.lambda_q)
+        for field in fields(expected):
+            waiting, arrived, own = (getattr(batch, field.name) for batch in (micro.batch, moved, expected))
+            if own is not None:
+                assert waiting.is_pinned() is (device.type == "cuda") and arrived.device.type == device.type, field.name
+                assert torch.equal(arrived.cpu(), own), field.name
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])

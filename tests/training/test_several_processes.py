@@ -9,7 +9,6 @@ GPUs (``--multi_gpu``, or ``distributed_type: MULTI_GPU``) and with ACCELERATE_U
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,7 +19,6 @@ import pytest
 import torch
 from safetensors.torch import load
 
-from pacer.core.io import write_json
 from tests.conftest import MODEL
 from tests.training import drive
 
@@ -64,11 +62,6 @@ class Setting:
             record=str(self.folder / name),
         )
 
-    def write(self, task: dict[str, Any]) -> str:
-        path = f"{task['out']}.job.json"
-        write_json(path, task)
-        return path
-
 
 @pytest.fixture(scope="module")
 def setting(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
@@ -83,33 +76,9 @@ def setting(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             server.finish(task)
     tasks = [setting.task(phase, mix, "together") for phase, mix in CASES]
     setting.together = {task_name(*case): task for case, task in zip(CASES, tasks)}
-    code, output = ended(launch(setting, [setting.write(task) for task in tasks]))
+    code, output = drive.ended(drive.launch([drive.write_job(task) for task in tasks], drive.TWO_PROCESSES))
     assert code == 0, output
     yield setting
-
-
-def launch(setting: Setting, jobs: list[str], *options: str) -> subprocess.Popen:
-    """Start two processes as a user does; ``options`` replace those that say how many there are and where."""
-    start = (*drive.ACCELERATE, *options) if options else drive.TWO_PROCESSES
-    command = [*start, drive.__file__, *jobs]
-    return subprocess.Popen(
-        command,
-        env=drive.environment(),
-        cwd=setting.folder,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-
-
-def ended(process: subprocess.Popen) -> tuple[int, str]:
-    """Exit code and output of a launch, which must end within bounds."""
-    try:
-        output, _ = process.communicate(timeout=drive.PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.terminate()  # the launcher takes its processes along
-        raise
-    return process.returncode, output
 
 
 def recorded(task: dict[str, Any], rank: int = 0) -> dict[str, Any]:
@@ -162,7 +131,7 @@ class Outcome:
     published: list[bool] = field(default_factory=list)
 
     def add(self, task: dict[str, Any], *launches: subprocess.Popen) -> None:
-        for code, output in [ended(process) for process in launches]:
+        for code, output in [drive.ended(process) for process in launches]:
             self.codes.append(code)
             self.outputs.append(output)
             self.published.append(Path(task["out"]).exists())
@@ -174,41 +143,17 @@ def killed(setting: Setting) -> tuple[dict[str, Any], Outcome]:
     task, outcome = setting.task("parent", False, "killed", workers=1), Outcome()
     for rank, number in ((1, 3), (0, 1)):  # in the fourth update, then in the second after the resume
         stop = {"point": "AdamW.step", "number": number, "rank": rank}
-        outcome.add(task, launch(setting, [setting.write(task | {"stop": stop})]))
+        outcome.add(task, drive.launch([drive.write_job(task | {"stop": stop})], drive.TWO_PROCESSES))
     return task, outcome
 
 
 @pytest.fixture(scope="module")
 def nodes(setting: Setting, killed: tuple[dict[str, Any], Outcome]) -> tuple[dict[str, Any], Outcome]:
     """Two nodes, each with a configuration of its own, that do one phase and then what was killed."""
-    task, port = setting.task("calibrate", True, "nodes"), free_port()
-    jobs = [setting.write(task), setting.write(killed[0])]
-    launches = []
-    for rank in (1, 0):
-        config = setting.folder / f"node{rank}.yaml"
-        config.write_text(f"""\
-compute_environment: LOCAL_MACHINE
-distributed_type: MULTI_GPU
-num_machines: 2
-machine_rank: {rank}
-num_processes: 2
-main_process_ip: 127.0.0.1
-main_process_port: {port}
-rdzv_backend: static
-same_network: true
-mixed_precision: 'no'
-use_cpu: true
-""")
-        launches.append(launch(setting, jobs, "--config_file", str(config)))
-    outcome = Outcome()
-    outcome.add(task, *launches)
+    task, outcome = setting.task("calibrate", True, "nodes"), Outcome()
+    jobs = [drive.write_job(task), drive.write_job(killed[0])]
+    outcome.add(task, *drive.launch_nodes(jobs))
     return task, outcome
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def test_a_killed_process_ends_the_launch(killed: tuple[dict[str, Any], Outcome]) -> None:
