@@ -7,8 +7,9 @@
 Both sides get the same prefixes (random embeddings of the lengths that prompts have, sorted by length as `decode` sorts
 them) and must generate exactly `tokens` tokens a record, so both do the same number of steps. Every timed pair is
 compared, too. On a CPU one thread works and its CPU seconds count, on a GPU wall seconds. Exit code 1 where a bar is
-missed, 2 where tokens differ. On a GPU tokens are compared in single precision, on a model of fewer layers: in half
-precision the two sides round differently and part ways where scores are nearly equal.
+missed, 2 where tokens differ. On a GPU tokens are compared in double precision, on a model of fewer layers: else the
+two sides round differently and part ways where scores are nearly equal. Batches and, if need be, layers are fewer on a
+GPU whose memory asks for it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Unequal, hardware, in_turns, ratio, table
+from measuring import Unequal, device_of, free_bytes, hardware, in_turns, ratio, table
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pacer.decoding.beam import BeamSearch
@@ -49,7 +50,7 @@ class Preset:
             (groups: key-value heads). spread: standard deviation of its weights.
         prefix: least and most positions of a prefix. tokens: generated of each record. beams: of a search.
         batch: records at a time where both sides have the same. batches: among which each side's best is sought.
-        repeats: of the two comparisons, in turns. compare_layers: of the model whose tokens are compared in single
+        repeats: of the two comparisons, in turns. compare_layers: of the model whose tokens are compared in double
             precision before half precision is timed. floor: measure the share of the byte floor.
         limits: least values of the bars, by name.
     """
@@ -113,12 +114,52 @@ PRESETS = {
 }
 
 
+def miniature(preset: Preset) -> Preset:
+    """The same measurement in seconds on a CPU; its figures mean nothing."""
+    return replace(
+        preset,
+        device="cpu",
+        vocabulary=61,
+        width=16,
+        ffn=24,
+        layers=3,
+        heads=4,
+        groups=min(preset.groups, 2),
+        prefix=(3, 6),
+        tokens=7,
+        batch=2,
+        batches=(1, 3),
+        repeats=1,
+        spread=0.3,
+    )
+
+
+def fitting(preset: Preset, room: float) -> Preset:
+    """The preset cut down to ``room`` bytes of a device: smaller batches first, then fewer layers."""
+    width, rows = preset.width * preset.groups // preset.heads, preset.beams * (preset.prefix[1] + preset.tokens)
+    block = 2 * preset.width * (preset.width + width) + 3 * preset.width * preset.ffn
+    size, layers = preset.dtype.itemsize, preset.layers
+
+    def held(batch: int, layers: int) -> float:
+        """`generate` keeps each beam apart, and some of it twice for a moment."""
+        weights = layers * block + 2 * preset.vocabulary * preset.width
+        return size * (weights + 1.25 * batch * rows * 2 * layers * width)
+
+    while held(1, layers) > room and layers > 1:
+        layers //= 2
+    batch = preset.batch
+    while held(batch, layers) > room and batch > 1:
+        batch //= 2
+    batches = tuple(own for own in preset.batches if held(own, layers) <= room) or (batch,)
+    return replace(preset, layers=layers, batch=batch, batches=batches)
+
+
 class Bench:
     """A preset on its device: the model, the prefixes, and what was found."""
 
     def __init__(self, preset: Preset):
         self.preset = preset
-        self.device = torch.device(preset.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = device_of(preset)
         self.started = time.perf_counter()
         if self.device.type == "cpu":
             torch.set_num_threads(1)  # CPU seconds of several would add up
@@ -147,8 +188,13 @@ class Bench:
             max_position_embeddings=2048,
         )
         torch.manual_seed(0)
-        with torch.device(self.device):
-            return LlamaForCausalLM(config).to(dtype).eval().requires_grad_(False)
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)  # in float32 first, the largest would take twice its room
+        try:
+            with torch.device(self.device):
+                return LlamaForCausalLM(config).eval().requires_grad_(False)
+        finally:
+            torch.set_default_dtype(before)
 
     def say(self, text: str) -> None:
         print(f"[{time.perf_counter() - self.started:6.1f} s] {text}", file=sys.stderr, flush=True)
@@ -171,8 +217,8 @@ class Bench:
             Unequal: they differ.
         """
         whole = self.preset.dtype == torch.float32
-        model = self.model if whole else self.make_model(self.preset.compare_layers, torch.float32)
-        prefixes = [prefix.float() for prefix in self.prefixes[: self.preset.batch]]
+        model = self.model if whole else self.make_model(self.preset.compare_layers, torch.float64)
+        prefixes = [prefix.to(model.dtype) for prefix in self.prefixes[: self.preset.batch]]
         decode = self.settings(self.preset.batch, max(2, self.preset.tokens // 3))
         same("before timing", *(dict(side(model, decode, EOS)(prefixes)) for side in (BeamSearch, Generate)))
 
@@ -403,11 +449,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--preset", choices=PRESETS, default="cpu")
     parser.add_argument("--layers", type=int, help="another depth of the language model")
     parser.add_argument("--tokens", type=int, help="another number of tokens a record")
+    parser.add_argument("--miniature", action="store_true", help="tiny shapes on the CPU: does it run?")
     parser.add_argument("--out", type=Path, help="also write the results here")
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = parser.parse_args(given)
     preset = PRESETS[options.preset]
     preset = replace(preset, layers=options.layers or preset.layers, tokens=options.tokens or preset.tokens)
+    preset = miniature(preset) if options.miniature else preset
+    preset = fitting(preset, free_bytes(device_of(preset)))
     load = os.getloadavg()[0]
     bench = Bench(preset)
     try:

@@ -15,6 +15,7 @@ Results are Markdown on the console or in ``--out``. Where a bar is missed, the 
 from __future__ import annotations
 
 import argparse
+import shutil
 import statistics
 import subprocess
 import sys
@@ -22,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import islice
 from pathlib import Path
@@ -119,6 +120,31 @@ PRESETS = {
         limits=(0.95, 0.85),
     ),
 }
+
+
+def miniature(preset: Preset) -> Preset:
+    """The same measurement in seconds on a CPU; its figures mean nothing."""
+    return replace(
+        preset,
+        device="cpu",
+        edge=28,
+        hidden=16,
+        layers=3,
+        heads=2,
+        film=(40, 30),
+        files=2,
+        images=8,
+        bare=4,
+        batch_size=2,
+        shard_size=4,
+        workers=2,
+        turns=1,
+        few=8,
+        many=16,
+        limits=(0.0, 0.0),
+    )
+
+
 #: Most that the larger store's peak may be above the smaller one's.
 FLAT = 1.1
 
@@ -187,9 +213,12 @@ def moment_of_the_plan() -> Iterator[list[float]]:
 
 def stage_rate(preset: Preset, folder: Path, images: pl.DataFrame, turn: int) -> float:
     """Images/s of the stage from its plan to its end; the batch that the plan was measured on does not count."""
+    out = folder / f"store-{turn}"
     with moment_of_the_plan() as planned:
-        build.build_store(settings(preset), images, [], folder, folder / f"store-{turn}")
-    return (len(images) - preset.batch_size) / (time.perf_counter() - planned[0])
+        build.build_store(settings(preset), images, [], folder, out)
+    seconds = time.perf_counter() - planned[0]
+    shutil.rmtree(out)
+    return (len(images) - preset.batch_size) / seconds
 
 
 def bare_rate(preset: Preset, encoder: ImageEncoder, batches: Sequence[Tensor]) -> float:
@@ -226,8 +255,11 @@ def measure_speed(preset: Preset, missed: list[str]) -> list[str]:
         files = [str(folder / f"{seed}.jpg") for seed in range(preset.files)]
         for seed, path in enumerate(files):
             film(seed, 1).resize(preset.film).save(path, quality=95)
-        paths = [files[i % len(files)] for i in range(preset.images)]
-        images = pl.DataFrame({"image_id": [str(i) for i in range(preset.images)], "path": paths})
+        # a third of the free disk, if that is less than the preset asks for
+        image_bytes = (preset.edge // 14) ** 2 * preset.hidden * len(settings(preset).depths) * 2
+        count = min(preset.images, max(shutil.disk_usage(folder).free // 3 // image_bytes, 2 * preset.batch_size))
+        paths = [files[i % len(files)] for i in range(count)]
+        images = pl.DataFrame({"image_id": [str(i) for i in range(count)], "path": paths})
         encoder = ImageEncoder(folder / "vision", settings(preset).depths, preset.device, preset.precision)
         prepared = torch.stack([encoder.preparation(path) for path in files]).to(preset.device)
         batches = [
@@ -421,6 +453,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", choices=PRESETS, default="cpu")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), help="of the encoder; default: the preset's")
+    parser.add_argument("--miniature", action="store_true", help="tiny shapes on the CPU: does it run?")
     parser.add_argument("--run", type=Path, default=ROOT)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--peak-of-store", type=int, help=argparse.SUPPRESS)
@@ -430,10 +464,12 @@ def main() -> None:
         peak_of_store(arguments.peak_of_store)
         return
     preset, missed = PRESETS[arguments.preset], []
+    preset = miniature(preset) if arguments.miniature else preset
+    preset = replace(preset, precision=arguments.precision or preset.precision)
     lines = [
         "# The features stage",
         "",
-        f"`python bench/features.py --preset {arguments.preset}`, {date.today()}, "
+        f"`{' '.join(['python bench/features.py', *sys.argv[1:]])}`, {date.today()}, "
         f"{hardware(torch.device(preset.device))}, torch {torch.__version__}.",
         "",
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -195,6 +195,67 @@ GPU = Preset(
 )
 
 PRESETS = {preset.name: preset for preset in (CPU, GPU)}
+
+
+def miniature(preset: Preset) -> Preset:
+    """The same measurement in seconds on a CPU; its figures mean nothing."""
+    return replace(
+        preset,
+        device="cpu",
+        d_model=16,
+        d_ffn=40,
+        layers=3,
+        heads=2,
+        vocabulary=97,
+        d_vision=8,
+        patches=4,
+        vision_heads=2,
+        d_hidden=8,
+        queries=3,
+        prior_tokens=4,
+        batch_size=2,
+        records=60,
+        batches=1,
+        head=HeadShape(2, 12, 3),
+        repeats=1,
+        widths=(8, 16, 32),
+        width_layers=1,
+        lengths=(16, 20, 24),
+        batch_sizes=(1, 2, 3),
+        gemm=16,
+    )
+
+
+def fitting(preset: Preset, room: float) -> Preset:
+    """The preset cut down to ``room`` bytes of a device: smaller batches first, then fewer layers."""
+    while bytes_held(preset) > room and (preset.batch_size > 1 or preset.layers > 1):
+        if preset.batch_size > 1:
+            size = preset.batch_size // 2
+            preset = replace(
+                preset,
+                batch_size=size,
+                batch_sizes=tuple(sorted({max(size // 2, 1), size, 2 * size})),
+                head=preset.head._replace(batch=size),
+            )
+        else:
+            layers = preset.layers // 2
+            preset = replace(preset, layers=layers, width_layers=min(layers, preset.width_layers))
+    return preset
+
+
+def bytes_held(preset: Preset) -> float:
+    """Roughly the most bytes of a device that `bench/train.py` takes with two-byte weights, after a count of what a
+    block keeps for its backward pass; the baseline, with its padding and its logits, takes the most.
+    """
+    d, f, texts = preset.d_model, preset.d_ffn, preset.texts[-1]
+    block, embeddings = 4 * d * d + 3 * d * f, 2 * preset.vocabulary * d
+    widest = max(preset.widths) / d
+    weights = preset.layers * block + embeddings + preset.width_layers * block * widest**2 + embeddings * widest
+    merged = 2 * preset.layers * d * d
+    trained = 5 * d * d + preset.layers * 128 * d  # the interface and LoRA, in float32 with gradients and two moments
+    positions = preset.batch_size * (1 + texts.pad_before + preset.queries + texts.after_commit[1] + texts.pad_target)
+    kept = preset.layers * (30 * d + 6 * f) + 50 * preset.vocabulary
+    return 2 * (weights + merged) + 16 * trained + positions * kept
 
 
 @dataclass

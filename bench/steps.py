@@ -19,8 +19,8 @@ from pacer.model.pacer import Batch, Pacer
 from pacer.training.objective import objective
 from pacer.training.phases import Phase, phase_of
 
-COMMIT, CALIBRATE = phase_of("parent", PARAMS), phase_of("calibrate", PARAMS)
-NAMES = {"parent": "Commit", "calibrate": "Calibrate"}
+WARMUP, COMMIT, CALIBRATE = (phase_of(name, PARAMS) for name in ("warmup", "parent", "calibrate"))
+NAMES = {"warmup": "Warm-up", "parent": "Commit", "calibrate": "Calibrate"}
 #: Weights of the loss's terms as in training.
 LAMBDAS = {
     "trajectory": 1.0,
@@ -113,10 +113,11 @@ def sides_of(bench: Bench, phase: Phase, ours: Pacer, lambdas: Mapping[str, floa
 # Batches
 
 
-def our_batches(bench: Bench, records: Records, phase: Phase) -> list[Batch]:
+def our_batches(bench: Bench, records: Records, phase: Phase, window: int = WINDOW) -> list[Batch]:
     """Micro-batches of an epoch in length windows that stand for all of them."""
     preset = bench.preset
-    micros = spread_batches(records, records.epoch(preset.batch_size, WINDOW), preset.batches)
+    size = max(preset.batch_size * phase.schedule.batch_size // COMMIT.schedule.batch_size, 1)
+    micros = spread_batches(records, records.epoch(size, window), preset.batches)
     return [bench.pinned(make_batch(records, micro, preset, bench.states, phase.losses.lambda_q)) for micro in micros]
 
 

@@ -35,6 +35,7 @@ from measuring import (
     assert_agree,
     assert_close,
     device_of,
+    free_bytes,
     hardware,
     in_turns,
     megabytes,
@@ -43,7 +44,19 @@ from measuring import (
     table,
     within,
 )
-from shapes import FLOAT32, PRESETS, WINDOW, Preset, Texts, equal_records, make_batch, make_model, make_records
+from shapes import (
+    FLOAT32,
+    PRESETS,
+    WINDOW,
+    Preset,
+    Texts,
+    equal_records,
+    fitting,
+    make_batch,
+    make_model,
+    make_records,
+    miniature,
+)
 from steps import (
     CALIBRATE,
     COMMIT,
@@ -371,6 +384,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--preset", choices=PRESETS, default="cpu")
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts, by commas: {', '.join(PARTS)}")
     parser.add_argument("--layers", type=int, help="another depth of the language model")
+    parser.add_argument("--miniature", action="store_true", help="tiny shapes on the CPU: does it run?")
     parser.add_argument("--out", type=Path, help="also write the results here")
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = parser.parse_args(given)
@@ -380,6 +394,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     preset = PRESETS[options.preset]
     if options.layers:
         preset = replace(preset, layers=options.layers, width_layers=min(options.layers, preset.width_layers))
+    preset = miniature(preset) if options.miniature else preset
+    preset = fitting(preset, free_bytes(device_of(preset)))
     load = os.getloadavg()[0]
     text = report(preset, run(preset, parts), " ".join(["python bench/train.py", *given]), load)
     print(text)

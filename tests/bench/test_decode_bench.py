@@ -22,23 +22,7 @@ def decode(monkeypatch) -> ModuleType:
 
 def tiny(decode: ModuleType, name: str, **changes):
     """The preset in miniature."""
-    return replace(
-        decode.PRESETS[name],
-        device="cpu",
-        vocabulary=61,
-        width=16,
-        ffn=24,
-        layers=3,
-        heads=4,
-        groups=min(decode.PRESETS[name].groups, 2),
-        prefix=(3, 6),
-        tokens=7,
-        batch=2,
-        batches=(1, 3),
-        repeats=1,
-        spread=0.3,
-        **changes,
-    )
+    return replace(decode.miniature(decode.PRESETS[name]), **changes)
 
 
 @pytest.mark.parametrize("name", ["cpu", "gpu"])

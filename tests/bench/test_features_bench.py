@@ -23,23 +23,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
 @pytest.mark.parametrize("limit", [0.0, 99.0])
 def test_speed_runs_and_its_bars_can_be_missed(bench: ModuleType, name: str, limit: float) -> None:
-    preset = replace(
-        bench.PRESETS[name],
-        device="cpu",
-        edge=28,
-        hidden=16,
-        layers=3,
-        heads=2,
-        film=(40, 30),
-        files=2,
-        images=8,
-        bare=4,
-        batch_size=2,
-        shard_size=4,
-        workers=2,
-        turns=1,
-        limits=(limit, limit),
-    )
+    preset = replace(bench.miniature(bench.PRESETS[name]), limits=(limit, limit))
     missed: list[str] = []
     text = "\n".join(bench.measure_speed(preset, missed))
     assert "bare forward of the encoder" in text and bool(missed) == bool(limit)
@@ -47,7 +31,7 @@ def test_speed_runs_and_its_bars_can_be_missed(bench: ModuleType, name: str, lim
 
 def test_memory_is_compared(bench: ModuleType) -> None:
     missed: list[str] = []
-    text = "\n".join(bench.measure_memory(replace(bench.PRESETS["cpu"], few=8, many=16), missed))
+    text = "\n".join(bench.measure_memory(bench.miniature(bench.PRESETS["cpu"]), missed))
     assert "| 16 |" in text and not missed
 
 

@@ -44,31 +44,7 @@ def train(shapes) -> ModuleType:
 
 def tiny(shapes: ModuleType, name: str):
     """The preset in miniature."""
-    return replace(
-        shapes.PRESETS[name],
-        device="cpu",
-        d_model=16,
-        d_ffn=40,
-        layers=3,
-        heads=2,
-        vocabulary=97,
-        d_vision=8,
-        patches=4,
-        vision_heads=2,
-        d_hidden=8,
-        queries=3,
-        prior_tokens=4,
-        batch_size=2,
-        records=60,
-        batches=1,
-        head=shapes.HeadShape(2, 12, 3),
-        repeats=1,
-        widths=(8, 16, 32),
-        width_layers=1,
-        lengths=(16, 20, 24),
-        batch_sizes=(1, 2, 3),
-        gemm=16,
-    )
+    return shapes.miniature(shapes.PRESETS[name])
 
 
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
