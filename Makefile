@@ -8,7 +8,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup smollm repro test quick coverage format check bench figures clean
+.PHONY: help setup smollm repro test quick coverage format check bench gpu figures clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +45,10 @@ check: $(READY)  ## layout, lint and types
 	TY_MAX_PARALLELISM=1 ty check  # with several threads it judges an import cycle differently now and then
 
 bench: $(READY)  ## measure the building blocks on this machine
-	for script in bench/*.py; do echo "== $$script" && python "$$script" || exit 1; done
+	for script in $(filter-out bench/gpu.py,$(wildcard bench/*.py)); do echo "== $$script" && python "$$script" || exit 1; done
+
+gpu: $(READY)  ## tests and measurements that need a GPU: 40 minutes at most (PARTS="tests decode": these; MINUTES=9: some)
+	python bench/gpu.py $(PARTS) $(if $(MINUTES),--minutes $(MINUTES))
 
 figures: $(READY)  ## draw the report page again from what the last run left, without DVC
 	python stages/report.py
