@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +144,7 @@ def _language(shapes: Shapes, texts: list[str], dtype: torch.dtype, out: Path) -
     index = {}
     for number, part in enumerate((names[:half], names[half:]), start=1):
         file = f"pytorch_model-0000{number}-of-00002.bin"
-        shard = {name: _random(name, tensors[name].shape, dtype) for name in part}
-        torch.save(shard, out / file)
+        torch.save({name: _random(name, tensors[name].shape, dtype) for name in part}, out / file)
         index |= dict.fromkeys(part, file)
     _write(out / "pytorch_model.bin.index.json", {"metadata": {}, "weight_map": index})
 
@@ -249,7 +249,12 @@ def measure(work: Path, shapes: Shapes, dtype: torch.dtype) -> dict[str, list[fl
     for name, command in stages():
         if name == "backbones":
             texts = pl.read_parquet(work / "data" / "corpus" / "records.parquet")["report"].to_list()
-            make_weights(shapes, texts, dtype, work / "weights")
+            # in a process of its own: what a process once held counts in the peak of those that it starts
+            maker = get_context("spawn").Process(target=make_weights, args=(shapes, texts, dtype, work / "weights"))
+            maker.start()
+            maker.join()
+            if maker.exitcode:
+                sys.exit("the models could not be made")
         if name not in done:
             print(f"== {name}: {command}", flush=True)
             done[name] = run(command, work)
