@@ -1,6 +1,6 @@
 """The stage `anchors` on a table of invented records: one build in this process, its seconds and peak memory as JSON.
 
-python bench/anchor_size.py FOLDER VERSION    # FOLDER holds records.parquet; `bench/anchors.py` makes it
+python bench/anchor_size.py FOLDER    # FOLDER holds records.parquet; `bench/anchors.py` makes it
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ def _peak() -> float:
 
 
 def main() -> None:
-    folder, version = Path(sys.argv[1]), sys.argv[2]
+    folder = Path(sys.argv[1])
     (folder / "cache.jsonl").write_text("")
     start, started, own = _peak(), time.perf_counter(), time.process_time()
-    audit = build_anchors(folder / "records.parquet", folder / "cache.jsonl", folder / "anchors.parquet", version)
+    audit = build_anchors(folder / "records.parquet", folder / "cache.jsonl", folder / "anchors.parquet")
     print(
         json.dumps(
             {

@@ -35,12 +35,11 @@ from pacer.anchors.vocabulary import FINDINGS
 from pacer.labelling.targets.build_anchors import agreement as agreed
 from pacer.rules import extract as rules
 from pacer.rules.extract import extract_anchor
-from pacer.rules.version import VERSIONS, Version
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = 424_411
 
-#: Micro-F1 of positives against the gold and of denials against CheXpert (the better version), reports a second and
+#: Micro-F1 of positives against the gold and of denials against CheXpert, reports a second and
 #: core, times faster than the plain loop, seconds for the paper's records, megabytes of ten times the records over one.
 BARS = {"positives": 0.80, "denials": 0.92, "rate": 5000.0, "faster": 8.0, "seconds": 60.0, "growth": 60.0}
 
@@ -48,23 +47,23 @@ BARS = {"positives": 0.80, "denials": 0.92, "rate": 5000.0, "faster": 8.0, "seco
 
 
 def agreement(rows: list[dict[str, Any]]) -> tuple[list[str], dict[str, float]]:
-    """Tables in Markdown, and the better version's figures by the name of their bar."""
+    """Tables in Markdown, and the figures by the name of their bar."""
     gold = [present(row) for row in rows]
     labels = [chexpert_anchor(row) for row in rows]
     texts = {"both": [whole(row) for row in rows], "findings": [row["findings"] or "" for row in rows]}
-    read = {(v, part): [extract_anchor(text, v) for text in texts[part]] for v in VERSIONS for part in texts}
-    columns = {version: _positives(gold, read[version, "both"]) for version in VERSIONS}
-    columns |= {f"{version}, findings alone": _positives(gold, read[version, "findings"]) for version in VERSIONS}
-    columns["CheXpert, findings"] = _positives(gold, labels)
-    lines = ["## Positives against human MeSH labels", "", *_f1_table(list(GOLD), columns)]
-    denied = {v: _denials(rows, labels, read[v, "findings"]) for v in VERSIONS}
-    lines += ["## Denials against CheXpert, findings", "", *_f1_table(list(DENIED), denied)]
-    lines += ["Share of CheXpert's denials that the rules deny as well:", "", *_recall_table(denied)]
-    lines += ["## The same polarity as CheXpert, findings", "", *_states(rows, labels, read)]
-    return lines, {
-        "positives": max(f1(columns[version]) for version in VERSIONS),
-        "denials": max(f1(denied[version]) for version in VERSIONS),
+    read = {part: [extract_anchor(text) for text in texts[part]] for part in texts}
+    positives = _positives(gold, read["both"])
+    columns = {
+        "rules": positives,
+        "rules, findings alone": _positives(gold, read["findings"]),
+        "CheXpert, findings": _positives(gold, labels),
     }
+    lines = ["## Positives against human MeSH labels", "", *_f1_table(list(GOLD), columns)]
+    denied = _denials(rows, labels, read["findings"])
+    lines += ["## Denials against CheXpert, findings", "", *_f1_table(list(DENIED), {"rules": denied})]
+    lines += ["Share of CheXpert's denials that the rules deny as well:", "", *_recall_table(denied)]
+    lines += ["## The same polarity as CheXpert, findings", "", *_states(rows, labels, read["findings"])]
+    return lines, {"positives": f1(positives), "denials": f1(denied)}
 
 
 def _positives(gold: list[set[str]], anchors: list[Anchor]) -> Any:
@@ -90,51 +89,43 @@ def _f1_table(findings: Sequence[str], columns: dict[str, Any]) -> list[str]:
     return table(["F1", "labels", *columns], [*rows, ["micro (95 %)", str(labels.sum()), *cells]])
 
 
-def _recall_table(denied: dict[str, Any]) -> list[str]:
-    rows = []
-    for version, found in denied.items():
-        both, missed = found[:, :, 0].sum(axis=0), found[:, :, 2].sum(axis=0)
-        shares = zip([*both, both.sum()], [*missed, missed.sum()], strict=True)
-        rows.append([version, *(f"{b / (b + m):.3f}" if b + m else "–" for b, m in shares)])
-    return table(["", *DENIED, "all"], rows)
+def _recall_table(denied: Any) -> list[str]:
+    both, missed = denied[:, :, 0].sum(axis=0), denied[:, :, 2].sum(axis=0)
+    shares = zip([*both, both.sum()], [*missed, missed.sum()], strict=True)
+    return table([*DENIED, "all"], [[f"{b / (b + m):.3f}" if b + m else "–" for b, m in shares]])
 
 
-def _states(rows: list[dict[str, Any]], labels: list[Anchor], read: dict[tuple[str, str], list[Anchor]]) -> list[str]:
-    inside = [place for place, row in enumerate(rows) if row["findings"]]
-    columns = [agreed([(read[v, "findings"][i], labels[i]) for i in inside]) for v in VERSIONS]
-    shares = [
-        [finding, *(f"{column['findings'][finding]['agreement']:.3f}" for column in columns)] for finding in FINDINGS
-    ]
-    return table(["share of reports", *VERSIONS], shares)
+def _states(rows: list[dict[str, Any]], labels: list[Anchor], anchors: list[Anchor]) -> list[str]:
+    found = agreed([(anchors[place], labels[place]) for place, row in enumerate(rows) if row["findings"]])["findings"]
+    return table(["", "share of reports"], [[finding, f"{found[finding]['agreement']:.3f}"] for finding in FINDINGS])
 
 
 # --- speed ----------------------------------------------------------------------------------------------------------
 
 
 def speed(named: dict[str, list[str]], repeats: int) -> tuple[list[str], dict[str, float]]:
-    """Reports a second of one core, and how much faster than the plain loop; the least of all texts and versions."""
+    """Reports a second of one core, and how much faster than the plain loop; the least of all texts."""
     rows, rates, gains = [], [], []
     for name, texts in named.items():
-        for version in VERSIONS:
-            if any(plain_anchor(text, version) != extract_anchor(text, version) for text in texts):
-                raise Unequal(f"{name}, {version}: the plain loop gives other anchors")
-            sides = [partial(_seconds, read, version) for read in (extract_anchor, plain_anchor, shared_pass)]
-            own, plain, shared = in_turns(sides, [[texts] * 3], repeats)
-            faster, told = ratio(plain, own)
-            rate = len(texts) / sorted(own)[len(own) // 2]
-            rates.append(rate)
-            gains.append(faster)
-            rows.append(
-                [
-                    f"{name}, {version}",
-                    f"{len(texts):,}",
-                    f"{sum(map(len, texts)) / len(texts):.0f}",
-                    f"{rate:,.0f}",
-                    f"{rate / faster:,.0f}",
-                    told,
-                    ratio(shared, own)[1],
-                ]
-            )
+        if any(plain_anchor(text) != extract_anchor(text) for text in texts):
+            raise Unequal(f"{name}: the plain loop gives other anchors")
+        sides = [partial(_seconds, read) for read in (extract_anchor, plain_anchor, shared_pass)]
+        own, plain, shared = in_turns(sides, [[texts] * 3], repeats)
+        faster, told = ratio(plain, own)
+        rate = len(texts) / sorted(own)[len(own) // 2]
+        rates.append(rate)
+        gains.append(faster)
+        rows.append(
+            [
+                name,
+                f"{len(texts):,}",
+                f"{sum(map(len, texts)) / len(texts):.0f}",
+                f"{rate:,.0f}",
+                f"{rate / faster:,.0f}",
+                told,
+                ratio(shared, own)[1],
+            ]
+        )
     header = [
         "",
         "reports",
@@ -147,12 +138,12 @@ def speed(named: dict[str, list[str]], repeats: int) -> tuple[list[str], dict[st
     return table(header, rows), {"rate": min(rates), "faster": min(gains)}
 
 
-def _seconds(read: Callable[[str, Any], Any], version: Version, texts: list[str]) -> float:
+def _seconds(read: Callable[[str], Any], texts: list[str]) -> float:
     rules._read.cache_clear()
     rules._anchor_of.cache_clear()
     started = time.thread_time()
     for text in texts:
-        read(text, version)
+        read(text)
     return time.thread_time() - started
 
 
@@ -161,28 +152,24 @@ def _seconds(read: Callable[[str, Any], Any], version: Version, texts: list[str]
 
 def size(records: int) -> tuple[list[str], dict[str, float]]:
     """Seconds and peak memory of the stage for ``records`` and for a tenth of them."""
-    rows, found = [], {}
-    for version in VERSIONS:
-        peaks = []
-        for count in (records // 10, records):
-            with tempfile.TemporaryDirectory() as folder:
-                write_records(Path(folder, "records.parquet"), count)
-                run = [sys.executable, Path(__file__).with_name("anchor_size.py"), folder, version]
-                told = json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
-            peaks.append(told["megabytes"])
-            rows.append(
-                [
-                    version,
-                    f"{told['records']:,}",
-                    f"{told['seconds']:.1f}",
-                    f"{told['own_seconds']:.1f}",
-                    f"{told['start_megabytes']:.0f}",
-                    f"{told['megabytes']:.0f}",
-                ]
-            )
-        found["growth"] = max(found.get("growth", 0.0), peaks[1] - peaks[0])
-        found["seconds"] = max(found.get("seconds", 0.0), told["own_seconds"] * RECORDS / records)
-    return table(["", "records", "seconds", "CPU seconds", "MB at the start", "peak, MB"], rows), found
+    rows, peaks = [], []
+    for count in (records // 10, records):
+        with tempfile.TemporaryDirectory() as folder:
+            write_records(Path(folder, "records.parquet"), count)
+            run = [sys.executable, Path(__file__).with_name("anchor_size.py"), folder]
+            told = json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
+        peaks.append(told["megabytes"])
+        rows.append(
+            [
+                f"{told['records']:,}",
+                f"{told['seconds']:.1f}",
+                f"{told['own_seconds']:.1f}",
+                f"{told['start_megabytes']:.0f}",
+                f"{told['megabytes']:.0f}",
+            ]
+        )
+    found = {"growth": peaks[1] - peaks[0], "seconds": told["own_seconds"] * RECORDS / records}
+    return table(["records", "seconds", "CPU seconds", "MB at the start", "peak, MB"], rows), found
 
 
 def main() -> None:

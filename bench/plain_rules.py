@@ -2,7 +2,7 @@
 
 For each finding by itself, the sentences are searched for its names; one that has some is read in full (all names,
 because scope depends on the other findings, and all cues). The loop shares the tables of surface patterns with
-``pacer/anchors`` and nothing else: no look-up by word, no memory of sentences, its own segmentation and its own reading
+``pacer/rules`` and nothing else: no look-up by word, no memory of sentences, its own segmentation and its own reading
 of scope. `bench/anchors.py` times it, and the tests hold the extractor to its output.
 """
 
@@ -12,14 +12,11 @@ import re
 
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.vocabulary import FINDINGS
-from pacer.rules.cues import PAPER_CUES, SCOPED_CUES
-from pacer.rules.mentions import FINDINGS_OF, MENTIONS, NORMALITY, SCOPED_ALONE, SIGNS
+from pacer.rules.cues import CUES
+from pacer.rules.mentions import FINDINGS_OF, MENTIONS, NORMALITY
 
 _MENTIONS = [(pattern.name, re.compile(pattern.expression)) for pattern in MENTIONS]
-_CUES = {
-    "paper": [(pattern.name, re.compile(pattern.expression)) for pattern in PAPER_CUES],
-    "scoped": [(pattern.name, re.compile(pattern.expression)) for pattern in SCOPED_CUES],
-}
+_CUES = [(pattern.name, re.compile(pattern.expression)) for pattern in CUES]
 _COURSES = re.compile(
     r" ((has|have) (\w+ly )?(increased|decreased|improved|worsened|progressed)"
     r"|(is|are|remain|remains|appear|appears) (\w+ly )?(stable|unchanged|increased|decreased|improved|larger|smaller"
@@ -42,35 +39,33 @@ _PLACES = re.compile(
 _PLACING = re.compile(r"( (line|tube|catheter|lead))?[ -](placement|insertion|associated|related)\b")
 
 
-def plain_anchor(report: str, version: str) -> Anchor:
+def plain_anchor(report: str) -> Anchor:
     """What :func:`pacer.rules.extract.extract_anchor` gives."""
     sentences = plain_sentences(report)
     fields: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
     for finding in FINDINGS:
         own = [pattern for name, pattern in _MENTIONS if finding in FINDINGS_OF[name]]
-        denied, sign, decided = False, False, None
+        denied, decided = False, None
         for sentence in sentences:
             if decided or not any(pattern.search(f" {sentence}") for pattern in own):
                 continue
-            for name, polarity in plain_mentions(sentence, version):
+            for name, polarity in plain_mentions(sentence):
                 if decided or finding not in FINDINGS_OF[name] or polarity is None:
                     continue
-                if name in SIGNS:
-                    sign = sign or polarity != "negative"
-                elif polarity == "negative":
+                if polarity == "negative":
                     denied = True
                 else:
                     decided = polarity
-        state = decided or ("negative" if denied else "uncertain" if sign else None)
+        state = decided or ("negative" if denied else None)
         if state:
             fields[state].append(finding)
     return Anchor(*(tuple(fields[name]) for name in ("positive", "negative", "uncertain")))
 
 
-def shared_pass(report: str, version: str) -> None:
+def shared_pass(report: str) -> None:
     """A loop that reads each sentence once for all findings, the frugal form of the plain loop; for timing alone."""
     for sentence in plain_sentences(report):
-        plain_mentions(sentence, version)
+        plain_mentions(sentence)
 
 
 def plain_sentences(report: str) -> list[str]:
@@ -92,11 +87,10 @@ def plain_sentences(report: str) -> list[str]:
     return [" ".join(re.sub(r'[,:/\\()\[\]{}"_*&+]', " ", part).split()) for part in parts]
 
 
-def plain_mentions(sentence: str, version: str) -> list[tuple[str, str | None]]:
+def plain_mentions(sentence: str) -> list[tuple[str, str | None]]:
     """Name and polarity of every mention of a sentence."""
-    table = _MENTIONS if version == "scoped" else [row for row in _MENTIONS if row[0] not in SCOPED_ALONE]
-    mentions, cues = _search(sentence, table), _search(sentence, _CUES[version])
-    return [(mention[2], _polarity(sentence, mentions, place, cues, version)) for place, mention in enumerate(mentions)]
+    mentions, cues = _search(sentence, _MENTIONS), _search(sentence, _CUES)
+    return [(mention[2], _polarity(sentence, mentions, place, cues)) for place, mention in enumerate(mentions)]
 
 
 def _search(sentence: str, table: list[tuple[str, re.Pattern[str]]]) -> list[tuple[int, int, str]]:
@@ -113,26 +107,26 @@ def _search(sentence: str, table: list[tuple[str, re.Pattern[str]]]) -> list[tup
     return kept
 
 
-def _polarity(sentence: str, mentions: list, place: int, cues: list, version: str) -> str | None:
+def _polarity(sentence: str, mentions: list, place: int, cues: list) -> str | None:
     start, end, name = mentions[place]
     before = [cue for cue in cues if cue[0] < end and not cue[2].endswith("_after")]
     after = [cue for cue in cues if cue[0] >= end and not cue[2].endswith("_before")]
-    if version == "paper":
-        before = [cue for cue in before if cue[0] >= start - 100]
-        after = [cue for cue in after if cue[0] < end + 30]
-    else:
-        for cue in cues:
-            if cue[1] <= start and cue[2] == "clause":
-                before = [other for other in before if other[0] >= cue[1]]
-            if cue[1] <= start and cue[2] == "instead":
-                before = [other for other in before if other[0] >= cue[0]]
-        stops = [cue[0] for cue in cues if cue[0] >= end and cue[2] in ("clause", "statement", "instead")]
-        stops += [end + 60, _end_of_list(sentence, mentions, place)]
-        after = [cue for cue in after if cue[0] < min(stops)]
-        before = [cue for cue in before if cue[0] >= start - 150 and not _used_up(sentence, mentions, place, cue, cues)]
-        if name == "device":
-            before = [cue for cue in before if _meets_device(sentence, mentions, place, cue)]
-            after = [cue for cue in after if _meets_device(sentence, mentions, place, cue)]
+    for cue in cues:
+        if cue[1] <= start and cue[2] == "clause":
+            before = [other for other in before if other[0] >= cue[1]]
+        if cue[1] <= start and cue[2] == "instead":
+            before = [other for other in before if other[0] >= cue[0]]
+    stops = [cue[0] for cue in cues if cue[0] >= end and cue[2] in ("clause", "statement", "instead")]
+    stops += [end + 60, _end_of_list(sentence, mentions, place)]
+    after = [cue for cue in after if cue[0] < min(stops)]
+    for following in mentions[place + 1 : place + 2]:
+        words = sentence[end : following[0]].split()
+        if any(pair[0] == "and" and pair[1:] != ["or"] for pair in (words[i : i + 2] for i in range(len(words)))):
+            after = [cue for cue in after if cue[2] != "uncertain_between" or cue[0] < following[1]]
+    before = [cue for cue in before if cue[0] >= start - 150 and not _used_up(sentence, mentions, place, cue, cues)]
+    if name == "device":
+        before = [cue for cue in before if _meets_device(sentence, mentions, place, cue)]
+        after = [cue for cue in after if _meets_device(sentence, mentions, place, cue)]
     said = [(cue[0], cue[2].split("_")[0]) for cue in before + after]
     uncertain = [where for where, kind in said if kind == "uncertain"]
     negative = [where for where, kind in said if kind in ("negative", "instead")]
@@ -155,7 +149,7 @@ def _end_of_list(sentence: str, mentions: list, place: int) -> int:
         words = between.split()
         if not between.startswith(" ") or not between.endswith(" "):
             break
-        conjunction = bool(words) and words[0] in ("or", "and", "nor")
+        conjunction = bool(words) and words[0] in ("or", "and", "nor", "andor")
         rest = words[1:] if conjunction else words
         broken = [
             word
@@ -179,13 +173,14 @@ def _used_up(sentence: str, mentions: list, place: int, cue: tuple, cues: list) 
         return False
     earlier = [mention for mention in mentions[:place] if mention[0] >= cue[1]]
     for begin, _, kind in cues:
-        breaks = kind == "statement" or (kind == "negative_before" and cue[2].split("_")[0] != "negative")
-        if breaks and cue[1] <= begin < start and [m for m in earlier if m[1] <= begin]:
+        denial = kind == "negative_before" and cue[2].split("_")[0] != "negative"
+        spoken_of = [m for m in earlier if m[1] <= begin] or (denial and sentence[cue[1] : begin].split()[1:])
+        if cue[1] <= begin < start and (denial or kind == "statement") and spoken_of:
             return True
     if earlier and _VERBS & set(sentence[start:end].split()[1:-1]):
         return True
     if earlier and _COURSES.match(sentence, end):
-        return not re.search(r"\b(or|nor)\b", sentence[earlier[-1][1] : start])
+        return not re.search(r"\b(or|nor|andor)\b", sentence[earlier[-1][1] : start])
     return False
 
 
@@ -206,4 +201,4 @@ def _meets_device(sentence: str, mentions: list, place: int, cue: tuple) -> bool
     if _PLACING.match(sentence, end):
         return False
     listed = last is None or last[2] == "device" or last[1] <= cue[1]
-    return listed or not {"or", "nor"}.isdisjoint(re.findall(r"\w+", sentence[last[1] : start]))
+    return listed or not {"or", "nor", "andor"}.isdisjoint(re.findall(r"\w+", sentence[last[1] : start]))

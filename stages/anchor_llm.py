@@ -1,6 +1,5 @@
 """Stage `anchor_llm`: answers of the labelling model for the sampled records."""
 
-from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -16,10 +15,9 @@ from pacer.rules.extract import extract_anchor
 
 def main() -> None:
     config = load_params().anchors
-    candidate = partial(extract_anchor, version=config.rules)
     sample = pl.read_parquet("data/anchors/sample.parquet")
     records = read_columns(Path("data/corpus/records.parquet"), COLUMNS)
-    audit = label_sample(sample, records, config.llm, Path("data/anchors"), candidate)
+    audit = label_sample(sample, records, config.llm, Path("data/anchors"), extract_anchor)
     write_json("data/anchors/llm_audit.json", audit)
 
 

@@ -5,15 +5,11 @@ from pathlib import Path
 from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json, write_json
 from pacer.labelling.targets.build_anchors import build_anchors
-from pacer.params import load_params
 
 
 def main() -> None:
     audit = build_anchors(
-        Path("data/corpus/records.parquet"),
-        Path("data/anchors/llm_cache.jsonl"),
-        Path("data/anchors/anchors.parquet"),
-        load_params().anchors.rules,
+        Path("data/corpus/records.parquet"), Path("data/anchors/llm_cache.jsonl"), Path("data/anchors/anchors.parquet")
     )
     audit["sample"] = read_json("data/anchors/sample_audit.json")
     audit["labelling"] = read_json("data/anchors/llm_audit.json")

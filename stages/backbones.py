@@ -20,7 +20,7 @@ def main() -> None:
     instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
     with whole_directory(Path("models/backbones")) as out:
         locate_backbones(params.backbones, out)
-        make_standins(params.backbones, records, images, instruct, out, params.anchors.rules)
+        make_standins(params.backbones, records, images, instruct, out)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from pacer.core.errors import BackboneError, PacerError
 from pacer.core.io import write_json
 from pacer.params import Backbones
 from pacer.pretrained.pointers import PROVENANCE
-from pacer.rules.version import Version
 
 #: Slowest stand-in first.
 MODELS = ("vision", "language", "chexbert", "text")
@@ -88,7 +87,7 @@ class StandinJob(NamedTuple):
 
 
 def make_standins(
-    config: Backbones, records: pl.DataFrame, images: pl.DataFrame, instruct: Instruct, out: Path, rules: Version
+    config: Backbones, records: pl.DataFrame, images: pl.DataFrame, instruct: Instruct, out: Path
 ) -> None:
     """Train every model whose provider is ``standin``, side by side, each with its share of the cores.
 
@@ -97,7 +96,6 @@ def make_standins(
     Args:
         records, images: the corpus (used with ``train_on: corpus``).
         instruct: makes the instruction text that the language model will meet downstream; picklable.
-        rules: version of the rules that label the corpus (used with ``train_on: corpus``).
 
     Raises:
         PacerError: the first of a training; the others are ended.
@@ -105,7 +103,7 @@ def make_standins(
     wanted = [name for name in MODELS if getattr(config, name).provider == "standin"]
     if not wanted:
         return
-    data = load_data(config, records, images, rules)
+    data = load_data(config, records, images)
     threads = max(1, _cores() // len(wanted))
     side_by_side({name: StandinJob(name, config, data, instruct, out / name, threads) for name in wanted})
 

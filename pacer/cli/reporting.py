@@ -136,7 +136,7 @@ def score(
         hypothesis_text=hypothesis_text,
     )
     config = load_params(params)
-    settings = ScoreSettings(**config.score.model_dump(), rules=config.anchors.rules)
+    settings = ScoreSettings(**config.score.model_dump())
     if records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split):
             raise ConfigError(
@@ -214,7 +214,7 @@ def show_anchor(
     if html is not None and html.is_dir():
         raise ConfigError(f"--html {html} is a folder; name a file")
     found = explain(record, records, table, answers)
-    made_by = "the labelling model" if found.origin == "llm" else f"the rules, version {found.version}"
+    made_by = "the labelling model" if found.origin == "llm" else "the rules"
     console.print(Text(f"{record}, {found.context.upper()}, {found.split}; made by {made_by}\n"))
     console.print(chips(found.anchor))
     if found.origin == "llm":

@@ -127,7 +127,7 @@ def score_reports(
             mine = records["context"] == context
             if mine.any():
                 rows = records.filter(mine)
-                anchors = anchors_of(rows["report_raw"], settings.rules)
+                anchors = anchors_of(rows["report_raw"])
                 contexts[context] = Scored(rows, list(compress(predictions, mine)), {}, anchors)
         files = {"references": expected, "hypotheses": found}
         read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pacer.rules.version import Version
-
 
 @dataclass(frozen=True)
 class ScoreSettings:
-    """How reports are scored: the group ``score`` of ``params.yaml``, and the version of the rules that read reports.
+    """How reports are scored: the group ``score`` of ``params.yaml``.
 
     ``convention``: how CheXbert classes become present or absent. ``originals``: what is done to original references
     (:data:`~pacer.metrics.scoring.ORIGINALS`). ``batch_size``: reports of one labeller pass.
@@ -21,7 +19,6 @@ class ScoreSettings:
     convention: str = "llm-rg4"
     originals: str = "upstream"
     batch_size: int = 64
-    rules: Version = "paper"
 
 
 #: The paper's convention, and references as the records have them.

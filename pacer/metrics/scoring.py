@@ -10,7 +10,6 @@ A further score of a context is one more entry of :func:`_context_scores`; it ne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -39,7 +38,6 @@ from pacer.metrics.truth import truth_scores
 from pacer.metrics.wording_scores import report_wording, wording_counts, wording_scores
 from pacer.records.schemas import read_about, read_records
 from pacer.rules.extract import extract_anchor
-from pacer.rules.version import Version, rules_of
 
 #: What a folder of scores consists of.
 OUTPUTS = ("scores.json", "details.json", "signature.json", "cases.parquet")
@@ -113,7 +111,6 @@ def score_predictions(
             without records are skipped.
         predictions_dir: ``{context}.jsonl``, and ``controls/{control}/{context}.jsonl`` where a control was run.
         out_dir: where the files go; other files there stay.
-        settings: the rules that made ``inputs.anchors`` come before ``settings.rules``.
         train_records: training records for the constant-report yardstick (used with ``inputs.truth``).
         about: how the references were made (:func:`~pacer.records.schemas.read_about`), for the signature.
 
@@ -124,16 +121,13 @@ def score_predictions(
         DataError: ids that do not pair one to one, or a malformed input.
     """
     manifest = predictions_dir / "manifest.json"
-    rules = (None if inputs.anchors is None else rules_of(inputs.anchors)) or settings.rules
     with Meteor() as meteor:
-        contexts = _read(records, predictions_dir, inputs.anchors, rules)
+        contexts = _read(records, predictions_dir, inputs.anchors)
         files = {"anchors": inputs.anchors} | {
             f"predictions/{name}": predictions_dir / f"{name}.jsonl" for name in contexts
         }
         origin = Origin(files, about or {}, made=read_json(manifest) if manifest.is_file() else None)
-        return score_contexts(
-            contexts, out_dir, inputs, replace(settings, rules=rules), origin, meteor, train_records=train_records
-        )
+        return score_contexts(contexts, out_dir, inputs, settings, origin, meteor, train_records=train_records)
 
 
 def score_contexts(
@@ -195,7 +189,7 @@ def score_contexts(
     return scores
 
 
-def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: Path | None, rules: Version) -> dict[str, Scored]:
+def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: Path | None) -> dict[str, Scored]:
     ids = records["record_id"].to_list()
     if not ids:
         raise DataError("there are no records to score")
@@ -214,7 +208,7 @@ def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: Path | Non
             path.parent.name: read_predictions(path, keys)
             for path in sorted(predictions_dir.glob(f"controls/*/{name}.jsonl"))
         }
-        anchors = anchors_of(rows["report_raw"], rules) if given is None else [given[key] for key in keys]
+        anchors = anchors_of(rows["report_raw"]) if given is None else [given[key] for key in keys]
         contexts[name] = Scored(rows, read_predictions(predictions_dir / f"{name}.jsonl", keys), controls, anchors)
     return contexts
 
@@ -233,9 +227,9 @@ def _read_anchors(path: Path, ids: Sequence[str]) -> dict[str, Lists]:
     return anchors
 
 
-def anchors_of(texts: Iterable[str], rules: Version) -> list[Lists]:
+def anchors_of(texts: Iterable[str]) -> list[Lists]:
     """What the rules read in each text, as three lists by polarity."""
-    read = (extract_anchor(text, rules) for text in texts)
+    read = map(extract_anchor, texts)
     return [{name: list(getattr(anchor, name)) for name in POLARITIES} for anchor in read]
 
 
@@ -291,7 +285,7 @@ def _context_scores(
     gates = [prediction.gate for prediction in scored.predictions if prediction.gate is not None]
     if gates:
         scores["gate"] = float(np.mean(gates))
-    scored.read = anchors_of(hypotheses, settings.rules)
+    scored.read = anchors_of(hypotheses)
     generated = [prediction.anchor for prediction in scored.predictions]
     commitments, comparisons = commitment_scores(scored.anchors, generated, scored.read)
     scored.reference_wording, scored.wording = report_wording(scored.references), report_wording(hypotheses)

@@ -106,7 +106,7 @@ def build_signature(
             **{name: about.get(name, "not recorded") for name in ("cleaner", "target", "deidentified", "strict")},
             **_LANGUAGE,
         },
-        "anchors": _ANCHORS | {"reference": _reference_anchors(protocol, inputs.anchors), "rules": settings.rules},
+        "anchors": _ANCHORS | {"reference": _reference_anchors(protocol, inputs.anchors)},
         "wording": _WORDING,
         "protocol": dict(protocol) if protocol else None,
         "truth": None if inputs.truth is None else _TRUTH,

@@ -37,6 +37,5 @@ class Labelling(Strict):
 
 class Anchors(Strict):
     seed: Natural
-    rules: Literal["paper", "scoped"]
     sample_per_context: Natural
     llm: Labelling

@@ -119,11 +119,8 @@ def example_cases(results: Results) -> list[ExampleCase]:
 
 def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) -> ExampleCase:
     """One study; ``rows``: its records, in the order of contexts."""
-    version, predictions = results.rules, results.predictions
-    said = [
-        (statements(row["report"], version), statements(predictions[row["record_id"]]["report"], version))
-        for row in rows
-    ]
+    predictions = results.predictions
+    said = [(statements(row["report"]), statements(predictions[row["record_id"]]["report"])) for row in rows]
     readings = []
     for row, (reference, generated) in zip(rows, said, strict=True):
         prediction, score = predictions[row["record_id"]], scores.get(row["record_id"], {})
@@ -133,9 +130,9 @@ def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) ->
         readings.append(
             ContextReport(
                 context=row["context"],
-                reference=pieces(row["report"], "reference", generated, version, first[0]),
+                reference=pieces(row["report"], "reference", generated, first[0]),
                 prior_report=row.get("prior_report"),
-                generated=pieces(prediction["report"], "generated", reference, version, first[1]),
+                generated=pieces(prediction["report"], "generated", reference, first[1]),
                 compares=(tuple(score.get("hypothesis_wording") or ()), tuple(score.get("reference_wording") or ())),
                 fallback=bool(prediction["fallback"]),
                 gate=prediction.get("gate"),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import polars as pl
 
 from pacer.anchors.anchor import Anchor
-from pacer.anchors.table import read_anchor
+from pacer.anchors.table import ANCHOR_SCHEMA, read_anchor
 from pacer.anchors.vocabulary import POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl
@@ -19,7 +19,6 @@ from pacer.labelling.answers.reading import read_answer
 from pacer.records.schemas import RECORD_SCHEMA, check_columns
 from pacer.reporting.html import render
 from pacer.rules.extract import Mention, extract_anchor, find_mentions
-from pacer.rules.version import Version, rules_of
 
 #: What each kind of cue is called.
 KINDS = {
@@ -29,7 +28,6 @@ KINDS = {
     "instead": "names something else",
     "silent": "says nothing",
     "normality": "normal size or contour",
-    "sign": "a sign, not the name",
 }
 
 
@@ -60,7 +58,7 @@ class Explanation:
     """One record's commitment.
 
     Attributes:
-        anchor: what training uses; origin: ``llm`` or ``rules``. by_rules: what the rules of ``version`` say.
+        anchor: what training uses; origin: ``llm`` or ``rules``. by_rules: what the rules say.
         mentions: with the words of each mention and of its cue.
         evidence: the labelling model's own, where its answer is at hand.
     """
@@ -69,7 +67,6 @@ class Explanation:
     context: str
     split: str
     origin: str
-    version: Version
     anchor: Anchor
     by_rules: Anchor
     runs: list[TextRun]
@@ -86,32 +83,26 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
             be missing.
 
     Raises:
-        DataError: a table is missing or none, the record is in neither or only in one of them, or the anchors do not
-            say which rules made them.
+        DataError: a table is missing or none, or the record is in neither or only in one of them.
     """
     check_columns(records, RECORD_SCHEMA)
-    if not anchors.is_file():
-        raise DataError(f"{anchors} does not exist; run the stage anchors")
+    check_columns(anchors, ANCHOR_SCHEMA)
     found = pl.scan_parquet(records).filter(pl.col("record_id") == record_id).collect()
     if found.is_empty():
         example = pl.scan_parquet(records).select("record_id").head(1).collect().item()
         raise DataError(f"{records} has no record {record_id}; ids look like {example}")
     row = found.row(0, named=True)
-    version = rules_of(anchors)
-    if version is None:
-        raise DataError(f"{anchors} does not say which rules made it; run the stage anchors again")
     anchor, origin = read_anchor(anchors, record_id)
     report = row["report_raw"]
-    mentions = find_mentions(report, version)
+    mentions = find_mentions(report)
     quoted = [(m, report[m.start : m.end], report[slice(*m.cue)] if m.cue else "") for m in mentions]
     return Explanation(
         record_id,
         row["context"],
         row["split"],
         origin,
-        version,
         anchor,
-        by_rules=extract_anchor(report, version),
+        by_rules=extract_anchor(report),
         runs=mark(report, mentions),
         mentions=quoted,
         evidence=_evidence(record_id, anchor, report, answers) if origin == "llm" and answers else [],

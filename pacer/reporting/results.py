@@ -21,7 +21,6 @@ from pacer.reporting.routing import read_routing
 from pacer.reporting.signature import standin_note
 from pacer.reporting.tables import number
 from pacer.reporting.training_logs import Curve, read_curves
-from pacer.rules.version import VERSIONS, Version
 
 PHASES = ("warmup", "parent", "calibrate")
 #: What the resampled units are called.
@@ -86,15 +85,6 @@ class Results:
             f"Intervals: {100 * found.level:g} %, percentiles of {number(found.resamples)} bootstrap samples of "
             f"the {number(found.units)} {_UNITS[found.unit]}."
         )
-
-    @property
-    def rules(self) -> Version:
-        """The version of the rules that read the reports for the scores."""
-        name = (self.signature.get("anchors") or {}).get("rules")
-        if name not in VERSIONS:
-            known = ", ".join(VERSIONS)
-            raise DataError(f"the signature of the scores names the rules {name!r}; known are {known}: score again")
-        return name
 
 
 def read_results(

@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 
 from pacer.anchors.vocabulary import FINDINGS, POLARITIES
 from pacer.rules.extract import Mention, find_mentions
-from pacer.rules.version import Version
 
 Support = Literal["matching", "reference-only", "unverified"]
 Side = Literal["reference", "generated"]
@@ -40,13 +39,13 @@ class Piece(NamedTuple):
     about: str
 
 
-def statements(report: str, version: Version) -> frozenset[Statement]:
+def statements(report: str) -> frozenset[Statement]:
     """Every finding that a text speaks of, with the polarity; both polarities of one that it affirms and denies."""
-    return frozenset((m.finding, m.polarity) for m in find_mentions(report, version) if m.polarity is not None)
+    return frozenset((m.finding, m.polarity) for m in find_mentions(report) if m.polarity is not None)
 
 
 def pieces(
-    report: str, side: Side, other: Collection[Statement], version: Version, first: Collection[Statement] | None = None
+    report: str, side: Side, other: Collection[Statement], first: Collection[Statement] | None = None
 ) -> list[Piece]:
     """Cut a report into pieces; their texts joined are the report.
 
@@ -57,7 +56,7 @@ def pieces(
         side: which text this is. other: :func:`statements` of the other side. first: of this side in the first
             context; None in that context itself.
     """
-    mentions = [m for m in find_mentions(report, version) if m.polarity is not None]
+    mentions = [m for m in find_mentions(report) if m.polarity is not None]
     spans = [(*_extent(mention, mentions), mention) for mention in mentions]
     edges = sorted({0, len(report)} | {edge for start, end, _ in spans for edge in (start, end)})
     found = []

@@ -1,8 +1,9 @@
 """What reports say of a finding: surface patterns of uncertainty and negation, for text in lower case.
 
 The kind of a cue is a polarity and the side of the finding on which it stands: a ``_before`` cue stands before the
-finding, an ``_after`` cue after it, an ``_around`` cue on either side. Kinds without a side steer the reading;
-``polarity.py`` says how. At one place the earlier pattern wins, so exceptions stand first.
+finding, an ``_after`` cue after it, an ``_around`` cue on either side, a ``_between`` cue between two alternatives.
+Kinds without a side steer the reading; ``polarity.py`` says how. At one place the earlier pattern wins, so exceptions
+stand first.
 """
 
 from __future__ import annotations
@@ -16,18 +17,23 @@ _DEGREE = (
     r"|material|new) ){0,4}"
 )
 
-#: "No change" and its kin speak of a course, not of presence; "not seen on the lateral view" of one view.
+#: "No change" and its kin speak of a course, not of presence; "not seen on the lateral view" of one view, "without a
+#: comparison" of the examination.
 _EXCEPTION = (
     rf"(?:no|without|nor) (?:evidence of )?{_DEGREE}(?:changed?|changes|difference|increase|decrease|progression"
     r"|progressive change|improvement|worsening)\b"
     rf"|not {_DEGREE}(?:chang(?:ed?|ing)|different|differ|increas(?:ed?|ing)|decreas(?:ed?|ing)|progress\w*"
     r"|improv\w+|worsen\w*|only|previously|necessarily|well(?!-? ?(?:seen|identified|visuali[sz]ed|demonstrated"
     r"|appreciated|shown)))\b"
-    r"|not (?:well |clearly |definitely )?seen (?:previously|(?:on|in) (?:the )?(?:prior|previous|lateral|frontal"
-    r"|ap|pa)\b)"
+    r"|not (?:(?:well-? ?|clearly |definitely ))?(?:seen|identified|visuali[sz]ed|evident|appreciated|demonstrated|present"
+    r"|noted) (?:previously\b|(?:on|in) (?:the |a |any )?(?:(?:prior|previous|earlier)\b|(?:lateral|frontal|ap|pa)\b"
+    r"(?! (?:or|and|nor)\b)))"
+    r"|(?:no|without) (?:an? |any )?(?:(?:prior|previous) (?:stud(?:y|ies)|exam\w*|films?|radiographs?|imag(?:es|ing))"
+    r"|(?:(?:prior|previous) )?comparisons?)\b"
 )
 _EXCEPTION_STEMS = (
-    "chang differ increas decreas progress improv worsen =only previous necessarily =well prior lateral frontal =ap =pa"
+    "chang differ increas decreas progress improv worsen =only previous necessarily =well prior earlier lateral frontal =ap"
+    " =pa compar"
 )
 
 _CANNOT = r"(?:cannot|can not|could not|may not|not|(?:difficult|hard|impossible|unable|not possible|insufficient) to)"
@@ -66,31 +72,8 @@ def _cues(table: str) -> tuple[Pattern, ...]:
     )
 
 
-#: The cues that the paper names, in the forms in which reports inflect them, and the wording of uncertainty that its
-#: labelling prompt names: kind, stems, expression.
-PAPER_CUES = _cues(rf"""
-exception | {_EXCEPTION_STEMS}
-    {_EXCEPTION}
-uncertain_after | ?
-    \?$
-uncertain_before | ?
-    \?(?= ?\w)
-uncertain_after | exclu ruled rule possible probable suspect question
-    {_NOT_EXCLUDED}|(?:is|are|was|were|be) (?:possible|probable|suspected|questioned|questionable)\b
-uncertain_around | versus =vs
-    (?:versus|vs)\b
-uncertain_before | possib probab question suspect suspic concern worrisome =may could might exclude rule
-    (?:possibl[ey]|possibility of|probabl[ey]|questionable|question(?: of|ed)?|suspect(?:ed|s)?
-    |suspicio(?:us|n) (?:for|of)|concern(?:ing|s)? (?:for|of)|worrisome for|(?:may|could|might) (?:represent|reflect|be)
-    |could be seen with|{_CANNOT_EXCLUDE})\b
-negative_around | =not absent
-    (?:not|absent)\b
-negative_before | =no =nor without negative absence =free =clear
-    (?:no|without|negative for|absence of|free of|clear of|nor)\b
-""")
-
-#: The cues of the version ``scoped``.
-SCOPED_CUES = _cues(rf"""
+#: Kind, stems, expression.
+CUES = _cues(rf"""
 silent_before | =new newly
     (?:no|without) (?:(?:evidence|signs?|development) of )?(?:any )?(?:definite |significant |other )?new(?:ly)?\b
 exception | {_EXCEPTION_STEMS}
@@ -120,8 +103,10 @@ uncertain_after | exclu rule possib probab suspect question suggest equivocal co
     |a (?:possibility|consideration)|of (?:some |clinical )?concern)\b)|in the differential\b
     |(?:may|could|might) be (?:present|there|seen)\b|(?:likely|probably|possibly) present\b|{_COULD_LOOK}
     |(?:(?:is|are|seems?|appears?|felt|thought|considered|to|be) )+less likely\b|less likely$
-uncertain_around | versus =vs setting context =if
-    (?:versus|vs|if any|if present)\b|in the (?:appropriate|proper|correct|right) (?:clinical )?(?:setting|context)\b
+uncertain_between | versus =vs
+    (?:versus|vs)\b
+uncertain_around | setting context =if
+    if (?:any|present)\b|in the (?:appropriate|proper|correct|right) (?:clinical )?(?:setting|context)\b
 uncertain_before | possib probab question suspect potential presum equivocal maybe =may could might exclude rule perhaps differential likely consider correlate favo
     (?:possibl[ey]|possibilit\w+|probabl[ey]|questionable|question(?: of|ed)?|(?<!not )(?<!no reason to )suspect\w*
     |potential(?:ly)?|presum\w+|equivocal|maybe|perhaps|differential|likely|favou?r(?:ed|s|ing)?|rule out|consider
@@ -142,24 +127,27 @@ negative_after | resolved cleared gone disappeared removed removal
     |disappeared|removed)\b|(?<=[a-z] )(?<!with )(?<!now )(?<!the )(?<!of )(?:resolved|cleared|removed)\b
     |(?:(?<=tube )|(?<=tubes )|(?<=line )|(?<=lines )|(?<=catheter )|(?<=drain )|(?<=picc )
     |(?<=pigtail ))removal\b(?! of\b)
-negative_before | =no =not without absence negative =free =clear =neither =nor =deny =denies =denied =lack =never resol remov clearing clearance disappearance fail unlikely
-    (?:no|not|without|absence of|negative for|free (?:of|from)|clear of|neither|nor|den(?:y|ies|ied)|lack of|never
+negative_before | =no =not without =neither =nor =never
+    (?:no|not|without|neither|nor|never)\b
+negative_before | absence negative =free =clear =deny =denies =denied =lack resol remov clearing clearance disappearance fail unlikely
+    (?:absence of|negative for|free (?:of|from)|clear of|den(?:y|ies|ied)|lack of
     |fails? to (?:show|demonstrate)|resolved|unlikely (?:that|to (?:be|represent|reflect))
     |(?:interval |complete |full )*(?:resolution|clearing|clearance|removal|disappearance) of)\b
 # "atelectasis rather than pneumonia": what was said before holds no longer, and what follows is denied
 instead | rather instead opposed
     (?:rather than|instead of|as opposed to)\b
 # earlier cues never reach over a new clause
-clause | =but however though except otherwise whereas while =yet =there aside apart other which =with besides placement insertion
-    (?:but|however|although|though|except|otherwise|whereas|while|yet|(?<!that )(?<!any )there (?:is|are|has|have)
+clause | =but however though except otherwise whereas while =yet given =there aside apart other which =with besides placement insertion
+    (?:but(?! (?:is |are )?{_CANNOT} (?:\w+ ){{0,2}}?(?:excluded?|ruled? out)\b)|however|although|though|except|otherwise
+    |whereas|while|yet|given|(?<!that )(?<!any )there (?:is|are|has|have)
     |aside from|apart from|other than|besides|which(?! (?:was|were) (?:present|seen|noted|identified|described)\b)
     |and (?:interval )?(?:re)?(?:placement|insertion) of)\b
     |with\b(?<!consistent with)(?<!compatible with)(?<!associated with)(?<!keeping with)(?! (?:no|evidence)\b)
 # nor over the start of a new statement, once they have met a finding
-statement | stable unchanged persistent small tiny trace mild minimal moderate severe bibasilar redemonstrat =new
+statement | stable unchanged persistent small tiny trace mild minimal moderate severe bibasilar redemonstrat definite =new
     (?<!\bno )(?<!\bor )(?<!\bnor )(?<!\bnot )(?<!of )(?<!\ba )(?<!\bany )(?<!other )(?<!definite )(?:stable|unchanged
     |persistent|small|tiny|trace|mild|mildly|minimal|moderate|moderately|severe|bibasilar|redemonstrat\w+
-    |new)\b(?! if (?:any|present)\b)
+    |definite|definitely|new)\b(?! if (?:any|present)\b)
 statement | =the
     the\b(?<!\bor the)(?<!of the)(?<!\bin the)(?<!for the)(?<!\bat the)(?<!\bto the)(?<!\bon the)(?<!\bby the)
     (?<!with the)(?<!from the)(?<!within the)(?<!along the)(?<!without the)

@@ -32,7 +32,7 @@ _SUBJECTS = (
 #: What may stand between the subjects and "normal".
 _ADVERBS = (
     r"(?: (?:is|are|was|were|be|appears?|remains?|has|have|been|to|also|both|all|again|still|grossly|overall|stable"
-    r"|unchanged and|top|within|at|in|of|the|upper|limits?|essentially|relatively|otherwise|and))* "
+    r"|unchanged and|top|within|at|in|of|the|upper|towards?|limits?|essentially|relatively|otherwise|and))* "
 )
 
 
@@ -50,7 +50,7 @@ _CHAMBER_FREE = _GAP6.replace("(?!", r"(?!suggest\w*|atri\w*|ventric\w*|chambers
 #: the heart is enlarged", without its comma).
 _SAME = r"(?:(?!and\b|the\b|but\b|with\b)\w+ ){0,%d}?"
 _PROPERTY = r"(?:(?:size|shape|contours?|appearance|configuration)(?: and \w+)? of (?:the )?)?"
-_NO_VERB = r"\b(?! (?:\w+ )?(?:is|are|was|appears?|remains?|enlarged|widened)\b)"
+_NO_VERB = r"\b(?! (?:\w+ )?(?:is|are|was|appears?|remains?|enlarged|widened|calcifi\w+)\b)"
 
 #: Devices of which none is named, and what leaves them as they were.
 _UNNAMED = (
@@ -90,9 +90,6 @@ pleural_effusion* | pleural effusion | effusion fluid collection hydrothora emot
     pleural (?:(?:and|or|nor) )+pericardial effusions?|effusions?
     |(?:pleural|loculated|fissural|subpulmonic)(?: pleural)? fluid|pleural (?:fluid )?collections?
     |fluid (?:\w+ )?(?:with)?in the (?:\w+ ){{0,3}}(?:pleural space|fissures?)|(?:hydro|ha?emo)thora(?:x|ces)|empyemas?
-costophrenic_blunting | pleural effusion | blunt
-    blunt(?:ing|ed){_GAP6}(?:costophrenic|cp) (?:angles?|sulc(?:us|i)|recess(?:es)?)
-    |(?:costophrenic|cp)(?: (?:angles?|sulc(?:us|i)|recess(?:es)?|xxxx))?{_GAP4}blunt(?:ing|ed)
 edema | edema | edema congest vascular engorge cephali venous overload failure chf decompensation kerley
     o?edema(?:tous)?|(?:vascular|venous|pulmonary|interstitial|hilar|perihilar|vessel) congestion
     |congested (?:pulmonary )?(?:vessels|vasculature|vascularity)
@@ -100,8 +97,8 @@ edema | edema | edema congest vascular engorge cephali venous overload failure c
     |(?:engorged|engorgement of(?: the)?) (?:central )?pulmonary (?:vessels|vasculature|veins)
     |pulmonary (?:vasculature|vascularity|vessels) (?:is|are|appears?) (?:\w+ )?(?:engorged|congested)
     |pulmonary venous (?:hypertension|pressures?)|(?:fluid|volume) overload|(?:congestive )?(?:heart|cardiac) failure
-    |(?:(?<= evidence of )|(?<= signs of )|(?:overt|frank|florid|decompensated) )failure|\bchf\b|cardiac decompensation
-    |congestive changes?|kerley b? ?lines?
+    |(?:(?<= evidence of )|(?<= evidence for )|(?<= signs of )|(?:overt|frank|florid|decompensated|acute) )failure
+    |\bchf\b|cardiac decompensation|congestive changes?|kerley b? ?lines?
 cardiomegaly | cardiomegaly | cardi heart
     cardiomegaly|cardiac enlargement|enlargement of (?:the )?(?:heart|cardiac(?! ?mediast))
     |(?:enlarged|large|prominent|increased) (?:heart|cardiac(?! ?mediast))(?: (?:silhouette|shadow|size|contour))?
@@ -141,6 +138,7 @@ pneumonia* | pneumonia | pneumoni infect
 atelectasis* | atelectasis | atelecta collapse
     atelecta(?:s[ei]s|tic)|(?:lobar|lobe|lung|segmental|basilar|basal|plate-?like|pulmonary) collapse
     |collapse of (?:the )?(?:\w+ ){{0,5}}(?:lobes?|lungs?)\b|collapsed (?:\w+ ){{0,3}}(?:lobe|lung)
+    |(?<= no )collapse\b(?! of\b)
 fracture* | fracture | fractur broken fx
     fractur\w+|broken ribs?|\bfxs?\b
 # devices of which none is named, and what leaves them as they were
@@ -175,10 +173,3 @@ FINDINGS_OF: dict[str, tuple[str, ...]] = {
 
 #: Mentions that state normality, that is, that deny their findings.
 NORMALITY = frozenset({"normal_heart", "normal_mediastinum", "normal_heart_and_mediastinum"})
-
-#: Mentions of a sign that has other causes as well: the finding is uncertain unless it is also named.
-SIGNS = frozenset({"costophrenic_blunting"})
-
-#: What the version ``paper`` does not know: signs, and the prompt's rule 9, that unchanged devices of which none is
-#: named affirm nothing.
-SCOPED_ALONE = SIGNS | {"devices_as_before"}

@@ -1,8 +1,8 @@
-"""What the cues around a mention say of it, in the two versions of the rules.
+"""What the cues around a mention say of it.
 
-Both look for uncertainty before negation, and a mention without a cue is positive (a statement of normality is
-negative). :func:`by_windows` is the paper's description and nothing more; :func:`by_scope` also reads the sentence's
-structure.
+Uncertainty is looked for before negation, and a mention without a cue is positive (a statement of normality is
+negative). The paper's "local window" of a mention is its clause, and the list of findings that a cue introduces or
+closes.
 """
 
 from __future__ import annotations
@@ -23,39 +23,24 @@ class Reading(NamedTuple):
 
 _PLAIN = Reading("positive", None)
 
-#: Characters before and after a mention in which a cue may stand: the paper says "local windows".
-WINDOW_BEFORE, WINDOW_AFTER = 100, 30
-
-#: The same for the version ``scoped``, whose windows end earlier where the sentence does.
-SCOPE_BEFORE, SCOPE_AFTER = 150, 60
+#: Characters before and after a mention in which a cue may stand; the window ends earlier where the clause does.
+WINDOW_BEFORE, WINDOW_AFTER = 150, 60
 
 
 #: What the kinds of cues speak of; the others (exceptions, clauses, statements) steer or stop the reading.
 _SPEAKS = {
     f"{word}{side}": word
     for word in ("uncertain", "hint", "negative", "silent", "instead")
-    for side in ("", "_before", "_after", "_around")
+    for side in ("", "_before", "_after", "_around", "_between")
 }
 
 
-def by_windows(segment: str, mentions: list[Match], cues: list[Match]) -> list[Reading]:
-    """Cues in a window of characters around each mention, whatever stands between."""
-    speaking = [cue for cue in cues if cue[2] in _SPEAKS]
-    return [
-        _decide(
-            mention,
-            [cue for cue in speaking if _beside(cue, mention, mention[0] - WINDOW_BEFORE, mention[1] + WINDOW_AFTER)],
-        )
-        for mention in mentions
-    ]
-
-
-def by_scope(segment: str, mentions: list[Match], cues: list[Match]) -> list[Reading]:
-    """Cues within the clause of each mention, and within the list of findings that they introduce or close."""
+def read_mentions(segment: str, mentions: list[Match], cues: list[Match]) -> list[Reading]:
+    """What the cues within the window of each mention say of it."""
     speaking = [cue for cue in cues if cue[2] in _SPEAKS]
     if not speaking:
         return [_decide(mention, speaking) for mention in mentions]
-    return [_in_scope(segment, mentions, index, speaking, cues) for index in range(len(mentions))]
+    return [_read_mention(segment, mentions, index, speaking, cues) for index in range(len(mentions))]
 
 
 def _beside(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
@@ -83,10 +68,10 @@ def _decide(mention: Match, cues: list[Match]) -> Reading:
     return Reading("uncertain" if uncertain else "negative", nearest)
 
 
-def _in_scope(segment: str, mentions: list[Match], index: int, speaking: list[Match], cues: list[Match]) -> Reading:
+def _read_mention(segment: str, mentions: list[Match], index: int, speaking: list[Match], cues: list[Match]) -> Reading:
     mention = mentions[index]
     start, end, _ = mention
-    floor, ceiling = start - SCOPE_BEFORE, min(end + SCOPE_AFTER, _end_of_list(segment, mentions, index))
+    floor, ceiling = start - WINDOW_BEFORE, min(end + WINDOW_AFTER, _end_of_list(segment, mentions, index))
     for cue_start, cue_end, kind in cues:
         if cue_end <= start:
             if kind == "clause":
@@ -99,14 +84,15 @@ def _in_scope(segment: str, mentions: list[Match], index: int, speaking: list[Ma
         cue
         for cue in speaking
         if _beside(cue, mention, floor, ceiling)
-        and not (index and cue[1] <= start and _spent(segment, cue, index, mentions, cues))
+        and not (cue[1] <= start and _spent(segment, cue, index, mentions, cues))
         and not (mention[2] == "device" and _beside_the_device(segment, cue, index, mentions))
+        and not (cue[2] == "uncertain_between" and _of_the_next(segment, cue, index, mentions))
     ]
     return _decide(mention, within)
 
 
-#: What may stand between two findings of one list.
-_LISTED = re.compile(r" (?:(or|and|nor) )?(?:(?!is\b|are\b|with|no\b|but\b|there\b|the\b)[\w-]+ ){0,3}")
+#: What may stand between two findings of one list. (Cleaned reports have "andor".)
+_LISTED = re.compile(r" (?:(or|and|nor|andor) )?(?:(?!is\b|are\b|with|no\b|but\b|there\b|the\b)[\w-]+ ){0,3}")
 
 #: A course that is stated of the finding just before it.
 _COURSE = re.compile(
@@ -114,7 +100,8 @@ _COURSE = re.compile(
     r"|(?:is|are|remains?|appears?) (?:\w+ly )?(?:stable|unchanged|increased|decreased|improved|larger|smaller"
     r"|persistent|similar|again|still|small|moderate|large|mild|severe|minimal|new|worse|better)|persists?)\b"
 )
-_ALTERNATIVE = re.compile(r"\b(?:or|nor)\b")
+_ALTERNATIVE = re.compile(r"\b(?:or|nor|andor)\b")
+_BESIDES = re.compile(r"\band\b(?! or\b)")
 
 #: A name with a verb of its own is a statement of its own: "heart size is enlarged".
 _VERB = re.compile(r" (?:is|are|was|were|has|have|appears?|remains?) ")
@@ -149,23 +136,34 @@ def _end_of_list(segment: str, mentions: list[Match], index: int) -> int:
 
 
 def _spent(segment: str, cue: Match, index: int, mentions: list[Match], cues: list[Match]) -> bool:
-    """Has a cue that stands before a mention met another finding, after which a new statement began? (There is an
-    earlier mention.)"""
+    """Has a cue that stands before a mention met what it speaks of, after which a new statement began?"""
     _, cue_end, said = cue
     start, end, _ = mentions[index]
-    # "likely atelectasis, no pneumothorax": a denial is a new statement as well
-    starts = ("statement",) if said.startswith("negative") else ("statement", "negative_before")
+    hedge = not said.startswith("negative")
     for begin, _, kind in cues:
-        met = kind in starts and cue_end <= begin < start
-        if met and any(cue_end <= other[0] and other[1] <= begin for other in mentions):
-            return True
-    _, before, _ = mentions[index - 1]
-    if mentions[index - 1][0] < cue_end:
+        # "likely atelectasis, no pneumothorax": a denial is a new statement as well
+        denial = hedge and kind == "negative_before"
+        if cue_end <= begin < start and (denial or kind == "statement"):
+            # what the hedge speaks of need not be a finding ("possible scarring, no pneumothorax"), but be there it
+            # must ("probably no pneumothorax")
+            if denial and segment.count(" ", cue_end, begin) > 2:
+                return True
+            if any(cue_end <= other[0] and other[1] <= begin for other in mentions[:index]):
+                return True
+    if not index or mentions[index - 1][0] < cue_end:
         return False
+    before = mentions[index - 1][1]
     if _VERB.search(segment, start, end):
         return True
     # "no pneumothorax, left effusion is unchanged", but not "no pneumothorax or effusion is unchanged"
     return _COURSE.match(segment, end) is not None and _ALTERNATIVE.search(segment, before, start) is None
+
+
+def _of_the_next(segment: str, cue: Match, index: int, mentions: list[Match]) -> bool:
+    """Does "versus" name alternatives of a later finding alone ("effusions and infiltrate versus crowding")?"""
+    if index + 1 == len(mentions) or cue[0] < mentions[index + 1][1]:
+        return False
+    return _BESIDES.search(segment, mentions[index][1], mentions[index + 1][0]) is not None
 
 
 def _beside_the_device(segment: str, cue: Match, index: int, mentions: list[Match]) -> bool:

@@ -31,7 +31,7 @@ class Sentence(NamedTuple):
 
 
 def marked_sentences(report: str, commitment: Anchor | None) -> list[Sentence]:
-    """The report cut into sentences; their texts joined are the report. Each is read alone, by the ``scoped`` rules.
+    """The report cut into sentences; their texts joined are the report. Each is read alone.
 
     Without a commitment every sentence is ``plain``.
     """
@@ -39,7 +39,7 @@ def marked_sentences(report: str, commitment: Anchor | None) -> list[Sentence]:
     found = []
     for start, end in zip([0, *starts], [*starts, len(report)], strict=True):
         text = report[start:end]
-        claims = () if commitment is None else _claims(extract_anchor(text, "scoped"), commitment)
+        claims = () if commitment is None else _claims(extract_anchor(text), commitment)
         standing: Standing = (
             "plain"
             if not claims
@@ -53,7 +53,7 @@ def marked_sentences(report: str, commitment: Anchor | None) -> list[Sentence]:
 
 def unsaid(report: str, commitment: Anchor) -> list[Claim]:
     """Findings of the commitment that the report does not mention, or not with this polarity."""
-    return [claim for claim in _claims(commitment, extract_anchor(report, "scoped")) if claim.polarity != claim.other]
+    return [claim for claim in _claims(commitment, extract_anchor(report)) if claim.polarity != claim.other]
 
 
 def _claims(own: Anchor, other: Anchor) -> tuple[Claim, ...]:

@@ -44,7 +44,7 @@ def fail_unforeseen() -> None:
 
 def make(out: Path, **settings) -> dict[str, str]:
     config = MICRO.backbones.model_copy(update=settings)
-    make_standins(config, NOTHING, NOTHING, instruction, out, MICRO.anchors.rules)
+    make_standins(config, NOTHING, NOTHING, instruction, out)
     return {str(file.relative_to(out)): hash_file(file) for file in sorted(out.rglob("*")) if file.is_file()}
 
 

@@ -12,9 +12,8 @@ import pytest
 from pacer.core.errors import ConfigError
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.scoring import ORIGINALS
-from pacer.params import Anchors, Score, load_params, parse_params
+from pacer.params import Score, load_params, parse_params
 from pacer.reporting.published import load_published
-from pacer.rules.version import VERSIONS
 
 REPOSITORY = Path(__file__).parents[2]
 PROFILES = sorted((REPOSITORY / "configs").glob("*.yaml"))
@@ -65,12 +64,6 @@ def test_the_published_profiles_decode_as_the_published_rows_were():
 def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
     allowed = {name: set(get_args(Score.model_fields[name].annotation)) for name in ("convention", "originals")}
     assert allowed == {"convention": set(CONVENTIONS), "originals": set(ORIGINALS)}
-
-
-def test_the_published_profiles_use_the_papers_rules():
-    versions = {path.stem: load_params(path).anchors.rules for path in PROFILES}
-    assert {name for name, version in versions.items() if version == "paper"} == {"mimic_rg4", "mimic_rg4_sn"}
-    assert set(versions.values()) == set(VERSIONS) == set(get_args(Anchors.model_fields["rules"].annotation))
 
 
 def test_the_published_profiles_clean_as_upstream_and_alter_no_target():

@@ -15,7 +15,6 @@ from pacer.labelling.sample.draw import sample_records
 from pacer.labelling.targets.build_anchors import build_anchors
 from pacer.params import Labelling
 from pacer.records.schemas import RECORD_SCHEMA, read_table
-from pacer.rules.version import Version
 from tests.labelling.server import Endpoint
 
 REPORTS = (
@@ -103,11 +102,11 @@ def asking(endpoint: Endpoint, labelling: Callable[..., Labelling]) -> Callable[
     return make
 
 
-def build(records: pl.DataFrame, cache: Path, version: Version = "paper") -> tuple[pl.DataFrame, dict[str, Any]]:
+def build(records: pl.DataFrame, cache: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     """The anchors and their audit, by way of files in several row groups."""
     table, out = cache.with_name("records.parquet"), cache.with_name("anchors.parquet")
     records.write_parquet(table, row_group_size=7)
-    audit = build_anchors(table, cache, out, version)
+    audit = build_anchors(table, cache, out)
     return read_table(out, ANCHOR_SCHEMA), audit
 
 

@@ -8,7 +8,6 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from pacer.anchors.table import ANCHOR_SCHEMA
 from pacer.core.errors import DataError
 from pacer.core.io import write_json, write_jsonl
 from pacer.corpus.text.cleaning import CLEANERS
@@ -19,12 +18,10 @@ from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.inputs import ScoreInputs, ScoreSettings
 from pacer.metrics.scoring import score_predictions
 from pacer.metrics.truth import findings_present, truth_f1
-from pacer.records.columns import TableWriter
 from pacer.records.findings import FINDINGS
 from pacer.records.schemas import RECORD_SCHEMA
 from pacer.reporting.signature import signature_line
 from pacer.rules.extract import extract_anchor
-from pacer.rules.version import VERSIONS
 
 REPORTS = [
     "the heart is normal . no effusion .",
@@ -161,32 +158,23 @@ def test_given_labels_and_anchors_equal_those_made_on_the_spot(case):
     assert case.score(labels=case.folder / "references.parquet", anchors=case.folder / "anchors.parquet") == expected
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_reports_are_read_by_the_rules_that_made_the_anchors(case, version):
+def test_reports_are_read_by_the_rules_that_made_the_anchors(case):
     texts = ["no new effusion .", "the effusion has resolved .", "history of pneumonia .", "likely edema ."]
     records = case.records.with_columns(report_raw=pl.Series(texts * 2))
     pl.DataFrame(records.to_dicts(), schema=RECORD_SCHEMA).write_parquet(case.folder / "records.parquet")
     (case.folder / "cache.jsonl").write_text("")
     table, cache, made = (case.folder / name for name in ("records.parquet", "cache.jsonl", "anchors.parquet"))
-    build_anchors(table, cache, made, version)
+    build_anchors(table, cache, made)
     for context in ("sn", "mn"):
         ids = records.filter(pl.col("context") == context)["record_id"].to_list()
-        anchors = [extract_anchor(text, version).as_dict() for text in texts]
+        anchors = [extract_anchor(text).as_dict() for text in texts]
         write_jsonl(
             case.predictions / f"{context}.jsonl",
             [line(key, text) | {"anchor": anchor} for key, text, anchor in zip(ids, texts, anchors, strict=True)],
         )
-    for changes in ({"anchors": case.folder / "anchors.parquet"}, {"rules": version}):
+    for changes in ({"anchors": case.folder / "anchors.parquet"}, {}):
         scores = case.score(records=records, **changes)
         assert scores["sn"]["anchor_agreement"] == scores["sn"]["report_follows_anchor"] == 1.0
-        assert case.read("signature.json")["anchors"]["rules"] == version
-
-
-def test_a_table_of_anchors_by_unknown_rules(case):
-    with TableWriter(case.folder / "anchors.parquet", ANCHOR_SCHEMA, {"rules": "newer"}):
-        pass
-    with pytest.raises(DataError, match="rules 'newer', expected paper or scoped"):
-        case.score(anchors=case.folder / "anchors.parquet")
 
 
 def test_truth_and_its_yardsticks(case):

@@ -47,7 +47,7 @@ def count_disagreements(cases, read):
 
 
 def read_by_rules(text):
-    anchor = extract_anchor(text, "scoped")
+    anchor = extract_anchor(text)
     return {name: status for status in ("positive", "negative", "uncertain") for name in getattr(anchor, status)}
 
 
@@ -67,7 +67,7 @@ def test_rules_read_each_sentence_as_it_was_meant(cases):
     wrong = total = 0
     for _, _, report in cases:
         for text, stated in report.sentences:
-            anchor = extract_anchor(text, "scoped")
+            anchor = extract_anchor(text)
             wrong += len(stated ^ {*anchor.positive, *anchor.uncertain})
             total += len(FINDINGS)
     assert wrong / total < 0.005

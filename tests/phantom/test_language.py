@@ -149,7 +149,7 @@ def test_the_rules_read_what_the_reports_state(cases):
     wrong = total = 0
     for _, _, report in cases:
         for text in (report.text, clean_report(report.text)):
-            anchor = extract_anchor(text, "scoped")
+            anchor = extract_anchor(text)
             for status in ("positive", "negative", "uncertain"):
                 wrong += len(set(report.listed(status)) ^ set(getattr(anchor, status)))
             total += len(FINDINGS)

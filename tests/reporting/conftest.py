@@ -285,7 +285,6 @@ def _write_signature(path: Path, standin: bool) -> None:
                 "labeller": {"standin": standin, "provenance": None, "files": {"chexbert.pth": "ab12cd34" * 8}},
             },
             "language": {"cleaner": "llm-rg4-mimic-1"},
-            "anchors": {"rules": "scoped"},
             "counts": {"sn": {"n": 228}, "mn": {"n": 228}},
             "versions": {"pacer": "0.1.0"},
             "data": {"records": "0123456789abcdef", "truth": None},
@@ -308,7 +307,7 @@ def _write_anchor_audit(path: Path, records: pl.DataFrame) -> None:
     }
     table = path.with_name("records.parquet")
     records.write_parquet(table)
-    audit = build_anchors(table, cache, path.with_name("anchors.parquet"), "scoped")
+    audit = build_anchors(table, cache, path.with_name("anchors.parquet"))
     _write(path, audit | {"sample": sample_records(records, 5, 1)[1], "labelling": labelling})
 
 

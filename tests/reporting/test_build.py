@@ -250,10 +250,3 @@ def test_weights_that_say_nothing_of_an_image_are_not_averaged_by_finding(full_r
     page = page_of(full_run, tmp_path / "reports", params=full_run.params.model_copy(update={"refine": refine}))
     assert "routing" not in page.ids and ("depth weights of each patch" in page.text) == maps
     assert any((tmp_path / "reports" / "figures").glob("case-*.png")) == maps
-
-
-def test_a_signature_without_the_rules_is_refused(full_run, tmp_path: Path):
-    path = full_run.root / "metrics" / "signature.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"anchors": {"rules": "hand"}}))
-    with pytest.raises(DataError, match="names the rules 'hand'; known are paper, scoped: score again"):
-        build_report(**full_run.arguments, out=tmp_path / "reports")

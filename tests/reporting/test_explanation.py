@@ -21,7 +21,6 @@ from pacer.labelling.targets.build_anchors import build_anchors
 from pacer.records.schemas import RECORD_SCHEMA, write_table
 from pacer.reporting.explanation import explain, explanation_page, mark
 from pacer.rules.extract import extract_anchor, find_mentions
-from pacer.rules.version import VERSIONS, Version
 from tests.made_records import few_records
 
 WORDS = (
@@ -58,14 +57,14 @@ def tables(tmp_path: Path) -> tuple[Path, Path]:
     raw = json.dumps(lists | {"rationale": {"edema": ["possible EDEMA", "wet <b>lungs</b>"]}})
     old = {"record_id": train, "raw": raw.replace("wet", "older"), "current": False}
     write_jsonl(tmp_path / "cache.jsonl", [old, {"record_id": train, "raw": raw, "current": True}])
-    build_anchors(tmp_path / "records.parquet", tmp_path / "cache.jsonl", tmp_path / "anchors.parquet", "scoped")
+    build_anchors(tmp_path / "records.parquet", tmp_path / "cache.jsonl", tmp_path / "anchors.parquet")
     return tmp_path / "records.parquet", tmp_path / "anchors.parquet"
 
 
-@given(st.lists(st.sampled_from(WORDS), max_size=14), st.sampled_from(VERSIONS))
-def test_runs_are_the_report_and_carry_what_decided(words: list[str], version: Version) -> None:
+@given(st.lists(st.sampled_from(WORDS), max_size=14))
+def test_runs_are_the_report_and_carry_what_decided(words: list[str]) -> None:
     report = " ".join(words)
-    mentions = find_mentions(report, version)
+    mentions = find_mentions(report)
     runs = mark(report, mentions)
     assert "".join(run.text for run in runs) == report
     place, decided = 0, {}
@@ -77,7 +76,7 @@ def test_runs_are_the_report_and_carry_what_decided(words: list[str], version: V
                 assert run.decided
                 decided[mention.finding] = mention.polarity
         place += len(run.text)
-    anchor = extract_anchor(report, version)
+    anchor = extract_anchor(report)
     assert decided == {finding: anchor.polarity(finding) for finding in decided}
     assert len(decided) == sum(len(field) for field in anchor.as_dict().values())
 
@@ -87,9 +86,7 @@ def test_a_labelled_record_shows_what_the_rules_would_say(tables: tuple[Path, Pa
     labelled = table.filter(pl.col("origin") == "llm")["record_id"][0]
     found = explain(labelled, *tables)
     assert (found.origin, found.anchor) == ("llm", Anchor(positive=("edema",)))
-    assert found.by_rules == extract_anchor(
-        pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0], "scoped"
-    )
+    assert found.by_rules == extract_anchor(pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0])
     page = explanation_page(found)
     assert "the labelling model" in page and "The rules alone would say:" in page and "the same" not in page
     assert "<script" not in page and "http" not in page
@@ -111,7 +108,7 @@ def test_what_is_not_there_is_named(tables: tuple[Path, Path], tmp_path: Path) -
     with pytest.raises(DataError, match=f"has no record nobody; ids look like {first}"):
         explain("nobody", *tables)
     pl.read_parquet(tables[1]).filter(pl.col("record_id") != first).write_parquet(tmp_path / "fewer.parquet")
-    with pytest.raises(DataError, match="does not say which rules made it"):
+    with pytest.raises(DataError, match="has no anchor for record"):
         explain(first, tables[0], tmp_path / "fewer.parquet")
 
 
@@ -177,9 +174,9 @@ def test_agreement_with_the_rules_is_said(tables: tuple[Path, Path], tmp_path: P
     labelled = labelled_of(tables)
     table = pl.read_parquet(tables[1])
     other = table.filter(pl.col("origin") == "rules")["record_id"][0]
-    by_rules = extract_anchor(pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0], "scoped")
+    by_rules = extract_anchor(pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0])
     write_jsonl(tmp_path / "cache.jsonl", [{"record_id": labelled, "raw": json.dumps(by_rules.as_dict())}])
-    build_anchors(tables[0], tmp_path / "cache.jsonl", tables[1], "scoped")
+    build_anchors(tables[0], tmp_path / "cache.jsonl", tables[1])
     assert "The rules alone would say: the same." in explanation_page(explain(labelled, *tables))
     assert "the rules alone would say: the same" in show(labelled, *options(tables, tmp_path / "no")).output
     assert "rules alone" not in show(other, *options(tables, tmp_path / "no")).output + explanation_page(
@@ -201,11 +198,11 @@ def test_files_that_are_none_are_named(tables: tuple[Path, Path], tmp_path: Path
     missing, text = tmp_path / "missing.parquet", tmp_path / "text"
     for records, anchors, message in (
         (missing, tables[1], "missing.parquet does not exist; run the stage"),
-        (tables[0], missing, "missing.parquet does not exist; run the stage anchors"),
+        (tables[0], missing, "missing.parquet does not exist; run the stage"),
         (text, tables[1], "text is not a readable Parquet file"),
-        (tables[0], text, "text is not a table of anchors"),
+        (tables[0], text, "text is not a readable Parquet file"),
         (tmp_path, tables[1], "does not exist; run the stage"),
-        (tables[0], tmp_path, "does not exist; run the stage anchors"),
+        (tables[0], tmp_path, "does not exist; run the stage"),
     ):
         with pytest.raises(DataError, match=message):
             explain(first, records, anchors)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from pacer.reporting.support import changes, pieces, statements
 from pacer.rules.extract import extract_anchor
-from pacer.rules.version import VERSIONS
 
 SENTENCES = (
     "no evidence of pneumothorax .",
@@ -25,8 +24,8 @@ REPORTS = st.lists(st.sampled_from(SENTENCES), max_size=6).map(" ".join)
 
 
 def coloured(report: str, side, other: str, first: str | None = None) -> dict[str, tuple]:
-    known = None if first is None else statements(first, "scoped")
-    found = pieces(report, side, statements(other, "scoped"), "scoped", known)
+    known = None if first is None else statements(first)
+    found = pieces(report, side, statements(other), known)
     return {piece.text: (piece.support, piece.changed) for piece in found if piece.support}
 
 
@@ -60,17 +59,17 @@ def test_what_the_first_context_does_not_say_is_changed():
         "no pneumothorax": ("matching", False),
         "effusion": ("matching", True),
     }
-    assert changes(statements(report, "scoped"), statements("no pneumothorax . no effusion .", "scoped")) == (
+    assert changes(statements(report), statements("no pneumothorax . no effusion .")) == (
         ["pleural effusion (positive)"],
         ["pleural effusion (negative)"],
     )
 
 
-@given(REPORTS, REPORTS, st.none() | REPORTS, st.sampled_from(VERSIONS))
-def test_pieces_are_the_report_and_agree_with_the_other_side(report, other, first, version):
-    said, theirs = statements(report, version), statements(other, version)
-    known = None if first is None else statements(first, version)
-    found = pieces(report, "generated", theirs, version, known)
+@given(REPORTS, REPORTS, st.none() | REPORTS)
+def test_pieces_are_the_report_and_agree_with_the_other_side(report, other, first):
+    said, theirs = statements(report), statements(other)
+    known = None if first is None else statements(first)
+    found = pieces(report, "generated", theirs, known)
     assert "".join(piece.text for piece in found) == report
     assert {piece.support for piece in found} <= {None, "matching", "unverified"}
     if said <= theirs:
@@ -81,16 +80,16 @@ def test_pieces_are_the_report_and_agree_with_the_other_side(report, other, firs
     assert any(piece.changed for piece in found) == bool(known is not None and said - known)
 
 
-@given(REPORTS, st.sampled_from(VERSIONS))
-def test_a_text_says_all_that_its_commitment_says(report, version):
-    anchor = extract_anchor(report, version).as_dict()
+@given(REPORTS)
+def test_a_text_says_all_that_its_commitment_says(report):
+    anchor = extract_anchor(report).as_dict()
     named = {(finding, polarity) for polarity, findings in anchor.items() for finding in findings}
-    assert named <= statements(report, version)
+    assert named <= statements(report)
 
 
 @pytest.mark.parametrize("side", ["reference", "generated"])
 def test_a_text_supports_itself(side):
     report = " ".join(SENTENCES)
-    found = pieces(report, side, statements(report, "scoped"), "scoped")
+    found = pieces(report, side, statements(report))
     assert {piece.support for piece in found} == {None, "matching"}
     assert any("pleural effusion: negative; in both reports" in piece.about for piece in found)

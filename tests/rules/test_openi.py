@@ -14,12 +14,9 @@ from pacer.anchors.anchor import Anchor
 from pacer.anchors.vocabulary import POLARITIES
 from pacer.corpus.text.cleaning import clean_report
 from pacer.rules.extract import extract_anchor, find_mentions
-from pacer.rules.version import VERSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT.parent / "shared" / "data"
-
-both = pytest.mark.parametrize("version", VERSIONS)
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +33,9 @@ def rows(labels: ModuleType) -> list[dict[str, Any]]:
     return labels.read_openi(DATA)
 
 
-@both
-def test_positives_against_human_labels(labels: ModuleType, rows: list[dict[str, Any]], version: str) -> None:
+def test_positives_against_human_labels(labels: ModuleType, rows: list[dict[str, Any]]) -> None:
     gold = [labels.present(row) for row in rows]
-    found = [set(extract_anchor(labels.whole(row), version).positive) for row in rows]
+    found = [set(extract_anchor(labels.whole(row)).positive) for row in rows]
     table = labels.counts(gold, found, list(labels.GOLD))
     assert len(rows) == 2365
     assert labels.f1(table) >= 0.80
@@ -48,18 +44,10 @@ def test_positives_against_human_labels(labels: ModuleType, rows: list[dict[str,
     assert labels.f1(labels.counts(gold, by_chexpert, list(labels.GOLD))) == pytest.approx(0.628, abs=5e-4)
 
 
-def test_the_scoped_rules_are_the_better_ones(labels: ModuleType, rows: list[dict[str, Any]]) -> None:
-    gold = [labels.present(row) for row in rows]
-    found = {v: [set(extract_anchor(labels.whole(row), v).positive) for row in rows] for v in VERSIONS}
-    f1 = {version: labels.f1(labels.counts(gold, found[version], list(labels.GOLD))) for version in VERSIONS}
-    assert f1["scoped"] > f1["paper"] + 0.01
-
-
-@both
-def test_denials_against_chexpert(labels: ModuleType, rows: list[dict[str, Any]], version: str) -> None:
+def test_denials_against_chexpert(labels: ModuleType, rows: list[dict[str, Any]]) -> None:
     rows = [row for row in rows if row["findings"]]
     known = [set(labels.chexpert_anchor(row).negative) for row in rows]
-    found = [set(extract_anchor(row["findings"], version).negative) for row in rows]
+    found = [set(extract_anchor(row["findings"]).negative) for row in rows]
     table = labels.counts(known, found, labels.DENIED)
     assert labels.f1(table) >= 0.92
     by_finding = table.sum(axis=0)
@@ -67,23 +55,21 @@ def test_denials_against_chexpert(labels: ModuleType, rows: list[dict[str, Any]]
     assert recall.min() >= 0.96, dict(zip(labels.DENIED, np.round(recall, 3).tolist(), strict=True))
 
 
-@both
-def test_cleaned_reports_read_the_same(labels: ModuleType, rows: list[dict[str, Any]], version: str) -> None:
+def test_cleaned_reports_read_the_same(labels: ModuleType, rows: list[dict[str, Any]]) -> None:
     texts = [labels.whole(row) for row in rows]
-    same = [extract_anchor(text, version) == extract_anchor(clean_report(text), version) for text in texts]
+    same = [extract_anchor(text) == extract_anchor(clean_report(text)) for text in texts]
     assert np.mean(same) > 0.99
 
 
-@both
-def test_the_plain_loop_and_the_mentions_agree(labels: ModuleType, rows: list[dict[str, Any]], version: str) -> None:
+def test_the_plain_loop_and_the_mentions_agree(labels: ModuleType, rows: list[dict[str, Any]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "bench"))
         plain_anchor = importlib.import_module("plain_rules").plain_anchor
     for row in rows[::3]:
         text = labels.whole(row)
-        anchor = extract_anchor(text, version)
-        assert anchor == plain_anchor(text, version), row["uid"]
-        decided = [mention for mention in find_mentions(text, version) if mention.decided]
+        anchor = extract_anchor(text)
+        assert anchor == plain_anchor(text), row["uid"]
+        decided = [mention for mention in find_mentions(text) if mention.decided]
         fields = {name: [mention.finding for mention in decided if mention.polarity == name] for name in POLARITIES}
         assert anchor == Anchor.of(**fields), row["uid"]
 

@@ -1,4 +1,4 @@
-"""Both versions of the rules on sentences: names of findings, cues, order of checks, what ends the search."""
+"""The rules on sentences: names of findings, cues, order of checks, what ends the search."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from pacer.anchors.anchor import Anchor
 from pacer.anchors.vocabulary import FINDINGS, POLARITIES
 from pacer.corpus.text.cleaning import clean_report, clean_report_carefully
 from pacer.rules.extract import extract_anchor
-from pacer.rules.version import VERSIONS
-
-both = pytest.mark.parametrize("version", VERSIONS)
 
 #: Names of each finding; all of them can be affirmed, denied and hedged.
 NAMES = {
@@ -58,33 +55,30 @@ NAMES = {
 NAMED = [(finding, " ".join(name.split())) for finding, names in NAMES.items() for name in names.split("|")]
 
 
-def said(report: str, version: str) -> dict[str, str]:
+def said(report: str) -> dict[str, str]:
     """Polarity of the findings that the anchor names."""
-    anchor = extract_anchor(report, version)
+    anchor = extract_anchor(report)
     return {finding: name for name in POLARITIES for finding in getattr(anchor, name)}
 
 
-@both
 @pytest.mark.parametrize(("finding", "name"), NAMED)
-def test_names(finding: str, name: str, version: str) -> None:
+def test_names(finding: str, name: str) -> None:
     for sentence, polarity in (("There is {}.", "positive"), ("No {}.", "negative"), ("Possible {}.", "uncertain")):
-        found = said(sentence.format(name), version)
+        found = said(sentence.format(name))
         assert found.pop(finding) == polarity
         assert not found
-    assert said(f"Stable {name}.", version) == {finding: "positive"}
-    assert said(clean_report(f"Stable {name}."), version) == {finding: "positive"}
-    assert said(clean_report_carefully(f"Stable {name}."), version) == {finding: "positive"}
+    assert said(f"Stable {name}.") == {finding: "positive"}
+    assert said(clean_report(f"Stable {name}.")) == {finding: "positive"}
+    assert said(clean_report_carefully(f"Stable {name}.")) == {finding: "positive"}
 
 
-@both
 @pytest.mark.parametrize("finding", FINDINGS)
-def test_every_finding_is_found_by_its_own_name(finding: str, version: str) -> None:
-    assert said(f"{finding} is present.", version) == {finding: "positive"}
-    assert said(f"No {finding}.", version) == {finding: "negative"}
-    assert said(f"Probable {finding}.", version) == {finding: "uncertain"}
+def test_every_finding_is_found_by_its_own_name(finding: str) -> None:
+    assert said(f"{finding} is present.") == {finding: "positive"}
+    assert said(f"No {finding}.") == {finding: "negative"}
+    assert said(f"Probable {finding}.") == {finding: "uncertain"}
 
 
-@both
 @pytest.mark.parametrize(
     "text",
     [
@@ -121,15 +115,14 @@ def test_every_finding_is_found_by_its_own_name(finding: str, version: str) -> N
         "no acute cardiopulmonary process",
     ],
 )
-def test_look_alikes_and_silence(text: str, version: str) -> None:
-    assert said(f"{text.capitalize()}.", version) == {}
+def test_look_alikes_and_silence(text: str) -> None:
+    assert said(f"{text.capitalize()}.") == {}
 
 
 HEART = {"cardiomegaly": "negative"}
 MEDIASTINUM = {"enlarged mediastinum": "negative"}
 
 
-@both
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -167,9 +160,9 @@ MEDIASTINUM = {"enlarged mediastinum": "negative"}
         ("The mediastinum is widened.", {"enlarged mediastinum": "positive"}),
     ],
 )
-def test_size_of_heart_and_mediastinum(text: str, expected: dict, version: str) -> None:
-    assert said(text, version) == expected
-    assert said(clean_report(text), version) == expected
+def test_size_of_heart_and_mediastinum(text: str, expected: dict) -> None:
+    assert said(text) == expected
+    assert said(clean_report(text)) == expected
 
 
 #: Sentences about one finding, {} stands for it.
@@ -178,32 +171,32 @@ NEGATIVE = """No {}. | There is no {}. | There is no evidence of {}. | No defini
     | Negative for {}. | Lungs are free of {}. | Lungs are clear of {}. | Absence of {}. | {} is absent.
     | {} is not seen.
     | {} is not identified. | The {} is not visualized. | No {} or other abnormality. | No acute {}. | No large {}.
-    | There is no radiographic evidence of {}. | No evidence for {}. | Nor is there {}. | No convincing {}."""
-UNCERTAIN = """Possible {}. | Possibly {}. | Probable {}. | Probably {}. | Questionable {}. | Question of {}.
-    | Suspected {}.
-    | This may represent {}. | This could represent {}. | Findings may reflect {}. | This could be {}. | It might be {}.
-    | Concern for {}. | Findings concerning for {}. | Suspicious for {}. | Worrisome for {}. | Cannot exclude {}.
-    | {} cannot be excluded. | {} is not excluded. | {} is possible. | {} is suspected. | {} versus artifact. | {}?
-    | Artifact vs. {}. | Difficult to exclude {}. | Could not rule out {}. | Possibility of {}."""
-POSITIVE = """There is {}. | {} is unchanged. | No change in {}. | No significant interval change in {}.
-    | No interval change in {}.
-    | {} has not changed. | {} is not significantly changed. | Without change in the {}. | No increase in {}.
-    | No improvement in {}. | {} has not improved. | {} is new. | Stable {}. | Improved {}. | Consistent with {}.
-    | Compatible with {}. | {} persists. | {} is not only present but larger. | No worsening of {}."""
-#: The version ``scoped`` alone.
-SCOPED_NEGATIVE = """{} has resolved. | {} has now resolved. | Interval resolution of {}. | Resolved {}.
+    | There is no radiographic evidence of {}. | No evidence for {}. | Nor is there {}. | No convincing {}.
+    | {} has resolved. | {} has now resolved. | Interval resolution of {}. | Resolved {}.
     | {} has cleared.
     | Clearing of {}. | {} is no longer seen. | There is no longer {}. | {} is unlikely. | Scarring rather than {}.
     | {} has been excluded. | {}: none. | Lack of {}. | Neither {} nor scar. | The patient denies {}.
     | {} is not evident.
     | Possibly scarring rather than {}. | Previously seen {} is not seen."""
-SCOPED_UNCERTAIN = """Likely {}. | {} is likely. | Presumed {}. | Perhaps {}. | Potential {}. | Findings suggest {}.
+UNCERTAIN = """Possible {}. | Possibly {}. | Probable {}. | Probably {}. | Questionable {}. | Question of {}.
+    | Suspected {}.
+    | This may represent {}. | This could represent {}. | Findings may reflect {}. | This could be {}. | It might be {}.
+    | Concern for {}. | Findings concerning for {}. | Suspicious for {}. | Worrisome for {}. | Cannot exclude {}.
+    | {} cannot be excluded. | {} is not excluded. | {} is possible. | {} is suspected. | {} versus artifact. | {}?
+    | Artifact vs. {}. | Difficult to exclude {}. | Could not rule out {}. | Possibility of {}.
+    | Likely {}. | {} is likely. | Presumed {}. | Perhaps {}. | Potential {}. | Findings suggest {}.
     | In the appropriate clinical setting, this is {}. | Correlate clinically for {}. | Favored to represent {}.
     | {}, if any, is small. | {} is in the differential. | Bone could obscure {}. | Equivocal {}."""
-SCOPED_POSITIVE = """{} has nearly resolved. | {} has not resolved. | Incomplete clearing of {}.
+POSITIVE = """There is {}. | {} is unchanged. | No change in {}. | No significant interval change in {}.
+    | No interval change in {}.
+    | {} has not changed. | {} is not significantly changed. | Without change in the {}. | No increase in {}.
+    | No improvement in {}. | {} has not improved. | {} is new. | Stable {}. | Improved {}. | Consistent with {}.
+    | Compatible with {}. | {} persists. | {} is not only present but larger. | No worsening of {}.
+    | {} has nearly resolved. | {} has not resolved. | Incomplete clearing of {}.
     | {} is partially cleared.
     | Near complete resolution of {}. | Follow up to document resolution of {}. | {} is not seen on the lateral view."""
-SCOPED_SILENT = """No new {}. | No evidence of new {}. | History of {}. | Please evaluate for {}. | Assess for {}.
+#: Nothing is said of the finding.
+SILENT = """No new {}. | No evidence of new {}. | History of {}. | Please evaluate for {}. | Assess for {}.
     | To exclude {}.
     | If there is clinical concern for {}, repeat. | Indication: {}. | Evaluation for {} is limited. | R/o {}."""
 SOME = ("pleural effusion", "pneumothorax", "pneumonia", "consolidation", "atelectasis", "fracture")
@@ -214,35 +207,27 @@ def sentences(table: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("version", "sentence", "polarity"),
+    ("sentence", "polarity"),
     [
-        *(
-            (v, s, p)
-            for table, p in ((NEGATIVE, "negative"), (UNCERTAIN, "uncertain"), (POSITIVE, "positive"))
-            for s in sentences(table)
-            for v in VERSIONS
-        ),
-        *(
-            ("scoped", s, p)
-            for table, p in (
-                (SCOPED_NEGATIVE, "negative"),
-                (SCOPED_UNCERTAIN, "uncertain"),
-                (SCOPED_POSITIVE, "positive"),
-                (SCOPED_SILENT, None),
-            )
-            for s in sentences(table)
-        ),
+        (sentence, polarity)
+        for table, polarity in (
+            (NEGATIVE, "negative"),
+            (UNCERTAIN, "uncertain"),
+            (POSITIVE, "positive"),
+            (SILENT, None),
+        )
+        for sentence in sentences(table)
     ],
 )
-def test_cues(version: str, sentence: str, polarity: str | None) -> None:
+def test_cues(sentence: str, polarity: str | None) -> None:
     for finding in SOME:
         text = sentence.format(finding)
-        assert said(text, version).get(finding) == polarity, text
-        assert said(f"{text.upper()}  Lungs\n are  clear.", version).get(finding) == polarity, text
+        assert said(text).get(finding) == polarity, text
+        assert said(f"{text.upper()}  Lungs\n are  clear.").get(finding) == polarity, text
 
 
-#: What both versions read alike.
-ALIKE = {
+#: Reports and their anchors: ``+`` positive, ``-`` negative, ``?`` uncertain.
+SENTENCES = {
     # lists
     "No focal consolidation, pleural effusion, or pneumothorax.": "- consolidation, pleural effusion, pneumothorax",
     "No effusion or pneumothorax is seen.": "- pleural effusion, pneumothorax",
@@ -273,43 +258,22 @@ ALIKE = {
     # two names of one thing
     "The previously seen mass lesion is not seen.": "- lung lesion",
     "": "",
-}
-
-#: What the paper's windows read, and what the scoped rules do.
-APART = {
-    "No pneumothorax, stable small right pleural effusion.": (
-        "- pneumothorax, pleural effusion",
-        "- pneumothorax + pleural effusion",
-    ),
-    "No effusion but there is mild edema.": ("- pleural effusion, edema", "- pleural effusion + edema"),
-    "Small effusion, pneumothorax is not seen.": (
-        "- pleural effusion, pneumothorax",
-        "+ pleural effusion - pneumothorax",
-    ),
-    "No pneumothorax, left effusion is unchanged.": (
-        "- pneumothorax, pleural effusion",
-        "- pneumothorax + pleural effusion",
-    ),
-    "No focal consolidation concerning for pneumonia.": ("- consolidation ? pneumonia", "- consolidation, pneumonia"),
-    "No opacity to suggest pneumonia.": ("- lung opacity, pneumonia", "- lung opacity, pneumonia"),
-    "Opacity, likely atelectasis rather than pneumonia.": (
-        "+ lung opacity, atelectasis, pneumonia",
-        "+ lung opacity ? atelectasis - pneumonia",
-    ),
-    "Edema has resolved with small residual effusions.": ("+ edema, pleural effusion", "- edema + pleural effusion"),
-    "No effusion with moderate cardiomegaly.": (
-        "- pleural effusion, cardiomegaly",
-        "- pleural effusion + cardiomegaly",
-    ),
-    "No new consolidation, effusion or pneumothorax.": ("- consolidation, pleural effusion, pneumothorax", ""),
-    "Resolved pneumonia.": ("+ pneumonia", "- pneumonia"),
-    "History of pneumonia.": ("+ pneumonia", ""),
-    "The chest tube has been removed.": ("+ support devices", "- support devices"),
-    "Likely pneumonia.": ("+ pneumonia", "? pneumonia"),
-    "Blunting of the left costophrenic angle.": ("", "? pleural effusion"),
-    "Blunted costophrenic angle, consistent with effusion.": ("+ pleural effusion", "+ pleural effusion"),
-    "Blunting of the costophrenic angles. No effusion.": ("- pleural effusion", "- pleural effusion"),
-    "No blunting of the costophrenic angles.": ("", ""),
+    # where a statement ends
+    "No pneumothorax, stable small right pleural effusion.": "- pneumothorax + pleural effusion",
+    "No effusion but there is mild edema.": "- pleural effusion + edema",
+    "Small effusion, pneumothorax is not seen.": "+ pleural effusion - pneumothorax",
+    "No pneumothorax, left effusion is unchanged.": "- pneumothorax + pleural effusion",
+    "No focal consolidation concerning for pneumonia.": "- consolidation, pneumonia",
+    "No opacity to suggest pneumonia.": "- lung opacity, pneumonia",
+    "Opacity, likely atelectasis rather than pneumonia.": "+ lung opacity ? atelectasis - pneumonia",
+    "Edema has resolved with small residual effusions.": "- edema + pleural effusion",
+    "No effusion with moderate cardiomegaly.": "- pleural effusion + cardiomegaly",
+    "No new consolidation, effusion or pneumothorax.": "",
+    "Resolved pneumonia.": "- pneumonia",
+    "History of pneumonia.": "",
+    "The chest tube has been removed.": "- support devices",
+    "Likely pneumonia.": "? pneumonia",
+    "Blunting of the left costophrenic angle.": "",
 }
 
 
@@ -323,50 +287,32 @@ def anchor_of(notation: str) -> Anchor:
     return Anchor.of(**fields)
 
 
-@both
-@pytest.mark.parametrize("report", ALIKE)
-def test_both_versions_read_alike(report: str, version: str) -> None:
-    assert extract_anchor(report, version) == anchor_of(ALIKE[report])
+@pytest.mark.parametrize("report", SENTENCES)
+def test_sentences(report: str) -> None:
+    assert extract_anchor(report) == anchor_of(SENTENCES[report])
 
 
-@pytest.mark.parametrize("report", APART)
-def test_the_versions_read_apart(report: str) -> None:
-    assert tuple(extract_anchor(report, version) for version in VERSIONS) == tuple(map(anchor_of, APART[report]))
-
-
-@both
-def test_words_joined_by_the_cleaner(version: str) -> None:
+def test_words_joined_by_the_cleaner() -> None:
     cleaned = clean_report("Bibasilar atelectasis/infiltrate. Pleura: no effusion.")
     assert "atelectasisinfiltrate" in cleaned
-    assert extract_anchor(cleaned, version) == Anchor.of(["atelectasis", "lung opacity"], ["pleural effusion"])
+    assert extract_anchor(cleaned) == Anchor.of(["atelectasis", "lung opacity"], ["pleural effusion"])
 
 
-def test_windows_of_the_paper_are_local() -> None:
-    near, far = "quite " * 10, "quite " * 20
-    assert said(f"No {near} effusion.", "paper") == {"pleural effusion": "negative"}
-    assert said(f"No {far} effusion.", "paper") == {"pleural effusion": "positive"}
-    assert said(f"Effusion is {near} not there.", "paper") == {"pleural effusion": "positive"}
+def test_windows_are_local() -> None:
+    near, far = "quite " * 20, "quite " * 30
+    assert said(f"No {near} effusion.") == {"pleural effusion": "negative"}
+    assert said(f"No {far} effusion.") == {"pleural effusion": "positive"}
+    assert said(f"Effusion {near} is absent.") == {"pleural effusion": "positive"}
 
 
-def test_the_paper_is_the_default() -> None:
-    assert all(extract_anchor(report) == anchor_of(paper) for report, (paper, _) in APART.items())
-
-
-@both
 @settings(max_examples=200)
 @given(text=st.text(max_size=200))
-def test_any_text_gives_a_valid_anchor(text: str, version: str) -> None:
-    anchor = extract_anchor(text, version)
+def test_any_text_gives_a_valid_anchor(text: str) -> None:
+    anchor = extract_anchor(text)
     assert anchor == Anchor.of(**anchor.as_dict())
 
 
-@both
-@given(reports=st.lists(st.sampled_from([*ALIKE, *APART]), max_size=6))
-def test_case_and_blanks_do_not_matter(reports: list[str], version: str) -> None:
+@given(reports=st.lists(st.sampled_from([*SENTENCES]), max_size=6))
+def test_case_and_blanks_do_not_matter(reports: list[str]) -> None:
     report = " ".join(part.replace("\n", ". ") for part in reports)
-    assert extract_anchor(report, version) == extract_anchor(report.upper().replace(" ", "  \t"), version)
-
-
-def test_an_unknown_version() -> None:
-    with pytest.raises(ValueError, match="rules 'best'; known are paper, scoped"):
-        extract_anchor("", "best")  # ty: ignore[invalid-argument-type]
+    assert extract_anchor(report) == extract_anchor(report.upper().replace(" ", "  \t"))

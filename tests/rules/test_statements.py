@@ -6,11 +6,10 @@ import pytest
 
 from pacer.corpus.text.cleaning import clean_report
 from pacer.rules.extract import extract_anchor
-from pacer.rules.version import VERSIONS
 from tests.rules.test_rules import anchor_of
 
-#: What both versions read: names, and the side of "cannot be excluded".
-NAMES = {
+#: Names, the side of "cannot be excluded", and where statements end.
+STATEMENTS = {
     "hilar and mediastinal": {
         "Normal hilar and mediastinal silhouettes.": "- enlarged mediastinum",
         "Hilar and mediastinal borders are unremarkable.": "- enlarged mediastinum",
@@ -45,10 +44,6 @@ NAMES = {
         "Left IJ vascular sheath.": "+ support devices",
         "The carotid sheath is normal.": "",
     },
-}
-
-#: What the scoped rules read.
-STATEMENTS = {
     "the side of likely": {
         "The basal density is likely pneumonia.": "+ lung opacity ? pneumonia",
         "The left opacity is likely due to edema or infection.": "+ lung opacity ? edema, pneumonia",
@@ -144,6 +139,35 @@ STATEMENTS = {
         "No central line related pneumothorax.": "- pneumothorax + support devices",
         "No complication of the left IJ line.": "+ support devices",
     },
+    "views and comparisons": {
+        "A nodule is seen on the frontal view, not identified on the lateral view.": "+ lung lesion",
+        "Left effusion, not well appreciated on prior.": "+ pleural effusion",
+        "The effusion is not seen on the frontal or lateral view.": "- pleural effusion",
+        "The opacity is not visualized on today's exam.": "- lung opacity",
+        "Without a prior study, the age of the fracture is unknown.": "+ fracture",
+        "No comparison, large effusion.": "+ pleural effusion",
+        "No prior pneumonia.": "- pneumonia",
+    },
+    "versus and what stands beside": {
+        "Small effusions and basal infiltrate versus crowding.": "+ pleural effusion ? lung opacity",
+        "Edema or infiltrate versus crowding.": "? edema, lung opacity",
+        "Pneumonia and/or atelectasis versus scar.": "? pneumonia, atelectasis",
+        "Mass lesion versus infiltrate.": "? lung lesion, lung opacity",
+        "Atelectasis and edema, effusion versus thickened pleura.": "+ atelectasis, edema ? pleural effusion, "
+        "pleural abnormality",
+    },
+    "a contrast about one finding": {
+        "Pneumonia is unlikely but cannot be excluded.": "? pneumonia",
+        "Effusion not seen but is difficult to entirely exclude.": "? pleural effusion",
+        "No effusion but pneumothorax cannot be excluded.": "? pneumothorax - pleural effusion",
+    },
+    "a hedge over what is no finding": {
+        "Possible scarring at the left apex with no pneumothorax.": "- pneumothorax",
+        "Question mild right atrial enlargement, no edema.": "- edema",
+        "There is probably no pneumothorax.": "? pneumothorax",
+        "Probably not a pneumothorax.": "? pneumothorax",
+        "Likely aspiration given the bibasilar opacities.": "+ lung opacity",
+    },
     "what has resolved": {
         "Edema, which was seen on the prior film, has resolved.": "- edema",
         "A nodule which was not seen before.": "+ lung lesion",
@@ -152,24 +176,11 @@ STATEMENTS = {
     },
 }
 
-SHARED = {report: expected for cause in NAMES.values() for report, expected in cause.items()}
-SCOPED = {report: expected for cause in STATEMENTS.values() for report, expected in cause.items()}
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("cause", NAMES)
-def test_names(cause: str, version: str) -> None:
-    for report, expected in NAMES[cause].items():
-        assert extract_anchor(report, version) == anchor_of(expected), report
-        assert extract_anchor(clean_report(report), version) == anchor_of(expected), report
+REPORTS = {report: expected for cause in STATEMENTS.values() for report, expected in cause.items()}
 
 
 @pytest.mark.parametrize("cause", STATEMENTS)
 def test_statements(cause: str) -> None:
     for report, expected in STATEMENTS[cause].items():
-        assert extract_anchor(report, "scoped") == anchor_of(expected), report
-        assert extract_anchor(clean_report(report), "scoped") == anchor_of(expected), report
-
-
-def test_the_paper_affirms_unnamed_devices() -> None:
-    assert extract_anchor("Support devices are unchanged.", "paper") == anchor_of("+ support devices")
+        assert extract_anchor(report) == anchor_of(expected), report
+        assert extract_anchor(clean_report(report)) == anchor_of(expected), report

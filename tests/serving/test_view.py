@@ -45,7 +45,7 @@ PIECES = ["no effusion", "edema", ".", ";", "\n", " ", "Heart 1.5 cm", "vs.", "p
 
 @given(st.lists(st.sampled_from(PIECES), max_size=20).map(" ".join))
 def test_sentences_joined_are_the_report(report: str) -> None:
-    marked = marked_sentences(report, extract_anchor(report, "scoped"))
+    marked = marked_sentences(report, extract_anchor(report))
     assert "".join(sentence.text for sentence in marked) == report
     assert marked_sentences(report, None) == [sentence._replace(standing="plain", claims=()) for sentence in marked]
 

@@ -26,7 +26,6 @@ from pacer.phantom.training import TrainingImages, training_images
 from pacer.phantom.world import make_world
 from pacer.radiographs.opening import open_image
 from pacer.rules.extract import extract_anchor
-from pacer.rules.version import Version
 
 #: Keywords view, sections, indication, history, commit -> instruction text left and right of the visual tokens.
 Instruct = Callable[..., tuple[str, str]]
@@ -100,7 +99,7 @@ class PhantomData:
 
 @dataclass(frozen=True)
 class CorpusData:
-    """The train split alone; labels by this version of the rules, places unknown.
+    """The train split alone; labels by the rules, places unknown.
 
     Raises:
         DataError: the corpus has no train record.
@@ -109,7 +108,6 @@ class CorpusData:
     records: pl.DataFrame
     files: pl.DataFrame
     seed: int
-    rules: Version
 
     def __post_init__(self) -> None:
         if self.train.is_empty():
@@ -127,7 +125,7 @@ class CorpusData:
 
     @property
     def origin(self) -> str:
-        return f"train split of the corpus ({len(self.reports)} distinct reports), labels by the rules ({self.rules})"
+        return f"train split of the corpus ({len(self.reports)} distinct reports), labels by the rules"
 
     def tokenizer(self, vocabulary: int) -> Tokenizer:
         samples = [self._labelled(*row) for row in self.reports]
@@ -147,16 +145,16 @@ class CorpusData:
                 by_image.setdefault(image_id, raw)
         chosen = list(by_image)[:count]
         paths = dict(self.files.select("image_id", "path").iter_rows())
-        present = [{*a.positive, *a.uncertain} for a in (extract_anchor(by_image[i], self.rules) for i in chosen)]
+        present = [{*a.positive, *a.uncertain} for a in (extract_anchor(by_image[i]) for i in chosen)]
         labels = np.array([[f in p for f in FINDINGS] for p in present], dtype=np.float32)
         return TrainingImages(np.stack([_grey_square(paths[i], size) for i in chosen]), labels, None)
 
     def _labelled(
         self, raw: str, cleaned: str, view: str, sections: str, indication: str | None, history: str | None
     ) -> LabelledText:
-        anchors = ((sentence, extract_anchor(sentence, self.rules)) for sentence in raw.split(". "))
+        anchors = ((sentence, extract_anchor(sentence)) for sentence in raw.split(". "))
         stated = tuple(sentence for sentence, anchor in anchors if anchor.positive or anchor.uncertain)
-        return LabelledText(raw, cleaned, extract_anchor(raw, self.rules), stated, view, sections, indication, history)
+        return LabelledText(raw, cleaned, extract_anchor(raw), stated, view, sections, indication, history)
 
 
 def _grey_square(path: str, size: int) -> np.ndarray:
@@ -171,7 +169,7 @@ def _grey_square(path: str, size: int) -> np.ndarray:
 TrainingData = PhantomData | CorpusData
 
 
-def load_data(config: Backbones, records: pl.DataFrame, files: pl.DataFrame, rules: Version) -> TrainingData:
+def load_data(config: Backbones, records: pl.DataFrame, files: pl.DataFrame) -> TrainingData:
     """The training data that ``backbones.train_on`` asks for.
 
     Raises:
@@ -179,4 +177,4 @@ def load_data(config: Backbones, records: pl.DataFrame, files: pl.DataFrame, rul
     """
     if config.train_on == "phantom":
         return PhantomData(config.seed)
-    return CorpusData(records, files, config.seed, rules)
+    return CorpusData(records, files, config.seed)

@@ -18,18 +18,15 @@ from pacer.labelling.answers.reading import STATUSES, Answer, read_answer
 from pacer.labelling.sample.draw import refuse_held_out
 from pacer.records.columns import BATCH, TableWriter, batches, check_records
 from pacer.rules.extract import extract_anchor
-from pacer.rules.version import Version
 
 
-def build_anchors(records: Path, cache: Path, out: Path, version: Version) -> dict[str, Any]:
+def build_anchors(records: Path, cache: Path, out: Path) -> dict[str, Any]:
     """Write the anchor of every record, a block of records at a time.
 
     Args:
         records: ``records.parquet``; rules read ``report_raw``.
         cache: ``llm_cache.jsonl``. Answers that cannot be read leave their record to the rules.
-        out: where the table of :data:`ANCHOR_SCHEMA` goes, in the order of the records; it says with which version of
-            the rules it was made (:func:`rules_of`).
-        version: of the rules.
+        out: where the table of :data:`ANCHOR_SCHEMA` goes, in the order of the records.
 
     Returns:
         The audit of how the anchors came about.
@@ -42,9 +39,9 @@ def build_anchors(records: Path, cache: Path, out: Path, version: Version) -> di
     answers = _read_cache(cache, records)
     counts: Counter[tuple[str, str, Anchor]] = Counter()  # context, origin, anchor
     both: list[tuple[Anchor, Anchor]] = []
-    with atomic_path(out) as temporary, TableWriter(temporary, ANCHOR_SCHEMA, {"rules": version}) as table:
+    with atomic_path(out) as temporary, TableWriter(temporary, ANCHOR_SCHEMA) as table:
         for block in batches(records, ["record_id", "context", "report_raw"], BATCH):
-            final, origins = [extract_anchor(text, version) for text in block["report_raw"]], ["rules"] * len(block)
+            final, origins = [*map(extract_anchor, block["report_raw"])], ["rules"] * len(block)
             for place, record_id in enumerate(block["record_id"]):
                 labelled = answers[record_id].anchor if record_id in answers else None
                 if labelled is not None:
@@ -54,7 +51,7 @@ def build_anchors(records: Path, cache: Path, out: Path, version: Version) -> di
             columns = {name: [list(getattr(anchor, name)) for anchor in final] for name in POLARITIES}
             rows = {"record_id": block["record_id"], **columns, "origin": origins}
             table.add_frame(pl.DataFrame(rows, schema=ANCHOR_SCHEMA))
-    return {"rules": version, **_audit(list(answers.values()), counts), "agreement": agreement(both)}
+    return _audit(list(answers.values()), counts) | {"agreement": agreement(both)}
 
 
 def _audit(answers: Sequence[Answer], counts: Mapping[tuple[str, str, Anchor], int]) -> dict[str, Any]:
