@@ -25,7 +25,7 @@ _EXCEPTION = (
     rf"|not {_DEGREE}(?:chang(?:ed?|ing)|different|differ|increas(?:ed?|ing)|decreas(?:ed?|ing)|progress\w*"
     r"|improv\w+|worsen\w*|only|previously|necessarily|well(?!-? ?(?:seen|identified|visuali[sz]ed|demonstrated"
     r"|appreciated|shown)))\b"
-    r"|not (?:(?:well-? ?|clearly |definitely ))?(?:seen|identified|visuali[sz]ed|evident|appreciated|demonstrated|present"
+    r"|not (?:well-? ?|clearly |definitely )?(?:seen|identified|visuali[sz]ed|evident|appreciated|demonstrated|present"
     r"|noted) (?:previously\b|(?:on|in) (?:the |a |any )?(?:(?:prior|previous|earlier)\b|(?:lateral|frontal|ap|pa)\b"
     r"(?! (?:or|and|nor)\b)))"
     r"|(?:no|without) (?:an? |any )?(?:(?:prior|previous) (?:stud(?:y|ies)|exam\w*|films?|radiographs?|imag(?:es|ing))"
