@@ -176,10 +176,15 @@ def _gpus() -> tuple[int, int, Finding]:
 
 
 def _memory(params: Params, processes: int) -> Finding:
-    """Whether the processes of a phase fit into memory, with a language model each until it is on its device."""
-    from pacer.training.run import mixed_precision
+    """Whether the processes of a phase and of `decode` fit into memory, each with its language model until that is on
+    its device. They need less where the files hold the type in use, for then processes share their pages."""
+    import torch
 
-    own = language_parameters(params.backbones) * (2 if mixed_precision(params.train.precision) == "bf16" else 4)
+    from pacer.decoding.run import inference_dtype
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    size = 4 if params.train.precision == "float32" else inference_dtype(device).itemsize
+    own = language_parameters(params.backbones) * size
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if CONTAINER.is_file() and (limit := CONTAINER.read_text().strip()).isdigit():
         total = min(total, int(limit))
