@@ -95,7 +95,7 @@ def diagnose(params: Params, root: Path = Path(".")) -> Diagnosis:
     if counts is not None:
         settings.append(_mode(params, counts, Machine(cores, processors), free))
         if counts.origin == "counted":
-            settings.append(_found("decode", partial(_decode, params, root / "data/corpus/records.parquet")))
+            settings.append(_found("records", partial(_records, params, root / "data/corpus/records.parquet")))
     findings = {"Machine": machine, "Corpus": _data(params, root), "Models": weights(params), "Settings": settings}
     return Diagnosis(findings, counts, costs)
 
@@ -289,13 +289,21 @@ def _mode(params: Params, counts: Counts, machine: Machine, free: int) -> Findin
     return Finding("features.mode", "ok" if better == params.features.mode else "note", f"{plans}: {better}; {why}")
 
 
-def _decode(params: Params, records: Path) -> str:
-    """Whether the stage `decode` can make its control inputs of the records at hand."""
+def _records(params: Params, path: Path) -> str:
+    """Whether the phases and `decode` find what they need among the records at hand."""
     from pacer.decoding.controls import INPUTS
     from pacer.decoding.run import plan_runs
     from pacer.records.columns import read_columns
+    from pacer.training.phases import phase_of
 
-    runs = plan_runs(read_columns(records, ["record_id", "context", "split", *INPUTS]), params.decode)
+    records = read_columns(path, ["record_id", "context", "split", *INPUTS])
+    splits = {"train"} | ({"val"} if params.train.checkpoint == "best" else set())
+    for name in PHASES:
+        own = records.filter(records["context"].is_in(phase_of(name, params).contexts))
+        if absent := splits - set(own["split"]):
+            reason = "train.checkpoint: best asks for" if absent == {"val"} else f"{name} trains on"
+            raise DataError(f"there is no record of split {min(absent)}, which {reason}, in the contexts of {name}")
+    runs = plan_runs(records, params.decode)
     return ", ".join(f"{len(part):,} reports{f' of {name}' if name else ''}" for name, part in runs.items())
 
 

@@ -143,7 +143,7 @@ def test_files_of_a_model_that_cannot_be_used(at_hand, backbones: Path, tmp_path
         assert model.state == "missing" and "cannot be read" in model.detail
 
 
-def test_controls_that_cannot_be_made_of_the_records(tmp_path: Path, records):
+def test_records_that_a_late_stage_would_miss(tmp_path: Path, records):
     root, params = tmp_path / "data", changed("openi", corpus={"root": str(tmp_path)}, decode={"split": "val"})
     (root / "source").mkdir(parents=True)
     (root / "corpus").mkdir()
@@ -154,9 +154,14 @@ def test_controls_that_cannot_be_made_of_the_records(tmp_path: Path, records):
     own = records.filter(pl.col("context").is_in(["sn", "mn"])).cast({"emphasis": pl.List(pl.Float32)})
     for subject, state in ((pl.col("record_id"), "ok"), (pl.lit("one"), "missing")):
         own.with_columns(subject_id=subject).write_parquet(root / "corpus" / "records.parquet")
-        decode = found("Settings", params, tmp_path)["decode"]
+        decode = found("Settings", params, tmp_path)["records"]
         assert decode.state == state, decode
     assert "another_patient" in decode.detail
+    own.filter(pl.col("split") == "val").write_parquet(root / "corpus" / "records.parquet")
+    assert "no record of split train, which warmup trains on" in found("Settings", params, tmp_path)["records"].detail
+    own.filter(pl.col("split") == "train").write_parquet(root / "corpus" / "records.parquet")
+    best = params.model_copy(update={"train": params.train.model_copy(update={"checkpoint": "best"})})
+    assert "train.checkpoint: best asks for" in found("Settings", best, tmp_path)["records"].detail
 
 
 def test_more_gpus_than_records_in_a_micro_batch(monkeypatch, at_hand):
