@@ -71,7 +71,9 @@ def _decide(mention: Match, cues: list[Match]) -> Reading:
 def _read_mention(segment: str, mentions: list[Match], index: int, speaking: list[Match], cues: list[Match]) -> Reading:
     mention = mentions[index]
     start, end, _ = mention
-    floor, ceiling = start - WINDOW_BEFORE, min(end + WINDOW_AFTER, _end_of_list(segment, mentions, index))
+    floor, ceiling = start - WINDOW_BEFORE, end
+    if speaking[-1][0] >= end:
+        ceiling = min(end + WINDOW_AFTER, _end_of_list(segment, mentions, index))
     for cue_start, cue_end, kind in cues:
         if cue_end <= start:
             if kind == "clause":
