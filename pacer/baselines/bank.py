@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import torch
-from accelerate import Accelerator, InitProcessGroupKwargs
+from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
@@ -32,7 +32,7 @@ from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import checkpoint_hash
 from pacer.model.collate import FeatureSource
 from pacer.model.pacer import Pacer
-from pacer.parallel.processes import PATIENCE
+from pacer.parallel.processes import open_accelerator
 from pacer.params import Natural, Positive, Strict, validated
 from pacer.params.baselines import Bank
 from pacer.training.examples import Examples
@@ -122,9 +122,7 @@ def build_bank(
     Raises:
         DataError: see :func:`bank_entries`, :func:`nearest`; or an image belongs to two subjects.
     """
-    accelerator = Accelerator(
-        mixed_precision=mixed_precision(precision), kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)]
-    )
+    accelerator = open_accelerator(mixed_precision(precision))
     main = accelerator.is_main_process
     entries = bank_entries(records, settings)
     images = records.select("frontal", "subject_id").unique(maintain_order=True)

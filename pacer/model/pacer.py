@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from pacer.core.errors import ConfigError
@@ -163,6 +165,32 @@ class Pacer(nn.Module):
         for module in self.language.modules():
             if isinstance(module, LoraLayer):
                 module.merge()  # type: ignore[call-non-callable]
+
+    def set_attention(self, name: str) -> None:
+        """Let the language model attend with transformers' implementation of this name.
+
+        Raises:
+            ConfigError: this installation does not have it, or it does not take the language model's type.
+        """
+        try:
+            self.language.set_attn_implementation(name)
+        except (ImportError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise ConfigError(f"train.attention = {name} cannot be used here: {reason}; use sdpa") from None
+        if name.startswith("flash_attention") and self.language.dtype.itemsize != 2:
+            raise ConfigError(
+                f"train.attention = {name} computes in half precision, and the language model is {self.language.dtype}; "
+                "set train.precision: bfloat16, or use sdpa"
+            )
+
+    def checkpoint_blocks(self) -> None:
+        """Keep only the inputs of the language model's blocks for the backward pass, which computes the rest again,
+        dropout included: the same values for less memory and about another forward pass.
+
+        The last block keeps all, for the backward pass begins with it.
+        """
+        for block in self.language.model.layers[:-1]:
+            block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
     def refine(self, depths: Tensor) -> tuple[Tensor, Tensor]:
         """[B, K, N, d_v] -> refined [B, N, d_v] and depth weights [B, N, K]."""

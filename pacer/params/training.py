@@ -15,6 +15,8 @@ class Train(Strict):
     weight_decay: NaturalFloat
     max_grad_norm: PositiveFloat | None
     precision: Literal["auto", "float32", "bfloat16"]
+    attention: Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"]
+    checkpointing: Literal["off", "on"]
     checkpoint: Literal["last", "best"]
     workers: Natural
     log_interval: Positive

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from accelerate import Accelerator, InitProcessGroupKwargs
+from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
 from pacer.core.errors import CheckpointError, DataError, PacerError
@@ -31,7 +31,7 @@ from pacer.model.checkpoint import (
 from pacer.model.collate import FeatureSource
 from pacer.model.pacer import Pacer
 from pacer.model.specification import specification_of
-from pacer.parallel.processes import PATIENCE, process_state
+from pacer.parallel.processes import open_accelerator, process_state
 from pacer.params import Params, Warmup
 from pacer.training.examples import Examples
 from pacer.training.loop import Log, Loss, train
@@ -45,7 +45,7 @@ from pacer.training.source_cache import open_source_cache
 _RECORDS, _LENGTHS, _SURVEY = "records.arrow", "lengths.npy", "survey.json"
 
 #: Settings of ``train`` that a stopped run may continue with other values of.
-_FREE_TO_CHANGE = {"workers", "state_interval", "log_interval"}
+_FREE_TO_CHANGE = {"workers", "state_interval", "log_interval", "checkpointing"}
 
 #: Makes the ``log`` callable of a run in the run's scratch directory.
 OpenLog = Callable[[Path], AbstractContextManager[Log]]
@@ -149,10 +149,7 @@ def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: Op
 def run_training(training: Training, out: Path, open_log: OpenLog) -> None:
     """Train and publish the checkpoint as ``out``; resumes what an earlier run left in scratch."""
     phase, record, inputs = training.phase, training.record, training.inputs
-    accelerator = Accelerator(
-        mixed_precision=mixed_precision(phase.train.precision),
-        kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
-    )
+    accelerator = open_accelerator(mixed_precision(phase.train.precision))
     main = accelerator.is_main_process
     depends_on = {
         "settings": training.settings.model_dump(),
@@ -168,6 +165,9 @@ def run_training(training: Training, out: Path, open_log: OpenLog) -> None:
     fingerprint = hash_json(depends_on)
     with scratch_directory(out, fingerprint, main=main) as directory:
         model = training.build(accelerator)
+        model.set_attention(phase.train.attention)
+        if phase.train.checkpointing == "on":
+            model.checkpoint_blocks()
         examples = _examples(training, directory, accelerator)
         facts = read_json(directory / _SURVEY)
         training.prepare(model, examples, directory, accelerator)

@@ -190,7 +190,9 @@ def test_what_does_not_matter_does_not_start_anew(phase, monkeypatch: pytest.Mon
     first = folders(params)
     other = params.model_copy(
         update={
-            "train": params.train.model_copy(update={"workers": 3, "state_interval": 7, "log_interval": 9}),
+            "train": params.train.model_copy(
+                update={"workers": 3, "state_interval": 7, "log_interval": 9, "checkpointing": "on"}
+            ),
             "features": params.features.model_copy(update={"workers": 5, "batch_size": 3}),
         }
     )
