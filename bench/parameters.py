@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from pacer.cli.memory_plan import VICUNA, WIDTH
 from pacer.model.assemble import wire
 from pacer.model.pacer import Pacer
 from pacer.model.specification import specification_of
@@ -20,15 +21,6 @@ from pacer.training.phases import phase_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
-#: Shapes of lmsys/vicuna-7b-v1.5, microsoft/rad-dino and microsoft/BiomedVLP-CXR-BERT-specialized.
-LANGUAGE = {
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "vocab_size": 32000,
-}
-D_VISION = D_TEXT = 768
 
 #: Parts of the model by the beginning of their parameters' names.
 PARTS = {
@@ -43,8 +35,8 @@ PARTS = {
 def published_model(params: Params) -> Pacer:
     """The model of ``params`` around the published frozen models' shapes, on the meta device."""
     with torch.device("meta"):
-        language = LlamaForCausalLM(LlamaConfig(**LANGUAGE))
-        return wire(language, nn.LayerNorm(D_VISION), D_TEXT, specification_of("calibrate", params))
+        language = LlamaForCausalLM(LlamaConfig(**VICUNA))
+        return wire(language, nn.LayerNorm(WIDTH), WIDTH, specification_of("calibrate", params))
 
 
 def trainable_counts(model: Pacer, params: Params) -> dict[str, dict[str, int]]:

@@ -54,12 +54,15 @@ def use(
 
 
 @app.command()
-def doctor(params: ParamsFile = PARAMS) -> None:
+def doctor(
+    params: ParamsFile = PARAMS,
+    gpu_memory: Annotated[float | None, typer.Option(help="GB of a GPU to plan for; none: of this machine's.")] = None,
+) -> None:
     """Show what this machine has, what a run lacks, and what each stage will cost."""
     from pacer.cli.costs import duration
     from pacer.cli.doctor import diagnose
 
-    diagnosis = diagnose(load_params(params))
+    diagnosis = diagnose(load_params(params), gpu_memory=None if gpu_memory is None else gpu_memory * 1e9)
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
     for title, findings in diagnosis.findings.items():
         console.print(f"\n{title}")

@@ -19,6 +19,7 @@ from typing import Literal
 from rich.filesize import decimal
 
 from pacer.cli.costs import Counts, Machine, StageCost, count_records, duration, estimate, language_parameters
+from pacer.cli.memory_plan import memory_rows
 from pacer.core.errors import BackboneError, ConfigError, DataError, PacerError
 from pacer.core.io import read_json
 from pacer.corpus.source.files import look_at_files, read_source
@@ -66,12 +67,13 @@ class Diagnosis:
         return all(finding.state != "missing" for section in self.findings.values() for finding in section)
 
 
-def diagnose(params: Params, root: Path = Path(".")) -> Diagnosis:
+def diagnose(params: Params, root: Path = Path("."), gpu_memory: float | None = None) -> Diagnosis:
     """Look at the machine, the corpus and the models that ``params`` name, without loading or downloading much.
     What a stage would refuse is asked of the stage's own check.
 
     Args:
-        root: the repository, where ``data/`` and ``models/`` lie.
+        root: the repository, where ``data/`` and ``models/`` lie. gpu_memory: bytes of a GPU to plan for, in place of
+            those of this machine.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     gpus, processors, gpu = _gpus()
@@ -83,6 +85,7 @@ def diagnose(params: Params, root: Path = Path(".")) -> Diagnosis:
         Finding("CPU cores", "ok", str(cores)),
         _memory(params, max(gpus, 1)),
         gpu,
+        *(Finding(*row) for row in memory_rows(params, gpu_memory)),
         _found("Java (METEOR)", _java),
         _disk(costs, free),
     ]
@@ -253,6 +256,7 @@ def _model(params: Params, models: Path, processes: int) -> str:
     from pacer.model.checkpoint import load_strictly, load_weights
     from pacer.model.specification import specification_of
     from pacer.training.phases import phase_of
+    from pacer.training.run import mixed_precision
 
     for name in PHASES:
         phase_of(name, params).check_processes(processes)
@@ -262,9 +266,11 @@ def _model(params: Params, models: Path, processes: int) -> str:
     if absent:
         return f"{_NOT_YET} these frozen models are here: {', '.join(absent)}"
     with torch.device("meta"):
-        language = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(models / "language"))
+        dtype = torch.bfloat16 if mixed_precision(params.train.precision) == "bf16" else torch.float32
+        language = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(models / "language"), dtype=dtype)
         d_text = read_json(models / "text" / "config.json")["hidden_size"]
         model = wire(language, load_endpoint_norm(models / "vision"), d_text, specification_of("calibrate", params))
+    model.set_attention(params.train.attention)
     ENGINES[params.decode.engine](model.language, params.decode, load_tokenizer(models).eos_token_id)
     if given is not None:
         load_strictly(model.requires_grad_(False), given, start)

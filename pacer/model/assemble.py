@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
 from torch import nn
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import is_bitsandbytes_available
 
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import read_json
@@ -63,10 +65,35 @@ def build_model(backbones: str | Path, specification: ModelSpecification, dtype:
             machine share its pages. Trainable parts are float32.
     """
     backbones = Path(backbones)
-    language = AutoModelForCausalLM.from_pretrained(resolve(backbones / "language"), dtype=dtype)
+    load = load_nf4 if specification.quantization == "nf4" else AutoModelForCausalLM.from_pretrained
+    language = load(resolve(backbones / "language"), dtype=dtype)
     vision = resolve(backbones / "vision")
     d_text = read_json(resolve(backbones / "text") / "config.json")["hidden_size"]
     return wire(language, load_endpoint_norm(vision), d_text, specification)
+
+
+def load_nf4(directory: Path, dtype: torch.dtype) -> PreTrainedModel:
+    """A language model whose blocks' matrices are in 4-bit NormalFloat, the scales quantised again (QLoRA,
+    arXiv:2305.14314, section 3); products are in ``dtype``.
+
+    Raises:
+        BackboneError: bitsandbytes is not installed.
+    """
+    if not is_bitsandbytes_available():
+        raise BackboneError(
+            "train.quantization = nf4 needs the package bitsandbytes, which is not installed here: "
+            "`pip install -c constraints.txt -e '.[nf4]'`"
+        )
+    how = BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
+    )
+    language: Any = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, quantization_config=how)
+    for module in language.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            # some CPUs would pack the weights at the first pass without a gradient, and then have none to give:
+            # Calibrate's pass for the parent comes before the one that it learns from
+            module.support_avx512bf16_for_cpu = False
+    return language
 
 
 def wire(

@@ -160,8 +160,11 @@ class Pacer(nn.Module):
     def merge_lora(self) -> None:
         """Fold LoRA into the frozen weights: same function, no extra work per step.
 
-        Each sum is formed in float32 and rounded once to the type of the weights.
+        Each sum is formed in float32 and rounded once to the type of the weights. Beside quantised weights it stays as
+        it is: the sum would be quantised again, which is another function.
         """
+        if getattr(self.language, "is_quantized", False):
+            return
         for module in self.language.modules():
             if isinstance(module, LoraLayer):
                 module.merge()  # type: ignore[call-non-callable]
@@ -179,8 +182,8 @@ class Pacer(nn.Module):
             raise ConfigError(f"train.attention = {name} cannot be used here: {reason}; use sdpa") from None
         if name.startswith("flash_attention") and self.language.dtype.itemsize != 2:
             raise ConfigError(
-                f"train.attention = {name} computes in half precision, and the language model is {self.language.dtype}; "
-                "set train.precision: bfloat16, or use sdpa"
+                f"train.attention = {name} computes in half precision, and the language model is "
+                f"{self.language.dtype}; set train.precision: bfloat16, or use sdpa"
             )
 
     def checkpoint_blocks(self) -> None:

@@ -29,7 +29,8 @@ class Calibrator(Strict):
 class ModelSpecification(Strict):
     """The groups of ``params.yaml`` that a model consists of.
 
-    ``lora``, ``prompt`` and ``commit`` are None in the warm-up, ``calibrate`` in the warm-up and the parent.
+    ``lora``, ``prompt`` and ``commit`` are None in the warm-up, ``calibrate`` in the warm-up and the parent;
+    ``quantization`` (of the frozen language model, which the trained weights belong to) where there is none.
     """
 
     features: TappedDepths
@@ -40,6 +41,7 @@ class ModelSpecification(Strict):
     prompt: Prompt | None = None
     commit: Commit | None = None
     calibrate: Calibrator | None = None
+    quantization: Literal["nf4"] | None = None
 
     @property
     def commits(self) -> bool:
@@ -65,4 +67,5 @@ def specification_of(phase: str, params: Params) -> ModelSpecification:
         calibrate=Calibrator(**params.calibrate.model_dump(include=set(Calibrator.model_fields)))
         if calibrated
         else None,
+        quantization=None if params.train.quantization == "none" else params.train.quantization,
     )

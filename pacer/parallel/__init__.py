@@ -1,4 +1,4 @@
 """Several processes, their threads, and prefetching.
 
-Uses no other room.
+Uses core.
 """

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 
 from accelerate import Accelerator, InitProcessGroupKwargs, PartialState
-from accelerate.utils import parse_flag_from_env
+from accelerate.utils import parse_choice_from_env, parse_flag_from_env
 
 from pacer.core.errors import ConfigError
 
@@ -44,14 +43,14 @@ def open_accelerator(mixed_precision: str) -> Accelerator:
 
 def _check_launcher() -> None:
     asked = [name for variable, name in _SPLITTING.items() if parse_flag_from_env(variable)]
-    precision = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    precision = parse_choice_from_env("ACCELERATE_MIXED_PRECISION", "no")
     if precision != "no":
         asked.append(f"mixed_precision {precision}")
     if asked:
         raise ConfigError(
-            f"the accelerate configuration asks for {' and '.join(asked)}; the language model is frozen and each process "
-            "holds all of it, so there are no gradients or optimiser states of it to split, and its arithmetic is a "
-            "parameter that results are recorded with: in the configuration set distributed_type: MULTI_GPU (NO for one "
-            "GPU) and mixed_precision: 'no', and in params.yaml train.precision, and where memory is short "
-            "train.checkpointing: on or train.quantization: nf4"
+            f"the accelerate configuration asks for {' and '.join(asked)}; the language model is frozen and each "
+            "process holds all of it, so there are no gradients or optimiser states of it to split, and its "
+            "arithmetic is a parameter that results are recorded with: in the configuration set distributed_type: "
+            "MULTI_GPU (NO for one GPU) and mixed_precision: 'no', and in params.yaml train.precision, and where "
+            "memory is short train.checkpointing: on or train.quantization: nf4"
         )

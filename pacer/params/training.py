@@ -17,6 +17,7 @@ class Train(Strict):
     precision: Literal["auto", "float32", "bfloat16"]
     attention: Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"]
     checkpointing: Literal["off", "on"]
+    quantization: Literal["none", "nf4"]
     checkpoint: Literal["last", "best"]
     workers: Natural
     log_interval: Positive

@@ -20,8 +20,8 @@ PARAMS = ROOT / "pacer" / "params"
 SETS_ENVIRONMENT = ROOT / "pacer" / "cli" / "serving.py"
 #: Rooms from the bottom to the top; one may use what stands in a row above its own.
 LEVELS = (
-    ("core", "parallel", "corpus.text", "model.prompt"),
-    ("params", "records", "radiographs", "pretrained", "tables"),
+    ("core", "corpus.text", "model.prompt"),
+    ("params", "parallel", "records", "radiographs", "pretrained", "tables"),
     ("anchors", "corpus.source", "labelling.sample", "features", "metrics.chexbert"),
     ("rules", "labelling.answers", "phantom", "encoding", "corpus", "model"),
     ("labelling.client", "labelling.targets", "backbones", "metrics", "training", "decoding", "released"),

@@ -20,7 +20,7 @@ STARTS = {"warmup": None, "parent": "warmup", "calibrate": "parent"}
 
 
 def test_checkpointing_changes_no_bit(backbones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With dropout in all parts, and two micro-batches an update: weights and every logged value of the three phases."""
+    """With dropout in all parts, and two micro-batches an update: weights and logged values of the three phases."""
     blocks: list[list[int]] = []
     enable = Pacer.checkpoint_blocks
 
