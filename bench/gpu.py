@@ -34,7 +34,7 @@ OUT = ROOT / "bench" / "results" / "gpu.md"
 #: The option of the benches, and what stands for the name of a device then.
 MINIATURE, MINIATURES = "--miniature", "a CPU, in miniature"
 #: Lines of standard error that are kept of a part that failed, and of a plain output.
-LINES = 25
+LINES = 40
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def accelerator() -> Accelerator:
 
 
 @pytest.fixture
-def accelerator_on(device: torch.device) -> Iterator[Callable[..., Accelerator]]:
+def device_accelerator(device: torch.device) -> Iterator[Callable[..., Accelerator]]:
     """Makes an accelerator on the device, instead of any before it."""
 
     def make(**named: Any) -> Accelerator:

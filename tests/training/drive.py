@@ -454,7 +454,8 @@ def environment(device: str = "cpu") -> dict[str, str]:
     """The environment of a process: this one's, on the device, with one thread and the tree that the tests are in."""
     places = {
         "cpu": {"CUDA_VISIBLE_DEVICES": "", "ACCELERATE_USE_CPU": "true"},
-        "cuda": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},  # asked for by deterministic algorithms
+        # asked for by deterministic algorithms; and gloo may not find the machine by its name
+        "cuda": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "GLOO_SOCKET_IFNAME": "lo"},
     }
     return os.environ | {
         **places[device],

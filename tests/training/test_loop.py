@@ -215,7 +215,7 @@ def test_the_gradient_is_clipped_to_its_limit(
 
 
 @pytest.mark.parametrize("name", ["parent", "calibrate"])
-def test_half_precision_trains_as_float32_does(name: str, setting, accelerator_on, tmp_path: Path) -> None:
+def test_half_precision_trains_as_float32_does(name: str, setting, device_accelerator, tmp_path: Path) -> None:
     """Frozen weights in bfloat16, what is trained in float32."""
     params = parameters()
     curves = {}
@@ -233,7 +233,7 @@ def test_half_precision_trains_as_float32_does(name: str, setting, accelerator_o
             model,
             examples,
             phase_of(name, params),
-            accelerator_on(mixed_precision=precision),
+            device_accelerator(mixed_precision=precision),
             folder,
             lambda v, s, losses=losses: losses.append(v["loss"]),
         )

@@ -33,10 +33,10 @@ def test_workers_make_the_batches_that_the_process_itself_makes(setting) -> None
             assert (a is None and b is None) or torch.equal(a, b), field.name
 
 
-def test_for_a_gpu_batches_wait_in_page_locked_memory(setting, accelerator_on, device: torch.device) -> None:
+def test_for_a_gpu_batches_wait_in_page_locked_memory(setting, device_accelerator, device: torch.device) -> None:
     model, examples = setting("parent")
     phase = phase_of("parent", parameters(train={"workers": 2}))
-    run, plan = _Run(model, examples, phase, accelerator_on(), objective), Plan(phase, examples)
+    run, plan = _Run(model, examples, phase, device_accelerator(), objective), Plan(phase, examples)
     for micro, (drawn, rho) in islice(zip(run.stream(0), plan.from_update(0)), 8):
         moved, expected = micro.batch.to(device), examples.drawn(drawn, rho, plan.draws, phase.losses.lambda_q)
         for field in fields(expected):
