@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from pacer.cli.memory_plan import PATCHES, VICUNA, WIDTH, language_config
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
@@ -33,17 +34,15 @@ TRAINING = Rate(7.9e10, _ASSUMED)  # bench/results/train.md: 158 GFLOP/s at widt
 SMALL_TRAINING = Rate(2.5e10, _ASSUMED)  # metrics/parent/metrics.json, the default profile's: 13,600 tokens/s
 DECODING = Rate(4.6e10, _ASSUMED_DECODING)  # bench/results/decode.md: 2.07 records/s on one of the cores
 
-#: Core-seconds to decode and resize a radiograph of 3,000 x 2,500 pixels, of which there are so many patches, and bytes
-#: a second of writing features with checksums (bench/results/features.md); DVC is assumed to hash them as fast.
-PREPARE, PATCHES, WRITE = 1 / 31.6, 1369, 7.4e8
+#: Core-seconds to decode and resize a radiograph of 3,000 x 2,500 pixels for RAD-DINO, and bytes a second of writing
+#: features with checksums (bench/results/features.md); DVC is assumed to hash them as fast.
+PREPARE, WRITE = 1 / 31.6, 7.4e8
 #: Bytes a second of reading features for training (bench/results/loader.md).
 READ = 1.58e9
 #: Positions of a sequence beside the visual ones, and time of a Calibrate step over a Commit step
 #: (bench/results/train.md); positions where there is a report alone, seconds before a stage does anything, and of a
 #: forward and backward pass at the least (assumed).
 TEXT, CALIBRATE, REPORT, START, PASS = 156, 1.27, 60, 6.0, 0.03
-#: Width of RAD-DINO and CXR-BERT; parameters of SmolLM2-135M (GGUF) and Vicuna-7B.
-WIDTH, GGUF_PARAMETERS, LANGUAGE_PARAMETERS = 768, 1.35e8, 6.74e9
 
 
 class Machine(NamedTuple):
@@ -139,7 +138,7 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[StageCost
         """Time of work whose features are read meanwhile, or encoded before."""
         return max(seconds, images * image_bytes / READ) + (images * encode if online else 0.0) + START
 
-    parameters = language_parameters(frozen)
+    parameters = language_parameters(params)
     training = TRAINING if parameters > 5e7 else SMALL_TRAINING
     views = sum(1 + availability(context)[0] for context in counts.records) / len(counts.records)
     for name, phase, text, images in (
@@ -185,11 +184,14 @@ def _backbones(frozen: Backbones, cores: int) -> StageCost:
     return StageCost("backbones", f"{', '.join(alone)} stand-ins trained", seconds + START)
 
 
-def language_parameters(frozen: Backbones) -> float:
-    """Number of parameters of the language model, as far as the settings tell it."""
-    if frozen.language.provider == "standin":
-        return _parameters(frozen.language_standin)
-    return GGUF_PARAMETERS if frozen.language.provider == "gguf" else LANGUAGE_PARAMETERS
+def language_parameters(params: Params) -> float:
+    """Number of parameters of the language model; what its files do not tell is taken to be as in Vicuna-7B."""
+    shapes = VICUNA | (language_config(params) or {})
+    width, heads = shapes["hidden_size"], shapes["num_attention_heads"]
+    narrow = (shapes.get("num_key_value_heads") or heads) / heads
+    layer = width**2 * (2 + 2 * narrow) + 3 * width * shapes["intermediate_size"]
+    embeddings = 1 if shapes.get("tie_word_embeddings") else 2
+    return shapes["num_hidden_layers"] * layer + embeddings * width * shapes["vocab_size"]
 
 
 def duration(seconds: float) -> str:

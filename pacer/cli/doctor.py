@@ -85,7 +85,7 @@ def diagnose(params: Params, root: Path = Path("."), gpu_memory: float | None = 
         Finding("CPU cores", "ok", str(cores)),
         _memory(params, max(gpus, 1)),
         gpu,
-        *(Finding(*row) for row in memory_rows(params, gpu_memory)),
+        *_gpu_memory(params, gpu_memory),
         _found("Java (METEOR)", _java),
         _disk(costs, free),
     ]
@@ -178,6 +178,13 @@ def _gpus() -> tuple[int, int, Finding]:
     return len(devices), sum(device.multi_processor_count for device in devices), Finding("GPU", "ok", names)
 
 
+def _gpu_memory(params: Params, memory: float | None) -> list[Finding]:
+    try:
+        return [Finding(*row) for row in memory_rows(params, memory)]
+    except (PacerError, ValueError, KeyError) as error:
+        return [Finding("GPU memory", "missing", f"not known: {error}")]
+
+
 def _memory(params: Params, processes: int) -> Finding:
     """Whether the processes of a phase and of `decode` fit into memory, each with its language model until that is on
     its device. They need less where the files hold the type in use, for then processes share their pages."""
@@ -187,7 +194,7 @@ def _memory(params: Params, processes: int) -> Finding:
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     size = 4 if params.train.precision == "float32" else inference_dtype(device).itemsize
-    own = language_parameters(params.backbones) * size
+    own = language_parameters(params) * size
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if CONTAINER.is_file() and (limit := CONTAINER.read_text().strip()).isdigit():
         total = min(total, int(limit))

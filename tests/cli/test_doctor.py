@@ -118,7 +118,8 @@ def test_a_revision_is_pinned_by_a_commit(monkeypatch, tmp_path: Path, revision:
     ],
 )
 def test_settings_that_a_late_stage_would_refuse(at_hand, groups: dict, said: str):
-    model = found("Settings", at_hand(**groups))["model"]
+    diagnosis = diagnose(at_hand(**groups), REPOSITORY / "tests", gpu_memory=80e9)
+    (model,) = (finding for finding in diagnosis.findings["Settings"] if finding.what == "model")
     assert said in model.detail and model.state == ("missing" if groups else "ok")
 
 
