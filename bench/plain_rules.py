@@ -174,7 +174,7 @@ def _used_up(sentence: str, mentions: list, place: int, cue: tuple, cues: list) 
     earlier = [mention for mention in mentions[:place] if mention[0] >= cue[1]]
     for begin, _, kind in cues:
         denial = kind == "negative_before" and cue[2].split("_")[0] != "negative"
-        spoken_of = [m for m in earlier if m[1] <= begin] or (denial and sentence[cue[1] : begin].split()[1:])
+        spoken_of = [m for m in earlier if m[1] <= begin] or (denial and sentence[cue[1] : begin].count(" ") > 2)
         if cue[1] <= begin < start and (denial or kind == "statement") and spoken_of:
             return True
     if earlier and _VERBS & set(sentence[start:end].split()[1:-1]):

@@ -28,7 +28,8 @@ _WORDS = """no not without new effusion pleural thickening pneumothorax or and n
     heart size normal enlarged mediastinum contours mass lesion nodular opacity consistent possible may represent cannot
     exclude excluded change resolved has have unchanged stable small versus vs. ? . ; , seen history of evaluate for
     concern edema blunting costophrenic angle removed tube line port 1.5 cm chest infection prior granulomatous
-    tip of in stomach likely picc removal placement complication support devices remain right side if any less"""
+    tip of in stomach likely picc removal placement complication support devices remain right side if any less given
+    definite andor prior study comparison on lateral view identified probably failure collapse opacity"""
 TEXTS = st.one_of(
     st.lists(st.sampled_from([*_WORDS.split(), "\n", "\n\n"]), max_size=30).map(" ".join),
     st.lists(st.sampled_from([*SENTENCES, *REPORTS, *(name for _, name in NAMED)]), max_size=4).map(" ".join),
