@@ -169,7 +169,7 @@ def second_part(folder: Path, labels: Path, references: list[str], hypotheses: l
 
     def again() -> None:
         labeller = CheXbert(folder)
-        known.append(KnownLabels(labels, folder, labeller.arithmetic)(records))
+        known.append(KnownLabels(labels, folder, labeller.precision)(records))
         labeller(hypotheses)
 
     second = seconds(again)

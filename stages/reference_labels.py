@@ -14,11 +14,17 @@ from pacer.records.schemas import read_records
 
 
 def main() -> None:
-    batch_size = load_params().score.batch_size
+    score = load_params().score
     references = read_records(Path("data/corpus/records.parquet"))
     if not Path("data/corpus/truth.parquet").exists():
         references = references.filter(pl.col("split") != "train")
-    label_references(references, Path("models/backbones/chexbert"), Path("data/labels/references.parquet"), batch_size)
+    label_references(
+        references,
+        Path("models/backbones/chexbert"),
+        Path("data/labels/references.parquet"),
+        score.batch_size,
+        score.precision,
+    )
 
 
 if __name__ == "__main__":

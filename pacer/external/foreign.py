@@ -117,7 +117,7 @@ def score_reports(
     with Meteor() as meteor:
         records, reports, counts = pair_reports(expected, found, protocol)
         if labels_path is not None and not Path(labels_path).is_file():
-            label_references(records, chexbert_dir, labels_path, settings.batch_size)
+            label_references(records, chexbert_dir, labels_path, settings.batch_size, settings.precision)
         predictions = [
             Prediction(record, report, None, False, None)
             for record, report in zip(records["record_id"], reports, strict=True)

@@ -13,12 +13,14 @@ class ScoreSettings:
     """How reports are scored: the group ``score`` of ``params.yaml``.
 
     ``convention``: how CheXbert classes become present or absent. ``originals``: what is done to original references
-    (:data:`~pacer.metrics.scoring.ORIGINALS`). ``batch_size``: reports of one labeller pass.
+    (:data:`~pacer.metrics.scoring.ORIGINALS`). ``batch_size``: reports of one labeller pass. ``precision``: of its
+    arithmetic (:class:`~pacer.metrics.chexbert.labeller.CheXbert`).
     """
 
     convention: str = "llm-rg4"
     originals: str = "upstream"
     batch_size: int = 64
+    precision: str = "float32"
 
 
 #: The paper's convention, and references as the records have them.

@@ -89,7 +89,7 @@ def score_decoded(
     if note:
         say(note)
     if inputs.labels is not None and not inputs.labels.is_file():
-        label_references(wanted, inputs.chexbert, inputs.labels, settings.batch_size)
+        label_references(wanted, inputs.chexbert, inputs.labels, settings.batch_size, settings.precision)
     train = table.filter(pl.col("split") == "train") if inputs.truth is not None else None
     return score_predictions(wanted, predictions, out, inputs, settings, train_records=train, about=read_about(records))
 
@@ -151,7 +151,7 @@ def score_contexts(
         context -> averages), and ``"controls"`` and ``"truth"`` where there are such. A score without a denominator is
         ``None``, and named in the signature. A single context that is none of the four has no mean.
     """
-    labeller = CheXbert(inputs.chexbert, settings.batch_size)
+    labeller = CheXbert(inputs.chexbert, settings.batch_size, precision=settings.precision)
     train = train_records if inputs.truth is not None else None
     train_labels = _label(contexts, inputs, train, labeller)
     limit = origin.max_new_tokens
@@ -173,13 +173,7 @@ def score_contexts(
     details = {"commitments": comparisons, "wording": wording, "labels": labels, "confusion": confusion}
     counts = {name: _counts(scored, limit) for name, scored in contexts.items()}
     signature = build_signature(
-        contexts,
-        inputs,
-        settings,
-        origin,
-        counts,
-        [name for name, value in flat(scores).items() if value is None],
-        labeller.arithmetic,
+        contexts, inputs, settings, origin, counts, [name for name, value in flat(scores).items() if value is None]
     )
     with atomic_path(out_dir / "cases.parquet") as temporary:
         case_table(contexts, truths).write_parquet(temporary)
@@ -240,7 +234,7 @@ def _label(
 
     References whose labels are known are not labelled again; the training reports are, where the file leaves them out.
     """
-    known = None if inputs.labels is None else KnownLabels(inputs.labels, inputs.chexbert, labeller.arithmetic)
+    known = None if inputs.labels is None else KnownLabels(inputs.labels, inputs.chexbert, labeller.precision)
     texts: dict[tuple[str, str], list[str]] = {}
     for name, scored in contexts.items():
         texts[name, "hypotheses"] = scored.hypotheses

@@ -71,13 +71,11 @@ def build_signature(
     origin: Origin,
     counts: Mapping[str, Mapping[str, Any]],
     undefined: list[str],
-    arithmetic: str,
 ) -> dict[str, Any]:
     """The signature of one scoring run.
 
     Args:
         counts: number of records and of empty texts, by context. undefined: names of scores without a denominator.
-        arithmetic: in which type the labeller computed.
     """
     rule = CONVENTIONS[settings.convention]
     labeller = labeller_signature(inputs.chexbert)
@@ -98,7 +96,7 @@ def build_signature(
             "duplicates": rule.duplicates,
             "undefined": "null; 0 in an average over observations or records, as in the published code",
             "references": "labels of the references under `language`",
-            "labeller": labeller | {"arithmetic": arithmetic},
+            "labeller": labeller | {"arithmetic": settings.precision},
         },
         "language": {
             **_texts(protocol, about, broken),

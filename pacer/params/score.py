@@ -12,3 +12,4 @@ class Score(Strict):
     convention: Literal["llm-rg4", "r2gen", "nicolson", "top5", "weighted"]
     originals: Literal[Cleaner, "lowercase", "as_is"]
     batch_size: Positive
+    precision: Literal["float32", "bfloat16"]

@@ -22,7 +22,7 @@ FILE = Path(__file__).with_name("published.yaml")
 _VALUE = re.compile(r"--|(?P<mark>[*_]?)(?P<value>\d\.\d{3})(?P=mark)")
 _MARKS: Mapping[str | None, Mark | None] = {"*": "best", "_": "second"}
 #: What the published scores were made with.
-CONVENTION, CLEANER, SPLIT = "llm-rg4", "upstream", "test"
+CONVENTION, CLEANER, SPLIT, PRECISION = "llm-rg4", "upstream", "test", "float32"
 #: Stages that score a system which is decoded as it was released, not as PACER is.
 RELEASED = ("llm_rg4_score",)
 
@@ -111,8 +111,10 @@ def differences_to_published(
     if standin_note(signature) is not None:
         found.append("stand-in models, or models of unknown origin")
     language, clinical = signature.get("language") or {}, signature.get("clinical") or {}
+    labeller = clinical.get("labeller") or {}
     for what, value, wanted in (
         ("label convention", clinical.get("convention"), CONVENTION),
+        ("labeller's precision", labeller.get("arithmetic", "not recorded"), PRECISION),
         ("target", language.get("target"), table.target),
         ("cleaning", language.get("cleaner"), CLEANER),
         ("strict targets", language.get("strict"), False),

@@ -53,15 +53,22 @@ def test_batches_hold_every_report_once_within_their_limits(lengths, size, devic
         assert len(batches) == -(-len(lengths) // size)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_on_a_gpu_bfloat16_gives_the_labels_of_float32(chexbert_directory, reports):
-    gpu = CheXbert(chexbert_directory(), device="cuda")
-    assert gpu.arithmetic == "bfloat16" and gpu.network.bert.dtype == torch.bfloat16
-    assert gpu.network.linear_heads[0].weight.dtype == torch.float32
-    cpu = CheXbert(chexbert_directory(), device="cpu")
-    assert cpu.arithmetic == "float32"
-    agreement = (gpu(reports) == cpu(reports)).float().mean()
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        pytest.param(
+            "cuda",
+            marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")],
+        ),
+    ],
+)
+def test_it_computes_in_float32_unless_asked_otherwise(chexbert_directory, reports, device):
+    exact = CheXbert(chexbert_directory(), device=device)
+    assert exact.network.bert.dtype == torch.float32
+    half = CheXbert(chexbert_directory(), device=device, precision="bfloat16")
+    assert half.network.bert.dtype == torch.bfloat16 and half.network.linear_heads[0].weight.dtype == torch.float32
+    agreement = (half(reports) == exact(reports)).float().mean()
     assert agreement > 0.95  # random weights have many near ties
 
 

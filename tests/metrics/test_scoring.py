@@ -224,7 +224,7 @@ def test_the_signature_says_what_was_scored_with(case):
         "unclosed": 4,
         "empty_anchor": 1,
     }
-    assert signature["clinical"]["labeller"]["arithmetic"] in ("float32", "bfloat16")
+    assert signature["clinical"]["labeller"]["arithmetic"] == "float32"
     assert len(signature["clinical"]["labeller"]["files"]["chexbert.pth"]) == 64
     assert len(signature["data"]["predictions/sn"]) == 64 and signature["data"]["truth"] is None
     write_json(case.chexbert / "provenance.json", {"provider": "local", "origin": {"provider": "standin"}})
@@ -335,7 +335,7 @@ def test_inputs_that_lack_a_record_are_refused(case):
 def test_reference_labels_are_read_back(case):
     path = case.folder / "labels" / "references.parquet"
     label_references(case.records, case.chexbert, path)
-    labels = KnownLabels(path, case.chexbert, CheXbert(case.chexbert).arithmetic)(case.records)
+    labels = KnownLabels(path, case.chexbert, "float32")(case.records)
     assert len(labels) == len(case.records)
     assert labels[:4] == CheXbert(case.chexbert)(REPORTS).tolist()
     with pytest.raises(DataError, match="occurs more than once"):
@@ -344,22 +344,17 @@ def test_reference_labels_are_read_back(case):
         KnownLabels(case.folder / "nothing.parquet", case.chexbert, "float32")
 
 
-def test_labels_in_another_arithmetic_are_refused(case, monkeypatch):
-    """Those of a GPU (bfloat16) beside reports labelled on a CPU, and those of a file that does not tell."""
+def test_labels_in_another_arithmetic_are_refused(case):
+    """Those of another ``score.precision``, and those of a file that does not tell."""
     path = case.folder / "references.parquet"
     label_references(case.records, case.chexbert, path)
     case.score(labels=path)
-    start = CheXbert.__init__
-
-    def half(self, *arguments, **options):
-        start(self, *arguments, **options)
-        self.arithmetic = "bfloat16"
-
-    with monkeypatch.context() as patched:
-        patched.setattr(CheXbert, "__init__", half)
-        label_references(case.records, case.chexbert, path)
+    assert case.read("signature.json")["clinical"]["labeller"]["arithmetic"] == "float32"
+    label_references(case.records, case.chexbert, path, precision="bfloat16")
     with pytest.raises(DataError, match=r"was labelled in bfloat16, and here .* in float32; .*another path"):
         case.score(labels=path)
+    case.score(labels=path, precision="bfloat16")
+    assert case.read("signature.json")["clinical"]["labeller"]["arithmetic"] == "bfloat16"
     about = json.loads(pq.read_metadata(path).metadata[b"pacer"])
     about.pop("arithmetic")
     pl.read_parquet(path).write_parquet(path, metadata={"pacer": json.dumps(about)})

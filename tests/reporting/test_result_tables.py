@@ -33,7 +33,7 @@ SETTINGS = {"split": "test", "limit": None, **load_published()["main"].decoding}
 SIGNATURE = {
     "standin_labeller": False,
     "predictions": {"stand_ins": [], "settings": SETTINGS},
-    "clinical": {"convention": "llm-rg4"},
+    "clinical": {"convention": "llm-rg4", "labeller": {"arithmetic": "float32"}},
     "language": {"target": "findings_and_impression", "cleaner": "upstream", "strict": False},
 }
 FINDINGS_ALONE = SIGNATURE | {
@@ -86,6 +86,16 @@ def test_published_rows_follow_their_context():
             "decode.min_new_tokens 30, published 80",
         ),
         (RG4 | {"limit": 9}, SIGNATURE, "not all records were used"),
+        (
+            RG4,
+            SIGNATURE | {"clinical": {"convention": "llm-rg4", "labeller": {"arithmetic": "bfloat16"}}},
+            "labeller's precision bfloat16, published float32",
+        ),
+        (
+            RG4,
+            SIGNATURE | {"clinical": {"convention": "llm-rg4", "labeller": {}}},
+            "labeller's precision not recorded, published float32",
+        ),
         (RG4 | {"target": "findings"}, SIGNATURE, "target findings_and_impression, published findings"),
     ],
 )

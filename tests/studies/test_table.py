@@ -19,7 +19,7 @@ from pacer.studies.table import Cell, ScoredRun, build_table, collect, context_m
 
 SIGNATURE = {
     "standin_labeller": True,
-    "clinical": {"convention": "llm-rg4", "labeller": {"files": {"a": "1"}}},
+    "clinical": {"convention": "llm-rg4", "labeller": {"files": {"a": "1"}, "arithmetic": "float32"}},
     "language": {"target": "findings_and_impression", "cleaner": "upstream"},
 }
 

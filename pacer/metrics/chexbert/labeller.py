@@ -29,19 +29,22 @@ class CheXbert:
         directory: holds ``chexbert.pth``, BERT's ``config.json`` and its tokenizer, or a ``pointer.json`` to such
             a directory.
         batch_size: reports of one forward pass.
-        device: where it runs; default: the first GPU, or the CPU. On a GPU that has it BERT computes in bfloat16, its
-            heads in float32; on a CPU all is float32.
-
-    Attributes:
-        arithmetic: "float32" or "bfloat16".
+        device: where it runs; default: the first GPU, or the CPU.
+        precision: of BERT's arithmetic, ``float32`` or ``bfloat16``; its heads compute in float32.
 
     Raises:
         BackboneError: a file is missing, is no CheXbert checkpoint, or does not fit the configuration.
     """
 
-    def __init__(self, directory: str | Path, batch_size: int = 64, device: str | torch.device | None = None):
+    def __init__(
+        self,
+        directory: str | Path,
+        batch_size: int = 64,
+        device: str | torch.device | None = None,
+        precision: str = "float32",
+    ):
         folder = resolve(directory)
-        self.batch_size = batch_size
+        self.batch_size, self.precision = batch_size, precision
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         missing = [name for name in (CHECKPOINT, "config.json") if not (folder / name).is_file()]
         if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
@@ -63,10 +66,7 @@ class CheXbert:
                 f"{self.network.bert.config.vocab_size}; they do not belong together"
             )
         self.network.to(self.device)
-        half = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
-        self.arithmetic = "bfloat16" if half else "float32"
-        if half:
-            self.network.bert.to(torch.bfloat16)
+        self.network.bert.to(getattr(torch, precision))
         self.max_pieces = min(MAX_PIECES, self.network.bert.config.max_position_embeddings)
 
     @torch.inference_mode()

@@ -29,7 +29,9 @@ _REMEDY = (
 )
 
 
-def label_references(records: pl.DataFrame, chexbert_dir: str | Path, out: str | Path, batch_size: int = 64) -> None:
+def label_references(
+    records: pl.DataFrame, chexbert_dir: str | Path, out: str | Path, batch_size: int = 64, precision: str = "float32"
+) -> None:
     """Label ``records.report`` and write ``record_id``, ``labels`` (14 classes) to the Parquet file ``out``.
 
     Raises:
@@ -42,13 +44,13 @@ def label_references(records: pl.DataFrame, chexbert_dir: str | Path, out: str |
     if len(empty):
         raise DataError(f"record {empty['record_id'][0]} has no report to label")
     reports = records["report"].to_list()
-    labeller = CheXbert(chexbert_dir, batch_size)
+    labeller = CheXbert(chexbert_dir, batch_size, precision=precision)
     labels = labeller(reports)
     table = pl.DataFrame(
         {"record_id": records["record_id"], "labels": labels.tolist(), "text": list(map(_hash, reports))},
         schema=LABEL_SCHEMA,
     )
-    about = json.dumps({"labeller": fingerprint(chexbert_dir), "arithmetic": labeller.arithmetic})
+    about = json.dumps({"labeller": fingerprint(chexbert_dir), "arithmetic": labeller.precision})
     with atomic_path(out) as temporary:
         table.write_parquet(temporary, metadata={_ABOUT: about})
 
@@ -57,7 +59,7 @@ class KnownLabels:
     """Labels of a file, given out for the texts and by the labeller that they were made with.
 
     Args:
-        arithmetic: in which the labeller computes here (:attr:`~pacer.metrics.chexbert.labeller.CheXbert.arithmetic`).
+        arithmetic: in which the labeller computes here (``score.precision``).
 
     Raises:
         DataError: the file is missing, malformed, or was made by another labeller than ``chexbert_dir`` or in another
@@ -73,7 +75,7 @@ class KnownLabels:
         if about.get("arithmetic") != arithmetic:
             raise DataError(
                 f"{path} was labelled in {about.get('arithmetic', 'an arithmetic that it does not state')}, "
-                f"and here the reports would be in {arithmetic}; score where it was made, or {_REMEDY}"
+                f"and here the reports would be in {arithmetic}; set score.precision to the file's, or {_REMEDY}"
             )
 
     def covers(self, records: pl.DataFrame) -> bool:
