@@ -9,7 +9,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -151,11 +150,6 @@ class Bench:
             self.bars.append(
                 [name, f"{'≥' if sign == '>=' else '≤'} {limit:.3g}", f"{value:.3g}", "met" if met else "**missed**"]
             )
-
-    def autocast(self) -> AbstractContextManager:
-        """Mixed precision as in training: where the frozen weights have half the width."""
-        half = self.preset.dtype == torch.bfloat16
-        return torch.autocast(self.device.type, torch.bfloat16) if half else nullcontext()
 
     def pinned(self, batch: Any) -> Any:
         """The batch as it waits for the device: for a GPU in page-locked memory."""

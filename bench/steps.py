@@ -93,7 +93,9 @@ def their_side(model: Pacer, phase: Phase, lambdas: Mapping[str, float] = LAMBDA
     """With the loss of the baseline."""
 
     def loss(batch: FixedBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        parts = calibrate_losses(model, batch) if phase is CALIBRATE else commit_losses(model, batch)
+        half = model.language.dtype == torch.bfloat16  # bf16-mixed, as upstream trains
+        with torch.autocast(model.language.device.type, torch.bfloat16, enabled=half):
+            parts = calibrate_losses(model, batch) if phase is CALIBRATE else commit_losses(model, batch)
         return torch.stack([lambdas[name] * part for name, part in parts.items()]).sum(), parts
 
     return Side(model, phase, loss)
@@ -132,8 +134,8 @@ def beside_theirs(bench: Bench, batches: Sequence[Batch], texts: Texts) -> list[
 def with_stored_sources(bench: Bench, model: Pacer, batch: Batch) -> Batch:
     """The batch with its compressed sources instead of its states."""
     for_phase(model, CALIBRATE, training=False)
-    with torch.no_grad(), bench.autocast():
-        tokens = model.compress(batch.to(bench.device)).tokens.to("cpu", bench.preset.dtype)
+    with torch.no_grad():
+        tokens = model.compress(batch.to(bench.device)).tokens.cpu()
     return bench.pinned(replace(batch, frontal=None, lateral=None, prior=None, prior_mask=None, compressed=tokens))
 
 
@@ -154,8 +156,7 @@ def timed_step(bench: Bench, side: Side, optimizer: torch.optim.Optimizer) -> Ca
 
     def step(batch: Any) -> None:
         moved = batch.to(bench.device)
-        with bench.autocast():
-            loss, _ = side.loss(moved)
+        loss, _ = side.loss(moved)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -173,15 +174,13 @@ def bare_passes(bench: Bench, model: Pacer) -> Callable[[Batch], float]:
     def timed(batch: Batch) -> float:
         for_phase(model, CALIBRATE)
         size = (*batch.ids.shape, model.language.config.hidden_size)
-        inputs = torch.randn(size, device=bench.device).to(bench.preset.dtype)
+        inputs = torch.randn(size, device=bench.device)
         slope = torch.randn_like(inputs)
 
         def passes() -> None:
-            with bench.autocast():
-                with torch.no_grad():
-                    model.hidden(inputs)
-                hidden = model.hidden(inputs.detach().requires_grad_())
-            hidden.backward(slope.to(hidden.dtype))
+            with torch.no_grad():
+                model.hidden(inputs)
+            model.hidden(inputs.detach().requires_grad_()).backward(slope)
 
         return bench.seconds(passes)
 
@@ -211,8 +210,7 @@ def most_memory(bench: Bench, timed: Callable[[Any], float], batches: Sequence[A
 def loss_and_gradients(bench: Bench, side: Side, batch: Any) -> Found:
     """Terms of the loss and the gradients of all that is trained, without dropout."""
     trained = for_phase(side.model, side.phase, training=False)
-    with bench.autocast():
-        loss, parts = side.loss(batch.to(bench.device))
+    loss, parts = side.loss(batch.to(bench.device))
     loss.backward()
     gradients = {name: p.grad for name, p in trained.items() if p.grad is not None}
     for parameter in trained.values():

@@ -122,7 +122,7 @@ def build_bank(
     Raises:
         DataError: see :func:`bank_entries`, :func:`nearest`; or an image belongs to two subjects.
     """
-    accelerator = open_accelerator(mixed_precision(precision))
+    accelerator = open_accelerator(mixed_precision(precision, backbones))
     main = accelerator.is_main_process
     entries = bank_entries(records, settings)
     images = records.select("frontal", "subject_id").unique(maintain_order=True)
@@ -140,15 +140,15 @@ def build_bank(
     }
     fingerprint = hash_json(about)
     with scratch_directory(out, fingerprint, main=main) as directory:
-        half = accelerator.mixed_precision == "bf16"
-        model, record = load_parent(parent, backbones, torch.bfloat16 if half else torch.float32)
+        dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
+        model, record = load_parent(parent, backbones, dtype)
         model.to(accelerator.device)
         store = open_features(features, backbones, accelerator.device)
         final = directory / "out"
         examples = Examples(RecordTable.of(entries), load_tokenizer(backbones), store, record.model)
         rows = np.arange(len(entries))
         cache = open_source_cache(
-            "on", Visits(rows, np.ones_like(rows)), model, examples, accelerator, final / _SOURCES, 0
+            "on", Visits(rows, np.ones_like(rows)), model, examples, accelerator, final / _SOURCES, 0, dtype
         )
         assert cache is not None
         _write_keys(model, store, images["frontal"].to_list(), directory / _KEYS, accelerator)
@@ -190,8 +190,7 @@ def _write_keys(
             keys = []
             for first in range(0, len(blocks[number]), _BATCH):
                 states = features.depth_states(blocks[number][first : first + _BATCH]).to(accelerator.device)
-                with accelerator.autocast():
-                    tokens = model.interface.compress_frontal(model.refine(states)[0])
+                tokens = model.interface.compress_frontal(model.refine(states)[0])
                 keys.append(F.normalize(tokens.float().mean(1), dim=-1).cpu())
                 ticker.advance(len(keys[-1]))
             with atomic_path(path) as temporary:

@@ -54,9 +54,8 @@ class MissingGenerator(nn.Module):
     def forward(self, neighbours: Tensor) -> Tensor:
         """[B, k, Q, d_v] -> [B, Q, d_v]."""
         mean = neighbours.mean(1)
-        with torch.autocast(mean.device.type, enabled=False):  # half precision has no transform
-            spectrum = torch.fft.fft(mean.float(), dim=1) * torch.view_as_complex(self.filter)
-            filtered = torch.fft.ifft(spectrum, dim=1).real
+        spectrum = torch.fft.fft(mean, dim=1) * torch.view_as_complex(self.filter)
+        filtered = torch.fft.ifft(spectrum, dim=1).real
         return self.out(self.norm(mean + self.dropout(filtered)))
 
 

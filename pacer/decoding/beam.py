@@ -23,6 +23,7 @@ from pacer.core.errors import BackboneError
 from pacer.decoding.cuda_graphs import Recorder, Replay, cuda_graph
 from pacer.decoding.hypotheses import Hypotheses, Step
 from pacer.decoding.tree import TokenTree, attending_to_trees
+from pacer.model.pacer import own_precision
 from pacer.params import Decode
 
 #: New records are admitted when this part of the places is free: prefixes computed together cost fewer passes.
@@ -100,11 +101,11 @@ class _Search:
         rows = slice(len(self.records), len(self.records) + len(numbers))
         lengths = torch.tensor([len(prefix) for prefix in prefixes], device=self.prefix.device)
         # padded on the right: behind a prefix, causality hides it
-        inputs = pad_sequence(list(prefixes), batch_first=True).to(self.language.dtype)
-        with self.tree.filling(rows, lengths):
+        inputs = pad_sequence(list(prefixes), batch_first=True)
+        with self.tree.filling(rows, lengths), own_precision(self.language):
             hidden = self._forward(inputs_embeds=inputs, position_ids=torch.arange(inputs.shape[1])[None].to(lengths))
-        last = hidden.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, hidden.shape[2]))
-        logits = self.language.lm_head(last)
+            last = hidden.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, hidden.shape[2]))
+            logits = self.language.lm_head(last)
         self.prefix[rows] = lengths
         self.hypotheses.start(rows)
         self.records += map(_Record, numbers)

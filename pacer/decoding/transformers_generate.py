@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, LogitsProcessorList, RepetitionPenaltyLogitsProcessor
 
+from pacer.model.pacer import own_precision
 from pacer.params import Decode
 
 
@@ -41,15 +42,16 @@ class Generate:
         processors = LogitsProcessorList()
         if self.decode.repetition_penalty != 1.0:
             processors.append(RepetitionPenaltyLogitsProcessor(self.decode.repetition_penalty))
-        return self.language.generate(
-            inputs_embeds=pad_sequence(inputs, batch_first=True, padding_side="left").to(self.language.dtype),
-            attention_mask=pad_sequence(mask, batch_first=True, padding_side="left"),
-            logits_processor=processors,
-            do_sample=False,
-            num_beams=self.decode.num_beams,
-            min_new_tokens=self.decode.min_new_tokens,
-            max_new_tokens=self.decode.max_new_tokens,
-            length_penalty=self.decode.length_penalty,
-            eos_token_id=self.eos,
-            pad_token_id=self.eos,
-        ).tolist()
+        with own_precision(self.language):
+            return self.language.generate(
+                inputs_embeds=pad_sequence(inputs, batch_first=True, padding_side="left"),
+                attention_mask=pad_sequence(mask, batch_first=True, padding_side="left"),
+                logits_processor=processors,
+                do_sample=False,
+                num_beams=self.decode.num_beams,
+                min_new_tokens=self.decode.min_new_tokens,
+                max_new_tokens=self.decode.max_new_tokens,
+                length_penalty=self.decode.length_penalty,
+                eos_token_id=self.eos,
+                pad_token_id=self.eos,
+            ).tolist()

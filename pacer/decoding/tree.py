@@ -114,7 +114,8 @@ class TokenTree:
         if len(self.keys) < self.layers:
             shape = len(self.ancestors), key.shape[1], self.capacity, key.shape[3]
             # zeros: what the mask hides must be finite
-            self.keys.append(key.new_zeros(shape))
+            # keys of float32 embeddings have taken their positions in float32
+            self.keys.append(value.new_zeros(shape))
             self.values.append(value.new_zeros(shape))
         keys, values = self.keys[layer], self.values[layer]
         if self._filling is not None:

@@ -239,7 +239,8 @@ class Pacer(nn.Module):
             sources = self.fuse(compressed, batch)
             visual = sources.fused
         places = batch.visual_start.unsqueeze(1) + torch.arange(visual.shape[1], device=text.device)
-        inputs = text.scatter(1, places.unsqueeze(-1).expand_as(visual), visual.to(text.dtype))
+        # in the type of the interface: the residual of Calibrate is smaller than what bfloat16 drops of a visual token
+        inputs = text.to(visual.dtype).scatter(1, places.unsqueeze(-1).expand_as(visual), visual)
         return Embedded(inputs, sources, weights, lateral_weights)
 
     def calibrate(self, embedded: Embedded, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -251,11 +252,9 @@ class Pacer(nn.Module):
             return embedded.inputs, None, None
         width = int(batch.prefix_length.max())
         mask = batch.prefix_mask[:, :width]
-        prefix = embedded.inputs[:, :width].to(self.calibrator.up.weight.dtype)
-        result = self.calibrator(prefix, mask, embedded.sources.tokens, batch.availability)
+        result = self.calibrator(embedded.inputs[:, :width], mask, embedded.sources.tokens, batch.availability)
         # positions right of the prefix have no residual, so only the prefix columns change
-        corrected = result.prefix.to(embedded.inputs.dtype)
-        return torch.cat([corrected, embedded.inputs[:, width:]], dim=1), result.gate, result.residual
+        return torch.cat([result.prefix, embedded.inputs[:, width:]], dim=1), result.gate, result.residual
 
     def hidden(self, inputs: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Last hidden states [B, T, d]. Right padding and causality make an attention mask needless.
@@ -263,7 +262,7 @@ class Pacer(nn.Module):
         Args:
             wanted: [B, T] bool, positions whose states will be used; the others may hold anything. None: all.
         """
-        with _only_at(self.language.model.layers[-1].mlp, wanted):
+        with _only_at(self.language.model.layers[-1].mlp, wanted), own_precision(self.language):
             return self.language.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
 
     def target_hidden(self, hidden: Tensor, batch: Batch) -> Tensor:
@@ -274,6 +273,12 @@ class Pacer(nn.Module):
         """Logits [n, V] of the n predicted target tokens: what the losses are defined on, though training forms them
         from :meth:`target_hidden`."""
         return self.language.lm_head(self.target_hidden(hidden, batch))
+
+
+def own_precision(language: Any) -> torch.autocast:
+    """Within this context a language model multiplies matrices in the type of its weights, and keeps the sums between
+    its blocks in the type of its input embeddings: float32 embeddings reach every block unrounded."""
+    return torch.autocast(language.device.type, dtype=language.dtype, enabled=language.dtype.itemsize < 4)
 
 
 @contextmanager

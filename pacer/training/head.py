@@ -77,26 +77,25 @@ class _ChunkedHead(torch.autograd.Function):
         chunks = [*(~taught).nonzero().squeeze(1).split(rows), *taught.nonzero().squeeze(1).split(rows)]
         size = (max(len(part) for part in chunks), len(head))
         room = [torch.empty(size, dtype=wide, device=hidden.device) for _ in range(4 if taught.any() else 2)]
-        with torch.autocast(hidden.device.type, enabled=False):
-            for part in chunks:
-                if len(part) == 0:
-                    continue
-                coefficient = None if divergence_weight is None or not taught[part[0]] else divergence_weight[part]
-                logits, own, scale = _softmax(hidden[part], head, room[:2])
-                aimed = targets[part].unsqueeze(1)
-                nll[part] = (scale - logits.gather(1, aimed)).squeeze(1)
-                slope = weight[part].unsqueeze(1)  # of the softmax in the gradient of the logits
-                aim = -slope
-                if coefficient is not None and teacher is not None:
-                    difference, known, other = _softmax(teacher[part], head, room[2:])  # the second is p_0
-                    difference.sub_(logits)
-                    divergence[part] = torch.linalg.vecdot(known, difference) - (other - scale).squeeze(1)
-                    slope = slope + coefficient.unsqueeze(1)
-                    own.mul_(slope).addcmul_(known, coefficient.unsqueeze(1), value=-1)
-                else:
-                    own.mul_(slope)
-                if gradient is not None:
-                    gradient[part] = (own.scatter_add_(1, aimed, aim).to(head.dtype) @ head).to(gradient.dtype)
+        for part in chunks:
+            if len(part) == 0:
+                continue
+            coefficient = None if divergence_weight is None or not taught[part[0]] else divergence_weight[part]
+            logits, own, scale = _softmax(hidden[part], head, room[:2])
+            aimed = targets[part].unsqueeze(1)
+            nll[part] = (scale - logits.gather(1, aimed)).squeeze(1)
+            slope = weight[part].unsqueeze(1)  # of the softmax in the gradient of the logits
+            aim = -slope
+            if coefficient is not None and teacher is not None:
+                difference, known, other = _softmax(teacher[part], head, room[2:])  # the second is p_0
+                difference.sub_(logits)
+                divergence[part] = torch.linalg.vecdot(known, difference) - (other - scale).squeeze(1)
+                slope = slope + coefficient.unsqueeze(1)
+                own.mul_(slope).addcmul_(known, coefficient.unsqueeze(1), value=-1)
+            else:
+                own.mul_(slope)
+            if gradient is not None:
+                gradient[part] = (own.scatter_add_(1, aimed, aim).to(head.dtype) @ head).to(gradient.dtype)
         total = (weight * nll).sum()
         if divergence_weight is not None:
             total = total + (divergence_weight * divergence).sum()

@@ -196,8 +196,7 @@ class _Run:
         tally, totals = Tally(len(micros)), []
         for micro, own in zip(micros, whole, strict=True):
             batch = micro.batch.to(device)
-            with self.accelerator.autocast():
-                result = self.loss(self.model, batch, self.phase.losses, bare=self.phase.bare, whole=own)
+            result = self.loss(self.model, batch, self.phase.losses, bare=self.phase.bare, whole=own)
             (result.total / len(micros)).backward()
             totals.append(result.total.detach())
             tally.add(result, batch)

@@ -33,6 +33,7 @@ from pacer.model.pacer import Pacer
 from pacer.model.specification import specification_of
 from pacer.parallel.processes import open_accelerator, process_state
 from pacer.params import Params, Warmup
+from pacer.pretrained.pointers import resolve
 from pacer.training.examples import Examples
 from pacer.training.loop import Log, Loss, train
 from pacer.training.objective import objective
@@ -46,6 +47,9 @@ _RECORDS, _LENGTHS, _SURVEY = "records.arrow", "lengths.npy", "survey.json"
 
 #: Settings of ``train`` that a stopped run may continue with other values of.
 _FREE_TO_CHANGE = {"workers", "state_interval", "log_interval", "checkpointing"}
+
+#: Hidden width from which a language model trains faster in bfloat16 on CPUs that have it (docs/training.md).
+CPU_BFLOAT16_WIDTH = 512
 
 #: Makes the ``log`` callable of a run in the run's scratch directory.
 OpenLog = Callable[[Path], AbstractContextManager[Log]]
@@ -149,7 +153,7 @@ def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: Op
 def run_training(training: Training, out: Path, open_log: OpenLog) -> None:
     """Train and publish the checkpoint as ``out``; resumes what an earlier run left in scratch."""
     phase, record, inputs = training.phase, training.record, training.inputs
-    accelerator = open_accelerator(mixed_precision(phase.train.precision))
+    accelerator = open_accelerator(mixed_precision(phase.train.precision, inputs.backbones))
     main = accelerator.is_main_process
     depends_on = {
         "settings": training.settings.model_dump(),
@@ -237,8 +241,18 @@ def _start_from(model: torch.nn.Module, start: Path, frozen: dict[str, str]) -> 
     return record.phase
 
 
-def mixed_precision(precision: str) -> str:
-    """What ``train.precision`` means on this machine, in accelerate's words."""
-    if precision == "auto":
-        return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported(False) else "no"
-    return {"float32": "no", "bfloat16": "bf16"}[precision]
+def mixed_precision(precision: str, backbones: Path) -> str:
+    """What ``train.precision`` means on this machine for the language model of ``backbones``, in accelerate's words.
+
+    ``auto`` is bfloat16 on a GPU that has it, and on a CPU with instructions for products of bfloat16 matrices where
+    the language model has at least :data:`CPU_BFLOAT16_WIDTH`.
+    """
+    if precision != "auto":
+        return {"float32": "no", "bfloat16": "bf16"}[precision]
+    if torch.cuda.is_available():
+        half = torch.cuda.is_bf16_supported(False)
+    else:
+        known = torch.cpu.get_capabilities()
+        width = read_json(resolve(backbones / "language") / "config.json")["hidden_size"]
+        half = width >= CPU_BFLOAT16_WIDTH and any(known.get(name) for name in ("avx512_bf16", "amx_bf16"))
+    return "bf16" if half else "no"

@@ -100,6 +100,7 @@ def open_source_cache(
     accelerator: Accelerator,
     directory: Path,
     workers: int,
+    dtype: torch.dtype | None = None,
 ) -> SourceCache | None:
     """The filled cache of the records that a phase visits, or None where it is off or would not pay.
 
@@ -107,7 +108,7 @@ def open_source_cache(
 
     Args:
         switch: ``auto`` | ``on`` | ``off``. model: whose Refine and compressors are frozen, on its device.
-        directory: of the files; a stopped run continues at the next file.
+        directory: of the files; a stopped run continues at the next file. dtype: as stored; None: as computed.
 
     Raises:
         PacerError: it is ``on`` and the disk has no room.
@@ -118,7 +119,7 @@ def open_source_cache(
     states = read_sources([sources_of(examples.table.row(int(visits.rows[0])))], examples.features)
     tokens = _compressed(model, states, accelerator)
     context = examples.table.context
-    cache = SourceCache(directory, visits.rows, context, (tokens.shape[2], tokens.shape[3]), tokens.dtype)
+    cache = SourceCache(directory, visits.rows, context, (tokens.shape[2], tokens.shape[3]), dtype or tokens.dtype)
     direct = _bytes_of_states(examples, visits.rows)
     kept = cache.slots.sum(1) * (cache.nbytes // max(int(cache.first[-1]), 1))
     without, once = int((direct * visits.counts).sum()), int(direct.sum())
@@ -175,7 +176,7 @@ def _fill(cache: SourceCache, model: Pacer, examples: Examples, accelerator: Acc
                 tokens.append(_compressed(model, next(batches), accelerator)[slots])
                 ticker.advance(len(rows))
             with atomic_path(cache.path(block)) as temporary:
-                save_file({_NAME: torch.cat(tokens)}, temporary)
+                save_file({_NAME: torch.cat(tokens).to(cache.dtype)}, temporary)
     accelerator.wait_for_everyone()
 
 
@@ -185,7 +186,5 @@ def _parts(rows: np.ndarray) -> list[np.ndarray]:
 
 @torch.no_grad()
 def _compressed(model: Pacer, states: SourceStates, accelerator: Accelerator) -> Tensor:
-    """[B, 3, Q, d_v] on the CPU, in the type that the projection takes: nothing is lost by keeping it."""
-    with accelerator.autocast():
-        tokens = model.compress(states.to(accelerator.device)).tokens
-    return tokens.to(torch.bfloat16 if accelerator.mixed_precision == "bf16" else tokens.dtype).cpu()
+    """[B, 3, Q, d_v] on the CPU."""
+    return model.compress(states.to(accelerator.device)).tokens.cpu()

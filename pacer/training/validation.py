@@ -38,8 +38,7 @@ def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accele
 
     sums = torch.zeros(len(contexts), 4, dtype=torch.float64, device=accelerator.device)
     for (context, _), batch in zip(mine, prefetch(make, mine, phase.train.workers), strict=True):
-        with accelerator.autocast():
-            nll, counts = target_nll(model, batch.to(accelerator.device), bare=phase.bare)
+        nll, counts = target_nll(model, batch.to(accelerator.device), bare=phase.bare)
         sums[context] += torch.cat([nll, counts[:2]])
     supervised, emphasised, weight, emphasis = accelerator.reduce(sums, reduction="sum").unbind(1)
     means = supervised / (weight + EPSILON) + phase.losses.lambda_tlw * emphasised / (emphasis + EPSILON)

@@ -183,7 +183,8 @@ def test_beams_share_their_prefix_and_their_start(counts: type[CountingTree]) ->
 def test_half_precision_searches() -> None:
     case = random_case(5)
     case.language.to(torch.bfloat16)
-    tokens = own(case._replace(decode=settings(min_new_tokens=4)))
+    prefixes = [prefix.float() for prefix in case.prefixes]
+    tokens = own(case._replace(prefixes=prefixes, decode=settings(min_new_tokens=4)))
     assert all(4 <= len(row) <= 16 for row in tokens)
 
 

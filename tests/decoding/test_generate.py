@@ -66,6 +66,22 @@ def test_a_half_precision_language_model_decodes_with_calibrate(generator, recor
     assert all(4 <= r.tokens <= 12 and r.gate is not None for r in result)
 
 
+@pytest.mark.parametrize("engine", ["beam", "generate"])
+def test_the_prefix_that_was_trained_is_decoded(generator, records: pl.DataFrame, engine: str) -> None:
+    """Interface, router and gate compute in float32, and a language model in bfloat16 gets what they give unrounded."""
+    model = generator.model
+    model.language.to(torch.bfloat16)
+    generator.decode = settings(engine=engine, batch_size=1)
+    row = records.filter(pl.col("context") == "mw").row(0, named=True)
+    batch, seen = generator.batch([row]), []
+    model.language.model.layers[0].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))
+    with torch.no_grad():
+        model.hidden(model.calibrate(model.embed(batch), batch)[0])
+    generator([row])
+    assert seen[0].dtype == torch.float32 and (seen[0] != seen[0].bfloat16()).any()
+    assert torch.equal(seen[0], seen[1][:1])
+
+
 def test_greedy_generation_equals_teacher_forcing(generator, records: pl.DataFrame) -> None:
     """Re-scored in one pass with Calibrate on, each generated token is the arg-max of its step."""
     generator.decode = settings(num_beams=1, repetition_penalty=1.0, min_new_tokens=0, length_penalty=1.0)

@@ -111,6 +111,24 @@ def test_lora_is_merged_into_half_precision_with_one_rounding(backbones: Path) -
     )
 
 
+def test_a_small_residual_reaches_a_language_model_of_half_precision(examples, backbones) -> None:
+    """In bfloat16 the sum of a visual token of unit size and a residual of a few thousandths is that token again."""
+    built, batch = model(backbones), examples.batch(ROWS, [True] * 4, 0.35)
+    built.merge_lora()
+    built.language.to(torch.bfloat16)
+    seen: list[torch.Tensor] = []
+    built.language.model.layers[0].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))
+    with torch.no_grad():
+        built.calibrator.up.weight *= 0.01
+        embedded = built.embed(batch)
+        inputs, _, residual = built.calibrate(embedded, batch)
+        for each in (embedded.inputs, inputs):
+            built.hidden(each)
+    arrived = (seen[1] - seen[0])[:, : residual.shape[1]]
+    assert residual[batch.prefix_mask[:, : residual.shape[1]]].square().mean().sqrt() < 0.01
+    assert (arrived - residual).norm() < 1e-3 * residual.norm()
+
+
 def test_a_checkpoint_comes_back_and_strange_ones_are_named(backbones, tmp_path: Path, examples) -> None:
     built = model(backbones)
     trainable = {n: p for n, p in built.named_parameters() if p.requires_grad}

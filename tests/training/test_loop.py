@@ -216,9 +216,10 @@ def test_the_gradient_is_clipped_to_its_limit(
 
 @pytest.mark.parametrize("name", ["parent", "calibrate"])
 def test_half_precision_trains_as_float32_does(name: str, setting, device_accelerator, tmp_path: Path) -> None:
-    """Frozen weights in bfloat16, what is trained in float32."""
+    """Frozen weights in bfloat16, what is trained in float32, and what it gives the language model too."""
     params = parameters()
     curves = {}
+    kinds: set[torch.dtype] = set()
     for precision in ("no", "bf16"):
         model, examples = setting(name, dropout=0.0)
         if precision == "bf16":
@@ -227,6 +228,7 @@ def test_half_precision_trains_as_float32_does(name: str, setting, device_accele
                 if "lora_" in parameter_name:
                     parameter.data = parameter.data.float()
         losses: list[float] = []
+        model.language.model.layers[0].register_forward_pre_hook(lambda module, inputs: kinds.add(inputs[0].dtype))
         folder = tmp_path / precision
         folder.mkdir()
         weights = loop.train(
@@ -239,6 +241,7 @@ def test_half_precision_trains_as_float32_does(name: str, setting, device_accele
         )
         assert {weight.dtype for weight in weights.values()} == {torch.float32}
         curves[precision] = losses
+    assert kinds == {torch.float32}
     assert curves["bf16"] == pytest.approx(curves["no"], rel=0.02)
     assert curves["bf16"] != curves["no"]
 

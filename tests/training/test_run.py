@@ -124,6 +124,35 @@ def test_half_precision_runs_through_all_phases(phase, backbones: Path, tmp_path
     assert {p.dtype for n, p in model.language.named_parameters() if "lora_" not in n} == {torch.bfloat16}
 
 
+@pytest.mark.parametrize(
+    ("capabilities", "width", "expected"),
+    [
+        ({"avx512_bf16": True}, 576, "bf16"),
+        ({"amx_bf16": True}, 4096, "bf16"),
+        ({"avx512_bf16": True, "amx_bf16": True}, 128, "no"),
+        ({"avx512_f": True, "avx512_bf16": False}, 4096, "no"),
+        ({}, 4096, "no"),
+    ],
+)
+def test_auto_takes_bfloat16_on_cpus_that_gain_from_it(
+    capabilities: dict[str, bool], width: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "language").mkdir()
+    write_json(tmp_path / "language" / "config.json", {"hidden_size": width})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert run.mixed_precision("auto", tmp_path) == expected
+    assert run.mixed_precision("float32", tmp_path) == "no"
+    assert run.mixed_precision("bfloat16", tmp_path) == "bf16"
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_auto_asks_the_gpu_where_there_is_one(supported: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: supported)
+    assert run.mixed_precision("auto", Path("nowhere")) == ("bf16" if supported else "no")
+
+
 def test_the_survey_is_logged_first_and_made_once(phase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     params, update = parameters(), run.train
     surveys: list[int] = []
