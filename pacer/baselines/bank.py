@@ -38,7 +38,7 @@ from pacer.params.baselines import Bank
 from pacer.training.examples import Examples
 from pacer.training.plan import Visits
 from pacer.training.record_table import RecordTable
-from pacer.training.run import mixed_precision
+from pacer.training.run import language_parameters, mixed_precision
 from pacer.training.source_cache import SourceCache, open_source_cache
 
 _ENTRIES, _NEIGHBOURS, _ABOUT, _SOURCES, _KEYS = "entries.parquet", "neighbours.parquet", "bank.json", "sources", "keys"
@@ -122,7 +122,7 @@ def build_bank(
     Raises:
         DataError: see :func:`bank_entries`, :func:`nearest`; or an image belongs to two subjects.
     """
-    accelerator = open_accelerator(mixed_precision(precision, backbones))
+    accelerator = open_accelerator(mixed_precision(precision, language_parameters(backbones)))
     main = accelerator.is_main_process
     entries = bank_entries(records, settings)
     images = records.select("frontal", "subject_id").unique(maintain_order=True)

@@ -125,32 +125,43 @@ def test_half_precision_runs_through_all_phases(phase, backbones: Path, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "width", "expected"),
+    ("capabilities", "parameters", "expected"),
     [
-        ({"avx512_bf16": True}, 576, "bf16"),
-        ({"amx_bf16": True}, 4096, "bf16"),
-        ({"avx512_bf16": True, "amx_bf16": True}, 128, "no"),
-        ({"avx512_f": True, "avx512_bf16": False}, 4096, "no"),
-        ({}, 4096, "no"),
+        ({"avx512_bf16": True}, 135e6, "bf16"),
+        ({"amx_bf16": True}, 7e9, "bf16"),
+        ({"avx512_bf16": True, "amx_bf16": True}, 1e6, "no"),
+        ({"avx512_f": True, "avx512_bf16": False}, 7e9, "no"),
+        ({}, 7e9, "no"),
     ],
 )
 def test_auto_takes_bfloat16_on_cpus_that_gain_from_it(
-    capabilities: dict[str, bool], width: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capabilities: dict[str, bool], parameters: float, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "language").mkdir()
-    write_json(tmp_path / "language" / "config.json", {"hidden_size": width})
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-    assert run.mixed_precision("auto", tmp_path) == expected
-    assert run.mixed_precision("float32", tmp_path) == "no"
-    assert run.mixed_precision("bfloat16", tmp_path) == "bf16"
+    assert run.mixed_precision("auto", parameters) == expected
+    assert run.mixed_precision("float32", parameters) == "no"
+    assert run.mixed_precision("bfloat16", parameters) == "bf16"
 
 
 @pytest.mark.parametrize("supported", [True, False])
 def test_auto_asks_the_gpu_where_there_is_one(supported: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: supported)
-    assert run.mixed_precision("auto", Path("nowhere")) == ("bf16" if supported else "no")
+    assert run.mixed_precision("auto", 1e6) == ("bf16" if supported else "no")
+
+
+def test_the_stand_in_of_the_default_profile_stays_in_float32(tmp_path: Path) -> None:
+    standin = load_params(ROOT / "params.yaml").backbones.language_standin
+    sizes = {"hidden_size": standin.width, "num_hidden_layers": standin.layers, "vocab_size": standin.vocabulary}
+    smollm2 = {"hidden_size": 576, "num_hidden_layers": 30, "vocab_size": 49_152}
+    found = []
+    for config in (sizes, smollm2):
+        (tmp_path / "language").mkdir(exist_ok=True)
+        write_json(tmp_path / "language" / "config.json", config)
+        found.append(run.language_parameters(tmp_path))
+    assert found[0] < run.CPU_BFLOAT16_PARAMETERS <= found[1]
+    assert found[1] == pytest.approx(135e6, rel=0.1)
 
 
 def test_the_survey_is_logged_first_and_made_once(phase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
