@@ -58,8 +58,7 @@ def test_batches_hold_every_report_once_within_their_limits(lengths, size, devic
     [
         "cpu",
         pytest.param(
-            "cuda",
-            marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")],
+            "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
         ),
     ],
 )
