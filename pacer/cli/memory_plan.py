@@ -191,8 +191,9 @@ class MemoryPlan:
 
         params, phase, whole = self.params, phase_of(name, self.params), sum(self.added.values())
         trained = sum(size for n, size in self.added.items() if phase.trainable(n))
-        # weight, gradient and AdamW's two moments; the other weights; what autocast makes of all
-        own = 16.0 * trained + 4 * (whole - trained) + (2 * whole if self.half else 0)
+        lora = sum(size for n, size in self.added.items() if "lora_" in n)
+        # weight, gradient and AdamW's two moments; the other weights; what autocast makes of those beside frozen ones
+        own = 16.0 * trained + 4 * (whole - trained) + (2 * lora if self.half else 0)
 
         prefix, target = 2 + params.interface.num_queries, 1 + params.trajectory.report_tokens
         if name != "warmup":
@@ -209,13 +210,13 @@ class MemoryPlan:
         block += self.bytes * 3 * inner  # gate, the same after its activation, up
         if name == "parent":  # the dropout's mask, and what came out of it
             block += len(params.lora.targets) * (1 + self.bytes) * width
-        below = (layers - 1) * (self.bytes * width if params.train.checkpointing == "on" else block)
+        below = (layers - 1) * (4 * width if params.train.checkpointing == "on" else block)
         kept = records * (prefix + target) * (block + below)
         if name == "calibrate":
             kept += records * prefix * width * 14
         else:
             sources = 1 if name == "warmup" else 3
-            image = len(params.features.depths) * (4 + 2 * self.bytes) + 7 * self.bytes
+            image = len(params.features.depths) * 12 + 28
             kept += records * min(sources, 2) * self.patches * self.d_vision * image
             kept += records * params.interface.num_queries * width * (20 + 10 * sources)
         # the head and the way back through a block follow each other

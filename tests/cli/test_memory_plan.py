@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
 from itertools import accumulate
 from pathlib import Path
 
@@ -104,9 +103,7 @@ def test_a_phase_holds_what_the_plan_says(
     )
 
     def step() -> None:
-        with torch.autocast("cpu", torch.bfloat16) if dtype == torch.bfloat16 else nullcontext():
-            found = objective(model, batch, own.losses, bare=own.bare)
-        found.total.backward()
+        objective(model, batch, own.losses, bare=own.bare).total.backward()
 
     step()
     plan.logits = 2**23  # of a chunk on a CPU
@@ -118,7 +115,7 @@ def test_the_plan_grows_with_what_is_trained_and_shrinks_with_what_saves() -> No
     spared = usual.changed("train", checkpointing="on")
     small = usual.changed("train", quantization="nf4")
     for name in PHASES:
-        assert spared.need(name).working < 0.2 * usual.need(name).working
+        assert spared.need(name).working < 0.25 * usual.need(name).working
         assert small.need(name).frozen < 0.3 * usual.need(name).frozen
     assert usual.need("parent").trained > usual.need("warmup").trained
     assert usual.need("parent").frozen == pytest.approx(2 * 6.738e9, rel=0.001)  # Vicuna's weights in bfloat16
@@ -128,8 +125,8 @@ def test_the_plan_grows_with_what_is_trained_and_shrinks_with_what_saves() -> No
 def test_what_is_advised_fits() -> None:
     plan = MemoryPlan(PUBLISHED, VICUNA)
     assert plan.remedy("parent", 80e9) == ""
-    assert plan.remedy("parent", 24e9) == "train.checkpointing: on"
-    assert plan.remedy("parent", 16e9) == "train.checkpointing: on, train.quantization: nf4"
+    assert plan.remedy("parent", 32e9) == "train.checkpointing: on"
+    assert plan.remedy("parent", 24e9) == "train.checkpointing: on, train.quantization: nf4"
     assert plan.remedy("parent", 8e9) is None
     assert plan.remedy("decode", 24e9) == "decode.batch_size: 16"
 
@@ -148,8 +145,9 @@ def test_the_tables_in_the_docs_are_the_plans() -> None:
     ]
     for size in (24, 40, 80, 141):
         remedies = [usual.remedy(name, size * 1e9) for name in ("parent", "decode")]
-        assert remedies[0] in ("", "train.checkpointing: on")
         plan = usual.changed("train", **spared) if remedies[0] else usual
+        if remedies[0] == "train.checkpointing: on, train.quantization: nf4":
+            plan = plan.changed("train", **small)
         if remedies[1]:
             plan = plan.changed("decode", batch_size=int(remedies[1].split()[-1]))
         told = ", ".join(f"`{remedy}`" for remedy in remedies if remedy) or "nothing"
