@@ -20,7 +20,8 @@ _CUES = [(pattern.name, re.compile(pattern.expression)) for pattern in CUES]
 _COURSES = re.compile(
     r" ((has|have) (\w+ly )?(increased|decreased|improved|worsened|progressed)"
     r"|(is|are|remain|remains|appear|appears) (\w+ly )?(stable|unchanged|increased|decreased|improved|larger|smaller"
-    r"|persistent|similar|again|still|small|moderate|large|mild|severe|minimal|new|worse|better)|persist|persists)\b"
+    r"|persistent|similar|again|still|small|moderate|large|mild|severe|minimal|new|worse|better)|persist|persists"
+    r"|(stable|unchanged|improved|worse|larger|smaller)(?=$| (from|since|compared|in|as|when|and)\b))\b"
 )
 _VERBS = {"is", "are", "was", "were", "has", "have", "appear", "appears", "remain", "remains"}
 

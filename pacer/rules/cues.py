@@ -144,10 +144,13 @@ clause | =but however though except otherwise whereas while =yet given =there as
     |and (?:interval )?(?:re)?(?:placement|insertion) of)\b
     |with\b(?<!consistent with)(?<!compatible with)(?<!associated with)(?<!keeping with)(?! (?:no|evidence)\b)
 # nor over the start of a new statement, once they have met a finding
-statement | stable unchanged persistent small tiny trace mild minimal moderate severe bibasilar redemonstrat definite =new
+statement | stable unchanged persistent small tiny trace mild minimal moderate severe bibasilar redemonstrat definite increas decreas worsen improv residual enlarging =new
     (?<!\bno )(?<!\bor )(?<!\bnor )(?<!\bnot )(?<!of )(?<!\ba )(?<!\bany )(?<!other )(?<!definite )(?:stable|unchanged
     |persistent|small|tiny|trace|mild|mildly|minimal|moderate|moderately|severe|bibasilar|redemonstrat\w+
-    |definite|definitely|new)\b(?! if (?:any|present)\b)
+    |definite|definitely|(?:increas|decreas|worsen|improv)(?:ed|ing)|residual|enlarging|new)\b(?! if (?:any|present)\b)
+statement | seen identified noted evident demonstrated visuali appreciated detected
+    (?<!which )(?<!that )(?:is|are) (?:seen|identified|noted|evident|demonstrated|visuali[sz]ed|appreciated|detected)\b
+    (?! (?:or|nor)\b)
 statement | =the
     the\b(?<!\bor the)(?<!of the)(?<!\bin the)(?<!for the)(?<!\bat the)(?<!\bto the)(?<!\bon the)(?<!\bby the)
     (?<!with the)(?<!from the)(?<!within the)(?<!along the)(?<!without the)

@@ -100,7 +100,8 @@ _LISTED = re.compile(r" (?:(or|and|nor|andor) )?(?:(?!is\b|are\b|with|no\b|but\b
 _COURSE = re.compile(
     r" (?:(?:has|have) (?:\w+ly )?(?:increased|decreased|improved|worsened|progressed)"
     r"|(?:is|are|remains?|appears?) (?:\w+ly )?(?:stable|unchanged|increased|decreased|improved|larger|smaller"
-    r"|persistent|similar|again|still|small|moderate|large|mild|severe|minimal|new|worse|better)|persists?)\b"
+    r"|persistent|similar|again|still|small|moderate|large|mild|severe|minimal|new|worse|better)|persists?"
+    r"|(?:stable|unchanged|improved|worse|larger|smaller)(?=$| (?:from|since|compared|in|as|when|and)\b))\b"
 )
 _ALTERNATIVE = re.compile(r"\b(?:or|nor|andor)\b")
 _BESIDES = re.compile(r"\band\b(?! or\b)")

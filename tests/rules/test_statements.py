@@ -86,6 +86,13 @@ STATEMENTS = {
         "No edema or pneumonia is seen and the mediastinum is widened.": "- edema, pneumonia + enlarged mediastinum",
         "No evidence that the heart is enlarged.": "- cardiomegaly",
         "No consolidation, effusion, pneumothorax.": "- consolidation, pleural effusion, pneumothorax",
+        "No effusion is seen, basal opacity could be atelectasis.": "+ lung opacity - pleural effusion ? atelectasis",
+        "No pneumothorax is seen or effusion.": "- pleural effusion, pneumothorax",
+        "There is no pneumothorax and increasing right effusion.": "+ pleural effusion - pneumothorax",
+        "No pneumothorax, residual left effusion.": "+ pleural effusion - pneumothorax",
+        "No pneumothorax, right effusion unchanged.": "+ pleural effusion - pneumothorax",
+        "No pneumothorax or effusion unchanged.": "- pleural effusion, pneumothorax",
+        "No residual effusion or increasing edema.": "- edema, pleural effusion",
     },
     "a hedge ends": {
         "Haziness likely edema, no effusion.": "+ lung opacity ? edema - pleural effusion",
