@@ -273,7 +273,7 @@ def _model(params: Params, models: Path, processes: int) -> str:
     if absent:
         return f"{_NOT_YET} these frozen models are here: {', '.join(absent)}"
     with torch.device("meta"):
-        half = mixed_precision(params.train.precision, language_parameters(params.backbones)) == "bf16"
+        half = mixed_precision(params.train.precision, language_parameters(params)) == "bf16"
         dtype = torch.bfloat16 if half else torch.float32
         language = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(models / "language"), dtype=dtype)
         d_text = read_json(models / "text" / "config.json")["hidden_size"]
