@@ -32,13 +32,14 @@ from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import checkpoint_hash
 from pacer.model.collate import FeatureSource
 from pacer.model.pacer import Pacer
+from pacer.model.precision import language_parameters
 from pacer.parallel.processes import open_accelerator
 from pacer.params import Natural, Positive, Strict, validated
 from pacer.params.baselines import Bank
 from pacer.training.examples import Examples
 from pacer.training.plan import Visits
 from pacer.training.record_table import RecordTable
-from pacer.training.run import language_parameters, mixed_precision
+from pacer.training.run import mixed_precision
 from pacer.training.source_cache import SourceCache, open_source_cache
 
 _ENTRIES, _NEIGHBOURS, _ABOUT, _SOURCES, _KEYS = "entries.parquet", "neighbours.parquet", "bank.json", "sources", "keys"

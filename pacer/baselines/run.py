@@ -17,11 +17,12 @@ from pacer.baselines.retrieved import RetrievedExamples, RetrievedGenerator
 from pacer.core.errors import CheckpointError
 from pacer.core.io import read_json
 from pacer.decoding.generate import Generator
-from pacer.decoding.run import decode_records, inference_dtype
+from pacer.decoding.run import decode_records
 from pacer.features.online import open_features
 from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import CheckpointRecord
 from pacer.model.collate import FeatureSource
+from pacer.model.precision import automatic_dtype, language_parameters
 from pacer.params import Decode, Params
 from pacer.params.baselines import RAGPT, SimMLM
 from pacer.training.examples import Examples
@@ -75,7 +76,8 @@ def decode_simmlm(
     def generator(
         checkpoint: Path, backbones: Path, features: Path, config: Decode, device: torch.device
     ) -> tuple[Generator, CheckpointRecord]:
-        model, record, _ = load_adapted(checkpoint, backbones, SimMLM, simmlm.adapt, inference_dtype(device))
+        dtype = automatic_dtype(device, language_parameters(backbones))
+        model, record, _ = load_adapted(checkpoint, backbones, SimMLM, simmlm.adapt, dtype)
         store = open_features(features, backbones, device)
         return Generator(model, load_tokenizer(backbones), store, record.model, config, device), record
 
@@ -95,8 +97,8 @@ def decode_ragpt(
     def generator(
         checkpoint: Path, backbones: Path, features: Path, config: Decode, device: torch.device
     ) -> tuple[Generator, CheckpointRecord]:
-        kind, adapt = ragpt.TrainedRAGPT, ragpt.adapt
-        model, record, own = load_adapted(checkpoint, backbones, kind, adapt, inference_dtype(device))
+        dtype = automatic_dtype(device, language_parameters(backbones))
+        model, record, own = load_adapted(checkpoint, backbones, ragpt.TrainedRAGPT, ragpt.adapt, dtype)
         assert record.parent is not None
         retrieval = Retrieval(bank, checkpoint / record.parent.path)
         if own.made_with != retrieval.manifest:

@@ -190,11 +190,11 @@ def _memory(params: Params, processes: int) -> Finding:
     its device. They need less where the files hold the type in use, for then processes share their pages."""
     import torch
 
-    from pacer.decoding.run import inference_dtype
+    from pacer.model.precision import automatic_dtype
 
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    size = 4 if params.train.precision == "float32" else inference_dtype(device).itemsize
-    own = language_parameters(params) * size
+    own = language_parameters(params)
+    used = automatic_dtype("cuda" if torch.cuda.is_available() else "cpu", own)
+    own *= 4 if params.train.precision == "float32" else used.itemsize
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if CONTAINER.is_file() and (limit := CONTAINER.read_text().strip()).isdigit():
         total = min(total, int(limit))

@@ -23,6 +23,7 @@ from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import RECORD, CheckpointRecord, read_record, weights_hash
+from pacer.model.precision import automatic_dtype, language_parameters
 from pacer.parallel.processes import process_state
 from pacer.params import Decode
 from pacer.pretrained.pointers import is_standin, provenance
@@ -43,15 +44,11 @@ def trained_generator(
         raise CheckpointError(
             f"{checkpoint} is of the warm-up, which writes no reports; decode a parent or a calibrate"
         )
-    model, record = load_model(checkpoint, backbones, inference_dtype(device))
+    dtype = automatic_dtype(device, language_parameters(backbones))
+    model, record = load_model(checkpoint, backbones, dtype)
     return Generator(
         model, load_tokenizer(backbones), open_features(features, backbones, device), record.model, config, device
     ), record
-
-
-def inference_dtype(device: torch.device) -> torch.dtype:
-    """Of the frozen language model."""
-    return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
 
 
 #: Called as :func:`trained_generator`.

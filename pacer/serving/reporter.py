@@ -20,9 +20,9 @@ from pacer.core.io import hash_file, hash_json
 from pacer.corpus.text.cleaning import CLEANERS
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator, Prefix
-from pacer.decoding.run import inference_dtype
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model
+from pacer.model.precision import automatic_dtype, language_parameters
 from pacer.model.prompt.instruction import instruction
 from pacer.pretrained.pointers import resolve
 from pacer.pretrained.tokenizer import read_tokenizer
@@ -76,12 +76,13 @@ class Reporter:
         self.directory = Path(directory)
         self.settings = settings = read_settings(self.directory)
         self.device = _device(device)
-        self.dtype = inference_dtype(self.device) if dtype is None else _dtype(dtype)
         given = None if backbones is None else Path(backbones)
         if given is not None and not given.is_dir():
             raise ConfigError(f"backbones {given} is not a folder; name one that holds vision, language and text")
         states = settings.states
         with frozen_models(self.directory, given) as root:
+            found = automatic_dtype(self.device, language_parameters(root)) if dtype is None else _dtype(dtype)
+            self.dtype = found
             model, record = load_model(self.directory, root, self.dtype)
             self._features = CaseFeatures(
                 ImageEncoder(resolve(root / "vision"), states.depths, self.device, states.precision),

@@ -30,10 +30,10 @@ from pacer.model.checkpoint import (
 )
 from pacer.model.collate import FeatureSource
 from pacer.model.pacer import Pacer
+from pacer.model.precision import automatic_dtype, language_parameters
 from pacer.model.specification import specification_of
 from pacer.parallel.processes import open_accelerator, process_state
 from pacer.params import Params, Warmup
-from pacer.pretrained.pointers import resolve
 from pacer.training.examples import Examples
 from pacer.training.loop import Log, Loss, train
 from pacer.training.objective import objective
@@ -47,9 +47,6 @@ _RECORDS, _LENGTHS, _SURVEY = "records.arrow", "lengths.npy", "survey.json"
 
 #: Settings of ``train`` that a stopped run may continue with other values of.
 _FREE_TO_CHANGE = {"workers", "state_interval", "log_interval", "checkpointing"}
-
-#: Size from which a language model trains about twice as fast in bfloat16 on CPUs that have it (docs/training.md).
-CPU_BFLOAT16_PARAMETERS = 10_000_000
 
 #: Makes the ``log`` callable of a run in the run's scratch directory.
 OpenLog = Callable[[Path], AbstractContextManager[Log]]
@@ -242,23 +239,9 @@ def _start_from(model: torch.nn.Module, start: Path, frozen: dict[str, str]) -> 
 
 
 def mixed_precision(precision: str, parameters: float) -> str:
-    """What ``train.precision`` means on this machine for a language model of so many parameters, in accelerate's words.
-
-    ``auto`` is bfloat16 on a GPU that has it, and on a CPU that multiplies matrices of bfloat16 where the language
-    model has at least :data:`CPU_BFLOAT16_PARAMETERS`.
-    """
-    if precision != "auto":
-        return {"float32": "no", "bfloat16": "bf16"}[precision]
-    if torch.cuda.is_available():
-        half = torch.cuda.is_bf16_supported(False)
-    else:
-        known = torch.cpu.get_capabilities()
-        half = parameters >= CPU_BFLOAT16_PARAMETERS and any(known.get(name) for name in ("avx512_bf16", "amx_bf16"))
-    return "bf16" if half else "no"
-
-
-def language_parameters(backbones: Path) -> int:
-    """About how many parameters the language model has, by its configuration."""
-    config = read_json(resolve(backbones / "language") / "config.json")
-    width = config["hidden_size"]
-    return 12 * config["num_hidden_layers"] * width**2 + config["vocab_size"] * width
+    """What ``train.precision`` means on this machine for a language model of so many parameters, in accelerate's words;
+    for ``auto`` see :func:`~pacer.model.precision.automatic_dtype`."""
+    if precision == "auto":
+        dtype = automatic_dtype("cuda" if torch.cuda.is_available() else "cpu", parameters)
+        precision = str(dtype).removeprefix("torch.")
+    return {"float32": "no", "bfloat16": "bf16"}[precision]

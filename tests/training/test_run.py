@@ -15,6 +15,7 @@ from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import read_json, write_json
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
 from pacer.model.assemble import load_model
+from pacer.model.precision import CPU_BFLOAT16_PARAMETERS, language_parameters
 from pacer.params import Params, load_params
 from pacer.records.schemas import RECORD_SCHEMA, write_table
 from pacer.training import run
@@ -159,8 +160,8 @@ def test_the_stand_in_of_the_default_profile_stays_in_float32(tmp_path: Path) ->
     for config in (sizes, smollm2):
         (tmp_path / "language").mkdir(exist_ok=True)
         write_json(tmp_path / "language" / "config.json", config)
-        found.append(run.language_parameters(tmp_path))
-    assert found[0] < run.CPU_BFLOAT16_PARAMETERS <= found[1]
+        found.append(language_parameters(tmp_path))
+    assert found[0] < CPU_BFLOAT16_PARAMETERS <= found[1]
     assert found[1] == pytest.approx(135e6, rel=0.1)
 
 

@@ -1,0 +1,31 @@
+"""The type that the frozen language model computes in where no setting names one: the same in training and decoding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from pacer.core.io import read_json
+from pacer.pretrained.pointers import resolve
+
+#: Size from which a language model is about twice as fast in bfloat16 on CPUs that have it (docs/training.md).
+CPU_BFLOAT16_PARAMETERS = 10_000_000
+
+
+def automatic_dtype(device: str | torch.device, parameters: float) -> torch.dtype:
+    """bfloat16 on a GPU that has it, and on a CPU that multiplies matrices of bfloat16 where the language model has at
+    least :data:`CPU_BFLOAT16_PARAMETERS` ``parameters``; else float32."""
+    if torch.device(device).type == "cuda":
+        half = torch.cuda.is_bf16_supported(False)
+    else:
+        known = torch.cpu.get_capabilities()
+        half = parameters >= CPU_BFLOAT16_PARAMETERS and any(known.get(name) for name in ("avx512_bf16", "amx_bf16"))
+    return torch.bfloat16 if half else torch.float32
+
+
+def language_parameters(backbones: str | Path) -> int:
+    """About how many parameters the language model has, by its configuration."""
+    config = read_json(resolve(Path(backbones) / "language") / "config.json")
+    width = config["hidden_size"]
+    return 12 * config["num_hidden_layers"] * width**2 + config["vocab_size"] * width
