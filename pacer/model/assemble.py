@@ -93,6 +93,8 @@ def load_nf4(directory: Path, dtype: torch.dtype) -> PreTrainedModel:
             # some CPUs would pack the weights at the first pass without a gradient, and then have none to give:
             # Calibrate's pass for the parent comes before the one that it learns from
             module.support_avx512bf16_for_cpu = False
+            # results in this type, as autocast has them beside ordinary matrices, and not in that of the inputs
+            module.register_forward_pre_hook(lambda _, inputs: (inputs[0].to(dtype),))
     return language
 
 

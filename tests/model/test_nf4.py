@@ -54,6 +54,19 @@ def test_the_blocks_are_quantised_and_close(backbones: Path) -> None:
 
 
 @installed
+def test_results_are_as_wide_as_beside_ordinary_matrices(backbones: Path) -> None:
+    """The states between the blocks are float32, what a block keeps of its matrices' results is not."""
+    found: list[torch.dtype] = []
+    for own in (specification("parent"), quantised()):
+        model = build_model(backbones, own, torch.bfloat16).eval()
+        block = model.language.model.layers[1]
+        for part in (block.self_attn.q_proj, block.mlp.gate_proj):
+            part.register_forward_hook(lambda module, inputs, output: found.append(output.dtype))
+        assert model.hidden(torch.randn(1, 5, 24, requires_grad=True)).dtype == torch.float32
+    assert found == [torch.bfloat16] * 4
+
+
+@installed
 def test_lora_stays_beside_quantised_weights(backbones: Path, tmp_path: Path) -> None:
     """Merged nowhere: what is loaded from a checkpoint computes what was trained, to the last bit."""
     torch.manual_seed(1)
