@@ -27,8 +27,8 @@ from typing import Any
 import polars as pl
 import sentencepiece
 import torch
-import yaml
 from measuring import hardware, table
+from ruamel.yaml import YAML
 from sentencepiece import sentencepiece_model_pb2
 from transformers import (
     BertConfig,
@@ -197,7 +197,7 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
 
 def parameters(work: Path, shapes: Shapes) -> dict[str, Any]:
     """The paper's profile on a small generated corpus and the models in ``work``."""
-    params = yaml.safe_load((ROOT / "configs" / "mimic_rg4.yaml").read_text(encoding="utf-8"))
+    params = YAML(typ="safe").load(ROOT / "configs" / "mimic_rg4.yaml")
     params["corpus"] |= {"source": "phantom", "format": "rg4", "root": None, "images": ".", "contexts": ["sn", "mw"]}
     params["corpus"]["annotations"] = dict.fromkeys(("sn", "sw", "mn", "mw"))
     params["corpus"]["phantom"] |= {"patients": 12, "val_fraction": 0.1, "test_fraction": 0.2}
@@ -218,7 +218,7 @@ def parameters(work: Path, shapes: Shapes) -> dict[str, Any]:
 
 def stages() -> Iterator[tuple[str, str]]:
     """Name and command of each stage up to the scores, in order."""
-    for name, stage in yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"].items():
+    for name, stage in YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"].items():
         if name != "report":
             yield name, stage["cmd"]
 
@@ -243,7 +243,7 @@ def measure(work: Path, shapes: Shapes, dtype: torch.dtype) -> dict[str, list[fl
     work.mkdir(parents=True, exist_ok=True)
     if not (work / "stages").exists():
         (work / "stages").symlink_to(ROOT / "stages")
-    (work / "params.yaml").write_text(yaml.safe_dump(parameters(work, shapes), sort_keys=False), encoding="utf-8")
+    YAML().dump(parameters(work, shapes), work / "params.yaml")
     record = work / DONE
     done = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
     for name, command in stages():

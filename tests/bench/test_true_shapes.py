@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 import torch
-import yaml
+from ruamel.yaml import YAML
 
 from pacer.backbones.hub import locate
 from pacer.features.encoder import ImageEncoder, TextEncoder
@@ -38,7 +38,7 @@ def test_released_formats_are_read_by_the_ordinary_stages(bench: ModuleType, tmp
     )
     bench.make_weights(shapes, TEXTS * 40, torch.bfloat16, tmp_path / "weights")
     params_file = tmp_path / "params.yaml"
-    params_file.write_text(yaml.safe_dump(bench.parameters(tmp_path, shapes)))
+    YAML().dump(bench.parameters(tmp_path, shapes), params_file)
     params = load_params(params_file)
     backbones = tmp_path / "backbones"
     backbones.mkdir()
