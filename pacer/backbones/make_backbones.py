@@ -48,15 +48,15 @@ class StandinJob(NamedTuple):
     data: TrainingData
     instruct: Instruct
     out: Path
-    threads: int
 
     def __call__(self) -> None:
-        """Train the model and write it with its provenance; torch is loaded here alone."""
+        """Train the model and write it with its provenance, on one thread: more would round otherwise. torch is loaded
+        here alone."""
         import torch
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        torch.set_num_threads(self.threads)
+        torch.set_num_threads(1)
         self.out.mkdir(parents=True, exist_ok=True)
         facts = self._train(self.config.seed, self.data)
         origin = {"provider": "standin", "data": self.data.origin, "seed": self.config.seed}
@@ -89,9 +89,9 @@ class StandinJob(NamedTuple):
 def make_standins(
     config: Backbones, records: pl.DataFrame, images: pl.DataFrame, instruct: Instruct, out: Path
 ) -> None:
-    """Train every model whose provider is ``standin``, side by side, each with its share of the cores.
+    """Train every model whose provider is ``standin``, side by side.
 
-    What is made depends on the settings and the number of cores, not on which training ends first.
+    What is made depends on the settings alone, not on the number of cores or on which training ends first.
 
     Args:
         records, images: the corpus (used with ``train_on: corpus``).
@@ -104,8 +104,7 @@ def make_standins(
     if not wanted:
         return
     data = load_data(config, records, images)
-    threads = max(1, _cores() // len(wanted))
-    side_by_side({name: StandinJob(name, config, data, instruct, out / name, threads) for name in wanted})
+    side_by_side({name: StandinJob(name, config, data, instruct, out / name) for name in wanted})
 
 
 def side_by_side(jobs: Mapping[str, Callable[[], None]]) -> None:
