@@ -7,6 +7,7 @@ Provider ``local``: any directory in Hugging Face format. Provider ``gguf``: see
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
@@ -54,8 +55,21 @@ def locate(backbone: Backbone, role: str) -> Path | None:
         target = target.resolve()
     _check_whole(target, _files(target), role, remedy)
     if role == "language" and (target / SENTENCEPIECE).is_file():
-        read_tokenizer(target)  # it agrees with its sentencepiece model
+        states = ((file.name, file.stat()) for file in target.iterdir())
+        problem = _problem_of_tokenizer(target, tuple(sorted((n, s.st_size, s.st_mtime_ns) for n, s in states)))
+        if problem:
+            raise BackboneError(problem)
     return target
+
+
+@lru_cache(maxsize=16)
+def _problem_of_tokenizer(target: Path, files: tuple[tuple[str, int, int], ...]) -> str:
+    """What is wrong with it, if anything; looked at again only when a file's size or time differs."""
+    try:
+        read_tokenizer(target)
+    except BackboneError as error:
+        return str(error)
+    return ""
 
 
 def point_to(backbone: Backbone, role: str, out: str | Path) -> Path:

@@ -15,6 +15,7 @@ from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.corpus.audit import PAPER_RECORDS
+from pacer.model.precision import count_parameters
 from pacer.params import Backbones, Params, TextStandin
 
 
@@ -138,7 +139,7 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[StageCost
         """Time of work whose features are read meanwhile, or encoded before."""
         return max(seconds, images * image_bytes / READ) + (images * encode if online else 0.0) + START
 
-    parameters = language_parameters(params)
+    parameters = count_parameters(language_config(params) or VICUNA)
     training = TRAINING if parameters > 5e7 else SMALL_TRAINING
     views = sum(1 + availability(context)[0] for context in counts.records) / len(counts.records)
     for name, phase, text, images in (
@@ -155,7 +156,7 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[StageCost
             costs.append(StageCost(name, work, with_images(seconds, visits * images)))
     if params.calibrate.source_cache == "on" and costs[-1].stage == "calibrate":
         slots = sum(sum(splits.values()) * (1 + sum(availability(c))) for c, splits in counts.records.items())
-        costs[-1] = costs[-1]._replace(bytes=slots * params.interface.num_queries * width * number)
+        costs[-1] = costs[-1]._replace(bytes=slots * params.interface.num_queries * width * 4)  # float32
 
     cases = {c: min(splits.get(decode.split, 0), decode.limit or sys.maxsize) for c, splits in counts.records.items()}
     again = {"another_patient": cases, "no_lateral": {"mn"}, "no_prior": {"sw"}}
@@ -168,7 +169,7 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[StageCost
 
 
 def _backbones(frozen: Backbones, cores: int) -> StageCost:
-    """Training of the stand-ins among the frozen models, side by side on the CPU, each with its share of the cores."""
+    """Training of the stand-ins among the frozen models, side by side on the CPU, each on one thread."""
     vision, alone = frozen.vision_standin, {}
     if frozen.vision.provider == "standin":
         patches = (vision.image_size // vision.patch_size) ** 2
@@ -180,18 +181,8 @@ def _backbones(frozen: Backbones, cores: int) -> StageCost:
             alone[name] = operations / SMALL_TRAINING.core
     if not alone:
         return StageCost("backbones", "weights hashed", START)
-    seconds = max(sum(alone.values()) / cores, max(alone.values()) / max(cores // len(alone), 1))
+    seconds = max(sum(alone.values()) / cores, *alone.values())
     return StageCost("backbones", f"{', '.join(alone)} stand-ins trained", seconds + START)
-
-
-def language_parameters(params: Params) -> float:
-    """Number of parameters of the language model; what its files do not tell is taken to be as in Vicuna-7B."""
-    shapes = VICUNA | (language_config(params) or {})
-    width, heads = shapes["hidden_size"], shapes["num_attention_heads"]
-    narrow = (shapes.get("num_key_value_heads") or heads) / heads
-    layer = width**2 * (2 + 2 * narrow) + 3 * width * shapes["intermediate_size"]
-    embeddings = 1 if shapes.get("tie_word_embeddings") else 2
-    return shapes["num_hidden_layers"] * layer + embeddings * width * shapes["vocab_size"]
 
 
 def duration(seconds: float) -> str:

@@ -18,8 +18,8 @@ from typing import Literal
 
 from rich.filesize import decimal
 
-from pacer.cli.costs import Counts, Machine, StageCost, count_records, duration, estimate, language_parameters
-from pacer.cli.memory_plan import memory_rows
+from pacer.cli.costs import Counts, Machine, StageCost, count_records, duration, estimate
+from pacer.cli.memory_plan import VICUNA, language_config, memory_rows
 from pacer.core.errors import BackboneError, ConfigError, DataError, PacerError
 from pacer.core.io import read_json
 from pacer.corpus.source.files import look_at_files, read_source
@@ -159,12 +159,14 @@ def _found(what: str, look: Callable[[], str]) -> Finding:
         return Finding(what, "note" if detail.startswith(_NOT_YET) else "ok", detail)
     except PackageNotFoundError:
         return Finding(what, "missing", "not installed; `make setup` installs it")
-    except PacerError as error:
-        return Finding(what, "missing", str(error))
-    except (OSError, ValueError, KeyError) as error:  # of a model's files that transformers cannot use
-        return Finding(
-            what, "missing", f"cannot be read ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
-        )
+    except Exception as error:  # of all kinds, by libraries that are given a model's damaged files
+        return Finding(what, "missing", _told(error))
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, PacerError):
+        return str(error)
+    return f"cannot be read ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
 
 
 def _gpus() -> tuple[int, int, Finding]:
@@ -181,8 +183,8 @@ def _gpus() -> tuple[int, int, Finding]:
 def _gpu_memory(params: Params, memory: float | None) -> list[Finding]:
     try:
         return [Finding(*row) for row in memory_rows(params, memory)]
-    except (PacerError, ValueError, KeyError) as error:
-        return [Finding("GPU memory", "missing", f"not known: {error}")]
+    except Exception as error:
+        return [Finding("GPU memory", "missing", _told(error))]
 
 
 def _memory(params: Params, processes: int) -> Finding:
@@ -190,9 +192,9 @@ def _memory(params: Params, processes: int) -> Finding:
     its device. They need less where the files hold the type in use, for then processes share their pages."""
     import torch
 
-    from pacer.model.precision import automatic_dtype
+    from pacer.model.precision import automatic_dtype, count_parameters
 
-    own = language_parameters(params)
+    own = count_parameters(language_config(params) or VICUNA)
     used = automatic_dtype("cuda" if torch.cuda.is_available() else "cpu", own)
     own *= 4 if params.train.precision == "float32" else used.itemsize
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -261,6 +263,7 @@ def _model(params: Params, models: Path, processes: int) -> str:
     from pacer.decoding.generate import ENGINES
     from pacer.model.assemble import FROZEN, load_endpoint_norm, load_tokenizer, wire
     from pacer.model.checkpoint import load_strictly, load_weights
+    from pacer.model.precision import language_parameters
     from pacer.model.specification import specification_of
     from pacer.training.phases import phase_of
     from pacer.training.run import mixed_precision
@@ -273,7 +276,7 @@ def _model(params: Params, models: Path, processes: int) -> str:
     if absent:
         return f"{_NOT_YET} these frozen models are here: {', '.join(absent)}"
     with torch.device("meta"):
-        half = mixed_precision(params.train.precision, language_parameters(params)) == "bf16"
+        half = mixed_precision(params.train.precision, language_parameters(models)) == "bf16"
         dtype = torch.bfloat16 if half else torch.float32
         language = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(models / "language"), dtype=dtype)
         d_text = read_json(models / "text" / "config.json")["hidden_size"]

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pacer.core.errors import BackboneError
+from pacer.core.errors import PacerError
 from pacer.core.io import read_json
 from pacer.params import Params
 
@@ -82,7 +82,7 @@ def memory_rows(params: Params, memory: float | None) -> list[Row]:
         memory = min(torch.cuda.get_device_properties(number).total_memory for number in range(processes))
     language = language_config(params)
     if language is None:
-        return [*rows, ("GPU memory", "note", "not known before the language model is here")]
+        return [*rows, ("GPU memory", "note", "not known before a Llama model is here as language model")]
     plan = MemoryPlan(params, language, processes)
     for name in (*PHASES, "decode"):
         need = plan.need(name)
@@ -92,13 +92,15 @@ def memory_rows(params: Params, memory: float | None) -> list[Row]:
             rows.append((f"GPU memory, {name}", "ok", detail))
         else:
             remedy = plan.remedy(name, memory)
-            remedy = f"set {remedy}" if remedy else "split the micro-batch over more GPUs, or take smaller ones"
-            rows.append((f"GPU memory, {name}", "missing", f"{detail}: {remedy}"))
+            otherwise = "split the micro-batch over more GPUs, or take smaller ones"
+            if name == "decode":
+                otherwise = "one record at a time is too much; take a larger GPU or a smaller language model"
+            rows.append((f"GPU memory, {name}", "missing", f"{detail}: {f'set {remedy}' if remedy else otherwise}"))
     return rows
 
 
 def language_config(params: Params) -> dict[str, Any] | None:
-    """Shapes of the language model of ``params``: of its files, or as published; None where neither is known."""
+    """Shapes of the language model of ``params``: of its files, or as published; None where neither tells them."""
     backbone = params.backbones.language
     if backbone.provider == "gguf":
         return SMOLLM2
@@ -114,9 +116,11 @@ def language_config(params: Params) -> dict[str, Any] | None:
     from pacer.backbones.hub import locate
 
     try:
-        return read_json(Path(str(locate(backbone, "language"))) / "config.json")
-    except BackboneError:
+        config = read_json(Path(str(locate(backbone, "language"))) / "config.json")
+    except PacerError:
         return VICUNA if "vicuna-7b" in str(backbone.id) else None
+    told = isinstance(config, dict) and all(isinstance(config.get(key), int) for key in VICUNA)
+    return config if told else None
 
 
 class MemoryPlan:
@@ -161,11 +165,18 @@ class MemoryPlan:
     def remedy(self, name: str, memory: float) -> str | None:
         """What to set so that a phase, or ``decode``, fits into ``memory`` bytes: nothing (empty), or the first of
         these that is enough; None: none of them is."""
-        smaller = [("decode", {"batch_size": self.params.decode.batch_size >> halved}) for halved in range(1, 7)]
-        spared = [("train", {"checkpointing": "on"}), ("train", {"checkpointing": "on", "quantization": "nf4"})]
-        for group, values in [("train", {}), *(smaller if name == "decode" else spared)]:
-            if self.changed(group, **values).need(name).all <= memory:
-                return ", ".join(f"{group}.{key}: {value}" for key, value in values.items())
+        nf4, size = {"train.quantization": "nf4"}, self.params.decode.batch_size
+        choices: list[dict[str, Any]] = [{}, on := {"train.checkpointing": "on"}, on | nf4]
+        if name == "decode":
+            smaller = [{}, *({"decode.batch_size": size >> halved} for halved in range(1, size.bit_length()))]
+            choices = smaller + [nf4 | batch for batch in smaller]
+        for choice in choices:
+            plan = self
+            for setting, value in choice.items():
+                group, key = setting.split(".")
+                plan = plan.changed(group, **{key: value})
+            if plan.need(name).all <= memory:
+                return ", ".join(f"{setting}: {value}" for setting, value in choice.items())
         return None
 
     def changed(self, group: str, **values: Any) -> MemoryPlan:

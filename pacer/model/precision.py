@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -25,7 +27,14 @@ def automatic_dtype(device: str | torch.device, parameters: float) -> torch.dtyp
 
 
 def language_parameters(backbones: str | Path) -> int:
-    """About how many parameters the language model has, by its configuration."""
-    config = read_json(resolve(Path(backbones) / "language") / "config.json")
-    width = config["hidden_size"]
-    return 12 * config["num_hidden_layers"] * width**2 + config["vocab_size"] * width
+    """How many parameters the language model has, by its configuration."""
+    return count_parameters(read_json(resolve(Path(backbones) / "language") / "config.json"))
+
+
+def count_parameters(config: Mapping[str, Any]) -> int:
+    """How many a Llama model of this ``config.json`` has in its matrices."""
+    width, heads = config["hidden_size"], config["num_attention_heads"]
+    shared = 2 * width**2 * (config.get("num_key_value_heads") or heads) // heads  # keys and values
+    layer = 2 * width**2 + shared + 3 * width * config["intermediate_size"]
+    embeddings = 1 if config.get("tie_word_embeddings") else 2
+    return config["num_hidden_layers"] * layer + embeddings * width * config["vocab_size"]

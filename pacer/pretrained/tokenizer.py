@@ -29,13 +29,17 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
     does not begin with a blank.
 
     Raises:
-        BackboneError: it has no BOS or EOS token, its ``tokenizer.model`` cannot be read, or the two disagree.
+        BackboneError: its files cannot be read, it has no BOS or EOS token, or it disagrees with ``tokenizer.model``.
     """
     from transformers import AutoTokenizer
 
     directory = Path(directory)
     reference = _sentencepiece(directory / SENTENCEPIECE) if (directory / SENTENCEPIECE).is_file() else None
-    tokenizer: Any = AutoTokenizer.from_pretrained(directory)
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(directory)
+    except Exception as error:  # tokenizers raises the base class
+        cause = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise BackboneError(f"the tokenizer in {directory} cannot be read ({cause}); fetch its files again") from None
     if tokenizer.bos_token_id is None or tokenizer.eos_token_id is None:
         raise BackboneError(f"the tokenizer in {directory} must have a BOS and an EOS token")
     if reference is not None:

@@ -144,6 +144,46 @@ def test_files_of_a_model_that_cannot_be_used(at_hand, backbones: Path, tmp_path
         assert model.state == "missing" and "cannot be read" in model.detail
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", ""),
+        ("config.json", "[]"),
+        ("config.json", "{}"),
+        ("config.json", '{"hidden_size": "wide", "model_type": "llama"}'),
+        ("tokenizer_config.json", ""),
+        ("tokenizer_config.json", "[]"),
+        ("tokenizer.json", ""),
+        ("tokenizer.json", "{}"),
+    ],
+)
+def test_damaged_files_of_a_language_model_with_its_sentencepiece_model(
+    at_hand, backbones: Path, tmp_path: Path, monkeypatch, name: str, content: str
+):
+    monkeypatch.setattr("pacer.pretrained.tokenizer._sentencepiece", lambda model: None)
+    broken = shutil.copytree(backbones / "language", tmp_path / "language")
+    (broken / "tokenizer.model").touch()
+    (broken / name).write_text(content)
+    models = {role: {"provider": "local", "path": str(backbones / role)} for role in ("vision", "text")}
+    models["language"] = {"provider": "local", "path": str(broken)}
+    diagnosis = diagnose(at_hand(backbones=models), REPOSITORY / "tests", gpu_memory=80e9)
+    told = [finding for title in ("Models", "Settings") for finding in diagnosis.findings[title]]
+    assert any(finding.state == "missing" and "cannot be read" in finding.detail for finding in told), told
+
+
+def test_a_tokenizer_is_checked_once(at_hand, backbones: Path, tmp_path: Path, monkeypatch):
+    language, looked = shutil.copytree(backbones / "language", tmp_path / "language"), []
+    (language / "tokenizer.model").touch()
+    monkeypatch.setattr("pacer.backbones.hub.read_tokenizer", lambda path: looked.append(path))
+    models = {"language": {"provider": "local", "path": str(language)}}
+    for _ in range(2):
+        found("Settings", at_hand(backbones=models))
+        assert looked == [language]
+    (language / "tokenizer.model").write_text("other")
+    found("Settings", at_hand(backbones=models))
+    assert looked == [language] * 2
+
+
 def test_records_that_a_late_stage_would_miss(tmp_path: Path, records):
     root, params = tmp_path / "data", changed("openi", corpus={"root": str(tmp_path)}, decode={"split": "val"})
     (root / "source").mkdir(parents=True)
@@ -187,7 +227,7 @@ def test_before_the_corpus_is_read_the_disk_is_judged_by_the_published_counts(fr
     assert found("Machine", params)["Disk"].state == "ok"
     free["bytes"] = 10**12
     cached = params.model_copy(update={"calibrate": params.calibrate.model_copy(update={"source_cache": "on"})})
-    assert "about 1.9 TB" in found("Machine", cached)["Disk"].detail
+    assert "about 2.0 TB" in found("Machine", cached)["Disk"].detail
     disk, mode = found("Machine", params)["Disk"], found("Settings", params)["features.mode"]
     assert disk.state == "missing" and "features need about 1.7 TB" in disk.detail
     assert mode.state == "note" and mode.detail.endswith("pixels; the states do not fit on the disk")
@@ -305,8 +345,9 @@ def test_estimates_follow_the_work_and_the_machine():
     base, longer = changed("phantom"), changed("phantom", parent={"updates": 4500})
     counts = count_records(base, Path("absent"))
     assert counts is not None
-    slow, fast = (seconds(estimate(base, counts, machine)) for machine in (Machine(2), Machine(8)))
+    slow, fast, many = (seconds(estimate(base, counts, Machine(cores))) for cores in (2, 8, 64))
     assert all(fast[stage] <= slow[stage] for stage in slow)
+    assert many["backbones"] == fast["backbones"] < slow["backbones"]  # four stand-ins, on one thread each
     assert seconds(estimate(longer, counts, Machine(2)))["parent"] > 5 * slow["parent"]
     without = changed("phantom", calibrate={"gate_inputs": "none"})
     assert "calibrate" not in seconds(estimate(without, counts, Machine(2)))

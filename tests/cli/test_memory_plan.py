@@ -129,6 +129,10 @@ def test_what_is_advised_fits() -> None:
     assert plan.remedy("parent", 24e9) == "train.checkpointing: on, train.quantization: nf4"
     assert plan.remedy("parent", 8e9) is None
     assert plan.remedy("decode", 24e9) == "decode.batch_size: 16"
+    assert plan.remedy("decode", 12e9) == "train.quantization: nf4, decode.batch_size: 8"
+    assert plan.remedy("decode", 4e9) is None
+    decode = memory_rows(PUBLISHED, 4e9)[-1]
+    assert decode[1] == "missing" and "one record at a time" in decode[2] and "micro-batch" not in decode[2]
 
 
 def test_the_tables_in_the_docs_are_the_plans() -> None:

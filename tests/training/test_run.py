@@ -11,6 +11,7 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 
+from pacer.cli.memory_plan import SMOLLM2, VICUNA
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import read_json, write_json
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
@@ -154,15 +155,14 @@ def test_auto_asks_the_gpu_where_there_is_one(supported: bool, monkeypatch: pyte
 
 def test_the_stand_in_of_the_default_profile_stays_in_float32(tmp_path: Path) -> None:
     standin = load_params(ROOT / "params.yaml").backbones.language_standin
-    sizes = {"hidden_size": standin.width, "num_hidden_layers": standin.layers, "vocab_size": standin.vocabulary}
-    smollm2 = {"hidden_size": 576, "num_hidden_layers": 30, "vocab_size": 49_152}
+    sizes = VICUNA | {"hidden_size": standin.width, "num_hidden_layers": standin.layers}
     found = []
-    for config in (sizes, smollm2):
+    for config in (sizes | {"vocab_size": standin.vocabulary, "intermediate_size": 341}, SMOLLM2, VICUNA):
         (tmp_path / "language").mkdir(exist_ok=True)
         write_json(tmp_path / "language" / "config.json", config)
         found.append(language_parameters(tmp_path))
     assert found[0] < CPU_BFLOAT16_PARAMETERS <= found[1]
-    assert found[1] == pytest.approx(135e6, rel=0.1)
+    assert found[1:] == pytest.approx([134.5e6, 6.738e9], rel=1e-3)
 
 
 def test_the_survey_is_logged_first_and_made_once(phase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
