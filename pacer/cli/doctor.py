@@ -174,7 +174,7 @@ def _gpus() -> tuple[int, int, Finding]:
     import torch
 
     if not torch.cuda.is_available():
-        return 0, 0, Finding("GPU", "note", "none visible; the default profile does not need one")
+        return 0, 0, Finding("GPU", "note", "none visible")
     devices = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
     names = ", ".join(f"{device.name} ({decimal(device.total_memory)})" for device in devices)
     return len(devices), sum(device.multi_processor_count for device in devices), Finding("GPU", "ok", names)

@@ -4,7 +4,7 @@ Serves the stage `score` and any other corpus: what is not given (reference labe
 spot, and what the corpus does not have (latent truth) is left out.
 
 A further score of a context is one more entry of :func:`_context_scores`; it needs a column in
-:mod:`pacer.reporting.tables` to be shown, and no change elsewhere.
+:mod:`pacer.reporting.score_tables` to be shown, and no change elsewhere.
 """
 
 from __future__ import annotations
