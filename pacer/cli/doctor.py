@@ -9,17 +9,16 @@ import shutil
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
 
 from rich.filesize import decimal
 
 from pacer.cli.costs import Counts, Machine, StageCost, count_records, duration, estimate
-from pacer.cli.memory_plan import VICUNA, language_config, memory_rows
+from pacer.cli.memory_plan import PHASES, VICUNA, Finding, State, language_config, memory_findings
 from pacer.core.errors import BackboneError, ConfigError, DataError, PacerError
 from pacer.core.io import read_json
 from pacer.corpus.source.files import look_at_files, read_source
@@ -27,7 +26,6 @@ from pacer.params import Backbone, Params
 
 #: Packages whose version a bug report needs.
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap")
-PHASES = ("warmup", "parent", "calibrate")
 
 #: Download size in bytes of the published weights, where known.
 DOWNLOAD_BYTES = {
@@ -40,17 +38,7 @@ PROCESS_BYTES = 1.1e9
 #: What a container may use of the memory, where there is a limit.
 CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
-State = Literal["ok", "note", "missing"]
 _NOT_YET = "not checked before"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing looked at. ``missing`` stops a run; ``note`` does not."""
-
-    what: str
-    state: State
-    detail: str
 
 
 @dataclass(frozen=True)
@@ -143,9 +131,9 @@ def _weights_of(role: str, backbone: Backbone) -> Finding:
     found, revision = _found(role, look), str(backbone.revision)
     size = DOWNLOAD_BYTES.get(backbone.id or "")
     if found.state == "missing" and size:
-        found = replace(found, detail=f"{found.detail} (about {decimal(int(size))})")
+        found = found._replace(detail=f"{found.detail} (about {decimal(int(size))})")
     if backbone.provider == "hub" and not re.fullmatch("[0-9a-f]{40}", revision):
-        state: State = "missing" if found.state == "missing" else "note"
+        state: State = "note" if found.state == "ok" else "missing"
         commit = f" {Path(found.detail).name}" if found.state == "ok" else ""
         detail = f"{found.detail}; revision {revision} is a name that can move, the commit hash{commit} pins it"
         found = Finding(role, state, detail)
@@ -182,7 +170,7 @@ def _gpus() -> tuple[int, int, Finding]:
 
 def _gpu_memory(params: Params, memory: float | None) -> list[Finding]:
     try:
-        return [Finding(*row) for row in memory_rows(params, memory)]
+        return memory_findings(params, memory)
     except Exception as error:
         return [Finding("GPU memory", "missing", _told(error))]
 
@@ -334,11 +322,8 @@ def _data(params: Params, root: Path) -> list[Finding]:
         return [Finding("corpus.root", "missing", str(error))]
     found = [Finding("corpus.root", "ok", str(folder))]
     for file in looked:
-        if file.problem:
-            found.append(Finding(file.key, "missing", file.problem))
-        else:
-            size = "a folder" if file.path.is_dir() else decimal(file.path.stat().st_size)
-            found.append(Finding(file.key, "ok", f"{file.path}, {size}"))
+        size = "" if file.problem else "a folder" if file.path.is_dir() else decimal(file.path.stat().st_size)
+        found.append(Finding(file.key, "missing" if file.problem else "ok", file.problem or f"{file.path}, {size}"))
     if (root / "data" / "source" / "source.json").exists():
         try:
             read_source(root / "data" / "source")

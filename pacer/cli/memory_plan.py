@@ -45,9 +45,15 @@ NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
 #: Bytes that CUDA and its libraries take; share of all else that the allocator loses between blocks.
 CUDA, LOST = 1.0e9, 0.08
 
+State = Literal["ok", "note", "missing"]
 
-#: What was looked at, how it stands, and details.
-Row = tuple[str, Literal["ok", "note", "missing"], str]
+
+class Finding(NamedTuple):
+    """One thing looked at. ``missing`` stops a run; ``note`` does not."""
+
+    what: str
+    state: State
+    detail: str
 
 
 class Need(NamedTuple):
@@ -63,40 +69,41 @@ class Need(NamedTuple):
         return (self.frozen + self.trained + self.working) * (1 + LOST) + CUDA
 
 
-def memory_rows(params: Params, memory: float | None) -> list[Row]:
+def memory_findings(params: Params, memory: float | None) -> list[Finding]:
     """What `pacer doctor` says of each phase and ``decode``, and of the package that quantises.
 
     Args:
         memory: bytes of a GPU to plan for; None: of those of this machine, on which nothing is said where it has none.
     """
-    processes, rows = 1, list[Row]()
+    processes, found = 1, list[Finding]()
     if params.train.quantization == "nf4" and find_spec("bitsandbytes") is None:
         remedy = "not installed; train.quantization: nf4 needs it: `pip install -c constraints.txt -e '.[nf4]'`"
-        rows.append(("bitsandbytes", "missing", remedy))
+        found.append(Finding("bitsandbytes", "missing", remedy))
     if memory is None:
         import torch
 
         if not torch.cuda.is_available():
-            return rows
+            return found
         processes = torch.cuda.device_count()
         memory = min(torch.cuda.get_device_properties(number).total_memory for number in range(processes))
     language = language_config(params)
     if language is None:
-        return [*rows, ("GPU memory", "note", "not known before a Llama model is here as language model")]
+        return [*found, Finding("GPU memory", "note", "not known before a Llama model is here as language model")]
     plan = MemoryPlan(params, language, processes)
     for name in (*PHASES, "decode"):
         need = plan.need(name)
         shares = f"{need.frozen / 1e9:.1f} frozen, {need.trained / 1e9:.1f} trained, {need.working / 1e9:.1f} at work"
         detail = f"about {need.all / 1e9:.1f} of {memory / 1e9:.0f} GB ({shares})"
         if need.all <= memory:
-            rows.append((f"GPU memory, {name}", "ok", detail))
+            found.append(Finding(f"GPU memory, {name}", "ok", detail))
         else:
             remedy = plan.remedy(name, memory)
             otherwise = "split the micro-batch over more GPUs, or take smaller ones"
             if name == "decode":
                 otherwise = "one record at a time is too much; take a larger GPU or a smaller language model"
-            rows.append((f"GPU memory, {name}", "missing", f"{detail}: {f'set {remedy}' if remedy else otherwise}"))
-    return rows
+            detail += f": {f'set {remedy}' if remedy else otherwise}"
+            found.append(Finding(f"GPU memory, {name}", "missing", detail))
+    return found
 
 
 def language_config(params: Params) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pacer.cli.memory_plan import PHASES, VICUNA, WIDTH, MemoryPlan, memory_rows
+from pacer.cli.memory_plan import PHASES, VICUNA, WIDTH, MemoryPlan, memory_findings
 from pacer.model.assemble import wire
 from pacer.model.pacer import Batch
 from pacer.model.specification import specification_of
@@ -131,7 +131,7 @@ def test_what_is_advised_fits() -> None:
     assert plan.remedy("decode", 24e9) == "decode.batch_size: 16"
     assert plan.remedy("decode", 12e9) == "train.quantization: nf4, decode.batch_size: 8"
     assert plan.remedy("decode", 4e9) is None
-    decode = memory_rows(PUBLISHED, 4e9)[-1]
+    decode = memory_findings(PUBLISHED, 4e9)[-1]
     assert decode[1] == "missing" and "one record at a time" in decode[2] and "micro-batch" not in decode[2]
 
 
@@ -163,7 +163,7 @@ def test_the_tables_in_the_docs_are_the_plans() -> None:
 
 def test_the_package_that_quantises_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pacer.cli.memory_plan.find_spec", lambda name: None)
-    (row,) = memory_rows(changed(train={"quantization": "nf4"}), 80e9)[:1]
+    (row,) = memory_findings(changed(train={"quantization": "nf4"}), 80e9)[:1]
     assert row[:2] == ("bitsandbytes", "missing") and "'.[nf4]'" in row[2]
 
 
