@@ -2,7 +2,7 @@
 
     python bench/true_shapes.py WORK [--weights bfloat16|float16] [--stop-after STAGE] [--out FILE]
 
-``WORK`` gets 15 GB: RAD-DINO (Dinov2 base, 518 pixels), CXR-BERT (its remote-code names), Vicuna-7B (two ``.bin``
+``WORK`` takes 40 GB: RAD-DINO (Dinov2 base, 518 pixels), CXR-BERT (its remote-code names), Vicuna-7B (two ``.bin``
 shards and ``tokenizer.model``) and CheXbert's pickle, then a small generated corpus and what the stages of ``dvc.yaml``
 make of it: two updates a phase, two decoded records. A second call goes on after the last stage that ended. The table
 gives seconds and the peak resident memory of the largest process of each stage, pages of mapped files included.
