@@ -1,13 +1,14 @@
 """What only a GPU can tell, part after part: the tests marked `gpu`, and the benches at the published model's shapes.
 
-    make gpu                             # the parts that bench/results/gpu.md does not have yet for this GPU
+    make gpu                             # the parts that are not done in bench/results/gpu.md for this GPU
     make gpu PARTS="tests decode"        # these, whatever it has
     make gpu MINUTES=9                   # starts no part whose limit ends later; the next call goes on from there
     python bench/gpu.py [PART ...] [--minutes M] [--out FILE]    # the same in the environment at hand
 
 A part is a process with a limit of time. What it prints is appended to bench/results/gpu.md as it ends; one that fails
-or runs out of its time says so there, and the next goes on. All limits together are 40 minutes, none is over 8.
-Batches, and if need be layers, are cut down to the free memory of the device. Exit code 1 where a part failed.
+or runs out of its time says so there, and the next goes on; a later call tries it again, after those never tried. All
+limits together are 40 minutes, none is over 8. Batches, and if need be layers, are cut down to the free memory of the
+device. Exit code 1 where a part failed.
 """
 
 from __future__ import annotations
@@ -105,6 +106,13 @@ def section(results: str, part: str, device: str) -> str | None:
     return re.split(r"^## ", found[-1], flags=re.MULTILINE)[0] if len(found) > 1 else None
 
 
+def turns(results: str, device: str) -> list[Part]:
+    """The parts that are not done on a device: those that have not been tried, then those that failed."""
+    newest = {part: section(results, part.name, device) for part in PARTS}
+    failed = [part for part in PARTS if (text := newest[part]) and not re.match(r"\s*[\d-]+, done\b", text)]
+    return [part for part in PARTS if newest[part] is None] + failed
+
+
 def run(part: Part, command: Sequence[str], environment: dict[str, str]) -> Ended:
     """Do a part within its limit, and end all of its processes."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
@@ -180,7 +188,7 @@ def command_of(part: Part, results: str, device: str, miniature: bool) -> list[s
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     names = [part.name for part in PARTS]
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(names)}; none: those not measured yet")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(names)}; none: those not done yet")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no part whose limit ends later")
     parser.add_argument("--out", type=Path, default=OUT, help="where the results are appended")
     parser.add_argument(MINIATURE, action="store_true", help="tiny shapes on the CPU: does it run?")
@@ -192,14 +200,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     environment = os.environ | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     if options.miniature:
         environment["CUDA_VISIBLE_DEVICES"] = ""
-    started, failed, done = time.monotonic(), [], 0
+    started, failed = time.monotonic(), []
     options.out.parent.mkdir(parents=True, exist_ok=True)
     if not options.out.exists():
         options.out.write_text("# On a GPU\n\nBy `make gpu`; a section is appended as its part ends.\n\n")
-    for part in PARTS:
+    named = [part for part in PARTS if part.name in options.parts]
+    for done, part in enumerate(named or turns(options.out.read_text(), device)):
         results = options.out.read_text()
-        if part.name not in options.parts if options.parts else section(results, part.name, device) is not None:
-            continue
         if done and time.monotonic() - started + part.minutes * 60 > options.minutes * 60:
             print(f"{part.name} and what follows: in the next call", flush=True)
             break
@@ -210,7 +217,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with open(options.out, "a") as file:
             file.write(text)
         print(text, flush=True)
-        done += 1
         failed += [part.name] if ended.failed else []
     if failed:
         raise SystemExit(f"error: failed: {', '.join(failed)}")
