@@ -250,7 +250,7 @@ def _model(params: Params, models: Path, processes: int) -> str:
 
     from pacer.decoding.generate import ENGINES
     from pacer.model.assemble import FROZEN, load_endpoint_norm, load_tokenizer, wire
-    from pacer.model.checkpoint import load_strictly, load_weights
+    from pacer.model.checkpoint import check_quantization, load_strictly, load_weights
     from pacer.model.precision import language_parameters
     from pacer.model.specification import specification_of
     from pacer.training.phases import phase_of
@@ -259,7 +259,10 @@ def _model(params: Params, models: Path, processes: int) -> str:
     for name in PHASES:
         phase_of(name, params).check_processes(processes)
     start = params.parent.start
-    given = None if start == "warmup" else load_weights(Path(start).expanduser())[1]
+    given = None
+    if start != "warmup":
+        record, given = load_weights(Path(start).expanduser())
+        check_quantization(record, specification_of("parent", params), start)
     absent = [role for role in FROZEN if not (models / role).exists()]
     if absent:
         return f"{_NOT_YET} these frozen models are here: {', '.join(absent)}"

@@ -106,6 +106,20 @@ def read_strictly(path: Path, kind: type[Groups], what: str) -> Groups:
         raise CheckpointError(f"{error}; use the version of this software that wrote it, or train again") from None
 
 
+def check_quantization(record: CheckpointRecord, own: ModelSpecification, start: str | Path) -> None:
+    """Refuse to train on from a checkpoint ``start`` that belongs to a language model of other quantization.
+
+    Raises:
+        CheckpointError: it does.
+    """
+    if record.model.quantization != own.quantization:
+        made = record.model.quantization or "none"
+        raise CheckpointError(
+            f"{start} was trained with train.quantization: {made}, and the settings say {own.quantization or 'none'}; "
+            f"all phases train on one frozen model: set train.quantization: {made}, or start from another checkpoint"
+        )
+
+
 def load_weights(directory: str | Path) -> tuple[CheckpointRecord, dict[str, Tensor]]:
     """Record and all trainable weights of a checkpoint, its parent's included.
 

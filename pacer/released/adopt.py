@@ -38,6 +38,7 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
             "refine": params.refine.model_copy(update={"variant": "endpoint"}),
             "prompt": None if weights.first_stage else params.prompt.model_copy(update={"truncation": "upstream"}),
             "commit": None if weights.first_stage else Commit(route="direct"),
+            "quantization": None,  # whatever the settings say: the weights were trained beside bfloat16 matrices
         }
     )
     _compare(weights, params, source)

@@ -20,6 +20,7 @@ from pacer.features.store import content_hash
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     CheckpointRecord,
+    check_quantization,
     checkpoint_hash,
     load_strictly,
     load_weights,
@@ -109,7 +110,7 @@ class PhaseTraining(Training):
         torch.manual_seed(self.phase.train.seed)
         dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
         model = build_model(self.inputs.backbones, self.record.model, dtype)
-        started = None if start is None else _start_from(model, start, self.record.frozen)
+        started = None if start is None else _start_from(model, start, self.record)
         if self.phase.name == "parent" and started == "warmup":
             if parent.lateral_start == "frontal":
                 model.interface.start_lateral_from_frontal()
@@ -227,11 +228,12 @@ def _opening(phase: Phase, facts: dict[str, float]) -> str:
     return said
 
 
-def _start_from(model: torch.nn.Module, start: Path, frozen: dict[str, str]) -> str:
+def _start_from(model: torch.nn.Module, start: Path, own: CheckpointRecord) -> str:
     """Load the weights of the phase before, and name it; what it did not train keeps its initial value."""
     record, weights = load_weights(start)
-    if record.frozen != frozen:
+    if record.frozen != own.frozen:
         raise CheckpointError(f"{start} was trained on other frozen models than those at hand; run its phase again")
+    check_quantization(record, own.model, start)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in weights)
     load_strictly(model, weights, start)

@@ -12,6 +12,9 @@ import pytest
 from pacer.cli.costs import Counts, Machine, count_records, estimate
 from pacer.cli.doctor import Finding, diagnose, weights
 from pacer.corpus.source.files import point_to_files
+from pacer.model.assemble import build_model, frozen_fingerprints
+from pacer.model.checkpoint import CheckpointRecord, package_versions, save_checkpoint
+from pacer.model.specification import specification_of
 from pacer.params import load_params, parse_params
 
 REPOSITORY = Path(__file__).parents[2]
@@ -121,6 +124,23 @@ def test_settings_that_a_late_stage_would_refuse(at_hand, groups: dict, said: st
     diagnosis = diagnose(at_hand(**groups), REPOSITORY / "tests", gpu_memory=80e9)
     (model,) = (finding for finding in diagnosis.findings["Settings"] if finding.what == "model")
     assert said in model.detail and model.state == ("missing" if groups else "ok")
+
+
+def test_a_start_that_the_parent_would_refuse(at_hand, backbones: Path, tmp_path: Path):
+    record = CheckpointRecord(
+        phase="warmup",
+        step=1,
+        model=specification_of("warmup", at_hand()),
+        frozen=frozen_fingerprints(backbones),
+        parent=None,
+        versions=package_versions(),
+    )
+    model = build_model(backbones, record.model)
+    save_checkpoint(tmp_path, {n: p for n, p in model.named_parameters() if p.requires_grad}, record)
+    params = at_hand(parent={"start": str(tmp_path)}, train={"quantization": "nf4"})
+    model = found("Settings", params)["model"]
+    assert model.state == "missing" and "trained with train.quantization: none" in model.detail
+    assert found("Settings", at_hand(parent={"start": str(tmp_path)}))["model"].state == "ok"
 
 
 def test_a_language_model_that_the_beam_search_does_not_know(at_hand, backbones: Path, tmp_path: Path):

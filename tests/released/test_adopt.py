@@ -130,14 +130,20 @@ def test_the_checkpoint_holds_upstreams_weights_and_decodes_directly(params, rel
     assert not list(model.router.parameters())
 
 
+def test_it_was_trained_without_quantization_whatever_the_settings_say(params, released, alike, tmp_path) -> None:
+    values = params.model_dump()
+    values["train"]["quantization"] = "nf4"
+    adopt_llm_rg4(released, parse_params(values), alike, tmp_path / "llm_rg4")
+    assert read_record(tmp_path / "llm_rg4").model.quantization is None
+
+
 def test_the_parent_phase_can_start_from_it(params, released, alike, tmp_path) -> None:
-    from pacer.model.assemble import frozen_fingerprints
     from pacer.training.run import _start_from
 
     weights = adopt_llm_rg4(released, params, alike, tmp_path / "llm_rg4")
     model = build_model(alike, specification_of("parent", params))
     before = {name: tensor.clone() for name, tensor in model.router.state_dict().items()}
-    _start_from(model, tmp_path / "llm_rg4", frozen_fingerprints(alike))
+    _start_from(model, tmp_path / "llm_rg4", read_record(tmp_path / "llm_rg4"))
     for name, tensor in weights.lora.items():
         assert torch.equal(dict(model.language.named_parameters())[name], tensor)
     for name, tensor in weights.interface.items():

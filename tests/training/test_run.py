@@ -16,6 +16,7 @@ from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import read_json, write_json
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
 from pacer.model.assemble import load_model
+from pacer.model.checkpoint import read_record
 from pacer.model.precision import CPU_BFLOAT16_PARAMETERS, language_parameters
 from pacer.params import Params, load_params
 from pacer.records.schemas import RECORD_SCHEMA, write_table
@@ -104,6 +105,15 @@ def test_a_start_from_other_frozen_models_is_refused(phase, tmp_path: Path, monk
     phase("warmup", parameters(), None)
     monkeypatch.setattr(run, "frozen_fingerprints", lambda backbones: {"vision": "another"})
     with pytest.raises(CheckpointError, match="was trained on other frozen models"):
+        phase("parent", parameters(), "warmup")
+
+
+def test_a_start_from_another_quantization_is_refused(phase, tmp_path: Path) -> None:
+    phase("warmup", parameters(), None)
+    record = read_record(tmp_path / "warmup")
+    other = record.model.model_copy(update={"quantization": "nf4"})
+    record.model_copy(update={"model": other}).write(tmp_path / "warmup")
+    with pytest.raises(CheckpointError, match=r"trained with train.quantization: nf4, and the settings say none"):
         phase("parent", parameters(), "warmup")
 
 
