@@ -21,10 +21,12 @@ from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
 from pacer.corpus import openi
+from pacer.corpus.assemble import _join
 from pacer.corpus.openi import read
 from pacer.corpus.rows import Examination, LeftOut, Notes, Problem, Row
 from pacer.corpus.source.files import Source
 from pacer.corpus.splits import seeded_split
+from pacer.corpus.text.cleaning import clean_report, clean_report_iu_xray
 from pacer.params import Corpus, load_params
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -605,6 +607,17 @@ def real(folder: Path, uncertain: bool, **config: Any) -> tuple[list[Row], Notes
     made.config |= {"split": "r2gen"} | config
     (folder / "images").symlink_to(DATA)
     return made.rows(), made.notes
+
+
+def test_the_cleaner_for_this_corpus_differs_in_few_whole_reports() -> None:
+    """The figure of docs/corpora.md."""
+    archive = DATA / "openi" / "NLMCXR_reports.tgz"
+    if not archive.is_file():
+        pytest.skip(f"the real Open-I files are not at {DATA}")
+    found = [report.texts for _, report in openi._xml_reports(archive, Notes())]
+    whole = [text for texts in found if (text := _join(texts["findings"], texts["impression"])[0])]
+    differ = sum(clean_report(text) != clean_report_iu_xray(text) for text in whole)
+    assert (len(found), len(whole), differ) == (3955, 3927, 17)
 
 
 def test_real_reports_and_split(tmp_path: Path) -> None:
