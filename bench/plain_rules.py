@@ -18,10 +18,17 @@ from pacer.rules.mentions import FINDINGS_OF, MENTIONS, NORMALITY
 _MENTIONS = [(pattern.name, re.compile(pattern.expression)) for pattern in MENTIONS]
 _CUES = [(pattern.name, re.compile(pattern.expression)) for pattern in CUES]
 _COURSES = re.compile(
-    r" ((has|have) (\w+ly )?(increased|decreased|improved|worsened|progressed)"
+    r" ((has|have) ((\w+ly|now|since) )?(increased|decreased|improved|worsened|progressed)"
+    r"|((has|have) )?(developed|appeared|formed|accumulated)|(has|have) (\w+ly|now|since) (developed|appeared|formed"
+    r"|accumulated)|now (seen|present|evident|visible|noted)"
     r"|(is|are|remain|remains|appear|appears) (\w+ly )?(stable|unchanged|increased|decreased|improved|larger|smaller"
-    r"|persistent|similar|again|still|small|moderate|large|mild|severe|minimal|new|worse|better)|persist|persists"
+    r"|persistent|similar|again|still|now|small|moderate|large|mild|severe|minimal|new|worse|better)|persist|persists"
     r"|(stable|unchanged|improved|worse|larger|smaller)(?=$| (from|since|compared|in|as|when|and)\b))\b"
+)
+_STEERS = {"exception", "clause", "statement", "degree"}
+_SITED = re.compile(
+    r"\b(left|right|bilateral|bas\w+|bibas\w+|retrocardiac|perihilar|apical|lobe|due|from|secondary|related|reflect\w*"
+    r"|represent\w*)\b"
 )
 _VERBS = {"is", "are", "was", "were", "has", "have", "appear", "appears", "remain", "remains"}
 
@@ -117,7 +124,7 @@ def _polarity(sentence: str, mentions: list, place: int, cues: list) -> str | No
             before = [other for other in before if other[0] >= cue[1]]
         if cue[1] <= start and cue[2] == "instead":
             before = [other for other in before if other[0] >= cue[0]]
-    stops = [cue[0] for cue in cues if cue[0] >= end and cue[2] in ("clause", "statement", "instead")]
+    stops = [cue[0] for cue in cues if cue[0] >= end and cue[2] in ("clause", "statement", "degree", "instead")]
     stops += [end + 60, _end_of_list(sentence, mentions, place)]
     after = [cue for cue in after if cue[0] < min(stops)]
     for following in mentions[place + 1 : place + 2]:
@@ -147,18 +154,9 @@ def _end_of_list(sentence: str, mentions: list, place: int) -> int:
     joined, at = False, place
     while at + 1 < len(mentions):
         between = sentence[mentions[at][1] : mentions[at + 1][0]]
-        words = between.split()
-        if not between.startswith(" ") or not between.endswith(" "):
+        if not _listed(between):
             break
-        conjunction = bool(words) and words[0] in ("or", "and", "nor", "andor")
-        rest = words[1:] if conjunction else words
-        broken = [
-            word
-            for word in rest
-            if re.match(r"(is|are|no|but|there|the)\b|with", word) or not re.fullmatch(r"[\w-]+", word)
-        ]
-        if len(rest) > 3 or broken:
-            break
+        conjunction = between.split()[:1] in (["or"], ["and"], ["nor"], ["andor"])
         same = FINDINGS_OF[mentions[at][2]] == FINDINGS_OF[mentions[at + 1][2]]
         joined = joined or conjunction or (between == " " and same)
         at += 1
@@ -167,16 +165,51 @@ def _end_of_list(sentence: str, mentions: list, place: int) -> int:
     return mentions[at + 1][0] if joined else mentions[place + 1][0]
 
 
+def _listed(between: str) -> bool:
+    """May this stand between two findings of one list?"""
+    words = between.split()
+    rest = words[1:] if words and words[0] in ("or", "and", "nor", "andor") else words
+    if not between.startswith(" ") or not between.endswith(" ") or len(rest) > 3:
+        return False
+    return all(
+        re.fullmatch(r"[\w-]+", word) and not re.match(r"(is|are|no|but|there|the)\b|with", word) for word in rest
+    )
+
+
+def _list_goes_on(sentence: str, mentions: list, cue: tuple, degree: tuple, cues: list) -> bool:
+    """Is a degree word in the midst of the cue's list, with the first "or" of that list behind it?"""
+    begin, place, _ = degree
+    ends = [mention[1] for mention in mentions if cue[1] <= mention[0] and mention[1] <= begin]
+    if not ends or not _listed(sentence[ends[-1] : begin]):
+        return False
+    if re.search(r"\b(and|or|nor|andor)\b", sentence[cue[1] : begin]):
+        return False
+    for start, end, _ in [mention for mention in mentions if mention[1] > begin]:
+        between = sentence[place:start]
+        if start > begin and not _listed(between):
+            return False
+        joined = re.search(r"\b(or|nor|andor)\b", between)
+        if joined:
+            stop = place + joined.start()
+            spoken = [other for other in cues if begin < other[0] < stop and other[2] not in _STEERS]
+            return not spoken and not _SITED.search(sentence[begin:stop])
+        place = end
+    return False
+
+
 def _used_up(sentence: str, mentions: list, place: int, cue: tuple, cues: list) -> bool:
     """Has the cue met an earlier mention after which something new is stated?"""
     start, end, _ = mentions[place]
     if cue[1] > start:
         return False
     earlier = [mention for mention in mentions[:place] if mention[0] >= cue[1]]
-    for begin, _, kind in cues:
+    for begin, last, kind in cues:
         denial = kind == "negative_before" and cue[2].split("_")[0] != "negative"
         spoken_of = [m for m in earlier if m[1] <= begin] or (denial and sentence[cue[1] : begin].count(" ") > 2)
-        if cue[1] <= begin < start and (denial or kind == "statement") and spoken_of:
+        new = kind == "statement" or (
+            kind == "degree" and not _list_goes_on(sentence, mentions, cue, (begin, last, kind), cues)
+        )
+        if cue[1] <= begin <= start and (denial or new) and spoken_of:
             return True
     if earlier and _VERBS & set(sentence[start:end].split()[1:-1]):
         return True

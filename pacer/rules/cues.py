@@ -63,6 +63,12 @@ _COULD_LOOK = (
     r" (?:this|(?:a |the )?(?:similar|same))\b"
 )
 
+#: A word of course or degree begins no statement after these.
+_NO_ITEM = (
+    r"(?<!\bno )(?<!\bor )(?<!\bnor )(?<!\bnot )(?<!of )(?:(?<!\ba )|(?<=\band a ))(?<!\bany )(?<!other )(?<!definite )"
+)
+_IF_ANY = r"(?! if (?:any|present)\b)"
+
 
 def _cues(table: str) -> tuple[Pattern, ...]:
     """Cues begin with a word, question marks end one."""
@@ -144,10 +150,12 @@ clause | =but however though except otherwise whereas while =yet given =there as
     |and (?:interval )?(?:re)?(?:placement|insertion) of)\b
     |with\b(?<!consistent with)(?<!compatible with)(?<!associated with)(?<!keeping with)(?! (?:no|evidence)\b)
 # nor over the start of a new statement, once they have met a finding
-statement | stable unchanged persistent small tiny trace mild minimal moderate severe bibasilar redemonstrat definite increas decreas worsen improv residual enlarging =new
-    (?<!\bno )(?<!\bor )(?<!\bnor )(?<!\bnot )(?<!of )(?<!\ba )(?<!\bany )(?<!other )(?<!definite )(?:stable|unchanged
-    |persistent|small|tiny|trace|mild|mildly|minimal|moderate|moderately|severe|bibasilar|redemonstrat\w+
-    |definite|definitely|(?:increas|decreas|worsen|improv)(?:ed|ing)|residual|enlarging|new)\b(?! if (?:any|present)\b)
+statement | stable unchanged persistent bibasilar redemonstrat decreas improv
+    {_NO_ITEM}(?:stable|unchanged|persistent|bibasilar|redemonstrat\w+|(?:decreas|improv)(?:ed|ing))\b{_IF_ANY}
+# these also stand in lists that are denied ("no consolidation, small effusion, or pneumothorax")
+degree | small tiny trace mild minimal moderate severe definite increas worsen residual enlarging =new
+    {_NO_ITEM}(?:small|tiny|trace|mild|mildly|minimal|moderate|moderately|severe|definite|definitely
+    |(?:increas|worsen)(?:ed|ing)|residual|enlarging|new)\b{_IF_ANY}
 statement | seen identified noted evident demonstrated visuali appreciated detected
     (?<!which )(?<!that )(?:is|are) (?:seen|identified|noted|evident|demonstrated|visuali[sz]ed|appreciated|detected)\b
     (?! (?:or|nor)\b)

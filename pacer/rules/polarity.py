@@ -80,7 +80,7 @@ def _read_mention(segment: str, mentions: list[Match], index: int, speaking: lis
                 floor = max(floor, cue_end)
             elif kind == "instead":
                 floor = max(floor, cue_start)
-        elif cue_start >= end and kind in ("clause", "statement", "instead"):
+        elif cue_start >= end and kind in ("clause", "statement", "degree", "instead"):
             ceiling = min(ceiling, cue_start)
     within = [
         cue
@@ -98,12 +98,20 @@ _LISTED = re.compile(r" (?:(or|and|nor|andor) )?(?:(?!is\b|are\b|with|no\b|but\b
 
 #: A course that is stated of the finding just before it.
 _COURSE = re.compile(
-    r" (?:(?:has|have) (?:\w+ly )?(?:increased|decreased|improved|worsened|progressed)"
+    r" (?:(?:has|have) (?:\w+ly |now |since )?(?:increased|decreased|improved|worsened|progressed)"
+    r"|(?:(?:has|have) (?:\w+ly |now |since )?)?(?:developed|appeared|formed|accumulated)"
     r"|(?:is|are|remains?|appears?) (?:\w+ly )?(?:stable|unchanged|increased|decreased|improved|larger|smaller"
-    r"|persistent|similar|again|still|small|moderate|large|mild|severe|minimal|new|worse|better)|persists?"
+    r"|persistent|similar|again|still|now|small|moderate|large|mild|severe|minimal|new|worse|better)|persists?"
+    r"|now (?:seen|present|evident|visible|noted)"
     r"|(?:stable|unchanged|improved|worse|larger|smaller)(?=$| (?:from|since|compared|in|as|when|and)\b))\b"
 )
 _ALTERNATIVE = re.compile(r"\b(?:or|nor|andor)\b")
+#: What is located or explained is there: "small left effusion or thickening", "new opacity from edema or pneumonia".
+_FOUND = re.compile(
+    r"\b(?:left|right|bilateral|(?:bi)?bas\w+|retrocardiac|perihilar|apical|lobe|due|from|secondary|related|reflect\w*"
+    r"|represent\w*)\b"
+)
+_CONJUNCTION = re.compile(r"\b(?:or|nor|andor|and)\b")
 _BESIDES = re.compile(r"\band\b(?! or\b)")
 
 #: A name with a verb of its own is a statement of its own: "heart size is enlarged".
@@ -143,15 +151,17 @@ def _spent(segment: str, cue: Match, index: int, mentions: list[Match], cues: li
     _, cue_end, said = cue
     start, end, _ = mentions[index]
     hedge = not said.startswith("negative")
-    for begin, _, kind in cues:
+    for begin, begun, kind in cues:
         # "likely atelectasis, no pneumothorax": a denial is a new statement as well
         denial = hedge and kind == "negative_before"
-        if cue_end <= begin < start and (denial or kind == "statement"):
+        # (a name may itself begin with its degree: "increased markings")
+        if cue_end <= begin <= start and (denial or kind in ("statement", "degree")):
             # what the hedge speaks of need not be a finding ("possible scarring, no pneumothorax"), but be there it
             # must ("probably no pneumothorax")
             if denial and segment.count(" ", cue_end, begin) > 2:
                 return True
-            if any(cue_end <= other[0] and other[1] <= begin for other in mentions[:index]):
+            met = [other for other in mentions[:index] if cue_end <= other[0] and other[1] <= begin]
+            if met and not (kind == "degree" and _in_a_list(segment, cue, met[-1], (begin, begun), mentions, cues)):
                 return True
     if not index or mentions[index - 1][0] < cue_end:
         return False
@@ -160,6 +170,28 @@ def _spent(segment: str, cue: Match, index: int, mentions: list[Match], cues: li
         return True
     # "no pneumothorax, left effusion is unchanged", but not "no pneumothorax or effusion is unchanged"
     return _COURSE.match(segment, end) is not None and _ALTERNATIVE.search(segment, before, start) is None
+
+
+def _in_a_list(
+    segment: str, cue: Match, before: Match, degree: tuple[int, int], mentions: list[Match], cues: list[Match]
+) -> bool:
+    """Does a word of degree stand within the list that a cue introduces, since a later "or" joins its finding to
+    another ("no consolidation, small effusion, or pneumothorax")? What follows the "or" of the list is outside.
+    ``before`` is the last finding before the word."""
+    begin, place = degree
+    if not _LISTED.fullmatch(segment, before[1], begin) or _CONJUNCTION.search(segment, cue[1], begin):
+        return False
+    for start, end, _ in mentions:
+        if end <= begin:
+            continue
+        if start > begin and not _LISTED.fullmatch(segment, place, start):
+            return False
+        joined = _ALTERNATIVE.search(segment, place, start)
+        if joined:
+            hedged = any(begin < other[0] < joined.start() and other[2] in _SPEAKS for other in cues)
+            return not hedged and _FOUND.search(segment, begin, joined.start()) is None
+        place = end
+    return False
 
 
 def _of_the_next(segment: str, cue: Match, index: int, mentions: list[Match]) -> bool:

@@ -93,6 +93,30 @@ STATEMENTS = {
         "No pneumothorax, right effusion unchanged.": "+ pleural effusion - pneumothorax",
         "No pneumothorax or effusion unchanged.": "- pleural effusion, pneumothorax",
         "No residual effusion or increasing edema.": "- edema, pleural effusion",
+        "No edema, moderate effusion, fracture nor pneumothorax.": "- edema, pleural effusion, fracture, pneumothorax",
+        "No edema, increased interstitial markings, or effusion.": "- edema, lung opacity, pleural effusion",
+        "No edema, trace effusion, scarring, or pneumothorax.": "- edema, pleural effusion, pneumothorax",
+        "No edema or effusion, mild atelectasis or infiltrate at the left base.": "+ atelectasis, lung opacity "
+        "- edema, pleural effusion",
+        "No effusion, new opacity is likely edema or pneumonia.": "+ lung opacity ? edema, pneumonia "
+        "- pleural effusion",
+        "No edema, small left effusion or thickened pleura.": "+ pleural effusion, pleural abnormality - edema",
+        "No edema, stable effusion or thickened pleura.": "+ pleural effusion, pleural abnormality - edema",
+        "No effusion, new opacity from edema or pneumonia.": "+ lung opacity, edema, pneumonia - pleural effusion",
+        "No effusion, new opacity could represent edema or pneumonia.": "+ lung opacity ? edema, pneumonia "
+        "- pleural effusion",
+        "No effusion, small left pneumothorax, not clearly larger or smaller.": "+ pneumothorax - pleural effusion",
+    },
+    "what has developed": {
+        "No pneumothorax has developed.": "- pneumothorax",
+        "No pneumothorax or effusion has developed.": "- pneumothorax, pleural effusion",
+        "No edema, effusion, or pneumothorax has since appeared.": "- edema, pleural effusion, pneumothorax",
+        "No edema, a left effusion has since accumulated.": "+ pleural effusion - edema",
+        "No edema, left effusion is now seen.": "+ pleural effusion - edema",
+        "No edema, left effusion now seen.": "+ pleural effusion - edema",
+        "No edema and a small left effusion.": "+ pleural effusion - edema",
+        "No edema or effusion is now seen.": "- pleural effusion, edema",
+        "No opacity to suggest a new pneumonia.": "- lung opacity, pneumonia",
     },
     "a hedge ends": {
         "Haziness likely edema, no effusion.": "+ lung opacity ? edema - pleural effusion",
