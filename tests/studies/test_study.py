@@ -255,12 +255,12 @@ def recorded(pipeline: Pipeline, values: dict, code) -> Lock:
     lock: Lock = {}
     for stage in pipeline.stages:
         if stage.name in pipeline.data:
-            keys = {key: get(values["params.yaml"], key) for key in stage.params["params.yaml"]}
+            params = {file: {key: get(values[file], key) for key in keys} for file, keys in stage.params.items()}
             deps = [
                 {"path": path, "md5": f"{path} made" if pipeline.out_of(path) else code(path)} for path in stage.deps
             ]
             outs = [{"path": path, "md5": f"{path} made"} for path in stage.outs]
-            lock[stage.name] = {"cmd": stage.cmd, "deps": deps, "params": {"params.yaml": keys}, "outs": outs}
+            lock[stage.name] = {"cmd": stage.cmd, "deps": deps, "params": params, "outs": outs}
     return lock
 
 
