@@ -14,6 +14,8 @@ from pacer.backbones.standins.vision import MEAN, STD, make_vision_standin
 from pacer.params import VisionStandin
 from pacer.phantom.training import TrainingImages, training_images
 
+pytestmark = pytest.mark.slow
+
 CONFIG = VisionStandin(
     width=16, image_size=56, patch_size=14, heads=2, images=24, steps=24, batch_size=8, learning_rate=3e-3
 )

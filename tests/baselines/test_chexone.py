@@ -112,6 +112,7 @@ def test_the_prompt_is_the_published_one() -> None:
     assert PROMPT.startswith("Write an example findings section for the CXR. Please reason step by step")
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_a_plain_greedy_loop(released: Path, corpus) -> None:
     paths = [Path(path) for path in corpus[1]["path"][:3]]
     chexone = CheXOne(released, SETTINGS, torch.device("cpu"))

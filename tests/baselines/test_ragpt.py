@@ -32,6 +32,8 @@ from pacer.training.run import Inputs
 from tests.conftest import QUERIES, WIDTH, specification
 from tests.decoding.searches import settings as decode_settings
 
+pytestmark = pytest.mark.slow
+
 K, PLACES = 3, 18
 
 

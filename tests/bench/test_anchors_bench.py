@@ -11,6 +11,8 @@ import pytest
 from pacer.anchors.anchor import Anchor
 from pacer.metrics.chexbert.observations import OBSERVATION_OF
 
+pytestmark = pytest.mark.slow
+
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 

@@ -29,6 +29,8 @@ from pacer.corpus.splits import seeded_split
 from pacer.corpus.text.cleaning import clean_report, clean_report_iu_xray
 from pacer.params import Corpus, load_params
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT.parent / "shared" / "data"
 PHANTOM = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()

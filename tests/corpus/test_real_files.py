@@ -11,6 +11,8 @@ from pacer.corpus.source.files import point_to_files
 from pacer.params import Corpus, load_params
 from pacer.records.schemas import read_records
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT.parent / "shared" / "data"
 COUNTS = {

@@ -201,6 +201,7 @@ _ANY = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(_ANY)
 @example("." * 300)
@@ -246,6 +247,7 @@ def test_iu_xray(raw: str, cleaned: str) -> None:
     assert clean_report_iu_xray(raw) == cleaned
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(_ANY)
 @example("." * 300)
@@ -308,6 +310,7 @@ def test_careful(raw: str, cleaned: str) -> None:
     assert clean_report_carefully(raw) == cleaned
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(_ANY)
 @example("d.r. x")

@@ -246,6 +246,7 @@ def test_any_bytes(tmp_path: Path, content: bytes, name: str, with_header: bool)
         read_views(path)
 
 
+@pytest.mark.slow
 def test_memory_of_a_large_table(tmp_path: Path) -> None:
     """Views are shared objects: what grows is the key and its place in the dictionary."""
     path = tmp_path / "v.csv.gz"

@@ -223,6 +223,7 @@ def test_repetitions_take_no_time(piece: str) -> None:
     assert time.process_time() - started < 1.0
 
 
+@pytest.mark.slow
 def test_real_reports() -> None:
     """Open-I: more than every fourth report compares; of those whose comparison field says that there is no earlier
     study, almost none does."""

@@ -199,6 +199,7 @@ def test_two_entries_under_one_key_are_refused(tmp_path: Path, monkeypatch: pyte
         FeatureStore(tmp_path / "store")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12: polars has threads
 @pytest.mark.parametrize(
     "method",

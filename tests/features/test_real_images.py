@@ -14,6 +14,8 @@ from pacer.features.online import open_features
 from pacer.features.store import MANIFEST, FeatureStore
 from pacer.params import Features
 
+pytestmark = pytest.mark.slow
+
 DATA = Path(__file__).parents[3] / "shared" / "data"
 CONFIG = Features(
     mode="states",

@@ -107,6 +107,7 @@ def test_evidence_is_counted_and_never_named(endpoint, asking, sample, records, 
     assert "invented" not in json.dumps(audit) + "".join(capfd.readouterr())
 
 
+@pytest.mark.slow
 def test_an_answer_is_used_as_long_as_the_question_is_the_same(endpoint, asking, sample, records, tmp_path) -> None:
     """Changes of prompt, report, candidate and settings ask again; old answers stay and come back with their question;
     other parameters never ask."""

@@ -117,6 +117,7 @@ def test_p_values_equal_those_of_all_exchanges():
     assert differences({"sn": {"s": means(first, second)}}, 20_000)["sn"]["s"].p == pytest.approx(exact, abs=0.015)
 
 
+@pytest.mark.slow
 def test_the_bootstrap_covers_the_truth():
     """Samples of 80 patients with 3 alike examinations each: 95 % intervals hold the true difference about 95 times in
     100 when patients are resampled, and clearly less often when examinations are."""

@@ -114,6 +114,7 @@ def case(tmp_path, chexbert_directory, one_meteor) -> Case:
     return Case(tmp_path, chexbert_directory())
 
 
+@pytest.mark.slow
 def test_scores_of_every_context_and_their_mean(case):
     scores = case.score()
     assert list(scores) == ["sn", "mn", "mean", "conventions", "controls"]

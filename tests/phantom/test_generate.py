@@ -48,6 +48,7 @@ def hashes(directory):
     return {str(path.relative_to(directory)): hash_file(path) for path in directory.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_generation_is_deterministic_whatever_the_processes(corpus, tmp_path):
     generate_phantom(CONFIG, 7, tmp_path, processes=1)
     assert hashes(tmp_path) == hashes(corpus[0])
@@ -149,6 +150,7 @@ def test_emphasis_is_cut_at_100(records):
     assert {value for row in records["sn"]["train"] for value in row["new_scores"]} == {0.0, 1.0}
 
 
+@pytest.mark.slow
 def test_the_study_in_the_readme_is_one_of_the_default_corpus():
     root = Path(__file__).parents[2]
     text = (root / "README.md").read_text()

@@ -180,6 +180,7 @@ def test_a_context_without_its_source_is_refused():
         write_report(study, "sw", np.random.default_rng(0))
 
 
+@pytest.mark.slow
 def test_sample_texts_is_deterministic_and_exact_in_number():
     reports = sample_texts(3, 301)
     assert len(reports) == 301 and reports == sample_texts(3, 301)

@@ -26,6 +26,7 @@ def test_layout_is_llamas(tokenizer):
     assert tokenizer.encode("edema .").tokens[1] == "▁edema"
 
 
+@pytest.mark.slow
 def test_whole_trajectories_round_trip(tokenizer):
     for report in sample_texts(77, 300):
         cleaned = clean_report(report.text)
@@ -35,6 +36,7 @@ def test_whole_trajectories_round_trip(tokenizer):
             assert 0 not in ids
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(st.text(max_size=40).filter(lambda text: not text.startswith((" ", "▁"))))
 def test_any_text_round_trips(text):
@@ -54,6 +56,7 @@ def test_reports_are_short_in_tokens(tokenizer):
     assert sum(length > 100 for length in lengths) < 10
 
 
+@pytest.mark.slow
 def test_training_is_deterministic_across_processes(tokenizer):
     script = (
         "from pacer.phantom.tokenizer import phantom_tokenizer;"

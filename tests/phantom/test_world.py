@@ -27,6 +27,7 @@ def test_same_seed_gives_the_same_world():
     assert make_world(9, 30) != make_world(10, 30)
 
 
+@pytest.mark.slow
 def test_world_does_not_depend_on_the_hash_seed():
     script = (
         "from pacer.phantom.world import make_world; from pacer.phantom.language import report_of;"
@@ -128,6 +129,7 @@ def test_courses_follow_the_previous_study(studies):
         assert frozenset(study.resolved) == ended
 
 
+@pytest.mark.slow
 def test_boost_evens_out_the_findings():
     def spread(boost):
         world = make_world(4, 800, 1.0, rarity_boost=boost)

@@ -153,6 +153,7 @@ def room_of(module: str) -> str | None:
     return next((name for n in (2, 1) if (name := ".".join(parts[:n])) in LEVEL), None)
 
 
+@pytest.mark.slow
 def test_data_flows_one_way() -> None:
     for path in (ROOT / "pacer").rglob("*.py"):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)

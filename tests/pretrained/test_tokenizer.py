@@ -118,6 +118,7 @@ def test_any_text(both, words: list[str], gaps: list[int]) -> None:
     assert ids(tokenizer, text) == reference.encode(text)
 
 
+@pytest.mark.slow
 def test_real_reports_with_doubled_blanks(both) -> None:
     if not OPENI.is_file():
         pytest.skip(f"{OPENI} is not here")

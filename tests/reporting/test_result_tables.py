@@ -128,6 +128,7 @@ def test_observations_with_and_without_a_score():
     assert "Edema" in svg and "undefined" in svg
 
 
+@pytest.mark.slow
 def test_gates_differ_or_do_not():
     groups = {"sn": {str(n): 0.1 + n / 1000 for n in range(12)}, "sw": {str(n): 0.2 + n / 1000 for n in range(12)}}
     tests = compare_groups(groups)

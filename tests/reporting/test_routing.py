@@ -63,6 +63,7 @@ def test_without_a_finding_the_means_are_drawn_alone(routed):
     assert "depth 3" in svg and "with minus without" not in svg
 
 
+@pytest.mark.slow
 def test_a_radiograph_with_its_maps_is_svg_and_png(routed):
     weights = routed[0]["mw-0/frontal"]
     svg, png = over_radiograph(Image.new("L", (90, 60), 128), weights, (4, 8, 12), "frontal")

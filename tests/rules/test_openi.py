@@ -15,6 +15,8 @@ from pacer.anchors.vocabulary import POLARITIES
 from pacer.corpus.text.cleaning import clean_report
 from pacer.rules.extract import extract_anchor, find_mentions
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT.parent / "shared" / "data"
 

@@ -23,6 +23,8 @@ from pacer.serving.package import MANIFEST, SETTINGS
 from pacer.serving.reporter import Reporter
 from tests.serving.world import FEATURES, World
 
+pytestmark = pytest.mark.slow
+
 
 def rehashed(directory: Path) -> None:
     """The manifest as it would be had the files been so from the start."""

@@ -19,6 +19,8 @@ from pacer.serving.reporter import Reporter
 from tests.dicom import write_dicom
 from tests.serving.world import DATA, case_of
 
+pytestmark = pytest.mark.slow
+
 #: Records of each annotation file at most.
 EACH = 4
 

@@ -97,6 +97,7 @@ def test_the_gate_in_words(gate: float, words: str) -> None:
     assert view.gate_words(gate) == words
 
 
+@pytest.mark.slow
 def test_examples_are_cases_that_a_reporter_takes(reporter: Reporter) -> None:
     examples = example_cases()
     assert len({example.name for example in examples}) == 4

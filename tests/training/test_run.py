@@ -24,6 +24,8 @@ from pacer.training import run
 from pacer.training.examples import Examples
 from tests.conftest import DEPTHS, MODEL, RandomFeatures
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

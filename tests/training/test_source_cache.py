@@ -48,6 +48,7 @@ def test_what_is_read_is_what_the_parent_compresses(setting, accelerator, tmp_pa
     assert sum(f.stat().st_size for f in tmp_path.glob("*.safetensors")) == pytest.approx(cache.nbytes, rel=0.5)
 
 
+@pytest.mark.slow
 def test_a_run_with_it_is_the_run_without(setting, accelerator, tmp_path: Path) -> None:
     params = parameters(calibrate={"learning_rate": 0.01, "dropout": 0.3})
     phase = phase_of("calibrate", params)
