@@ -5,7 +5,17 @@ Uses core alone.
 
 from pacer.params.anchors import Anchors, Labelling
 from pacer.params.backbones import Backbone, Backbones, LanguageStandin, Standin, TextStandin, VisionStandin
-from pacer.params.corpus import Annotations, Cleaner, Corpus, OpenI, Phantom, R2Gen, SubjectShares, TableOfStudies
+from pacer.params.corpus import (
+    Annotations,
+    Cleaner,
+    Corpus,
+    MimicCxr,
+    OpenI,
+    Phantom,
+    R2Gen,
+    SubjectShares,
+    TableOfStudies,
+)
 from pacer.params.decode import Decode
 from pacer.params.features import Features
 from pacer.params.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
@@ -42,6 +52,7 @@ __all__ = [
     "Labelling",
     "LanguageStandin",
     "Lora",
+    "MimicCxr",
     "Natural",
     "NaturalFloat",
     "OpenI",

@@ -38,6 +38,14 @@ class Annotations(Strict):
     mw: str | None = None
 
 
+class MimicCxr(Strict):
+    """The files of MIMIC-CXR and MIMIC-CXR-JPG as PhysioNet ships them, relative to ``corpus.root``."""
+
+    reports: str | None
+    metadata: str | None
+    split: str | None
+
+
 class R2Gen(Strict):
     """R2Gen's ``annotation.json`` and a table of views, relative to ``corpus.root``."""
 
@@ -76,9 +84,10 @@ class SubjectShares(Strict):
 
 class Corpus(Strict):
     source: Literal["phantom", "files"]
-    format: Literal["rg4", "r2gen", "openi", "table"]
+    format: Literal["rg4", "mimic_cxr", "r2gen", "openi", "table"]
     root: str | None
     annotations: Annotations
+    mimic_cxr: MimicCxr
     r2gen: R2Gen
     openi: OpenI
     table: TableOfStudies
@@ -106,14 +115,17 @@ class Corpus(Strict):
             missing = [c for c in self.contexts if getattr(self.annotations, c) is None]
             if self.format == "rg4" and missing:
                 raise ValueError(f"annotations names no file for {', '.join(missing)}, listed in corpus.contexts")
-            needed = {"r2gen": self.r2gen.annotation, "openi": self.openi.reports, "table": self.table.file}
-            if needed.get(self.format, "") is None:
-                key = {"r2gen": "r2gen.annotation", "openi": "openi.reports", "table": "table.file"}[self.format]
-                raise ValueError(f"format: {self.format} needs corpus.{key}")
-            if self.format == "openi" and self.openi.projections is None:
-                raise ValueError("format: openi needs corpus.openi.projections; its reports do not name the views")
+            needed = {
+                "mimic_cxr": {f"mimic_cxr.{name}": path for name, path in self.mimic_cxr},
+                "r2gen": {"r2gen.annotation": self.r2gen.annotation},
+                "openi": {"openi.reports": self.openi.reports, "openi.projections": self.openi.projections},
+                "table": {"table.file": self.table.file},
+            }
+            unset = [f"corpus.{key}" for key, path in needed.get(self.format, {}).items() if path is None]
+            if unset:
+                raise ValueError(f"format: {self.format} needs {', '.join(unset)}")
             if self.format in ("openi", "r2gen") and set(self.contexts) & {"sw", "mw"}:
                 raise ValueError(f"format: {self.format} knows no previous reports; contexts may hold sn and mn")
-        elif self.format != "rg4":
-            raise ValueError("source: phantom has format: rg4; for a corpus of your own set source: files")
+        elif self.format not in ("rg4", "mimic_cxr"):
+            raise ValueError("source: phantom writes rg4 or mimic_cxr; for a corpus of your own set source: files")
         return self

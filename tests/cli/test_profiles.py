@@ -80,6 +80,10 @@ def test_the_published_profiles_clean_as_upstream_and_alter_no_target():
             "format: openi needs corpus.openi.reports",
         ),
         ({"format": "openi", "openi": {"reports": "r.tgz"}}, "format: openi needs corpus.openi.projections"),
+        (
+            {"format": "mimic_cxr", "mimic_cxr": {"split": "s.csv"}},
+            "format: mimic_cxr needs corpus.mimic_cxr.reports, corpus.mimic_cxr.metadata$",
+        ),
         ({"format": "r2gen", "contexts": ["sn"]}, "format: r2gen needs corpus.r2gen.annotation"),
         (
             {"format": "r2gen", "r2gen": {"annotation": "a.json"}},
@@ -115,7 +119,9 @@ def test_use_without_a_name_marks_the_one_in_use(pacer):
 def test_an_unknown_profile_is_one_line_that_lists_the_known_ones(pacer):
     outcome = pacer("use", "mimic_rg5")
     assert outcome.code == 1 and len(outcome.error.splitlines()) == 1
-    assert "there are micro, mimic_rg4, mimic_rg4_sn, openi, phantom; did you mean mimic_rg4?" in outcome.error
+    assert (
+        "there are micro, mimic_cxr, mimic_rg4, mimic_rg4_sn, openi, phantom; did you mean mimic_rg4?" in outcome.error
+    )
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ def named_files(config: Corpus) -> dict[str, tuple[str, str]]:
     named: dict[str, tuple[str, str | None]] = {}
     if config.format == "rg4":
         named = {c: (f"annotations.{c}", getattr(config.annotations, c)) for c in config.contexts}
+    elif config.format == "mimic_cxr":
+        named = {role: (f"mimic_cxr.{role}", path) for role, path in config.mimic_cxr}
     elif config.format == "r2gen":
         named = {
             "annotation": ("r2gen.annotation", config.r2gen.annotation),
