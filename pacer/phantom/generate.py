@@ -1,4 +1,4 @@
-"""Write a phantom world as a raw corpus in MIMIC-RG4's own layout.
+"""Write a phantom world as a raw corpus: in MIMIC-RG4's own layout, or in PhysioNet's (:mod:`pacer.phantom.physionet`).
 
 images/p1x/p1xxxxxxx/s5xxxxxxx/<name>.jpg     radiographs
 sn.json sw.json mn.json mw.json               annotation files, {train, val, test: [record]}
@@ -9,39 +9,34 @@ source.json, manifest.json                    where everything is, and how it wa
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import sys
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
-from PIL import Image
 from tokenizers import Tokenizer
 
 from pacer.core.contexts import CONTEXTS, Context, availability
-from pacer.core.io import atomic_path, hash_bytes, hash_json, write_json, write_jsonl
+from pacer.core.io import atomic_path, hash_bytes, write_json, write_jsonl
 from pacer.core.progress import Ticker
 from pacer.corpus.source.files import describe_source
 from pacer.params import Phantom
 from pacer.phantom.answers import recorded_answer
 from pacer.phantom.emphasis import emphasis_scores
-from pacer.phantom.language import contexts_of, fullest_report_of, report_of
-from pacer.phantom.render import View, render_frontal, render_lateral
+from pacer.phantom.language import PhantomReport, contexts_of, fullest_report_of, report_of
+from pacer.phantom.physionet import ROLES, file_studies, write_physionet
+from pacer.phantom.render import VIEWS, image_path, write_images
 from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.phantom.world import PhantomStudy, make_world
 from pacer.records.findings import FINDINGS
 from pacer.records.schemas import SPLITS
 
-JPEG_QUALITY = 92
 ABSENT_TEXT, ABSENT_CLINICAL = "s", 0
 #: Seconds since 1970 that all recorded answers carry: nothing in a phantom depends on the clock.
 _CREATED = 1_735_689_600
 
 
-def generate_phantom(config: Phantom, seed: int, directory: Path, processes: int = 2) -> dict:
-    """Write the world of ``seed`` below ``directory``; it is a function of ``config`` and ``seed`` alone.
+def generate_phantom(config: Phantom, seed: int, directory: Path, layout: str = "rg4", processes: int = 2) -> dict:
+    """Write the world of ``seed`` below ``directory``; it is a function of ``config``, ``seed`` and ``layout`` alone.
 
     Args:
         processes: that render.
@@ -59,29 +54,31 @@ def generate_phantom(config: Phantom, seed: int, directory: Path, processes: int
     )
     studies = [study for patient in world for study in patient.studies]
     directory.mkdir(parents=True, exist_ok=True)
-    images = _write_images(studies, config.image_size, directory / "images", processes)
     tokenizer = phantom_tokenizer(config.vocabulary)
-    counts = _write_annotations(studies, tokenizer, directory)
+    if layout == "mimic_cxr":
+        filings = file_studies(studies)
+        folder, files, report = "files", ROLES, lambda study, _: fullest_report_of(study)
+        images = [(filing.study, tuple(image.name for image in filing.images)) for filing in filings]
+        counts = write_physionet(filings, config.image_size, directory)
+    else:
+        folder, files, report = "images", {context: f"{context}.json" for context in CONTEXTS}, report_of
+        images = [(study, VIEWS[: 1 + study.has_lateral]) for study in studies]
+        counts = {"records": _write_annotations(studies, tokenizer, directory)}
+    write_images(images, config.image_size, directory / folder, processes)
+    _write_answers(studies, report, directory)
     with atomic_path(directory / "truth.parquet") as path:
         truth_table(studies).write_parquet(path)
-    annotations: dict[str, str] = {context: f"{context}.json" for context in CONTEXTS}
-    write_json(directory / "source.json", describe_source(directory, ".", "images", annotations))
+    write_json(directory / "source.json", describe_source(directory, ".", folder, files))
+    written = {"patients": len(world), "studies": len(studies), "images": sum(len(names) for _, names in images)}
     manifest = {
         "kind": "phantom",
         "seed": seed,
         "parameters": config.model_dump(),
-        "counts": {"patients": len(world), "studies": len(studies), "images": images, "records": counts},
+        "counts": written | counts,
         "tokenizer": {"vocabulary": config.vocabulary, "sha256": hash_bytes(tokenizer.to_str().encode())},
     }
     write_json(directory / "manifest.json", manifest)
     return manifest
-
-
-def image_path(study: PhantomStudy, view: View) -> str:
-    """Where a radiograph lies below the image folder, in MIMIC-CXR-JPG's layout."""
-    name = hash_json([study.subject_id, study.study_id, view])
-    parts = "-".join((name[:8], name[8:16], name[16:24], name[24:32], name[32:40]))
-    return f"p{study.subject_id[:2]}/p{study.subject_id}/s{study.study_id}/{parts}.jpg"
 
 
 def truth_table(studies: list[PhantomStudy]) -> pl.DataFrame:
@@ -99,48 +96,28 @@ def truth_table(studies: list[PhantomStudy]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _write_images(studies: list[PhantomStudy], size: int, folder: Path, processes: int) -> int:
-    """Render and write all radiographs; returns their number."""
-    total = sum(1 + study.has_lateral for study in studies)
-    method = "fork" if sys.platform == "linux" else "spawn"
-    write = partial(_write_study, size=size, folder=folder)
-    with Ticker("radiographs", total) as ticker, multiprocessing.get_context(method).Pool(processes) as pool:
-        for written in pool.imap_unordered(write, studies, chunksize=40):
-            ticker.advance(written)
-    return total
-
-
-def _write_study(study: PhantomStudy, size: int, folder: Path) -> int:
-    _write_image(folder / image_path(study, "frontal"), render_frontal(study, size))
-    if study.has_lateral:
-        _write_image(folder / image_path(study, "lateral"), render_lateral(study, size))
-    return 1 + study.has_lateral
-
-
-def _write_image(path: Path, pixels: Any) -> None:
-    """Write a JPEG under a temporary name and rename it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    Image.fromarray(pixels).save(temporary, format="JPEG", quality=JPEG_QUALITY)
-    os.replace(temporary, path)
+def _write_answers(
+    studies: list[PhantomStudy], report: Callable[[PhantomStudy, Context], PhantomReport], directory: Path
+) -> None:
+    """Write the recorded answers on the reports that the studies of train have in each context."""
+    answers = []
+    for study in studies:
+        for context in contexts_of(study) if study.split == "train" else ():
+            rng = study.rng(40 + CONTEXTS.index(context))
+            answers.append(recorded_answer(f"{context}-{study.study_id}", report(study, context), _CREATED, rng))
+    write_jsonl(directory / "answers.jsonl", answers)
 
 
 def _write_annotations(studies: list[PhantomStudy], tokenizer: Tokenizer, directory: Path) -> dict[str, dict[str, int]]:
-    """Write the four annotation files and the recorded answers; returns the records per context and split."""
+    """Write the four annotation files; returns the records per context and split."""
     files: dict[str, dict[str, list[dict]]] = {c: {split: [] for split in SPLITS} for c in CONTEXTS}
-    answers = []
     with Ticker("reports", len(studies)) as ticker:
         for study in studies:
             for context in contexts_of(study):
                 files[context][study.split].append(_record(study, context, tokenizer))
-                if study.split == "train":
-                    record_id = f"{context}-{study.study_id}"
-                    rng = study.rng(40 + CONTEXTS.index(context))
-                    answers.append(recorded_answer(record_id, report_of(study, context), _CREATED, rng))
             ticker.advance()
     for context, splits in files.items():
         write_json(directory / f"{context}.json", splits)
-    write_jsonl(directory / "answers.jsonl", answers)
     return {context: {split: len(rows) for split, rows in splits.items()} for context, splits in files.items()}
 
 

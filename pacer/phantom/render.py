@@ -1,17 +1,30 @@
-"""Radiographs of a study, and where its findings lie on them."""
+"""Radiographs of a study, where its findings lie on them, and their files."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from PIL import Image
 
+from pacer.core.io import hash_json
+from pacer.core.progress import Ticker
 from pacer.phantom.frontal import Frontal
 from pacer.phantom.lateral import Lateral
 from pacer.phantom.world import PhantomStudy
 from pacer.records.findings import FINDINGS
 
 View = Literal["frontal", "lateral"]
+VIEWS: tuple[View, ...] = ("frontal", "lateral")
+
+JPEG_QUALITY = 92
 
 #: A cell counts as full when a finding takes this share of it: small findings lie across the corners of cells.
 FULL_SHARE = 0.4
@@ -61,3 +74,42 @@ def render_with_masks(study: PhantomStudy, size: int, view: View, grid: int) -> 
         share = region.reshape(grid, cell, grid, cell).mean(axis=(1, 3))
         masks[FINDINGS.index(finding)] = np.minimum(share * np.float32(1.0 / FULL_SHARE), 1.0)
     return image, masks
+
+
+def image_path(study: PhantomStudy, name: str) -> str:
+    """Where a radiograph lies below the image folder, in MIMIC-CXR-JPG's layout.
+
+    Args:
+        name: its view; a second one of a view is ``frontal 2`` or ``lateral 2``.
+    """
+    name = hash_json([study.subject_id, study.study_id, name])
+    parts = "-".join((name[:8], name[8:16], name[16:24], name[24:32], name[32:40]))
+    return f"p{study.subject_id[:2]}/p{study.subject_id}/s{study.study_id}/{parts}.jpg"
+
+
+def write_images(
+    studies: Sequence[tuple[PhantomStudy, tuple[str, ...]]], size: int, folder: Path, processes: int
+) -> None:
+    """Render and write the radiographs of each study by their names (see :func:`image_path`)."""
+    total = sum(len(names) for _, names in studies)
+    method = "fork" if sys.platform == "linux" else "spawn"
+    write = partial(_write_study, size=size, folder=folder)
+    with Ticker("radiographs", total) as ticker, multiprocessing.get_context(method).Pool(processes) as pool:
+        for written in pool.imap_unordered(write, studies, chunksize=40):
+            ticker.advance(written)
+
+
+def _write_study(task: tuple[PhantomStudy, tuple[str, ...]], size: int, folder: Path) -> int:
+    """Write the radiographs of one study; a second one of a view is exposed otherwise. Returns their number."""
+    study, names = task
+    again = replace(study, exposure=study.lateral_exposure, lateral_exposure=study.exposure)
+    for name in names:
+        render = render_frontal if name.startswith("frontal") else render_lateral
+        path = folder / image_path(study, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".tmp")
+        Image.fromarray(render(study if name in VIEWS else again, size)).save(
+            temporary, format="JPEG", quality=JPEG_QUALITY
+        )
+        os.replace(temporary, path)
+    return len(names)
