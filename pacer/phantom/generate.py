@@ -42,7 +42,8 @@ def generate_phantom(config: Phantom, seed: int, directory: Path, layout: str = 
         processes: that render.
 
     Returns:
-        The content of ``manifest.json``: kind, seed, parameters, counts, tokenizer hash.
+        The content of ``manifest.json``: kind, seed, parameters, counts, and of the tokenizer whose tokens are marked
+        the hash.
     """
     world = make_world(
         seed,
@@ -54,29 +55,26 @@ def generate_phantom(config: Phantom, seed: int, directory: Path, layout: str = 
     )
     studies = [study for patient in world for study in patient.studies]
     directory.mkdir(parents=True, exist_ok=True)
-    tokenizer = phantom_tokenizer(config.vocabulary)
     if layout == "mimic_cxr":
         filings = file_studies(studies)
         folder, files, report = "files", ROLES, lambda study, _: fullest_report_of(study)
         images = [(filing.study, tuple(image.name for image in filing.images)) for filing in filings]
-        counts = write_physionet(filings, config.image_size, directory)
+        counts, marked = {"reports": len(filings)}, {}
+        write_physionet(filings, config.image_size, directory)
     else:
         folder, files, report = "images", {context: f"{context}.json" for context in CONTEXTS}, report_of
         images = [(study, VIEWS[: 1 + study.has_lateral]) for study in studies]
+        tokenizer = phantom_tokenizer(config.vocabulary)
         counts = {"records": _write_annotations(studies, tokenizer, directory)}
+        digest = hash_bytes(tokenizer.to_str().encode())
+        marked = {"tokenizer": {"vocabulary": config.vocabulary, "sha256": digest}}
     write_images(images, config.image_size, directory / folder, processes)
     _write_answers(studies, report, directory)
     with atomic_path(directory / "truth.parquet") as path:
         truth_table(studies).write_parquet(path)
     write_json(directory / "source.json", describe_source(directory, ".", folder, files))
     written = {"patients": len(world), "studies": len(studies), "images": sum(len(names) for _, names in images)}
-    manifest = {
-        "kind": "phantom",
-        "seed": seed,
-        "parameters": config.model_dump(),
-        "counts": written | counts,
-        "tokenizer": {"vocabulary": config.vocabulary, "sha256": hash_bytes(tokenizer.to_str().encode())},
-    }
+    manifest = {"kind": "phantom", "seed": seed, "parameters": config.model_dump(), "counts": written | counts} | marked
     write_json(directory / "manifest.json", manifest)
     return manifest
 

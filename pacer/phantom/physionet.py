@@ -94,8 +94,8 @@ def file_studies(studies: list[PhantomStudy]) -> list[Filing]:
     return [_file(study) for study in studies]
 
 
-def write_physionet(filings: list[Filing], image_size: int, directory: Path) -> dict[str, int]:
-    """Write the files of :data:`ROLES`; returns the number of reports."""
+def write_physionet(filings: list[Filing], image_size: int, directory: Path) -> None:
+    """Write the files of :data:`ROLES`."""
     with atomic_path(directory / ROLES["reports"]) as path, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for filing in sorted(filings, key=_place):
             archive.writestr(zipfile.ZipInfo(f"files/{_place(filing)}.txt"), report_file(filing), zipfile.ZIP_DEFLATED)
@@ -106,7 +106,6 @@ def write_physionet(filings: list[Filing], image_size: int, directory: Path) -> 
     for role, table in tables.items():
         with atomic_path(directory / ROLES[role]) as path:
             path.write_bytes(gzip.compress(table.write_csv().encode(), mtime=0))
-    return {"reports": len(filings)}
 
 
 def dicom_id(study: PhantomStudy, name: str) -> str:
