@@ -14,8 +14,6 @@ import argparse
 import json
 import multiprocessing
 import random
-import resource
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -130,8 +128,8 @@ def _read(root: Path, results: Any) -> None:
     point_to_files(config, root / "source")
     audit = build_corpus(config, root / "source", root / "corpus", inspect=_unopened)
     seconds = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    results.put({"records": audit["records"], "seconds": round(seconds, 1), "peak_megabytes": round(peak / 1e6)})
+    peak = round(peak_memory() / 1e6)
+    results.put({"records": audit["records"], "seconds": round(seconds, 1), "peak_megabytes": peak})
 
 
 def _write_table(root: Path, results: Any) -> None:
@@ -185,10 +183,18 @@ def _hold(root: Path, results: Any) -> None:
     results.put({"resident_bytes_per_record": round(held), "microseconds_per_row": round(1e6 * seconds / read)})
 
 
-def _own_memory() -> int:
+def _own_memory(figure: str = "RssAnon") -> int:
     """Bytes of memory that belong to this process alone; pages of mapped files do not (Linux)."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
+    return 1024 * int(next(line for line in lines if line.startswith(figure)).split()[1])
+
+
+def peak_memory() -> int:
+    """Most bytes that this process had in memory so far, its children apart (Linux).
+
+    ``ru_maxrss`` would begin with the peak of the process that started this one.
+    """
+    return _own_memory("VmHWM")
 
 
 def measure(target: Any, *arguments: Any) -> dict[str, Any]:
