@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from pacer.corpus import openi, r2gen, rg4, table
+from pacer.corpus import mimic_cxr, openi, r2gen, rg4, table
 from pacer.corpus.rows import Notes, Row
 from pacer.corpus.source.files import Source
 from pacer.params import Corpus
@@ -38,6 +38,7 @@ class Format:
 
 FORMATS: dict[str, Format] = {
     "rg4": Format(rg4.read, rg4.IMAGE_FIELDS, "finding", "last_finding"),
+    "mimic_cxr": Format(mimic_cxr.read, mimic_cxr.IMAGE_FIELDS, "findings", "findings of the previous study"),
     "r2gen": Format(r2gen.read, r2gen.IMAGE_FIELDS, "report", "-"),
     "openi": Format(openi.read, openi.IMAGE_FIELDS, "findings", "-"),
     "table": Format(table.read, table.IMAGE_FIELDS, "findings", "findings of the previous study"),

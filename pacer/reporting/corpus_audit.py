@@ -32,11 +32,13 @@ TOPICS = {
     "empty_splits": ("Splits without a row", False),
     "further_images": ("Further images of a study, not used", True),
     "lateral_of_another_study": ("Lateral image of another study", False),
+    "last_paragraphs": ("Reports whose conclusion has no heading", True),
     "other_files": ("Other files among the reports", True),
     "other_views": ("Frontal views other than AP and PA", True),
     "priors": ("Studies that have no certain predecessor", True),
     "sentinel_sections": ("Sections marked as absent", True),
     "split_field_ignored": ("Field `split` that differs from its part", False),
+    "study_times": ("Studies whose images differ in date or time", True),
     "unknown_fields": ("Fields that are not used", False),
     "unknown_views": ("Images whose view is not known", False),
 }

@@ -11,12 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
 from pacer.core.io import files_below
-from pacer.corpus.original import extract_findings, read_original_findings
+from pacer.corpus.original import read_original_findings
 
 FULL = """                                 FINAL REPORT
  EXAMINATION:  CHEST (PA AND LAT)
@@ -72,74 +70,6 @@ def annotations(root: Path, splits: dict[str, list]) -> Path:
 
 def record(study: object, report: object, image: str = "a") -> dict:
     return {"id": image, "study_id": study, "subject_id": 1, "report": report, "image_path": [f"{image}.jpg"]}
-
-
-# --- sections ---
-
-
-@pytest.mark.parametrize(
-    ("text", "findings"),
-    [
-        (FULL, FINDINGS),
-        (WITHOUT, None),
-        ("", None),
-        ("FINDINGS:", None),
-        ("The findings: are not a heading.", None),
-        (" FINDINGS:\n  \n IMPRESSION: Normal.", None),
-        ("FINDINGS: One view.\nWords that go on", "One view. Words that go on"),
-        (" FINDINGS AND IMPRESSION:  All is well.\n", "All is well."),
-        (" FINDINGS/IMPRESSION:  All is well.\n", "All is well."),
-        (" IMPRESSION AND FINDINGS:  All is well.\n", "All is well."),
-        (" FINDINGS\n\n  All is well.\n\n IMPRESSION\n Normal.", "All is well."),
-        (" FINDINGS:  First.\n IMPRESSION: A.\n FINDINGS:  Second.\n IMPRESSION: B.", "Second."),
-        (" FINDINGS:  First.\n IMPRESSION: A.\n FINDINGS:  \n IMPRESSION: B.", "First."),
-        (" WET READ: ___ 5:00 PM\n FINDINGS: Early.\n\n FINAL REPORT\n FINDINGS: Late.\n", "Late."),
-        (" WET READ: ___ 5:00 PM\n FINDINGS: Early.\n\n FINAL REPORT\n IMPRESSION: Normal.\n", "Early."),
-        (" FINDINGS: Text.\n FINAL ADDENDUM\n More.\n", "Text."),
-        (" FINDINGS: Text.\n ADDENDUM:  More.\n", "Text."),
-        (" PROVISIONAL FINDINGS IMPRESSION (PFI):  Early.\n FINDINGS: Late.\n", "Late."),
-        (" PROVISIONAL FINDINGS IMPRESSION (PFI):  Early.\n", None),
-        (" FINDINGS: At 9:30, HEART: normal.\n LUNGS: Clear.\n", "At 9:30, HEART: normal. LUNGS: Clear."),
-        (" FINDINGS: Text.\r\n IMPRESSION: Normal.\r\n", "Text."),
-        (" FINDINGS: Text.\n RECOMMENDATION(S):  A CT.\n", "Text."),
-        (" FINDINGS: Text.\n NOTIFICATION:  By phone.\n", "Text."),
-    ],
-)
-def test_extract_findings(text: str, findings: str | None) -> None:
-    assert extract_findings(text) == findings
-
-
-_LINES = st.lists(
-    st.one_of(
-        st.text(st.characters(exclude_categories=())),
-        st.sampled_from(
-            [
-                "FINDINGS:",
-                " FINDINGS: Clear.",
-                "FINDINGS",
-                "IMPRESSION: No.",
-                "LUNGS: Clear",
-                "FINAL REPORT",
-                "WET READ: x",
-                "FINDINGS AND IMPRESSION:",
-                "A" * 90 + ":",
-                "a  b",
-            ]
-        ),
-    )
-).map("\n".join)
-
-
-@settings(max_examples=300, deadline=None)
-@given(_LINES)
-@example("FINDINGS:x\nFINDINGS")
-@example(" " * 20_000 + "FINDINGS")
-@example("A " * 20_000)
-def test_findings_are_words_of_the_report_in_their_order(text: str) -> None:
-    findings = extract_findings(text)
-    if findings is not None:
-        assert findings and findings == " ".join(findings.split())
-        assert "".join(findings.split()) in "".join(text.split())
 
 
 # --- the three sources ---

@@ -429,7 +429,7 @@ def test_gaps_are_filled_from_the_other_rows(reading) -> None:
         ("date", "05/06/2018", DATE_FORMS),
         ("time", "noon", "expected HH:MM"),
         ("split", "holdout", "expected train"),
-        ("split", None, "the table gives splits, but none for this study"),
+        ("split", None, "splits are given, but none for this study"),
     ],
 )
 def test_bad_values_of_a_study(reading, name: str, value: Any, reason: str) -> None:

@@ -1,0 +1,179 @@
+"""The sections of a MIMIC-CXR report file: findings, impression, indication, history and comparison.
+
+A heading stands at the beginning of a line, in capitals and before a colon; some stand alone in their line, and those
+of the main sections may be written ``Findings:``. The official sectioning (MIT-LCP/mimic-cxr) is followed in what means
+what, and in the report without headings, whose last paragraphs are its conclusion; docs/method.md says where not.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from ruamel.yaml import YAML
+
+Name = Literal["findings", "impression", "indication", "history", "comparison", "other"]
+
+
+class Sections(NamedTuple):
+    """Texts with white space collapsed, None where there is none. ``last_paragraph``: the impression is what follows
+    the first blank line of the last section, because the report has neither findings nor an impression."""
+
+    findings: str | None = None
+    impression: str | None = None
+    indication: str | None = None
+    history: str | None = None
+    comparison: str | None = None
+    last_paragraph: bool = False
+
+
+_HEADING = re.compile(
+    r"^[ \t]*(?:([A-Z][A-Z0-9 \t,/&().'#-]{0,90}|[A-Z][a-z]+(?: [A-Za-z]+){0,3}):"
+    r"|((?:FINAL )?ADDENDUM|FINAL REPORT|FINDINGS?|IMPRESSION)[ \t\r]*$)",
+    re.M,
+)
+#: What the words of a heading in capitals mean; the first that is found counts. Any other heading stays in its section
+#: ("LINES AND TUBES:").
+_MEANINGS: tuple[tuple[Name, re.Pattern[str]], ...] = tuple(
+    (name, re.compile(words))
+    for name, words in (
+        ("other", r"\bWET ?READ|\bPRELIMINARY\b|^(?:FINAL|MAIN) REPORT$"),
+        ("impression", r"\bPROVISIONAL\b|^\(?PFI\)?$"),
+        ("findings", r"\bFINDINGS?\b"),
+        ("impression", r"\b(?:IMPRESSION|CONCLUSION)S?\b|^(?:SUMMARY|OPINION)$"),
+        ("indication", r"\bINDICATIONS?\b|^REASON\b|^CLINICAL QUESTION"),
+        ("history", r"\bHISTORY\b|^CLINICAL\b"),
+        ("comparison", r"\bCOMPARISONS?\b|^COMPARE\b|^(?:PRIOR|REFERENCE) (?:STUDY|EXAM)"),
+        (
+            "other",
+            r"\bADDENDUM\b|^(?:AMENDMENT|ATTESTATION|NOTIFICATIONS?\b.*|RECOMMENDATIONS?\b.*|TYPE OF\b.*|DATE\b.*"
+            r"|DIAGNOSIS|(?:EXAM|EXAMINATION|TECHNIQUE|STUDY|PROCEDURE|COMMENT)S?|.*\bNOTE)$",
+        ),
+    )
+)
+#: A heading that names the images stands over what they show.
+_IMAGES = re.compile(
+    r"\b(?:CHEST\w*|PORTABLE|(?:PA|AP|FRONTAL) (?:AND|&) LAT\w*|LATERAL (?:AND|&) (?:PA|AP|FRONTAL)|(?:AP|PA|FRONTAL)"
+    r" (?:UPRIGHT|SUPINE|SEMI\S*)|VIEWS?|RADIOGRAPHS?|\w*FILMS?|RIBS|BONE WINDOWS?)\b|^REPORT$|^AP$|^PA$"
+)
+#: Headings that may be in small letters; other words before a colon are text.
+_IN_SMALL_LETTERS = {
+    *(
+        "FINDINGS",
+        "IMPRESSION",
+        "CONCLUSION",
+        "FINDINGS AND IMPRESSION",
+        "INDICATION",
+        "CLINICAL INDICATION",
+        "HISTORY",
+    ),
+    *("CLINICAL HISTORY", "CLINICAL INFORMATION", "REASON FOR EXAM", "REASON FOR EXAMINATION", "COMPARISON"),
+    *("EXAM", "EXAMINATION", "TECHNIQUE", "RECOMMENDATION", "RECOMMENDATIONS", "NOTIFICATION", "ADDENDUM"),
+}
+#: Words that are found in spite of a slip of the pen: a letter too many, too few or wrong, or two that changed places.
+_OFTEN_MISSPELT = (
+    *("FINDINGS", "IMPRESSION", "INDICATION", "COMPARISON", "COMPARISONS", "CONCLUSION", "HISTORY"),
+    *("TECHNIQUE", "RECOMMENDATION", "RECOMMENDATIONS", "NOTIFICATION", "NOTIFICATIONS"),
+)
+_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
+_EXCEPTIONS = YAML(typ="safe").load(Path(__file__).with_name("mimic_exceptions.yaml"))
+
+
+class _Part(NamedTuple):
+    """What stands between two headings. ``heading`` is empty for what stands above the first one."""
+
+    name: Name
+    heading: str
+    text: str
+
+
+def find_sections(text: str, place: str = "") -> Sections:
+    """The sections of a report file. Of several of a name the last that is not empty counts: preliminary readings
+    stand before the final report. Of indication, history and comparison only the first paragraph is taken, because a
+    report without further headings may go on below it.
+
+    Args:
+        place: subject and study, ``p10000032/s50414267``; a few dozen reports are known by name, because their
+            headings mislead.
+    """
+    parts = _parts(text)
+    if place in _EXCEPTIONS["nowhere"]:
+        return _sections(parts)._replace(findings=None, impression=None)
+    if place in _EXCEPTIONS["between"]:
+        first, end = _EXCEPTIONS["between"][place]
+        return Sections(impression=_words(text[first:end]))
+    if place in _EXCEPTIONS["under"]:
+        wanted = [part for part in parts if _EXCEPTIONS["under"][place] in part.heading]
+        if wanted:
+            rest = [part for part in parts if part is not wanted[-1]]
+            return _sections(rest)._replace(findings=None, impression=_words(wanted[-1].text))
+    found = _sections(parts)
+    if found.findings is None and found.impression is None:
+        last = _BLANK_LINE.split(parts[-1].text, maxsplit=1)
+        if len(last) == 2 and (conclusion := _words(last[1])):
+            found = _sections([*parts[:-1], parts[-1]._replace(text=last[0])])
+            return found._replace(impression=conclusion, last_paragraph=True)
+    return found
+
+
+def _parts(text: str) -> list[_Part]:
+    parts: list[_Part] = []
+    begin, name, heading = 0, "other", ""
+    for match in _HEADING.finditer(text):
+        found = " ".join((match[1] or match[2]).split())
+        meaning = meaning_of(found, name)
+        if meaning is not None:
+            parts.append(_Part(name, heading, text[begin : match.start()]))
+            begin, name, heading = match.end(), meaning, _spelt(found)
+    return [*parts, _Part(name, heading, text[begin:])]
+
+
+def _sections(parts: list[_Part]) -> Sections:
+    texts: dict[str, str] = {}
+    for part in parts:
+        own = part.text
+        if part.name in ("indication", "history", "comparison"):
+            own = _BLANK_LINE.split(own.strip(), maxsplit=1)[0]
+        if part.name != "other" and (words := _words(own)):
+            texts[part.name] = words
+    return Sections(**texts)
+
+
+@lru_cache(maxsize=4096)
+def meaning_of(heading: str, within: Name = "other") -> Name | None:
+    """The section that a heading begins, ``other`` for one of no use here; None for a heading inside its section.
+
+    Args:
+        heading: without its colon, single blanks. within: the section that it stands in; what names the images does not
+            end findings or an impression.
+    """
+    spelt = _spelt(heading.upper())
+    if not heading.isupper() and spelt not in _IN_SMALL_LETTERS:
+        return None
+    for name, words in _MEANINGS:
+        if words.search(spelt):
+            return name
+    return "findings" if within not in ("findings", "impression") and _IMAGES.search(spelt) else None
+
+
+def _spelt(heading: str) -> str:
+    """A heading with its often misspelt words mended."""
+    return " ".join(
+        next((known for known in _OFTEN_MISSPELT if len(word) > 5 and _one_slip(word, known)), word)
+        for word in heading.split()
+    )
+
+
+def _one_slip(word: str, known: str) -> bool:
+    """Whether a word is a known one with a letter too many, too few or wrong, or with two neighbours swapped."""
+    for _ in range(2):  # from the front, then from the back
+        while word and known and word[0] == known[0]:
+            word, known = word[1:], known[1:]
+        word, known = word[::-1], known[::-1]
+    return len(word) < 2 > len(known) or (len(word) == 2 and word == known[::-1])
+
+
+def _words(text: str) -> str | None:
+    return " ".join(text.split()) or None
