@@ -158,6 +158,7 @@ def meaning_of(heading: str, within: Name = "other") -> Name | None:
     return "findings" if within not in ("findings", "impression") and _IMAGES.search(spelt) else None
 
 
+@lru_cache(maxsize=4096)
 def _spelt(heading: str) -> str:
     """A heading with its often misspelt words mended."""
     return " ".join(

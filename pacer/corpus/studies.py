@@ -20,7 +20,7 @@ from pacer.corpus.dates import DATE_FORMS, TIME_FORMS, as_text, read_days, read_
 from pacer.corpus.priors import DatedStudy, choose_priors
 from pacer.corpus.rows import Examination, LeftOut, Notes, Place, Prior, Problem, Row, shown_view
 from pacer.corpus.splits import seeded_split
-from pacer.corpus.views import parse_view
+from pacer.corpus.views import is_special, parse_view
 from pacer.params import Corpus
 
 #: Columns of the rows: those that there must be, and those that there may be.
@@ -45,7 +45,8 @@ _FAULTS: tuple[tuple[str, str], ...] = (
     ("split", "splits are given, but none for this study"),
     *((name, _DIFFER) for name in ("date", "time", "split", *TEXTS)),
 )
-#: Images in the order in which they are chosen; frontal ones come first.
+#: Views in the order in which they are chosen. A special one has its place beyond the list: it is taken where there is
+#: no usual one.
 _VIEWS = ("PA", "AP", "other", "lateral")
 _LATERAL = _VIEWS.index("lateral")
 #: Studies that are made into Python objects at a time.
@@ -152,11 +153,12 @@ def _blank_to_null(column: pl.Series) -> pl.Series:
 
 
 def _ranks(view: pl.Series, role: str, notes: Notes, counted: pl.Series) -> pl.Series:
-    """The place of every row's view in ``_VIEWS``, null for an unknown one."""
+    """The place of every row's view in ``_VIEWS``, or beyond it; null for an unknown one."""
     ranks: dict[str, int] = {}
     for text in view.unique().drop_nulls():
         if found := parse_view(text):
-            ranks[text] = _LATERAL if found.kind == "lateral" else _VIEWS.index(found.view)
+            usual = _LATERAL if found.kind == "lateral" else _VIEWS.index(found.view)
+            ranks[text] = usual + len(_VIEWS) * is_special(text)
     rank = view.replace_strict(
         list(ranks), pl.Series(list(ranks.values()), dtype=pl.Int8), default=None, return_dtype=pl.Int8
     )
@@ -279,8 +281,8 @@ def _rows_of(study: _Grouped, prior: Prior | None, file: str, config: Corpus) ->
     if study.findings is None and study.impression is None:
         yield LeftOut(first, study.no_report or "neither findings nor impression", len(usable))
         return
-    frontals = [entry for entry in usable if entry[0] != _LATERAL]
-    laterals = usable[len(frontals) :]
+    frontals = [entry for entry in usable if entry[0] % len(_VIEWS) != _LATERAL]
+    laterals = [entry for entry in usable if entry[0] % len(_VIEWS) == _LATERAL]
     if not frontals:
         yield LeftOut(first, "no frontal image", len(usable))
         return
@@ -297,7 +299,7 @@ def _rows_of(study: _Grouped, prior: Prior | None, file: str, config: Corpus) ->
         subject_id=study.subject,
         contexts=contexts_within(lateral is not None, prior is not None),
         split=study.split or seeded_split(study.subject, config.seed, config.split.val, config.split.test),
-        view=_VIEWS[rank],
+        view=_VIEWS[rank % len(_VIEWS)],
         frontal=frontal,
         lateral=lateral,
         findings=study.findings,

@@ -33,6 +33,8 @@ _FRONTAL = {"AP", "PA", "APPA", "FRONTAL"}
 _LATERAL = {"LATERAL", "LAT", "LL", "RL"}
 #: Lying on the side: "lateral" then describes the patient, not the beam.
 _DECUBITUS = {"DECUBITUS", "DECUB", "LLD", "RLD"}
+#: Views that are taken beside the usual ones, or of a patient who lies.
+_SPECIAL = _DECUBITUS | {"AXIAL", "LORDOTIC", "XTABLE"}
 #: Neither frontal nor lateral.
 _OBLIQUE = {"OBLIQUE", "LAO", "RAO", "LPO", "RPO", "LLO", "RLO"}
 
@@ -71,6 +73,11 @@ def _parse(text: str) -> View | None:
     if directions == {"AP"}:
         return View("frontal", "AP")
     return View("frontal", "PA" if directions == {"PA"} else "other")
+
+
+def is_special(text: str) -> bool:
+    """Whether a text names a view of a patient on the side, across the table, axial or lordotic."""
+    return not _SPECIAL.isdisjoint(re.findall(r"[A-Z]+", text.upper()))
 
 
 def image_key(name: str) -> str:

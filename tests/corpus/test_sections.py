@@ -114,9 +114,7 @@ def test_impression(text: str, impression: str) -> None:
 
 
 def test_a_report_without_headings_concludes_with_what_follows_its_first_paragraph() -> None:
-    found = find_sections(
-        "  FINAL REPORT\n INDICATION:  Cough.\n COMPARISON:  ___.\n \n Lungs clear.\n \n Heart normal.\n"
-    )
+    text = "  FINAL REPORT\n INDICATION:  Cough.\n COMPARISON:  ___.\n \n Lungs clear.\n \n Heart normal.\n"
     expected = Sections(
         impression="Lungs clear. Heart normal.", indication="Cough.", comparison="___.", last_paragraph=True
     )

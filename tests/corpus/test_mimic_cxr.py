@@ -1,0 +1,301 @@
+"""MIMIC-CXR from PhysioNet's own files; all texts, ids and images are invented."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from pacer.core.errors import DataError
+from pacer.corpus.build_corpus import build_corpus
+from pacer.corpus.source.files import point_to_files
+from pacer.params import Corpus, load_params
+from pacer.records.schemas import PRIOR_SCHEMA, read_records, read_table
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE = load_params(ROOT / "configs" / "mimic_cxr.yaml").corpus.model_dump()
+SECRET = "Zephyrine opacity"  # a report text that no message may hold
+
+
+class Tree:
+    """Images, reports and tables as PhysioNet ships them."""
+
+    def __init__(self, root: Path):
+        self.root, self.settings = root, {"root": str(root), "mimic_cxr": dict(BASE["mimic_cxr"])}
+        self.metadata: list[dict[str, Any]] = []
+        self.split: list[dict[str, Any]] = []
+        self.reports: dict[str, str] = {}
+
+    def add(
+        self,
+        study: int,
+        views: str = "PA",
+        *,
+        subject: int = 10000032,
+        date: Any = 21800506,
+        time: Any = 83045.5,
+        report: str | None = "",
+        split: str = "train",
+    ) -> None:
+        """A study with an image for each of the views; a report that says which study it is."""
+        for number, view in enumerate(views.split(",")):
+            dicom = f"{study}-{number}"
+            ids = {"dicom_id": dicom, "subject_id": subject, "study_id": study}
+            self.metadata.append(ids | {"ViewPosition": view, "Rows": 4, "StudyDate": date, "StudyTime": time})
+            self.split.append({"dicom_id": dicom, "study_id": study, "subject_id": subject, "split": split})
+            image = self.root / "files" / f"p{str(subject)[:2]}/p{subject}/s{study}/{dicom}.jpg"
+            image.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (4, 4), number).save(image)
+        if report is not None:
+            text = report or f" FINAL REPORT\n INDICATION:  Cough.\n\n FINDINGS: \n \n {SECRET} {study}.\n"
+            self.reports[f"files/p{str(subject)[:2]}/p{subject}/s{study}.txt"] = text
+
+    def write(self) -> None:
+        for name, rows in (("metadata", self.metadata), ("split", self.split)):
+            table = pl.DataFrame(rows, infer_schema_length=None).write_csv().encode()
+            (self.root / BASE["mimic_cxr"][name]).write_bytes(gzip.compress(table))
+        with zipfile.ZipFile(self.root / "mimic-cxr-reports.zip", "w") as archive:
+            for name, text in self.reports.items():
+                archive.writestr(name, text)
+
+    def build(self) -> dict[str, Any]:
+        """The audit; no text of a report is in it or in the list of problems."""
+        self.write()
+        config = Corpus.model_validate(BASE | self.settings)
+        point_to_files(config, self.root / "source")
+        audit = build_corpus(config, self.root / "source", self.root / "corpus")
+        account = audit["rows"]
+        assert sum(account["read"].values()) == sum(account[n] for n in ("used", "bad", "left_out", "beyond_limit"))
+        assert "Zephyrine" not in json.dumps(audit) + (self.root / "corpus" / "problems.csv").read_text()
+        return audit
+
+    def records(self) -> dict[str, dict[str, Any]]:
+        return {row["record_id"]: row for row in read_records(self.root / "corpus" / "records.parquet").to_dicts()}
+
+    def problems(self) -> list[tuple]:
+        table = pl.read_csv(self.root / "corpus" / "problems.csv", infer_schema=False)
+        return table.with_columns(pl.col("file").str.split("/").list.last()).drop("split").rows()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+def test_a_study_in_every_context_that_its_sources_allow(tree: Tree) -> None:
+    first = " FINDINGS: \n \n One.\n\n IMPRESSION:\n Two.\n"
+    second = " REASON FOR EXAM:  Fever.\n HISTORY: ___M.\n FINDINGS:  Three.\n\n IMPRESSION:\n Four.\n"
+    tree.add(50000001, "PA", report=first)
+    tree.add(50000002, "LATERAL,AP", date=21800507, time=103045.5, report=second)
+    tree.build()
+    records = tree.records()
+    assert list(records) == ["sn-50000001", *(f"{context}-50000002" for context in ("sn", "sw", "mn", "mw"))]
+    image = "p10/p10000032/s50000002/50000002"
+    assert records["mw-50000002"] == {
+        "record_id": "mw-50000002",
+        "context": "mw",
+        "split": "train",
+        "study_id": "50000002",
+        "subject_id": "10000032",
+        "view": "AP",
+        "frontal": f"{image}-1.jpg",
+        "lateral": f"{image}-0.jpg",
+        "report": "three . four .",
+        "report_raw": "Three. Four.",
+        "findings_original": None,
+        "sections": "findings+impression",
+        "prior_report": "one . two .",
+        "indication": "Fever.",
+        "history": "___M.",
+        "emphasis": None,
+        "emphasis_text": None,
+    }
+    prior = read_table(tree.root / "corpus" / "priors.parquet", PRIOR_SCHEMA).row(0, named=True)
+    assert (prior["study_id"], prior["prior_study_id"], prior["rule"]) == ("50000002", "50000001", "date and time")
+    assert prior["gap_days"] == pytest.approx(1 + 2 / 24)
+
+
+def test_the_folder_of_the_reports_is_read_as_their_archive_is(tree: Tree) -> None:
+    for number in range(3):
+        tree.add(50000001 + number, "PA,LL", date=21800506 + number)
+    tree.build()
+    records = tree.records()
+    shutil.unpack_archive(tree.root / "mimic-cxr-reports.zip", tree.root / "unpacked")
+    tree.settings["mimic_cxr"]["reports"] = "unpacked"
+    tree.build()
+    assert tree.records() == records
+
+
+@pytest.mark.parametrize(
+    ("views", "chosen"),
+    [
+        ("AP,PA", (1, None, "PA")),
+        ("PA,PA,LATERAL,LL", (0, 2, "PA")),
+        ("LL,AP,LATERAL", (1, 0, "AP")),
+        ("AP AXIAL,XTABLE LATERAL", (0, 1, "AP")),
+        ("AP LLD,AP", (1, None, "AP")),
+        ("PA RLD,AP", (1, None, "AP")),
+        ("PA RLD", (0, None, "PA")),
+        ("LAO,PA,SWIMMERS", (1, None, "PA")),
+    ],
+)
+def test_which_of_several_images_are_used(tree: Tree, views: str, chosen: tuple) -> None:
+    tree.add(50000001, views)
+    tree.build()
+    record = list(tree.records().values())[-1]
+    names = [record[name] and int(record[name].rpartition("-")[2][0]) for name in ("frontal", "lateral")]
+    assert (*names, record["view"]) == chosen
+
+
+def test_studies_without_frontal_or_known_view_are_left_out(tree: Tree) -> None:
+    tree.add(50000001)
+    tree.add(50000002, "LATERAL")
+    tree.add(50000003, "LAO,")
+    audit = tree.build()
+    name = "mimic-cxr-2.0.0-metadata.csv.gz"
+    assert tree.problems() == [
+        ("left out", name, "1", None, "no frontal image", "1"),
+        ("left out", name, "2", None, "unknown view", "1"),
+        ("left out", name, "3", None, "unknown view", "1"),
+    ]
+    assert audit["notes"]["unknown_views"] == {"metadata": {"(none)": 1, "LAO": 1}}
+
+
+def test_reports_that_give_no_target_are_listed_with_the_reason(tree: Tree) -> None:
+    tree.add(50000001, date=21800501)
+    tree.add(50000002, "PA,LL", date=21800502, report=None)
+    tree.add(50000003, date=21800503, report=" INDICATION: Cough.\n")
+    tree.add(50000004, date=21800504)
+    audit = tree.build()
+    assert audit["left_out"]["reasons"] == {"there is no report": 2, "neither findings nor impression": 1}
+    prior = read_table(tree.root / "corpus" / "priors.parquet", PRIOR_SCHEMA).row(0, named=True)
+    assert (prior["prior_study_id"], prior["passed_over"]) == ("50000001", 2)
+
+
+def test_splits_are_those_of_the_table(tree: Tree) -> None:
+    for number, split in enumerate(("train", "validate", "test")):
+        tree.add(50000001 + number, split=split, subject=10000032 + number)
+    tree.build()
+    assert [record["split"] for record in tree.records().values()] == ["train", "val", "test"]
+
+
+def test_tables_and_reports_that_do_not_fit_each_other(tree: Tree) -> None:
+    tree.settings["max_bad_rows"] = 10
+    tree.add(50000001)
+    tree.add(50000002, "PA,LL")  # one of its images has no split
+    tree.add(50000003, "PA,LL")  # none has
+    tree.add(50000004)  # not in the metadata
+    tree.add(50000005, "PA,LL")  # in two splits
+    del tree.metadata[5]
+    tree.split = [row for row in tree.split if row["dicom_id"] not in ("50000002-1", "50000003-0", "50000003-1")]
+    tree.split[-1]["split"] = "test"
+    tree.build()
+    metadata, split = "mimic-cxr-2.0.0-metadata.csv.gz", "mimic-cxr-2.0.0-split.csv.gz"
+    assert tree.problems() == [
+        ("left out", "mimic-cxr-reports.zip", "3", None, "its study is not in the metadata", "1"),
+        ("left out", split, "2", None, "its image is not in the metadata", "1"),
+        ("bad", metadata, "2", "split", "the image is not in the table of splits", "1"),
+        ("bad", metadata, "3", "split", "splits are given, but none for this study", "2"),
+        ("bad", metadata, "5", "split", "the rows of the study differ in it", "2"),
+    ]
+    assert list(tree.records()) == ["sn-50000001", "sn-50000002"]
+
+
+def test_a_subject_in_two_splits_is_seen_in_the_audit(tree: Tree) -> None:
+    tree.add(50000001, split="train")
+    tree.add(50000002, split="test", date=21800507)
+    audit = tree.build()
+    assert audit["overlap"]["subject"]["train-test"] == {"count": 1, "examples": ["10000032"]}
+
+
+def test_images_of_a_study_at_different_times_count_as_at_the_first(tree: Tree) -> None:
+    tree.add(50000001, "PA,LL", time=130500.25)
+    tree.metadata[0]["StudyTime"] = 130501.0
+    tree.metadata[1]["StudyTime"] = 95959.0  # earlier, although later as text
+    tree.add(50000002, time=130000)
+    audit = tree.build()
+    assert audit["notes"]["study_times"] == {"metadata": {"the first image counts": 1}}
+    prior = read_table(tree.root / "corpus" / "priors.parquet", PRIOR_SCHEMA).row(0, named=True)
+    assert (prior["study_id"], prior["gap_days"] * 86400) == ("50000002", pytest.approx(3 * 3600 + 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [({"StudyDate": "May"}, "date"), ({"StudyDate": "21801345"}, "date"), ({"StudyTime": "250000.0"}, "time")],
+)
+def test_dates_that_cannot_be_read_are_problems(tree: Tree, change: dict, fault: str) -> None:
+    tree.settings["max_bad_rows"] = 1
+    tree.add(50000001)
+    tree.add(50000002)
+    tree.metadata[1] |= change
+    tree.build()
+    assert [(kind, index, field) for kind, _, index, field, *_ in tree.problems()] == [("bad", "1", fault)]
+
+
+def test_a_conclusion_without_a_heading_is_counted(tree: Tree) -> None:
+    tree.add(50000001, report=" FINAL REPORT\n CHEST\n \n Lungs clear.\n")
+    audit = tree.build()
+    assert audit["notes"]["last_paragraphs"] == {"reports": {"the impression has no heading": 1}}
+    assert tree.records()["sn-50000001"]["sections"] == "impression"
+
+
+def test_the_findings_as_they_were_written_are_those_of_the_records(tree: Tree) -> None:
+    tree.settings |= {"original_references": "mimic-cxr-reports.zip", "target": "findings", "contexts": ["sn"]}
+    for number in range(3):
+        tree.add(50000001 + number)
+    tree.build()
+    assert all(record["findings_original"] == record["report_raw"] for record in tree.records().values())
+
+
+def test_what_is_missing_is_said_before_anything_is_read(tree: Tree) -> None:
+    tree.add(50000001)
+    tree.write()
+    (tree.root / "mimic-cxr-2.0.0-split.csv.gz").unlink()
+    with pytest.raises(DataError, match=r"corpus\.mimic_cxr\.split: .*split\.csv\.gz does not exist"):
+        point_to_files(Corpus.model_validate(BASE | tree.settings), tree.root / "source")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda tree: tree.metadata[0].pop("StudyTime"), r"metadata\.csv\.gz lacks StudyTime; it has dicom_id"),
+        (lambda tree: tree.split.append(tree.split[0] | {"split": "test"}), r"gives image '50000001-0' two splits"),
+        (
+            lambda tree: tree.reports.update({"copy/p10/p10000032/s50000001.txt": "IMPRESSION: Other."}),
+            r"holds two reports of study 50000001; keep one",
+        ),
+        (lambda tree: tree.reports.clear(), "holds no MIMIC-CXR report files"),
+    ],
+)
+def test_files_that_cannot_be_used(tree: Tree, spoil: Any, message: str) -> None:
+    tree.add(50000001)
+    spoil(tree)
+    with pytest.raises(DataError, match=message) as caught:
+        tree.build()
+    assert SECRET not in str(caught.value)
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.sampled_from(("", "train", "test"))), max_size=8))
+def test_rows_are_conserved(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int, str]]) -> None:
+    tree = Tree(tmp_path_factory.mktemp("tree"))
+    tree.settings["max_bad_rows"] = 100
+    tree.add(50000009)
+    for number, (study, kind, split) in enumerate(rows):
+        name = f"i{number}"
+        ids = {"dicom_id": name, "subject_id": 10000040, "study_id": study}
+        if kind != 1:
+            tree.metadata.append(ids | {"ViewPosition": "PA", "Rows": 4, "StudyDate": 21800501, "StudyTime": 10000.0})
+        if split:
+            tree.split.append(ids | {"split": split})
+        if kind != 2:
+            tree.reports[f"p10/p10000040/s{study}.txt"] = "IMPRESSION: Clear."
+    assert tree.build()["records"] >= 1
