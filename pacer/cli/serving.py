@@ -87,8 +87,10 @@ def generate(
     if cases is not None:
         if out is None:
             raise ConfigError("--cases needs --out, the file for the results, such as reports.jsonl")
+        from pacer.core.io import check_output
         from pacer.serving.case_files import read_cases
 
+        check_output(out, folder=False)
         found = read_cases(cases)
         reporter = _load(model, device, dtype, backbones)
         from pacer.cli.reports import show_summary

@@ -6,17 +6,20 @@ is flushed to disk, and is renamed.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gzip
 import hashlib
 import json
 import os
 import shutil
+import stat
+import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, BinaryIO
 
 from pacer.core.errors import DataError, PacerError
 
@@ -29,9 +32,38 @@ def hash_bytes(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+class NotAFile(OSError):
+    """What is refused where a file is to be read: a pipe or a device, which one could wait for without end."""
+
+
+def open_file(path: str | Path) -> BinaryIO:
+    """Open a file for reading, and nothing but a file.
+
+    Raises:
+        NotAFile: it is a pipe or a device. OSError: as ``open`` does, for a folder too.
+    """
+    # not blocking: the opening of a pipe alone waits until somebody writes into it
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise NotAFile(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+
+
+@contextmanager
+def opened(path: str | Path) -> Generator[IO[bytes]]:
+    """:func:`open_file`; what ends in ``.gz`` is unpacked."""
+    with open_file(path) as file:
+        if str(path).lower().endswith(".gz"):
+            with gzip.open(file) as unpacked:
+                yield unpacked
+        else:
+            yield file
+
+
 def hash_file(path: str | Path) -> str:
     """SHA-256 of a file's content, in hex."""
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -102,9 +134,12 @@ def read_json(path: str | Path) -> Any:
     """Read a JSON file, with or without a byte order mark; a missing or malformed file, or a key that stands twice in
     an object, is a :class:`DataError` naming the file."""
     try:
-        return _parsed(Path(path).read_bytes().decode("utf-8-sig"))
+        with open_file(path) as file:
+            return _parsed(file.read().decode("utf-8-sig"))
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not valid JSON: {_reason(error)}") from None
 
@@ -138,7 +173,7 @@ def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
     """Number and value of each line of JSON (``.gz`` is unpacked), blank lines passed over; a malformed line, or a key
     that stands twice in an object, is a :class:`DataError` naming file and line."""
     try:
-        with (gzip.open if str(path).lower().endswith(".gz") else open)(path, "rb") as file:
+        with opened(path) as file:
             yield from parse_lines(file, path)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
@@ -219,21 +254,59 @@ def locked(path: Path, refusal: str) -> Generator[None]:
         # its holder removed it just before it became free: this lock keeps nobody out, so make it anew
 
 
-def check_replaceable(out: str | Path, known: Iterable[str]) -> None:
-    """Make sure that a folder named on the command line can be replaced: it holds nothing but earlier output.
+def check_output(out: str | Path, *, folder: bool) -> None:
+    """Make sure, before any work, that a folder or a file named on the command line can be written.
+
+    Raises:
+        DataError: it is of the other kind, or nothing can be written there.
+    """
+    place = Path(out)
+    other = "name a folder for the output" if folder else "name a file for the output"
+    try:
+        while True:  # up to what is there
+            if place.is_symlink() and not place.exists():
+                raise DataError(f"{out} cannot be written: {place} is a link to nothing; {other}")
+            with suppress(FileNotFoundError, NotADirectoryError):
+                mode = place.stat().st_mode
+                break
+            place = place.parent
+        if place == Path(out) and stat.S_ISDIR(mode) != folder:
+            raise DataError(f"{out} is a {'file' if folder else 'folder'}; {other}")
+        if place == Path(out) and not folder:
+            if not stat.S_ISREG(mode):
+                raise DataError(f"{out} is a device or a pipe; {other}")
+            if not os.access(place, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            place = place.parent  # a new one is made beside it
+        with tempfile.TemporaryFile(dir=place):  # permissions alone do not say it, of root least
+            pass
+    except (OSError, ValueError) as error:  # ValueError: no file can have this name
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise DataError(f"{out} cannot be written: {reason}; {other} elsewhere") from None
+
+
+def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:
+    """:func:`check_output` of a folder that is replaced as a whole: it holds nothing but earlier output.
 
     Args:
         out: absent, empty, or an earlier output. known: names of the files and folders that an output consists of.
 
     Raises:
-        DataError: it is a file, or holds something else.
+        DataError: it cannot be written or replaced, or holds something else.
     """
+    check_output(out, folder=True)
     out = Path(out)
+    if out.is_symlink() or (out.exists() and (os.path.ismount(out) or out.samefile("."))):
+        raise DataError(
+            f"{out} is a link, a mount point or the working directory, which is never replaced; name a folder inside it"
+        )
+    check_output(out.parent, folder=True)
     if not out.exists():
         return
-    if not out.is_dir():
-        raise DataError(f"{out} is a file; name a folder for the output")
-    foreign = sorted({path.name for path in out.iterdir()} - set(known))
+    known = set(known)
+    foreign = sorted({path.name for path in out.iterdir()} - known)
+    if foreign and not known:
+        raise DataError(f"{out} exists and is not an empty folder; name another one")
     if foreign:
         raise DataError(
             f"{out} would be replaced, but it holds {foreign[0]}"

@@ -12,8 +12,10 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml.error import MarkedYAMLError
 
 from pacer.core.errors import ConfigError
+from pacer.core.io import open_file
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -42,11 +44,12 @@ def read_params(path: str | Path, kind: type[Groups]) -> Groups:
         ConfigError: the file is missing, is not YAML, or any value is refused; all problems are listed.
     """
     try:
-        raw = YAML(typ="safe").load(Path(path).read_text(encoding="utf-8"))
+        with open_file(path) as file:
+            raw = YAML(typ="safe").load(file.read().decode("utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist{kind.if_missing}") from None
-    except YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    except (OSError, ValueError, RecursionError, YAMLError) as error:
+        raise ConfigError(f"{path} is no file of parameters: {_unread(error)}; expected YAML in UTF-8") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} must be a mapping of groups ({', '.join(kind.model_fields)})")
     return validated(raw, str(path), kind)
@@ -65,6 +68,15 @@ def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
         if any(problem["type"] == "missing" for problem in error.errors()):
             problems += kind.if_incomplete
         raise ConfigError(f"{origin}: {problems}") from None
+
+
+def _unread(error: Exception) -> str:
+    """Why a file is not YAML, without what it holds where it is no text."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8 ({error.reason} at byte {error.start})"
+    if isinstance(error, MarkedYAMLError) and error.problem_mark:
+        return f"line {error.problem_mark.line + 1}: {error.problem}"
+    return str(getattr(error, "strerror", None) or " ".join(str(error).split()))
 
 
 def _explain(problem: Any, kind: type[Strict]) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from pacer.core.errors import DataError
+from pacer.core.io import NotAFile, open_file
 
 MISSING = "the file does not exist"
 NOT_AN_IMAGE = "the file is not an image"
@@ -67,7 +68,7 @@ def open_image(path: str | Path) -> Image.Image:
             times as long as wide, cannot be decoded, or holds what is no single grey radiograph (DICOM in colour or
             with several frames).
     """
-    with _problems_of(path), open(path, "rb") as file:
+    with _problems_of(path), open_file(path) as file:
         return _decoded(file, path)
 
 
@@ -112,7 +113,7 @@ def image_size(path: str | Path) -> tuple[int, int]:
     Raises:
         ImageError: the file is missing, is not an image, or its header says that it cannot be used.
     """
-    with _problems_of(path), open(path, "rb") as file:
+    with _problems_of(path), open_file(path) as file:
         if _is_dicom(file, path):
             header = _read_dicom(file, header_only=True)
             return int(header.Columns), int(header.Rows)
@@ -172,6 +173,8 @@ def _problems_of(path: str | Path) -> Generator[None]:
         return
     except (FileNotFoundError, NotADirectoryError):
         problem = MISSING
+    except NotAFile as error:
+        problem = str(error.strerror)
     except UnidentifiedImageError:
         problem = NOT_AN_IMAGE
     except _WrongSize as error:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pacer.core.contexts import CONTEXTS, Context, context_of
 from pacer.core.errors import DataError
-from pacer.core.io import hash_bytes, hash_file, hash_json, locked, write_json, write_jsonl
+from pacer.core.io import check_output, hash_bytes, hash_file, hash_json, locked, write_json, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.parallel.prefetch import prefetch
@@ -109,14 +109,8 @@ def report_cases(
 @contextmanager
 def _own(out: Path) -> Generator[None]:
     """Keep other processes from the file; the system lets go of it when this one ends, however it ends."""
-    if out.is_dir():
-        raise DataError(f"{out} is a folder; name a file for the results, such as reports.jsonl")
+    check_output(out, folder=False)
     existed = out.exists()
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        open(out, "a").close()
-    except OSError as error:
-        raise DataError(f"{out} cannot be written: {error.strerror}; name another file") from None
     with locked(out, f"{out} is in use by another process; wait for it or name another file"):
         try:
             yield

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
-from pacer.core.io import read_json, whole_directory, write_json, write_text
+from pacer.core.io import check_replaceable, read_json, whole_directory, write_json, write_text
 from pacer.features import prepare, rounding
 from pacer.features.store import MANIFEST as STORE
 from pacer.model.assemble import FROZEN, frozen_fingerprints, load_tokenizer
@@ -78,8 +78,7 @@ def export_model(
         DataError: ``out`` is not empty or cannot be written, or an input is missing. CheckpointError: the model is of
             the warm-up, or was trained on other frozen models than those at hand.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out} exists and is not an empty folder; name another one")
+    check_replaceable(out)
     if read_record(model).phase == "warmup":
         raise CheckpointError(
             f"{model} is of the warm-up, which knows one context; export models/parent or models/calibrate"

@@ -7,6 +7,7 @@ nothing of its content.
 from __future__ import annotations
 
 import io
+import os
 import unicodedata
 from os import PathLike
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from pacer.core.errors import DataError
+from pacer.core.io import open_file
 from pacer.corpus.views import View, parse_view
 from pacer.radiographs.opening import as_radiograph, read_image
 
@@ -75,12 +77,13 @@ def _read(path: Path, name: str, limit: int, excess: str) -> bytes:
     if "\0" in str(path):
         raise DataError(f"{name}: no file can have the name that was given, as it holds a NUL")
     try:
-        size = path.stat().st_size
-        if path.is_dir():
-            raise DataError(f"{name}: {path} is a folder; name the file")
-        if size > limit:
-            raise DataError(f"{name}: the file {path} has {size:,} bytes, {excess}")
-        return path.read_bytes()
+        with open_file(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > limit:
+                raise DataError(f"{name}: the file {path} has {size:,} bytes, {excess}")
+            return file.read()
+    except IsADirectoryError:
+        raise DataError(f"{name}: {path} is a folder; name the file") from None
     except FileNotFoundError:
         raise DataError(f"{name}: the file {path} does not exist") from None
     except OSError as error:

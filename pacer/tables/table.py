@@ -8,20 +8,20 @@ arrived and what was expected, and never quote a cell.
 from __future__ import annotations
 
 import csv
-import gzip
 import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.core.io import is_broken, numbered_jsonl
+from pacer.core.io import is_broken, numbered_jsonl, open_file, opened
 
 #: Characters of one cell at most.
 LARGEST = 1 << 24
@@ -153,6 +153,7 @@ def open_table(path: str | Path) -> TableFile:
     kind = kind_of(path)
     with _readable(path):
         if kind == "parquet":
+            open_file(path).close()
             columns = list(pl.read_parquet_schema(path))
             height = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
             return TableFile(path, kind, columns, height, dict.fromkeys(columns, height))
@@ -198,8 +199,7 @@ def numbered_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
     Every row has as many cells as the header. A blank line is an empty list; blank lines above the header are passed
     over. In UTF-8, with or without a byte order mark.
     """
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
-    with _readable(path), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+    with _readable(path), opened(path) as content, TextIOWrapper(content, encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter=separator_of(path), strict=True)
         width, line = 0, 1
         while True:

@@ -221,9 +221,9 @@ def test_files_that_are_no_results_stay_as_they_are(reporter: Reporter, cases: l
         with pytest.raises(DataError, match=f"{sentence}.*name another file"):
             report_cases(reporter, cases, out)
         assert out.read_text() == content
-    with pytest.raises(DataError, match="is a folder; name a file for the results"):
+    with pytest.raises(DataError, match="is a folder; name a file for the output"):
         report_cases(reporter, cases, tmp_path)
-    with pytest.raises(DataError, match=r"cannot be written: (Not a directory|File exists)"):
+    with pytest.raises(DataError, match="cannot be written: Not a directory"):
         report_cases(reporter, cases, out / "below")
 
 

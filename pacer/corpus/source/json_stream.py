@@ -6,14 +6,15 @@ with the file.
 
 from __future__ import annotations
 
-import gzip
 import json
 import zlib
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 from pacer.core.errors import DataError
+from pacer.core.io import opened
 from pacer.records.schemas import SPLITS
 
 _CHUNK = 1 << 21  # characters read at a time
@@ -32,8 +33,7 @@ def stream_records(path: str | Path) -> Iterator[tuple[str, int, Any]]:
             place. Records before that place have been given by then.
     """
     try:
-        opened = gzip.open if str(path).lower().endswith(".gz") else open
-        with opened(path, "rt", encoding="utf-8-sig") as file:
+        with opened(path) as content, TextIOWrapper(content, encoding="utf-8-sig") as file:
             yield from _Stream(file, path).records()
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
