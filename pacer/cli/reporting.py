@@ -9,8 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from pacer.cli.terminal import BACKBONES, COLOURS, PARAMS, ParamsFile, chips, console, print_rows, print_table, say
-from pacer.core.errors import ConfigError
+from pacer.cli.terminal import (
+    BACKBONES,
+    COLOURS,
+    PARAMS,
+    ContextNames,
+    ParamsFile,
+    check_contexts,
+    chips,
+    console,
+    print_rows,
+    print_table,
+    say,
+)
+from pacer.core.errors import BackboneError, ConfigError
 from pacer.params import Params, load_params
 
 if TYPE_CHECKING:
@@ -24,7 +36,7 @@ def audit(
     out: Annotated[Path | None, typer.Option(help="Keep the corpus, audit.json and problems.csv here.")] = None,
 ) -> None:
     """Read the corpus that params.yaml names and report what is in it and what is wrong with it."""
-    from pacer.core.io import check_replaceable
+    from pacer.core.io import check_output, check_replaceable
     from pacer.corpus.build_corpus import OUTPUTS, build_corpus
     from pacer.corpus.ledger import COLUMNS
     from pacer.corpus.source.files import point_to_files
@@ -32,9 +44,11 @@ def audit(
 
     config = load_params(params)
     corpus = config.corpus
+    problems = Path("problems.csv") if out is None else None
     if out is not None:
         check_replaceable(out, OUTPUTS)
-    problems = Path("problems.csv") if out is None else None
+    else:
+        check_output("problems.csv", folder=False)
     # a refused corpus leaves its problems here, and a later audit removes them: never a file of the user's own
     ours = ",".join(COLUMNS).encode()
     if problems is not None and problems.exists() and not problems.read_bytes().startswith(ours):
@@ -96,9 +110,10 @@ def score(
     ] = None,
     truth: Annotated[Path | None, typer.Option(help="truth.parquet of a generated corpus.")] = None,
     split: Annotated[
-        str | None, typer.Option(help="Split to score; default: the decoded one, or test of --references with splits.")
+        str | None,
+        typer.Option(help="Split to score, or all; default: the decoded one, or test of --references with splits."),
     ] = None,
-    context: Annotated[str | None, typer.Option(help="Score this context of the references alone.")] = None,
+    context: ContextNames = None,
     missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
     duplicates: Annotated[str, typer.Option(help="An id that stands twice: error, first, or all.")] = "error",
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
@@ -116,7 +131,7 @@ def score(
     params: ParamsFile = PARAMS,
 ) -> None:
     """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
-    from pacer.core.io import read_json
+    from pacer.core.io import check_output, read_json
     from pacer.external.foreign import Protocol, score_reports
     from pacer.metrics.inputs import ScoreInputs, ScoreSettings
     from pacer.metrics.scoring import score_decoded
@@ -129,23 +144,36 @@ def score(
         clean_references=clean_references,
         clean_hypotheses=clean_hypotheses,
         split=split,
-        context=context,
+        context=context[0] if context else None,
         reference_id=reference_id,
         reference_text=reference_text,
         hypothesis_id=hypothesis_id,
         hypothesis_text=hypothesis_text,
     )
+    check_output(out, folder=True)
+    if labels is not None and not labels.is_file():
+        check_output(labels, folder=False)
+    if not chexbert.is_dir():
+        raise BackboneError(
+            f"the labeller of the findings is not at {chexbert}, and an exported model holds none; name one with "
+            "--chexbert: a folder with chexbert.pth and the config and vocabulary of bert-base-uncased, or "
+            "models/backbones/chexbert of another run"
+        )
     config = load_params(params)
     settings = ScoreSettings(**config.score.model_dump())
     if records and predictions and not (references or hypotheses):
-        if protocol != Protocol(split=split):
+        if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError(
-                "--missing, --duplicates, --extract, --deduplicate, --context, --clean-* and the names "
-                "of columns go with --references and --hypotheses"
+                "--missing, --duplicates, --extract, --deduplicate, --clean-* and the names of columns go with "
+                "--references and --hypotheses"
             )
         inputs = ScoreInputs(chexbert, labels, truth=truth)
-        scores = score_decoded(records, predictions, out, inputs, settings, split=split, say=say)
+        scores = score_decoded(
+            records, predictions, out, inputs, settings, split=split, contexts=check_contexts(context), say=say
+        )
     elif references and hypotheses and not (records or predictions or truth):
+        if context and len(context) > 1:
+            raise ConfigError("with --references one --context can be chosen, or none for all of them")
         scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, settings=settings)
     else:
         raise ConfigError("give --records and --predictions (and --truth), or --references and --hypotheses")
@@ -208,11 +236,11 @@ def show_anchor(
     ),
 ) -> None:
     """Explain one commitment: the report with the words that the rules read, coloured by polarity."""
-    from pacer.core.io import write_text
+    from pacer.core.io import check_output, write_text
     from pacer.reporting.explanation import KINDS, explain, explanation_page
 
-    if html is not None and html.is_dir():
-        raise ConfigError(f"--html {html} is a folder; name a file")
+    if html is not None:
+        check_output(html, folder=False)
     found = explain(record, records, table, answers)
     made_by = "the labelling model" if found.origin == "llm" else "the rules"
     console.print(Text(f"{record}, {found.context.upper()}, {found.split}; made by {made_by}\n"))

@@ -11,6 +11,9 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import ConfigError
+
 if TYPE_CHECKING:
     from pacer.anchors.anchor import Anchor
     from pacer.reporting.tables import Table
@@ -23,10 +26,24 @@ BackbonesFolder = Annotated[Path, typer.Option("--backbones", help="Frozen model
 RecordsFile = Annotated[
     Path, typer.Option("--records", help="records.parquet of a corpus (`pacer audit --out` makes it).")
 ]
+ContextNames = Annotated[
+    list[str] | None, typer.Option("--context", help="This context alone; may be given more than once.")
+]
 
 #: Colours of polarities, and the sign of each.
 COLOURS = {"positive": "red", "uncertain": "yellow", "negative": "blue"}
 SIGNS = {"positive": "+", "uncertain": "?", "negative": "-"}
+
+
+def check_contexts(names: list[str] | None) -> list[str]:
+    """The contexts that a command names, none for all.
+
+    Raises:
+        ConfigError: one is unknown.
+    """
+    if unknown := [name for name in names or () if name not in CONTEXTS]:
+        raise ConfigError(f"--context {unknown[0]} is none of {', '.join(CONTEXTS)}")
+    return [name for name in CONTEXTS if name in (names or ())]
 
 
 def say(line: str | Text = "", style: str = "") -> None:

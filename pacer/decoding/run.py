@@ -27,6 +27,7 @@ from pacer.model.precision import automatic_dtype, language_parameters
 from pacer.parallel.processes import process_state
 from pacer.params import Decode
 from pacer.pretrained.pointers import is_standin, provenance
+from pacer.records.schemas import SPLITS, of_split
 
 #: What a folder of predictions consists of.
 OUTPUTS = (*(f"{context}.jsonl" for context in CONTEXTS), "controls", "routing.safetensors", "manifest.json")
@@ -122,11 +123,12 @@ def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
     Raises:
         DataError: the split has no record, or a control cannot be made of its records.
     """
-    cases = records.filter(pl.col("split") == config.split)
+    cases = of_split(records, config.split)
     if config.limit is not None:
         cases = cases.group_by("context", maintain_order=True).head(config.limit)
     if cases.is_empty():
-        raise DataError(f"no record is in split {config.split}; choose another decode.split")
+        others = ", ".join(name for name in SPLITS if name in set(records["split"])) or "no split"
+        raise DataError(f"no record is in split {config.split}, but in {others}; choose another decode.split")
     runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
     return {name: part for name, part in runs.items() if len(part)}
 

@@ -223,7 +223,7 @@ def _select(file: ReportFile, protocol: Protocol) -> ReportFile:
     """The references of the split and context that are asked for, where the file has them."""
     kept = range(len(file.texts))
     for column, wanted in (("split", protocol.split), ("context", protocol.context)):
-        if wanted is None:
+        if wanted is None or (column, wanted) == ("split", "all"):
             continue
         if column not in file.extra:
             raise DataError(f"{file.path} has no column {column}, so {column} {wanted} cannot be chosen")

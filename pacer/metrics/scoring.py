@@ -36,7 +36,7 @@ from pacer.metrics.pairing import check_pairs, named, read_predictions
 from pacer.metrics.signature import build_signature, flat
 from pacer.metrics.truth import truth_scores
 from pacer.metrics.wording_scores import report_wording, wording_counts, wording_scores
-from pacer.records.schemas import read_about, read_records
+from pacer.records.schemas import of_split, read_about, read_records
 from pacer.rules.extract import extract_anchor
 
 #: What a folder of scores consists of.
@@ -55,16 +55,22 @@ Numbers = dict[str, float | None]
 
 
 def decoded_records(
-    records: pl.DataFrame, predictions_dir: str | Path, split: str | None = None
+    records: pl.DataFrame, predictions_dir: str | Path, split: str | None = None, contexts: Sequence[str] = ()
 ) -> tuple[pl.DataFrame, str | None]:
-    """The records that a folder of predictions should cover: ``split`` (default: what its manifest says, else test),
-    cut at the manifest's limit; and where these are not all of the split how many they are, in words."""
-    manifest = Path(predictions_dir) / "manifest.json"
-    settings = read_json(manifest)["settings"] if manifest.is_file() else {}
+    """The records that a folder of predictions should cover: ``split`` and ``contexts`` (default: what its manifest
+    says, else test and all), cut at the manifest's limit; and where these are not all of the split how many they are,
+    in words."""
+    path = Path(predictions_dir) / "manifest.json"
+    manifest = read_json(path) if path.is_file() else {}
+    settings = manifest.get("settings", {})
     split, limit = split or settings.get("split", "test"), settings.get("limit")
-    whole = records.filter(pl.col("split") == split)
-    kept = whole if limit is None else whole.group_by("context", maintain_order=True).head(limit)
-    cut = f"{len(kept)} of {len(whole)} records of split {split}: decode.limit {limit}"
+    contexts = contexts or manifest.get("contexts") or ()
+    whole = of_split(records, split)
+    kept = whole.filter(pl.col("context").is_in(list(contexts))) if contexts else whole
+    if limit is not None:
+        kept = kept.group_by("context", maintain_order=True).head(limit)
+    why = [f"contexts {', '.join(contexts)}"] * bool(contexts) + [f"decode.limit {limit}"] * (limit is not None)
+    cut = f"{len(kept)} of {len(whole)} records of split {split}: {', '.join(why)}"
     return kept, cut if len(kept) < len(whole) else None
 
 
@@ -76,16 +82,17 @@ def score_decoded(
     settings: ScoreSettings,
     *,
     split: str | None = None,
+    contexts: Sequence[str] = (),
     say: Callable[[str], object] = print,
 ) -> dict[str, dict]:
     """Score what was decoded of a corpus; ``say`` gets a line where that is not the whole split.
 
     Args:
         records: ``records.parquet``. predictions, out, inputs, settings: as in :func:`score_predictions`; the labels of
-            the references are made where their file does not exist. split: as in :func:`decoded_records`.
+            the references are made where their file does not exist. split, contexts: as in :func:`decoded_records`.
     """
     table = read_records(records)
-    wanted, note = decoded_records(table, predictions, split)
+    wanted, note = decoded_records(table, predictions, split, contexts)
     if note:
         say(note)
     if inputs.labels is not None and not inputs.labels.is_file():
@@ -186,11 +193,18 @@ def score_contexts(
 def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: Path | None) -> dict[str, Scored]:
     ids = records["record_id"].to_list()
     if not ids:
-        raise DataError("there are no records to score")
+        raise DataError("there are no records to score in this split; choose another with --split, or all")
     check_pairs(ids, list(dict.fromkeys(ids)), "the records", "the records")
     unknown = set(records["context"].unique()) - set(CONTEXTS)
     if unknown:
         raise DataError(f"records of unknown context {sorted(map(str, unknown))[0]}; known: {', '.join(CONTEXTS)}")
+    there = [name for name in CONTEXTS if (predictions_dir / f"{name}.jsonl").is_file()]
+    missing = [name for name in CONTEXTS if name in set(records["context"]) and name not in there]
+    if missing and there:
+        raise DataError(
+            f"{predictions_dir} holds no {missing[0]}.jsonl, and there are records of {', '.join(missing)}; to score "
+            f"the others alone, add {' '.join(f'--context {name}' for name in there)}"
+        )
     given = None if anchors_path is None else _read_anchors(anchors_path, ids)
     contexts = {}
     for name in CONTEXTS:

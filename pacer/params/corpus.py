@@ -70,15 +70,16 @@ class TableOfStudies(Strict):
 
 
 class SubjectShares(Strict):
-    """Shares of the subjects in val and test, where a corpus names no split."""
+    """Shares of the subjects in val and test, where a corpus names no split; the rest is train. A corpus that is only
+    evaluated has none."""
 
     val: Fraction
     test: Fraction
 
     @model_validator(mode="after")
-    def _some_train(self) -> SubjectShares:
-        if self.val + self.test >= 1:
-            raise ValueError("val + test must leave subjects for training (sum below 1)")
+    def _shares(self) -> SubjectShares:
+        if self.val + self.test > 1:
+            raise ValueError("val + test must not exceed 1; what they leave is train")
         return self
 
 

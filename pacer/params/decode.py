@@ -10,7 +10,7 @@ from pacer.params.strict import Natural, Positive, PositiveFloat, Strict
 
 
 class Decode(Strict):
-    split: Literal["test", "val"]
+    split: Literal["test", "val", "all"]
     limit: Positive | None
     engine: Literal["beam", "generate"]
     num_beams: Positive

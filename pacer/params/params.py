@@ -57,6 +57,11 @@ class Params(Strict):
                 f"backbones.language_standin.vocabulary ({own}) must equal corpus.phantom.vocabulary ({world}): "
                 "the corpus marks emphasised tokens with that tokenizer"
             )
+        if self.decode.split == "all":
+            raise ValueError(
+                "decode.split = 'all' is for `pacer decode --split all`; the pipeline, which trains on split train, "
+                "decodes test or val"
+            )
         if "sn" not in self.corpus.contexts:
             raise ValueError("corpus.contexts must hold sn: the warm-up trains on it")
         return self

@@ -88,6 +88,11 @@ def read_records(path: str | Path) -> pl.DataFrame:
     return records
 
 
+def of_split(records: pl.DataFrame, split: str) -> pl.DataFrame:
+    """The records of a split, or of ``all``."""
+    return records if split == "all" else records.filter(pl.col("split") == split)
+
+
 def read_about(path: str | Path) -> dict[str, Any]:
     """What ``records.parquet`` says of how its texts were made: ``cleaner``, ``target``, ``deidentified``, ``strict``,
     ``format``. Empty for a table that some other program wrote."""

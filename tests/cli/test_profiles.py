@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -92,7 +93,7 @@ def test_the_published_profiles_clean_as_upstream_and_alter_no_target():
         ({"format": "table"}, "format: table needs corpus.table.file"),
         ({"format": "rg4", "annotations": {"mn": None}}, "annotations names no file for mn"),
         ({"format": "csv"}, "corpus.format"),
-        ({"split": {"val": 0.5, "test": 0.5}}, "val \\+ test must leave subjects for training"),
+        ({"split": {"val": 0.5, "test": 0.6}}, "val \\+ test must not exceed 1; what they leave is train"),
         ({"source": "phantom", "format": "openi"}, "for a corpus of your own set source: files"),
         ({"openi": {"deidentified": "mask"}}, "corpus.openi.deidentified"),
     ],
@@ -103,6 +104,40 @@ def test_what_a_format_needs_is_checked_before_any_work(changes: dict, message: 
         values["corpus"][key] = values["corpus"][key] | value if isinstance(value, dict) else value
     with pytest.raises(ConfigError, match=message):
         parse_params(values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("binary", r"not UTF-8 \(invalid start byte at byte 0\)"),
+        ("latin-1", r"not UTF-8 \(.* at byte 3\)"),
+        ("folder", "Is a directory"),
+        ("pipe", "it is a pipe or a device, not a file"),
+        ("control characters", "special characters are not allowed"),
+        ("unclosed", "line 3: expected"),
+        ("nested without end", "recursion"),
+    ],
+)
+def test_what_is_no_file_of_parameters_is_one_sentence(pacer, repository: Path, kind: str, said: str):
+    path = repository / "mine.yaml"
+    secret = "Large right pneumothorax"
+    content = {
+        "binary": b"\xff\xd8\xff\xe0" + bytes(200),
+        "latin-1": "# f\u00fcr uns\ncorpus: {}\n".encode("latin-1"),
+        "control characters": bytes(132) + b"DICM",
+        "unclosed": f"corpus:\n  root: [{secret}\n".encode(),
+        "nested without end": b"[" * 100_000,
+    }
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(content[kind])
+    outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
+    assert outcome.code == 1 and outcome.error.count("\n") == 1
+    assert re.search(f"error: mine.yaml is no file of parameters: .*{said}.*; expected YAML in UTF-8", outcome.error)
+    assert secret not in outcome.error and not (repository / "read").exists()
 
 
 def test_use_copies_a_profile(pacer, repository: Path):
