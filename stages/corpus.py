@@ -4,11 +4,16 @@ from pathlib import Path
 
 from pacer.core.errors import run_cleanly
 from pacer.corpus.build_corpus import build_corpus
+from pacer.corpus.splits import check_splits
 from pacer.params import load_params
 
 
 def main() -> None:
-    build_corpus(load_params().corpus, Path("data/source"), Path("data/corpus"))
+    params = load_params()
+    audit = build_corpus(params.corpus, Path("data/source"), Path("data/corpus"))
+    counts = audit["contexts"]
+    # settings of later stages, which dvc.yaml does not declare here: nothing that is written follows from them
+    check_splits({(c, s) for c, splits in counts.items() for s in splits if splits[s]["records"]}, params)
 
 
 if __name__ == "__main__":

@@ -83,6 +83,7 @@ def diagnose(params: Params, root: Path = Path("."), gpu_memory: float | None = 
             _found("features", partial(_features, params, models)),
             _found("model", partial(_model, params, models, max(gpus, 1))),
         ]
+    settings += _schedules(params)
     if counts is not None:
         settings.append(_mode(params, counts, Machine(cores, processors), free))
         if counts.origin == "counted":
@@ -279,6 +280,14 @@ def _model(params: Params, models: Path, processes: int) -> str:
     return f"the phases and `decode` accept their settings with this {language.config.model_type}"
 
 
+def _schedules(params: Params) -> list[Finding]:
+    """The phases whose learning rate does not rise to its peak."""
+    from pacer.training.phases import phase_of
+
+    notes = {name: phase_of(name, params).cut_short() for name in PHASES}
+    return [Finding(f"{name}.updates", "note", note) for name, note in notes.items() if note]
+
+
 def _mode(params: Params, counts: Counts, machine: Machine, free: int) -> Finding:
     """What the whole run takes in either ``features.mode``, and which to prefer."""
     from pacer.encoding.plan import fits
@@ -299,18 +308,13 @@ def _mode(params: Params, counts: Counts, machine: Machine, free: int) -> Findin
 
 def _records(params: Params, path: Path) -> str:
     """Whether the phases and `decode` find what they need among the records at hand."""
+    from pacer.corpus.splits import check_splits
     from pacer.decoding.controls import INPUTS
     from pacer.decoding.run import plan_runs
     from pacer.records.columns import read_columns
-    from pacer.training.phases import phase_of
 
     records = read_columns(path, ["record_id", "context", "split", *INPUTS])
-    splits = {"train"} | ({"val"} if params.train.checkpoint == "best" else set())
-    for name in PHASES:
-        own = records.filter(records["context"].is_in(phase_of(name, params).contexts))
-        if absent := splits - set(own["split"]):
-            reason = "train.checkpoint: best asks for" if absent == {"val"} else f"{name} trains on"
-            raise DataError(f"there is no record of split {min(absent)}, which {reason}, in the contexts of {name}")
+    check_splits(set(records.select("context", "split").iter_rows()), params)
     runs = plan_runs(records, params.decode)
     return ", ".join(f"{len(part):,} reports{f' of {name}' if name else ''}" for name, part in runs.items())
 

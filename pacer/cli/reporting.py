@@ -22,7 +22,7 @@ from pacer.cli.terminal import (
     print_table,
     say,
 )
-from pacer.core.errors import BackboneError, ConfigError
+from pacer.core.errors import ConfigError
 from pacer.params import Params, load_params
 
 if TYPE_CHECKING:
@@ -153,12 +153,6 @@ def score(
     check_output(out, folder=True)
     if labels is not None and not labels.is_file():
         check_output(labels, folder=False)
-    if not chexbert.is_dir():
-        raise BackboneError(
-            f"the labeller of the findings is not at {chexbert}, and an exported model holds none; name one with "
-            "--chexbert: a folder with chexbert.pth and the config and vocabulary of bert-base-uncased, or "
-            "models/backbones/chexbert of another run"
-        )
     config = load_params(params)
     settings = ScoreSettings(**config.score.model_dump())
     if records and predictions and not (references or hypotheses):

@@ -18,8 +18,9 @@ import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any
 
 from pacer.core.errors import DataError, PacerError
 
@@ -36,7 +37,7 @@ class NotAFile(OSError):
     """What is refused where a file is to be read: a pipe or a device, which one could wait for without end."""
 
 
-def open_file(path: str | Path) -> BinaryIO:
+def open_file(path: str | Path) -> BufferedReader:
     """Open a file for reading, and nothing but a file.
 
     Raises:
@@ -51,7 +52,7 @@ def open_file(path: str | Path) -> BinaryIO:
 
 
 @contextmanager
-def opened(path: str | Path) -> Generator[IO[bytes]]:
+def opened(path: str | Path) -> Generator[BufferedReader | gzip.GzipFile]:
     """:func:`open_file`; what ends in ``.gz`` is unpacked."""
     with open_file(path) as file:
         if str(path).lower().endswith(".gz"):

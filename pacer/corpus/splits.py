@@ -1,8 +1,14 @@
-"""The split of a corpus that names none: by subject, from a seed, the same whatever other subjects there are."""
+"""The split of a corpus that names none: by subject, from a seed, the same whatever other subjects there are. And which
+splits a run needs.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
+
+from pacer.core.errors import DataError
+from pacer.params import Params
 
 
 def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
@@ -23,3 +29,25 @@ def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
     if place < test:
         return "test"
     return "val" if place >= 1 - val else "train"
+
+
+def check_splits(present: Collection[tuple[str, str]], params: Params) -> None:
+    """Make sure that the pipeline will find records to train on and to decode, before features are computed for it.
+
+    Args:
+        present: context and split of the records that there are.
+
+    Raises:
+        DataError: a split that a later stage needs has no record.
+    """
+    needed = [("train", "the phases train on")]
+    if params.train.checkpoint == "best":
+        needed.append(("val", "train.checkpoint: best asks for"))
+    for split, why in needed:
+        if ("sn", split) not in present:
+            raise DataError(
+                f"there is no record of context sn in split {split}, which {why}; mend the corpus's own splits or "
+                "corpus.split. Only to evaluate a trained model, use `pacer audit`, `decode` and `score` (README)"
+            )
+    if not any(split == params.decode.split for _, split in present):
+        raise DataError(f"there is no record of split {params.decode.split}, which decode.split names")

@@ -58,6 +58,17 @@ class Phase:
                 f"the number of processes, {processes}"
             )
 
+    def cut_short(self) -> str | None:
+        """What is to be said where the phase ends while its learning rate still rises; None where it does not."""
+        own = self.schedule
+        if own.updates >= own.warmup_updates:
+            return None
+        return (
+            f"{self.name}.updates = {own.updates} is below {self.name}.warmup_updates = {own.warmup_updates}, so the "
+            f"learning rate rises to {self.learning_rate(own.updates - 1):.2g} and never to {own.learning_rate:.2g}; "
+            f"set {self.name}.warmup_updates to {own.updates} at most, or train longer"
+        )
+
     def learning_rate(self, update: int) -> float:
         """Linear warm-up, then a cosine to 0 at the last update. ``update`` counts from 0."""
         own = self.schedule

@@ -225,6 +225,8 @@ def _opening(phase: Phase, facts: dict[str, float]) -> str:
     )
     if phase.losses.lambda_tlw and facts.get("targets/emphasised") == 0:  # surveys of earlier code did not count them
         said += f"\n{phase.name}: L_TLW is 0: no target has emphasised tokens, which MIMIC-RG4 releases (new_scores)"
+    if note := phase.cut_short():
+        said += f"\nwarning: {note}"
     return said
 
 

@@ -219,10 +219,22 @@ def test_records_that_a_late_stage_would_miss(tmp_path: Path, records):
         assert decode.state == state, decode
     assert "another_patient" in decode.detail
     own.filter(pl.col("split") == "val").write_parquet(root / "corpus" / "records.parquet")
-    assert "no record of split train, which warmup trains on" in found("Settings", params, tmp_path)["records"].detail
+    assert (
+        "no record of context sn in split train, which the phases train on"
+        in found("Settings", params, tmp_path)["records"].detail
+    )
     own.filter(pl.col("split") == "train").write_parquet(root / "corpus" / "records.parquet")
     best = params.model_copy(update={"train": params.train.model_copy(update={"checkpoint": "best"})})
     assert "train.checkpoint: best asks for" in found("Settings", best, tmp_path)["records"].detail
+
+
+def test_a_phase_that_ends_while_its_learning_rate_rises():
+    short = changed("openi", parent={"updates": 50}, warmup={"updates": 75})  # the warm-up's own rise takes 75
+    notes = {what: note for what, note in found("Settings", short).items() if what.endswith(".updates")}
+    assert {what: note.state for what, note in notes.items()} == {"parent.updates": "note"}
+    note = notes["parent.updates"]
+    assert "parent.updates = 50 is below parent.warmup_updates = 150" in note.detail
+    assert "rises to 0.00017 and never to 0.0005; set parent.warmup_updates to 50 at most" in note.detail
 
 
 def test_more_gpus_than_records_in_a_micro_batch(monkeypatch, at_hand):

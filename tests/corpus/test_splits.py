@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pacer.corpus.splits import seeded_split
+from pacer.core.errors import DataError
+from pacer.corpus.splits import check_splits, seeded_split
+from pacer.params import load_params
 
 SHARES = st.floats(0, 0.5)
 
@@ -64,3 +67,18 @@ def test_whole_shares(subject: str, seed: int) -> None:
 def test_impossible_shares(val: float, test: float) -> None:
     with pytest.raises(ValueError, match="shares"):
         seeded_split("1", 0, val, test)
+
+
+@given(st.sets(st.tuples(st.sampled_from(["sn", "mw"]), st.sampled_from(["train", "val", "test"]))), st.booleans())
+def test_what_a_run_needs_is_there_or_the_first_that_lacks_is_named(present: set[tuple[str, str]], best: bool) -> None:
+    params = load_params(Path(__file__).parents[2] / "configs" / "micro.yaml")
+    params = params.model_copy(
+        update={"train": params.train.model_copy(update={"checkpoint": "best" if best else "last"})}
+    )
+    lacks = [split for split in ("train", "val")[: 1 + best] if ("sn", split) not in present]
+    lacks += ["test"] if not present & {("sn", "test"), ("mw", "test")} else []
+    if not lacks:
+        check_splits(present, params)
+        return
+    with pytest.raises(DataError, match=f"there is no record of .*split {lacks[0]}, which "):
+        check_splits(present, params)

@@ -338,6 +338,8 @@ def test_references_with_contexts_are_scored_by_context(files, chexbert_director
         settings=ScoreSettings(originals="as_is"),
     )
     assert {**alone["sn"]} == scores["sn"]
+    with pytest.raises(DataError, match="sn-s1-train"):  # for which there is no report
+        score_reports(files / "records.parquet", files / "h.jsonl", chexbert, files / "out", Protocol(split="all"))
 
 
 def test_the_command_scores_and_compares(files, chexbert_directory, one_meteor, capsys, monkeypatch):

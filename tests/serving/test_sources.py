@@ -250,9 +250,11 @@ def test_long_priors_within_the_limit_are_cut_as_in_training(reporter: Reporter)
 
 def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DataError, match="image frontal of a: the file .*pipe cannot be read: it is a pipe or a device"):
+    with pytest.raises(
+        DataError, match=r"image frontal of a: the file .*pipe cannot be read: it is a pipe or a device"
+    ):
         load_image(tmp_path / "pipe", "frontal of a")
-    with pytest.raises(DataError, match="prior of a: the file .*pipe cannot be read: it is a pipe or a device"):
+    with pytest.raises(DataError, match=r"prior of a: the file .*pipe cannot be read: it is a pipe or a device"):
         load_text(tmp_path / "pipe", "prior of a")
     with pytest.raises(DataError, match="there is no such file"):
         text_or_file(str(tmp_path / "pipe"), "--prior")

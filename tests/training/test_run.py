@@ -220,6 +220,25 @@ def test_a_corpus_without_released_scores_is_told_that_nothing_is_emphasised(
     assert "L_TLW" not in said(without)
 
 
+def test_a_phase_that_never_leaves_its_warm_up_says_so(
+    phase, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    def said(updates: int) -> str:
+        params = parameters()
+        schedule = params.warmup.model_copy(update={"updates": updates, "warmup_updates": 4, "learning_rate": 0.02})
+        with pytest.raises(KeyboardInterrupt):
+            phase("warmup", params.model_copy(update={"warmup": schedule}), None)
+        return capsys.readouterr().out
+
+    monkeypatch.setattr(run, "train", stopped)
+    assert "warning" not in said(4)
+    assert "warning: warmup.updates = 3 is below warmup.warmup_updates = 4" in (words := said(3))
+    assert "the learning rate rises to 0.015 and never to 0.02" in words
+
+
 def test_a_phase_without_training_records_is_refused(phase, records: pl.DataFrame, tmp_path: Path) -> None:
     only = records.with_columns(split=pl.lit("val"))
     write_table(tmp_path / "corpus" / "records.parquet", only, RECORD_SCHEMA)

@@ -43,6 +43,12 @@ class CheXbert:
         device: str | torch.device | None = None,
         precision: str = "float32",
     ):
+        if not Path(directory).is_dir():
+            raise BackboneError(
+                f"the labeller of the findings is not at {directory}, and an exported model holds none; the stage "
+                f"`backbones` makes it, or name one with --chexbert: a folder with {CHECKPOINT} and the config and "
+                "vocabulary of bert-base-uncased"
+            )
         folder = resolve(directory)
         self.batch_size, self.precision = batch_size, precision
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
