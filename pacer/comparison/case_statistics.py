@@ -117,7 +117,14 @@ def case_statistics(cases: pl.DataFrame, rule: Convention) -> dict[str, Statisti
     if "meteor_statistics" in cases.columns:
         counted = statistics.meteor_statistics(cases["meteor_statistics"].to_list())
         found["meteor"] = Statistics(counted, statistics.meteor)
+    for name in external_scores(cases):
+        found[name] = Statistics(statistics.mean_statistics(cases[name].to_list()), statistics.mean)
     return found
+
+
+def external_scores(cases: pl.DataFrame) -> list[str]:
+    """Columns of the cases that hold the numbers of external scorers: ``NAME/value``."""
+    return [name for name in cases.columns if "/" in name]
 
 
 def label_intervals(

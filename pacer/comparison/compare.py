@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from pacer.comparison.case_statistics import UNITS, case_statistics, contexts_of, resampled_units
+from pacer.comparison.case_statistics import UNITS, case_statistics, contexts_of, external_scores, resampled_units
 from pacer.comparison.resampling import MEAN, Difference, Pair, differences, sums_by_unit
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json
@@ -18,7 +18,7 @@ from pacer.metrics.pairing import check_pairs
 from pacer.metrics.signature import flat
 
 _NEEDED = ("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels", "rougeL")
-#: The scores that are compared.
+#: The scores that are compared, beside those of external scorers.
 _SCORES = ("f1", "bleu4", "rougeL", "meteor")
 #: Parts of a signature in which two runs may differ: which reports they are, and how many; and the label convention,
 #: which the comparison has of its own.
@@ -34,6 +34,7 @@ _OWN = (
     "clinical.observations",
     "clinical.average",
     "clinical.duplicates",
+    "external",
 )
 #: Parts of a protocol in which two runs may not differ: what was done to the reports.
 _DONE = ("missing", "duplicates", "extract", "deduplicate", "clean_references", "clean_hypotheses", "split", "context")
@@ -72,7 +73,8 @@ def compare_runs(
     seed: int = 0,
     level: float = 0.95,
 ) -> Comparison:
-    """Compare two folders of scores: CE F1, BLEU-4, ROUGE-L and METEOR, by context and for the mean over contexts.
+    """Compare two folders of scores by context and for the mean over contexts: CE F1, BLEU-4, ROUGE-L, METEOR, and
+    those of external scorers.
 
     Args:
         first, second: folders with ``cases.parquet`` and ``signature.json``, or folders that have them in
@@ -171,6 +173,11 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
             )
     if not all("meteor_statistics" in table.columns for table in (one, two)):
         left_out["meteor"] = "cases.parquet does not hold METEOR's counts; score the run again"
+    external = list(dict.fromkeys([*external_scores(one), *external_scores(two)]))
+    for name in external:
+        scorer = name.split("/")[0]
+        if _scorer(signature, scorer) != _scorer(other, scorer):
+            left_out[name] = f"the two runs do not have it from the same version of {scorer}"
     chosen, codes, count = resampled_units(one, unit)
     pairs: dict[str, dict[str, Pair]] = {}
     for context in contexts_of(one):
@@ -178,7 +185,7 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
         sides = [case_statistics(table.filter(pl.Series(mine)), CONVENTIONS[convention]) for table in (one, two)]
         pairs[context] = {
             name: Pair(*(sums_by_unit(side[name].rows, codes[mine], count) for side in sides), sides[0][name].score)
-            for name in _SCORES
+            for name in (*_SCORES, *external)
             if name not in left_out
         }
     ids = one[f"{chosen}_id"].unique().sort().cast(pl.String).to_list()
@@ -207,6 +214,10 @@ def _read(folder: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
 def _labeller(signature: Mapping[str, Any]) -> Any:
     labeller = (signature.get("clinical") or {}).get("labeller", {})
     return (labeller["files"], labeller.get("arithmetic")) if labeller.get("files") else object()
+
+
+def _scorer(signature: Mapping[str, Any], name: str) -> Any:
+    return ((signature.get("external") or {}).get(name) or {}).get("about", object())
 
 
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:

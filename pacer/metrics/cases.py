@@ -32,7 +32,8 @@ class Scored:
     one line each.
 
     ``anchors``: reference commitments. ``read``: what the rules read in the generated reports. ``*_labels``: CheXbert
-    classes ``[n, 14]``. ``*_wording``: rules of comparison that fire in each report.
+    classes ``[n, 14]``. ``*_wording``: rules of comparison that fire in each report. ``external``: ``NAME/value`` ->
+    number of each record.
     """
 
     records: pl.DataFrame
@@ -46,6 +47,7 @@ class Scored:
     reference_wording: list[tuple[str, ...]] = field(default_factory=list)
     wording: list[tuple[str, ...]] = field(default_factory=list)
     language: LanguageScores | None = None
+    external: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def ids(self) -> list[str]:
@@ -126,5 +128,7 @@ def _case_table(name: str, scored: Scored, truth: Sequence[list[str]] | None) ->
         "gate": [prediction.gate for prediction in predictions],
         "fallback": [prediction.fallback for prediction in predictions],
     }
-    table = pl.DataFrame(columns, schema=_COLUMNS)
+    table = pl.DataFrame(columns, schema=_COLUMNS).with_columns(
+        pl.Series(name, values, dtype=pl.Float64) for name, values in scored.external.items()
+    )
     return table if truth is None else table.with_columns(pl.Series("truth", truth, dtype=_TEXTS))

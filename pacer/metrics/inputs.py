@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,16 @@ class ScoreSettings:
 
     ``convention``: how CheXbert classes become present or absent. ``originals``: what is done to original references
     (:data:`~pacer.metrics.scoring.ORIGINALS`). ``batch_size``: reports of one labeller pass. ``precision``: of its
-    arithmetic (:class:`~pacer.metrics.chexbert.labeller.CheXbert`).
+    arithmetic (:class:`~pacer.metrics.chexbert.labeller.CheXbert`). ``external``: commands of scorers by name, and the
+    ``external_minutes`` that each call of one may take (:mod:`pacer.metrics.external_scorers`).
     """
 
     convention: str = "llm-rg4"
     originals: str = "upstream"
     batch_size: int = 64
     precision: str = "float32"
+    external: Mapping[str, str] = field(default_factory=dict)
+    external_minutes: float = 60.0
 
 
 #: The paper's convention, and references as the records have them.

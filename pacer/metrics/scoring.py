@@ -9,7 +9,9 @@ A further score of a context is one more entry of :func:`_context_scores`; it ne
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,6 +29,7 @@ from pacer.metrics.chexbert.reference_labels import KnownLabels, label_reference
 from pacer.metrics.clinical import RATIOS, clinical_efficacy, label_confusion, plain_mean
 from pacer.metrics.commitments import commitment_scores
 from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.external_scorers import Pair, run_scorer
 from pacer.metrics.extraction import extraction_counts
 from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs, ScoreSettings
 from pacer.metrics.lines import joined
@@ -168,6 +171,7 @@ def score_contexts(
         scores[name], comparisons[name] = _context_scores(name, scored, settings, limit, meteor)
         wording[name] = wording_counts(scored.reference_wording, scored.wording)
     averaged = set(contexts) <= set(CONTEXTS)
+    external = _external_scores(contexts, scores, settings, out_dir)
     if averaged:
         scores["mean"] = _mean(scores)
     scores["conventions"], labels = _conventions(contexts, averaged)
@@ -179,9 +183,8 @@ def score_contexts(
         scores["truth"], truths = truth_scores(contexts, inputs.truth, train, train_labels)
     details = {"commitments": comparisons, "wording": wording, "labels": labels, "confusion": confusion}
     counts = {name: _counts(scored, limit) for name, scored in contexts.items()}
-    signature = build_signature(
-        contexts, inputs, settings, origin, counts, [name for name, value in flat(scores).items() if value is None]
-    )
+    undefined = [name for name, value in flat(scores).items() if value is None]
+    signature = build_signature(contexts, inputs, settings, origin, counts, undefined, external)
     with atomic_path(out_dir / "cases.parquet") as temporary:
         case_table(contexts, truths).write_parquet(temporary)
     write_json(out_dir / "details.json", details)
@@ -298,6 +301,29 @@ def _context_scores(
     commitments, comparisons = commitment_scores(scored.anchors, generated, scored.read)
     scored.reference_wording, scored.wording = report_wording(scored.references), report_wording(hypotheses)
     return scores | commitments | wording_scores(name, scored.reference_wording, scored.wording), comparisons
+
+
+def _external_scores(
+    contexts: dict[str, Scored], scores: dict[str, dict], settings: ScoreSettings, out_dir: Path
+) -> dict[str, dict[str, Any]]:
+    """Give the contexts the numbers of external scorers, as ``NAME/value``; returns what the signature says of each."""
+    pairs = [
+        Pair(*row)
+        for scored in contexts.values()
+        for row in zip(scored.ids, scored.references, scored.hypotheses, strict=True)
+    ]
+    about = {}
+    for name, command in settings.external.items():
+        found = run_scorer(name, command, pairs, out_dir / "external", settings.external_minutes)
+        if found.failed:
+            print(found.failed, file=sys.stderr)
+        about[name] = {"failed": found.failed} if found.failed else {"values": [*found.values], "about": found.about}
+        for value, numbers in found.values.items():
+            remaining = iter(numbers)
+            for context, scored in contexts.items():
+                own = scored.external[f"{name}/{value}"] = list(islice(remaining, len(scored.predictions)))
+                scores[context][f"{name}/{value}"] = float(np.mean(own))
+    return about
 
 
 def _conventions(contexts: dict[str, Scored], averaged: bool) -> tuple[dict[str, dict], dict[str, dict]]:

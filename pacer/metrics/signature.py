@@ -71,11 +71,13 @@ def build_signature(
     origin: Origin,
     counts: Mapping[str, Mapping[str, Any]],
     undefined: list[str],
+    external: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """The signature of one scoring run.
 
     Args:
         counts: number of records and of empty texts, by context. undefined: names of scores without a denominator.
+        external: what each external scorer says of itself, or why it failed.
     """
     rule = CONVENTIONS[settings.convention]
     labeller = labeller_signature(inputs.chexbert)
@@ -108,6 +110,7 @@ def build_signature(
         "wording": _WORDING,
         "protocol": dict(protocol) if protocol else None,
         "truth": None if inputs.truth is None else _TRUTH,
+        "external": external,
         "mean": "plain mean of the context scores, before rounding",
         "pairing": (protocol or {}).get("pairing") or strictly,
         "counts": counts,

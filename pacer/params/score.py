@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+import shlex
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
 
 from pacer.params.corpus import Cleaner
-from pacer.params.strict import Positive, Strict
+from pacer.params.strict import Positive, PositiveFloat, Strict
+
+
+def _is_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", name):
+        raise ValueError("the name of a scorer has letters, digits, '_' and '-', 40 at most")
+    return name
+
+
+def _is_command(command: str) -> str:
+    if not shlex.split(command):
+        raise ValueError("a scorer needs a command")
+    return command
 
 
 class Score(Strict):
@@ -13,3 +29,5 @@ class Score(Strict):
     originals: Literal[Cleaner, "lowercase", "as_is"]
     batch_size: Positive
     precision: Literal["float32", "bfloat16"]
+    external: dict[Annotated[str, AfterValidator(_is_name)], Annotated[str, AfterValidator(_is_command)]]
+    external_minutes: PositiveFloat

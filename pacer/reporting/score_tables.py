@@ -163,6 +163,12 @@ def score_table(
     )
 
 
+def external_table(scores: Mapping, caption: str = "", found: Intervals | None = None) -> Table | None:
+    """Scores of external scorers, named ``NAME/value``; None where there are none."""
+    names = [key for key in scores[contexts_in(scores)[0]] if "/" in key]
+    return score_table(scores, [(name, name) for name in names], caption, found=found) if names else None
+
+
 def original_table(scores: Mapping, target: str | None, caption: str = "") -> Table | None:
     """Language scores against the original findings, "not available" where the corpus has none.
 
@@ -277,7 +283,9 @@ def comparison_table(comparison: Comparison, first: str = "A", second: str = "B"
         rules.add(len(rows))
         for name, found in scores.items():
             values = (score_cell(found.first), score_cell(found.second))
-            rows.append((row_name(context), _COMPARED[name], *values, *difference_cells(found, "undefined", 4)))
+            rows.append(
+                (row_name(context), _COMPARED.get(name, name), *values, *difference_cells(found, "undefined", 4))
+            )
     columns = ("Context", "Score", first, second, "Difference", f"{100 * comparison.level:g} % interval", "p")
     return Table(columns, tuple(rows), "", (False, False, True, True, True, True, True), rules=frozenset(rules - {0}))
 

@@ -15,7 +15,7 @@ from pacer.reporting.published import published_beside
 from pacer.reporting.results import Results
 from pacer.reporting.routing import average_routing, finding_maps
 from pacer.reporting.section import Checks, ExampleCases, Figure, Panels, Part, Section, Shown, Subtitle, Text, shown
-from pacer.reporting.signature import entries, manifest
+from pacer.reporting.signature import entries, failed_scorers, manifest
 from pacer.reporting.tables import Check, number, percent
 from pacer.reporting.training_logs import counted, panels
 
@@ -42,6 +42,11 @@ def scores(results: Results) -> Section:
         found,
         language.get("target"),
         f"Scores against the original findings of the source: {language.get('original_references', 'not recorded')}.",
+    )
+    external = score_tables.external_table(
+        found,
+        "Means over the records of what scorers in environments of their own gave each; the signature says which.",
+        results.intervals,
     )
     conventions = score_tables.convention_table(
         found,
@@ -71,7 +76,9 @@ def scores(results: Results) -> Section:
         *([Text(f"Read with care. {results.note}", "note")] if results.note else []),
         Shown("scores", table),
         Text(_fallbacks(results.predictions)),
+        *(Text(line, "note") for line in failed_scorers(signature)),
         *shown("originals", originals, title="Against the original findings"),
+        *shown("external", external, title="External scorers"),
         figure,
         *shown("conventions", conventions, title="By label convention"),
         *shown("contents", contents, title="What the reports say"),
