@@ -62,7 +62,7 @@ def generate_phantom(config: Phantom, seed: int, directory: Path, layout: str = 
         counts, marked = {"reports": len(filings)}, {}
         write_physionet(filings, config.image_size, directory)
     else:
-        folder, files, report = "images", {context: f"{context}.json" for context in CONTEXTS}, report_of
+        folder, files, report = "images", {str(context): f"{context}.json" for context in CONTEXTS}, report_of
         images = [(study, VIEWS[: 1 + study.has_lateral]) for study in studies]
         tokenizer = phantom_tokenizer(config.vocabulary)
         counts = {"records": _write_annotations(studies, tokenizer, directory)}
