@@ -1,14 +1,14 @@
 """From an examination to the records of a draft: the target and previous report joined, cleaned and checked.
 
-This is the only place where report text is cleaned. The same text serves every context of an examination, as in
-MIMIC-RG4.
+This is the only place where report text is cleaned. The same text serves every context of an examination, but for the
+sentences that ``corpus.unseen_comparisons: strip`` takes out where there is no previous report.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -17,15 +17,17 @@ from pacer.corpus.mimic import bare_id
 from pacer.corpus.readers import Format
 from pacer.corpus.rows import Examination, LeftOut, Prior, Problem
 from pacer.corpus.text.cleaning import CLEANERS
+from pacer.corpus.text.sentences import says_something, without_sentences
 from pacer.corpus.text.wording import compares_with_prior
 from pacer.params import Corpus
 from pacer.records.schemas import PRIOR_SCHEMA, RECORD_SCHEMA
 
 #: The records, and beside them where each comes from (so that a later check can still name its row), whether its
-#: target presupposes a previous report (null where it has one), and what is known of that one.
+#: target presupposes a previous report (null where it has one), why it is left out for that, and what is known of the
+#: previous report.
 DRAFT_SCHEMA: dict[str, pl.DataType] = (
     RECORD_SCHEMA
-    | {"file": pl.String(), "index": pl.Int64(), "rows": pl.Int32(), "compares": pl.Boolean()}
+    | {"file": pl.String(), "index": pl.Int64(), "rows": pl.Int32(), "compares": pl.Boolean(), "left_out": pl.String()}
     | {name: kind for name, kind in PRIOR_SCHEMA.items() if name != "study_id"}
 )
 
@@ -33,6 +35,18 @@ _DECIMAL = re.compile(r"\d\.\d")
 
 #: What upstream takes as the previous report where both of its sections are marked as absent: the mark itself.
 _ABSENT_PRIOR = "s"
+
+
+class _Target(NamedTuple):
+    """The target of an examination's records in some contexts; see :data:`DRAFT_SCHEMA`."""
+
+    report: str
+    raw: str
+    sections: str | None
+    emphasis: list[float] | None = None
+    followed: str | None = None
+    compares: bool | None = None
+    left_out: str | None = None
 
 
 class Assembler:
@@ -54,7 +68,7 @@ class Assembler:
         self.contexts, self.limit, self.form, self.originals = set(config.contexts), config.limit, form, originals
         self.findings_only, self.clean = config.target == "findings", CLEANERS[config.cleaner]
         self.studies: dict[tuple[str, str], set[str]] = defaultdict(set)
-        self.keep_empty_priors = config.keep_empty_priors
+        self.keep_empty_priors, self.unseen = config.keep_empty_priors, config.unseen_comparisons
         self.empty_priors = self.kept_priors = self.with_decimals = 0
 
     def records(self, exam: Examination) -> list[dict[str, Any]] | Problem | LeftOut:
@@ -72,10 +86,10 @@ class Assembler:
             return Problem(exam.place, self.form.target, "neither findings nor impression is there", exam.rows)
         self.with_decimals += _DECIMAL.search(text) is not None
         report = self.clean(text)
-        if not _says_something(report):
+        if not says_something(report):
             return Problem(exam.place, self.form.target, "the target report is empty after cleaning", exam.rows)
         prior = self._prior(exam)
-        if not _says_something(prior) and any(availability(context)[1] for context in contexts):
+        if not says_something(prior) and any(availability(context)[1] for context in contexts):
             if self.keep_empty_priors:
                 prior = prior or self.clean(_ABSENT_PRIOR)
                 self.kept_priors += 1
@@ -91,13 +105,15 @@ class Assembler:
         if self.findings_only and exam.impression is not None and exam.emphasis is not None:
             followed = self.clean(f"{exam.findings} {exam.impression}")
         rows = []
-        compares = None
+        target = _Target(report, text, sections, exam.emphasis, followed)
+        alone: _Target | None = None
         for context in contexts:
             if not self._admits(context, exam):
                 continue
             has_lateral, has_prior = availability(context)
-            if not has_prior and compares is None:
-                compares = compares_with_prior(text)
+            if not has_prior and alone is None:
+                alone = self._without_prior(target, exam)
+            own = target if has_prior or alone is None else alone
             rows.append(
                 {
                     "record_id": f"{context}-{exam.id}",
@@ -108,23 +124,44 @@ class Assembler:
                     "view": exam.view,
                     "frontal": exam.frontal,
                     "lateral": exam.lateral if has_lateral else None,
-                    "report": report,
-                    "report_raw": text,
+                    "report": own.report,
+                    "report_raw": own.raw,
                     "findings_original": self.originals.get(bare_id(exam.study_id)),
-                    "sections": sections,
+                    "sections": own.sections,
                     "prior_report": prior if has_prior else None,
                     "indication": exam.indication,
                     "history": exam.history,
-                    "emphasis": exam.emphasis,
-                    "emphasis_text": followed,
+                    "emphasis": own.emphasis,
+                    "emphasis_text": own.followed,
                     "file": exam.place.file,
                     "index": exam.place.index,
                     "rows": exam.rows,
-                    "compares": None if has_prior else compares,
+                    "compares": own.compares,
+                    "left_out": own.left_out,
                     **origin,
                 }
             )
         return rows
+
+    def _without_prior(self, target: _Target, exam: Examination) -> _Target:
+        """The target of a context without a previous report, as ``corpus.unseen_comparisons`` says."""
+        target = target._replace(compares=compares_with_prior(target.raw))
+        if not target.compares or self.unseen == "keep":
+            return target
+        if self.unseen == "leave_out":
+            reason = "it presupposes a previous report (corpus.unseen_comparisons: leave_out)"
+            return target._replace(left_out=reason)
+        kept = [
+            text and without_sentences(text, compares_with_prior)
+            for text in (exam.findings, None if self.findings_only else exam.impression)
+        ]
+        raw, sections = _join(*kept)
+        report = "" if raw is None else self.clean(raw)
+        if raw is None or not says_something(report):
+            reason = "every sentence presupposes a previous report (corpus.unseen_comparisons: strip)"
+            return target._replace(left_out=reason)
+        # the list of weights follows the tokens of the whole report
+        return _Target(report, raw, sections, compares=True)
 
     def _admits(self, context: str, exam: Examination) -> bool:
         """Whether the study is among the first ``limit`` of its context and split."""
@@ -147,7 +184,3 @@ def _join(findings: str | None, impression: str | None) -> tuple[str | None, str
     if findings is not None:
         return findings, "findings"
     return impression, None if impression is None else "impression"
-
-
-def _says_something(report: str) -> bool:
-    return any(character.isalnum() for character in report)

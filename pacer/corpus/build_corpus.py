@@ -76,7 +76,7 @@ def build_corpus(
                 )
             unusable = look_at_images(draft, source.images, config.check_images, scratch, headers, inspect)
             repeated = repeated_rows(draft, "record_id")
-            sieve = Sieve(repeated, unusable, source.images, form.images, config.strict)
+            sieve = Sieve(repeated, unusable, source.images, form.images)
             wording = keep_sound(draft, sieve, ledger, whole, _settings(config))
             images = keep_used_images(headers, records, whole / "images.parquet")
         draft.unlink()
@@ -115,7 +115,7 @@ def _settings(config: Corpus) -> dict[str, Any]:
         "format": config.format,
         "target": config.target,
         "cleaner": config.cleaner,
-        "strict": config.strict,
+        "unseen_comparisons": config.unseen_comparisons,
         "limit": config.limit,
         "deidentified": config.openi.deidentified if config.format == "openi" else None,
     }

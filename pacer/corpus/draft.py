@@ -22,7 +22,7 @@ from pacer.corpus.rows import Examination, LeftOut, Place, Problem, Row, shown_p
 from pacer.records.columns import BATCH, TableWriter, batches
 from pacer.records.schemas import PRIOR_SCHEMA, RECORD_SCHEMA
 
-_CHECKED = ("context", "record_id", "frontal", "lateral", "compares", "file", "split", "index", "rows")
+_CHECKED = ("context", "record_id", "frontal", "lateral", "compares", "left_out", "file", "split", "index", "rows")
 _NOWHERE = Place("", "", 0)
 
 #: ``{context: {split: {records, comparing}}}``
@@ -54,17 +54,15 @@ class Sieve:
         unusable: why an image cannot be used, by image id.
         folder: where the images were looked for.
         fields: names of the two image fields, for messages.
-        strict: leave out targets that presuppose a previous report where none is given.
     """
 
     repeated: set[int]
     unusable: Mapping[str, str]
     folder: Path
     fields: tuple[str, str]
-    strict: bool
 
     def fault(
-        self, number: int, record_id: str, frontal: str, lateral: str | None, compares: bool | None
+        self, number: int, record_id: str, frontal: str, lateral: str | None, left_out: str | None
     ) -> Problem | LeftOut | None:
         """Why row ``number`` of the draft is dropped; None when it is kept."""
         if number in self.repeated:
@@ -75,9 +73,7 @@ class Sieve:
                 counted = self.unusable[image]
                 reason = f"image {shown_path(image)} below {self.folder}: {counted}"
                 return Problem(_NOWHERE, name, reason, counted=counted)
-        return (
-            LeftOut(_NOWHERE, "it presupposes a previous report (corpus.strict)") if self.strict and compares else None
-        )
+        return None if left_out is None else LeftOut(_NOWHERE, left_out)
 
 
 def keep_sound(draft: Path, sieve: Sieve, ledger: Ledger, directory: Path, about: Mapping[str, Any]) -> Wording:
@@ -87,7 +83,7 @@ def keep_sound(draft: Path, sieve: Sieve, ledger: Ledger, directory: Path, about
         directory: where the two tables go. about: what ``records.parquet`` says of how it was made.
 
     Returns:
-        How many targets without a previous report presuppose one, those that ``strict`` leaves out included.
+        How many targets without a previous report presuppose one, those that are left out or stripped included.
     """
     kept, wording = _sift(draft, sieve, ledger)
     first, last_study = 0, None
@@ -118,11 +114,11 @@ def _sift(draft: Path, sieve: Sieve, ledger: Ledger) -> tuple[bytearray, Wording
     kept = bytearray()
     wording: Wording = {}
     numbered = enumerate(row for frame in batches(draft, _CHECKED) for row in frame.select(_CHECKED).iter_rows())
-    for (file, split, index, rows), records in groupby(numbered, key=lambda record: record[1][5:]):
+    for (file, split, index, rows), records in groupby(numbered, key=lambda record: record[1][6:]):
         faults: dict[str, Problem | LeftOut] = {}
         sound = []
-        for number, (context, record_id, frontal, lateral, compares, *_) in records:
-            fault = sieve.fault(number, record_id, frontal, lateral, compares)
+        for number, (context, record_id, frontal, lateral, compares, left_out, *_) in records:
+            fault = sieve.fault(number, record_id, frontal, lateral, left_out)
             sound.append(fault is None)
             if fault is not None:
                 faults.setdefault(fault.reason, fault)

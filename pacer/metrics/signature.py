@@ -23,6 +23,9 @@ _PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", 
 #: How predictions and records pair where nothing else is asked for.
 STRICTLY = "by record id, one to one; all records kept"
 
+#: What the records say of their texts.
+_ABOUT = ("cleaner", "target", "deidentified", "unseen_comparisons")
+
 _LANGUAGE = {
     "tokens": "what stands between blanks; no PTB tokeniser, no change of case",
     "bleu1..4": "corpus level, closest reference length (pycocoevalcap)",
@@ -103,7 +106,7 @@ def build_signature(
         "language": {
             **_texts(protocol, about, broken),
             "original_references": _original(counts, bool(protocol), settings.originals),
-            **{name: about.get(name, "not recorded") for name in ("cleaner", "target", "deidentified", "strict")},
+            **{name: about.get(name, "not recorded") for name in _ABOUT},
             **_LANGUAGE,
         },
         "anchors": _ANCHORS | {"reference": _reference_anchors(protocol, inputs.anchors)},

@@ -97,7 +97,7 @@ class Corpus(Strict):
     contexts: Annotated[list[Context], Field(min_length=1)]
     target: Literal["findings_and_impression", "findings"]
     cleaner: Cleaner
-    strict: bool
+    unseen_comparisons: Literal["keep", "leave_out", "strip"]
     keep_empty_priors: bool
     split: SubjectShares
     seed: Natural

@@ -92,7 +92,7 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
             Check("Images", f"{number(images['count'])}, {decimal(images['bytes'])}, {pixels} pixels"),
             _fault("Contexts and splits without a record", ", ".join(empty)),
             *_repeats(audit["repeated_texts"], contexts),
-            _wording(audit["prior_wording"], audit["strict"]),
+            _wording(audit["prior_wording"], audit["unseen_comparisons"]),
             *_priors(audit["priors"], records),
             *_emphasis(audit["emphasis"]),
             Check("Views", _by_context(audit["views"])),
@@ -193,7 +193,7 @@ def _repeats(repeated: Mapping[str, Any], contexts: Mapping[str, Any]) -> Iterat
     yield Check("Distinct reports", ", ".join(parts) or "none", bool(parts))
 
 
-def _wording(wording: Mapping[str, Mapping[str, Counts]], strict: bool) -> Check:
+def _wording(wording: Mapping[str, Mapping[str, Counts]], treated: str) -> Check:
     name = "Targets that presuppose an absent previous report"
     rates = {}
     for context in CONTEXTS:
@@ -204,9 +204,11 @@ def _wording(wording: Mapping[str, Mapping[str, Counts]], strict: bool) -> Check
     if not rates:
         return Check(name, "no context in use lacks the previous report")
     many = any(comparing > WORDING_LIMIT * records for comparing, records in rates.values())
-    advice = "; left out (corpus.strict)" if strict else "; corpus.strict: true leaves them out" if many else ""
+    advice = "; corpus.unseen_comparisons: leave_out or strip deals with them" if many else ""
+    if treated != "keep":
+        advice = f"; {'left out' if treated == 'leave_out' else 'stripped'} (corpus.unseen_comparisons)"
     found = ", ".join(f"{context} {_share(*counts)}" for context, counts in rates.items())
-    return Check(name, found + advice, strict or not many)
+    return Check(name, found + advice, treated != "keep" or not many)
 
 
 def _priors(priors: Mapping[str, Any], records: Counts) -> Iterator[Check]:
@@ -280,6 +282,6 @@ def _settings(audit: Mapping[str, Any]) -> Iterator[Check]:
     # MIMIC-RG4's protocol has it so; one's own corpus need not
     own = bool(lost) and audit["format"] != "rg4"
     yield Check("Cleaner", audit["cleaner"] + points + ("; corpus.cleaner: careful keeps it" if own else ""), not own)
-    yield Check("Strict", "yes" if audit["strict"] else "no")
+    yield Check("Unseen comparisons", str(audit["unseen_comparisons"]).replace("_", " "))
     if audit["deidentified"] is not None:
         yield Check("Marks of de-identification", str(audit["deidentified"]).replace("_", " "))

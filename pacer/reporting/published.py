@@ -117,7 +117,7 @@ def differences_to_published(
         ("labeller's precision", labeller.get("arithmetic", "not recorded"), PRECISION),
         ("target", language.get("target"), table.target),
         ("cleaning", language.get("cleaner"), CLEANER),
-        ("strict targets", language.get("strict"), False),
+        ("unseen comparisons", language.get("unseen_comparisons"), "keep"),
     ):
         if value != wanted:
             found.append(f"{what} {value}, published {wanted}")

@@ -35,7 +35,7 @@ from pacer.studies.worktree import Snapshot, Worktree, checkouts
 KEPT = ("scores.json", "signature.json", "cases.parquet")
 RECORD = "run.json"
 #: What is recorded of the corpus: whether scores can stand beside published ones hangs on it.
-DESCRIBED = {"source", "format", "target", "cleaner", "strict", "limit", "contexts"}
+DESCRIBED = {"source", "format", "target", "cleaner", "unseen_comparisons", "limit", "contexts"}
 
 Report = Callable[[str], None]
 

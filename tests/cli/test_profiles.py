@@ -70,7 +70,7 @@ def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
 def test_the_published_profiles_clean_as_upstream_and_alter_no_target():
     for name in ("mimic_rg4", "mimic_rg4_sn"):
         corpus = load_params(REPOSITORY / "configs" / f"{name}.yaml").corpus
-        assert (corpus.cleaner, corpus.strict, corpus.format) == ("upstream", False, "rg4")
+        assert (corpus.cleaner, corpus.unseen_comparisons, corpus.format) == ("upstream", "keep", "rg4")
 
 
 @pytest.mark.parametrize(

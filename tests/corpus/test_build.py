@@ -297,12 +297,33 @@ def test_wording_that_presupposes_a_previous_report(tiny) -> None:
         "val": {"records": 1, "comparing": 0},
     }
     assert set(audit["prior_wording"]) == {"sn", "mn"}
-    tiny.settings["strict"] = True
+    tiny.settings["unseen_comparisons"] = "leave_out"
     audit = tiny.build()
     assert audit["records"] == 15
-    assert audit["left_out"]["reasons"] == {"it presupposes a previous report (corpus.strict)": 1}
+    assert audit["left_out"]["reasons"] == {
+        "it presupposes a previous report (corpus.unseen_comparisons: leave_out)": 1
+    }
     assert (audit["rows"]["used"], audit["rows"]["left_out"]) == (15, 1)
     assert audit["excluded"]["count"] == 0
+
+
+def test_sentences_that_presuppose_a_previous_report_are_stripped(tiny) -> None:
+    """Of the records without one alone; what says nothing else is left out."""
+    comparing = "The effusion is unchanged since the prior study."
+    for context in ("sn", "mw"):
+        tiny.files[context]["train"][0] |= {"finding": comparing, "impression": f"1. Clear lungs. 2. {comparing}"}
+    tiny.files["mn"]["train"][0] |= {"finding": comparing, "impression": "s"}
+    tiny.settings["unseen_comparisons"] = "strip"
+    audit = tiny.build()
+    reason = "every sentence presupposes a previous report (corpus.unseen_comparisons: strip)"
+    assert audit["left_out"] == {"count": 1, "reasons": {reason: 1}}
+    assert {c: audit["prior_wording"][c]["train"]["comparing"] for c in ("sn", "mn")} == {"sn": 1, "mn": 1}
+    records = {row["record_id"]: row for row in read_records(tiny.out / "corpus" / "records.parquet").to_dicts()}
+    stripped, whole = records["sn-50000001"], records["mw-50000001"]
+    assert (stripped["report_raw"], stripped["report"]) == ("1. Clear lungs.", "clear lungs .")
+    assert (stripped["sections"], stripped["emphasis"]) == ("impression", None)
+    assert (whole["sections"], whole["report_raw"].count(comparing)) == ("findings+impression", 2)
+    assert whole["emphasis"] is not None
 
 
 def test_repeated_texts_are_counted(tiny) -> None:

@@ -37,12 +37,12 @@ RECORDS = st.lists(st.tuples(st.integers(1, 4), CHANGES, st.booleans()) | ODD, m
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     files=st.fixed_dictionaries({c: st.fixed_dictionaries({"train": RECORDS, "test": RECORDS}) for c in ("sn", "mw")}),
-    strict=st.booleans(),
+    unseen=st.sampled_from(("keep", "leave_out", "strip")),
     target=st.sampled_from(["findings", "findings_and_impression"]),
     cleaner=st.sampled_from(sorted(CLEANERS)),
     limit=st.none() | st.integers(1, 3),
 )
-def test_rows_are_conserved(tmp_path_factory, files, strict, target, cleaner, limit) -> None:
+def test_rows_are_conserved(tmp_path_factory, files, unseen, target, cleaner, limit) -> None:
     root = tmp_path_factory.mktemp("corpus")
     tiny = TinyCorpus(root / "raw", root / "out")
     tiny.files = {c: {s: [_record(c, r) for r in rows] for s, rows in splits.items()} for c, splits in files.items()}
@@ -51,7 +51,13 @@ def test_rows_are_conserved(tmp_path_factory, files, strict, target, cleaner, li
             path = tiny.root / "files" / f"p0/p7/s{study}/{name}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.new("L", (4, 4)).save(path)
-    tiny.settings = {"strict": strict, "target": target, "cleaner": cleaner, "limit": limit, "max_bad_rows": 1000}
+    tiny.settings = {
+        "unseen_comparisons": unseen,
+        "target": target,
+        "cleaner": cleaner,
+        "limit": limit,
+        "max_bad_rows": 1000,
+    }
     tiny.write()
     point_to_files(tiny.config(), tiny.out / "source")
     given_rows = sum(len(rows) for splits in tiny.files.values() for rows in splits.values())

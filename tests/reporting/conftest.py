@@ -184,7 +184,11 @@ def own_audit(tmp_path: Path) -> dict:
     _image(tmp_path / "own" / "f.png", np.random.default_rng(0))
     pl.DataFrame(rows, infer_schema_length=None).write_csv(tmp_path / "own" / "t.csv")
     config = files_config(
-        tmp_path / "own", format="table", max_bad_rows=1, strict=True, table={"file": "t.csv", "columns": {}}
+        tmp_path / "own",
+        format="table",
+        max_bad_rows=1,
+        unseen_comparisons="leave_out",
+        table={"file": "t.csv", "columns": {}},
     )
     point_to_files(config, tmp_path / "source")
     return build_corpus(config, tmp_path / "source", tmp_path / "corpus")

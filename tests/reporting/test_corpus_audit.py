@@ -44,11 +44,11 @@ def test_lines_of_annotation_files(audit: dict):
     assert found["Frontal views other than AP and PA"] == "sn, sw, mn, mw: 13 × lordotic"
     assert found["Fields that are not used"] == "sn: 3 × colour"
     assert found["Original references"] == "not available"
-    assert [found[name] for name in ("Format", "Target", "Cleaner", "Strict")] == [
+    assert [found[name] for name in ("Format", "Target", "Cleaner", "Unseen comparisons")] == [
         "rg4",
         "findings and impression",
         "upstream",
-        "no",
+        "keep",
     ]
     assert looks(audit) == {
         "Bad rows or records",
@@ -60,9 +60,13 @@ def test_lines_of_annotation_files(audit: dict):
 def test_lines_of_ones_own_table(own_audit: dict):
     found = lines(own_audit)
     assert found["Rows read"] == "60: 39 used, 1 bad, 20 left out"
-    left = "30: 20 × it presupposes a previous report (corpus.strict); 9 × no frontal image; 1 × unknown view"
+    reason = "it presupposes a previous report (corpus.unseen_comparisons: leave_out)"
+    left = f"30: 20 × {reason}; 9 × no frontal image; 1 × unknown view"
     assert found["Rows or records left out"] == left
-    assert found["Targets that presuppose an absent previous report"] == "sn 40.8 % of 49; left out (corpus.strict)"
+    assert (
+        found["Targets that presuppose an absent previous report"]
+        == "sn 40.8 % of 49; left out (corpus.unseen_comparisons)"
+    )
     assert found["Time since the previous study"] == "median 33 days, longest 33 days; 20 studies: 20 by date"
     assert found["Previous studies equally near"] == "none"
     assert found["Emphasis lists"] == "none"
@@ -95,7 +99,10 @@ def test_prior_wording_is_counted_by_context_and_marked_above_a_twentieth(audit:
         "mn": {"test": {"records": 100, "comparing": 5}},
         "sn": {"train": {"records": 2000, "comparing": 700}, "val": {"records": 945, "comparing": 121}},
     }
-    assert lines(audit)[name] == "sn 27.9 % of 2,945, mn 5.0 % of 100; corpus.strict: true leaves them out"
+    assert (
+        lines(audit)[name]
+        == "sn 27.9 % of 2,945, mn 5.0 % of 100; corpus.unseen_comparisons: leave_out or strip deals with them"
+    )
     assert name in looks(audit)
     del audit["prior_wording"]["sn"]
     assert lines(audit)[name] == "mn 5.0 % of 100" and name not in looks(audit)
@@ -194,7 +201,7 @@ def test_no_report_text_is_said_or_drawn(own_audit: dict, audit: dict, secret: s
         "notes",
         "views",
         "original_references",
-        "strict",
+        "unseen_comparisons",
     ],
 )
 def test_an_audit_without_a_part_is_refused(audit: dict, part: str):
@@ -205,7 +212,7 @@ def test_an_audit_without_a_part_is_refused(audit: dict, part: str):
         corpus_checks(broken)
     for value in (None, 3, "text"):
         broken[part] = value
-        if part != "strict":  # any value has a truth
+        if part != "unseen_comparisons":  # any value has a truth
             with pytest.raises(DataError, match="make the corpus again"):
                 corpus_table(broken)
                 corpus_checks(broken)

@@ -34,7 +34,7 @@ SIGNATURE = {
     "standin_labeller": False,
     "predictions": {"stand_ins": [], "settings": SETTINGS},
     "clinical": {"convention": "llm-rg4", "labeller": {"arithmetic": "float32"}},
-    "language": {"target": "findings_and_impression", "cleaner": "upstream", "strict": False},
+    "language": {"target": "findings_and_impression", "cleaner": "upstream", "unseen_comparisons": "keep"},
 }
 FINDINGS_ALONE = SIGNATURE | {
     "language": SIGNATURE["language"] | {"target": "findings"},
