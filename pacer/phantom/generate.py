@@ -23,7 +23,7 @@ from pacer.params import Phantom
 from pacer.phantom.answers import recorded_answer
 from pacer.phantom.emphasis import emphasis_scores
 from pacer.phantom.language import PhantomReport, contexts_of, fullest_report_of, report_of
-from pacer.phantom.physionet import ROLES, file_studies, write_physionet
+from pacer.phantom.physionet import ROLES, file_study, write_physionet
 from pacer.phantom.render import VIEWS, image_path, write_images
 from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.phantom.world import PhantomStudy, make_world
@@ -56,7 +56,7 @@ def generate_phantom(config: Phantom, seed: int, directory: Path, layout: str = 
     studies = [study for patient in world for study in patient.studies]
     directory.mkdir(parents=True, exist_ok=True)
     if layout == "mimic_cxr":
-        filings = file_studies(studies)
+        filings = [file_study(study) for study in studies]
         folder, files, report = "files", ROLES, lambda study, _: fullest_report_of(study)
         images = [(filing.study, tuple(image.name for image in filing.images)) for filing in filings]
         counts, marked = {"reports": len(filings)}, {}

@@ -89,16 +89,33 @@ class Filing:
     history: str
 
 
-def file_studies(studies: list[PhantomStudy]) -> list[Filing]:
-    """How each study is filed; a function of the study alone."""
-    return [_file(study) for study in studies]
+def file_study(study: PhantomStudy) -> Filing:
+    """How a study is filed; a function of the study alone."""
+    draws = study.rng(_PURPOSE).random(len(QUIRKS) + 1)
+    quirks = frozenset(quirk for (quirk, share), draw in zip(QUIRKS.items(), draws) if draw < share)
+    day = datetime.fromisoformat(study.date)
+    if study.prior is not None and "same day" in quirks:
+        day = datetime.combine(file_study(study.prior).made, datetime.min.time())
+    number = study.key[-1]
+    made = day + timedelta(milliseconds=int((number + draws[-1]) / _A_DAY * 86_400_000))
+    report = fullest_report_of(study)
+    findings, impression = ("", "") if "no text" in quirks else (report.findings, report.impression)
+    indication = study.indication or ""
+    if "removed words" in quirks:
+        said = " Discussed with Dr. ___ by telephone on ___ at 9:20 a.m."
+        findings = findings + said if findings and not impression else findings
+        impression = impression + said if impression else ""
+        indication = f"___ year old patient. {indication}".strip()
+    return Filing(study, quirks, made, _images(study, quirks), findings, impression, indication, study.history or "")
 
 
 def write_physionet(filings: list[Filing], image_size: int, directory: Path) -> None:
     """Write the files of :data:`ROLES`."""
     with atomic_path(directory / ROLES["reports"]) as path, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for filing in sorted(filings, key=_place):
-            archive.writestr(zipfile.ZipInfo(f"files/{_place(filing)}.txt"), report_file(filing), zipfile.ZIP_DEFLATED)
+            member = zipfile.ZipInfo(f"files/{_place(filing)}.txt")  # dated 1980, so that its bytes stay the same
+            member.external_attr = 0o644 << 16
+            archive.writestr(member, report_file(filing), zipfile.ZIP_DEFLATED)
     rows = pl.DataFrame([_row(filing, image, image_size) for filing in filings for image in filing.images])
     rows = rows.sort("subject_id", "study_id", "dicom_id")
     columns = ["dicom_id", "study_id", "subject_id", "split"]
@@ -106,11 +123,6 @@ def write_physionet(filings: list[Filing], image_size: int, directory: Path) -> 
     for role, table in tables.items():
         with atomic_path(directory / ROLES[role]) as path:
             path.write_bytes(gzip.compress(table.write_csv().encode(), mtime=0))
-
-
-def dicom_id(study: PhantomStudy, name: str) -> str:
-    """The name of an image file, without folder and ending."""
-    return Path(image_path(study, name)).stem
 
 
 def report_file(filing: Filing) -> str:
@@ -144,25 +156,6 @@ def report_file(filing: Filing) -> str:
         addendum = f"ADDENDUM:  On further review with Dr. ___: {first}"
         lines = [f"{_TITLE}FINAL ADDENDUM", *_wrapped(addendum), _RULE, *lines]
     return "\n".join(lines) + "\n"
-
-
-def _file(study: PhantomStudy) -> Filing:
-    draws = study.rng(_PURPOSE).random(len(QUIRKS) + 1)
-    quirks = frozenset(quirk for (quirk, share), draw in zip(QUIRKS.items(), draws) if draw < share)
-    day = datetime.fromisoformat(study.date)
-    if study.prior is not None and "same day" in quirks:
-        day = datetime.combine(_file(study.prior).made, datetime.min.time())
-    number = study.key[-1]
-    made = day + timedelta(milliseconds=int((number + draws[-1]) / _A_DAY * 86_400_000))
-    report = fullest_report_of(study)
-    findings, impression = ("", "") if "no text" in quirks else (report.findings, report.impression)
-    indication = study.indication or ""
-    if "removed words" in quirks:
-        said = " Discussed with Dr. ___ by telephone on ___ at 9:20 a.m."
-        findings = findings + said if findings and not impression else findings
-        impression = impression + said if impression else ""
-        indication = f"___ year old patient. {indication}".strip()
-    return Filing(study, quirks, made, _images(study, quirks), findings, impression, indication, study.history or "")
 
 
 def _images(study: PhantomStudy, quirks: frozenset[str]) -> tuple[FiledImage, ...]:
@@ -201,7 +194,7 @@ def _row(filing: Filing, image: FiledImage, size: int) -> dict[str, object]:
     clock = float(f"{made:%H%M%S}") + made.microsecond / 1e6
     means = {"PA": "postero-anterior", "AP": "antero-posterior", "LATERAL": "lateral", "LL": "left lateral"}
     return {
-        "dicom_id": dicom_id(study, image.name),
+        "dicom_id": Path(image_path(study, image.name)).stem,
         "subject_id": study.subject_id,
         "study_id": study.study_id,
         "PerformedProcedureStepDescription": _procedure(study),

@@ -11,7 +11,7 @@ import pytest
 from pacer.core.contexts import CONTEXTS
 from pacer.core.io import read_json, read_jsonl
 from pacer.phantom.generate import generate_phantom
-from pacer.phantom.physionet import QUIRKS, ROLES, file_studies, report_file
+from pacer.phantom.physionet import QUIRKS, ROLES, file_study, report_file
 from pacer.phantom.world import make_world
 from tests.phantom.test_generate import CONFIG, hashes
 
@@ -29,7 +29,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def filings():
-    return file_studies([s for p in make_world(3, 400, 2.4, 0.6) for s in p.studies])
+    return [file_study(study) for patient in make_world(3, 400, 2.4, 0.6) for study in patient.studies]
 
 
 def table(directory, role):
