@@ -142,10 +142,8 @@ class Canvas:
 def curve(start: Point, control: Point, end: Point, points: int = 12) -> list[Point]:
     """A quadratic Bezier curve as a poly-line."""
     steps = [i / (points - 1) for i in range(points)]
-    return [
-        (
-            (1 - t) ** 2 * start[0] + 2 * t * (1 - t) * control[0] + t * t * end[0],
-            (1 - t) ** 2 * start[1] + 2 * t * (1 - t) * control[1] + t * t * end[1],
-        )
-        for t in steps
+    axes = [
+        [(1 - t) ** 2 * first + 2 * t * (1 - t) * middle + t * t * last for t in steps]
+        for first, middle, last in zip(start, control, end, strict=True)
     ]
+    return list(zip(*axes, strict=True))

@@ -58,7 +58,7 @@ class Frontal:
     def draw(self) -> tuple[Array, dict[str, Array]]:
         """The radiograph uint8 [size, size] and each visible finding's region, float32 [size, size]."""
         for state in self.study.findings.values():
-            if state.known_from(lateral=False, prior=False):
+            if state.finding in PAINTERS and state.known_from(lateral=False, prior=False):
                 PAINTERS[state.finding](self, state)
         density = self._body()
         add_distractor(self.canvas, self.study.exposure, self.across)

@@ -23,10 +23,6 @@ def further(state: FindingState, count: int) -> list[float]:
     return [(11.3 * u + 17.9 * v + 23.7 * w + 0.618 * n * (1.0 + 7.0 * v)) % 1.0 for n in range(1, count + 1)]
 
 
-def _drawn_with_anatomy(view: Frontal, state: FindingState) -> None:
-    """Cardiomegaly and mediastinal widening change the anatomy itself."""
-
-
 def _atelectasis(view: Frontal, state: FindingState) -> None:
     """Thick oblique bands above a raised diaphragm."""
     u, v, w = state.position
@@ -250,12 +246,11 @@ def draw_lines(canvas: Canvas, thin: list[list[Point]], thick: list[list[Point]]
     canvas.claim("support devices", canvas.stroke(thin + thick, 0.08))
 
 
+#: Cardiomegaly and mediastinal widening change the anatomy itself.
 PAINTERS = {
     "atelectasis": _atelectasis,
-    "cardiomegaly": _drawn_with_anatomy,
     "consolidation": _consolidation,
     "edema": _edema,
-    "enlarged mediastinum": _drawn_with_anatomy,
     "fracture": _fracture,
     "lung lesion": _lung_lesion,
     "lung opacity": _lung_opacity,
