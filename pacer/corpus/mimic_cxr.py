@@ -13,10 +13,10 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.corpus.mimic_reports import read_report_files
-from pacer.corpus.rows import LeftOut, Notes, Place, Problem, Row, check_roles
+from pacer.corpus.rows import LeftOut, Notes, Place, Row, check_roles
 from pacer.corpus.sections import find_sections
 from pacer.corpus.source.files import Source
-from pacer.corpus.studies import NO_REPORT, TEXTS, examinations
+from pacer.corpus.studies import TEXTS, UNUSED, examinations
 from pacer.params import Corpus
 from pacer.tables.table import open_table
 
@@ -52,15 +52,23 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     yield from _without_image(splits, images, _IMAGE, split, "split", "its image is not in the metadata", notes)
     images = images.join(splits.drop("row"), on=_IMAGE, how="left")
     del splits
-    # where another image of the study has a split, this one is a slip of the table; else the study has none
-    slips = pl.col("split").is_null() & pl.col("split").is_not_null().any().over(_STUDY)
+    # where another image of the study has a split, this one is a slip of the table; else the study is not in it
+    listed = pl.col("split").drop_nulls().n_unique().over(_STUDY)
+    slips = pl.col("split").is_null() & (listed > 0)
     for (row,) in images.filter(slips).select("row").iter_rows():
-        yield Problem(Place(str(metadata), "", row), "split", "the image is not in the table of splits")
+        yield LeftOut(Place(str(metadata), "", row), "the image is not in the table of splits")
     images = _one_time(images.filter(~slips), notes).join(reports.drop("row"), on=_STUDY, how="left")
     del reports
     images = images.sort("row").with_columns(
         pl.format("p{}/p{}/s{}/{}.jpg", pl.col("subject").str.head(2), "subject", "study", "dicom").alias("image"),
-        pl.when(pl.col("found").is_null()).then(pl.lit("there is no report")).alias(NO_REPORT),
+        pl.when(listed == 0)
+        .then(pl.lit("the table of splits has none of its images"))
+        .when(listed > 1)
+        .then(pl.lit("its images are in two splits"))
+        .when(pl.col("found").is_null())
+        .then(pl.lit("there is no report"))
+        .alias(UNUSED),
+        pl.when(listed == 1).then("split"),
     )
     yield from examinations(images.drop("dicom", "found"), str(metadata), "metadata", config, notes)
 

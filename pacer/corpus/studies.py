@@ -30,8 +30,8 @@ OPTIONAL = ("date", "time", "indication", "history", "split")
 COLUMNS = (*REQUIRED, *REPORT, *OPTIONAL)
 #: Columns whose text is taken as it stands.
 TEXTS = (*REPORT, "indication", "history")
-#: Why a study has no report, where a reader knows more than that there is none.
-NO_REPORT = "no_report"
+#: Why a study is not used, where its reader knows; its report, if it has one, can still be a previous one.
+UNUSED = "unused"
 
 _SPLITS = dict.fromkeys(("val", "valid", "validate", "validation", "dev"), "val") | {"train": "train", "test": "test"}
 _DIFFER = "the rows of the study differ in it"
@@ -87,7 +87,7 @@ def examinations(images: pl.DataFrame, file: str, role: str, config: Corpus, not
 
 def _normal(table: pl.DataFrame, role: str, notes: Notes) -> pl.DataFrame:
     """The rows with what is blank as null, dates and times read, views ranked and splits under our names."""
-    optional = (*COLUMNS, NO_REPORT)
+    optional = (*COLUMNS, UNUSED)
     table = table.with_columns(pl.lit(None, pl.String).alias(name) for name in optional if name not in table.columns)
     if "row" not in table.columns:
         table = table.with_row_index("row")
@@ -110,7 +110,7 @@ def _normal(table: pl.DataFrame, role: str, notes: Notes) -> pl.DataFrame:
             "no_clock": times["unread"],
             "two_clocks": two_clocks,
             "split": split.str.to_lowercase().replace_strict(_SPLITS, default=None),
-            NO_REPORT: table[NO_REPORT],
+            UNUSED: table[UNUSED],
             **table.select(texts).to_dict(),
         }
     )
@@ -189,7 +189,7 @@ class _Grouped(NamedTuple):
     impression: str | None
     indication: str | None
     history: str | None
-    no_report: str | None
+    unused: str | None
     fault: int | None
 
 
@@ -207,7 +207,7 @@ def _studies(table: pl.DataFrame, has_times: bool) -> pl.DataFrame:
         .agg(
             pl.col("row", "rank", "image"),
             pl.col("no_day", "no_clock", "two_clocks", "no_split").any(),
-            pl.col(*compared.values(), NO_REPORT).drop_nulls().first(),
+            pl.col(*compared.values(), UNUSED).drop_nulls().first(),
             *((pl.col(column).drop_nulls().n_unique() > 1).alias(f"differ_{n}") for n, column in compared.items()),
         )
         .collect()
@@ -220,7 +220,7 @@ def _studies(table: pl.DataFrame, has_times: bool) -> pl.DataFrame:
         pl.col("no_clock"),
         pl.col("two_clocks"),
         pl.col("no_split"),
-        pl.col("split").is_null() & has_splits,
+        pl.col("split").is_null() & has_splits & pl.col(UNUSED).is_null(),
         *(pl.col(f"differ_{name}") for name in compared),
     ]
     fault = pl.coalesce(pl.when(wrong).then(pl.lit(code, pl.Int8)) for code, wrong in enumerate(faults))
@@ -262,6 +262,9 @@ def _rows_of(study: _Grouped, prior: Prior | None, file: str, config: Corpus) ->
     if study.fault is not None:
         yield Problem(Place(file, "", study.row[0]), *_FAULTS[study.fault], len(study.row))
         return
+    if study.unused is not None:
+        yield LeftOut(Place(file, "", study.row[0]), study.unused, len(study.row))
+        return
     if not any(study.image) and (study.findings is not None or study.impression is not None):
         reason = "no image: its report can only be a previous one"
         yield LeftOut(Place(file, "", study.row[0]), reason, len(study.row))
@@ -279,7 +282,7 @@ def _rows_of(study: _Grouped, prior: Prior | None, file: str, config: Corpus) ->
     usable.sort()
     first = Place(file, "", min(row for _, row, _ in usable))
     if study.findings is None and study.impression is None:
-        yield LeftOut(first, study.no_report or "neither findings nor impression", len(usable))
+        yield LeftOut(first, "neither findings nor impression", len(usable))
         return
     frontals = [entry for entry in usable if entry[0] % len(_VIEWS) != _LATERAL]
     laterals = [entry for entry in usable if entry[0] % len(_VIEWS) == _LATERAL]

@@ -45,7 +45,7 @@ QUIRKS = {
     "third frontal": 0.06,  # of the first one's direction
     "second lateral": 0.06,  # in studies with one
     "further view": 0.05,  # an image with a blank ViewPosition
-    "no view": 0.03,  # blank in all images of the study
+    "no frontal view": 0.03,  # blank in all frontal images of the study
     "left lateral": 0.3,  # LL where others have LATERAL
     "same day": 0.15,  # as the previous study, some hours later
     "two splits": 0.03,  # the last of several images is in another split
@@ -175,7 +175,7 @@ def _images(study: PhantomStudy, quirks: frozenset[str]) -> tuple[FiledImage, ..
     if "two splits" in quirks and len(splits) > 1 and splits[0]:
         splits[-1] = "validate" if split == "test" else "test"
     return tuple(
-        FiledImage(name, "" if "no view" in quirks else position, listed)
+        FiledImage(name, "" if "no frontal view" in quirks and name.startswith("frontal") else position, listed)
         for (name, position), listed in zip(positions.items(), splits)
     )
 

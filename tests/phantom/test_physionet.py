@@ -107,6 +107,6 @@ def test_images_and_splits_follow_the_peculiarities(filings):
     for filing in filings:
         names, positions, splits = zip(*filing.images, strict=True)
         assert len(set(names)) == len(names) and set(positions) <= {"PA", "AP", "LATERAL", "LL", ""}
-        assert ("no view" in filing.quirks) <= (set(positions) == {""})
+        assert ("no frontal view" in filing.quirks) <= (not set(positions) & {"PA", "AP"})
         assert ("no split" in filing.quirks) == (set(splits) == {None})
         assert len(set(splits)) <= 2 if "two splits" in filing.quirks else len(set(splits)) == 1
