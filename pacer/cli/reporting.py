@@ -195,7 +195,7 @@ def _named_command(text: str) -> tuple[str, str]:
 
 def _print_scores(scores: dict, signature: dict) -> None:
     from pacer.reporting.score_tables import CONTENTS, convention_table, external_table, original_table, score_table
-    from pacer.reporting.signature import reading_notes, signature_line, standin_note
+    from pacer.reporting.signature import caution, reading_notes, signature_line
 
     print_table(score_table(scores))
     originals = original_table(scores, signature["language"]["target"])
@@ -211,7 +211,7 @@ def _print_scores(scores: dict, signature: dict) -> None:
     console.print("\nPolarity of the findings, and comparison with earlier examinations")
     print_table(score_table(scores, CONTENTS))
     console.print()
-    for line in filter(None, (*reading_notes(signature), signature_line(signature), standin_note(signature))):
+    for line in filter(None, (*reading_notes(signature), signature_line(signature), caution(signature))):
         say(line)
 
 

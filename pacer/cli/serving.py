@@ -97,7 +97,7 @@ def generate(
         from pacer.serving.batch import report_cases
 
         done = report_cases(reporter, found, out, all_contexts=all_contexts, batch_size=batch_size, skip_bad=skip_bad)
-        show_summary(done, out)
+        show_summary(done, out, reporter.notes)
         return
     if frontal is None:
         raise ConfigError("give --frontal and what else there is of one case, or --cases and --out")
@@ -155,10 +155,6 @@ def serve(
 
 
 def _load(model: Path, device: str | None, dtype: str | None, backbones: Path | None) -> Reporter:
-    from transformers.utils import logging
-
     from pacer.serving.reporter import Reporter
 
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
     return Reporter.from_pretrained(model, device, dtype, backbones)

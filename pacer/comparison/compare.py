@@ -20,8 +20,8 @@ from pacer.metrics.signature import flat
 _NEEDED = ("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels", "rougeL")
 #: The scores that are compared, beside those of external scorers.
 _SCORES = ("f1", "bleu4", "rougeL", "meteor")
-#: Parts of a signature in which two runs may differ: which reports they are, and how many; and the label convention,
-#: which the comparison has of its own.
+#: Parts of a signature in which two runs may differ: which reports they are, and how many; the label convention,
+#: which the comparison has of its own; and what follows from labeller and references, which are compared themselves.
 _OWN = (
     "predictions",
     "data.predictions",
@@ -34,6 +34,7 @@ _OWN = (
     "clinical.observations",
     "clinical.average",
     "clinical.duplicates",
+    "clinical.unrelated_f1",
     "external",
 )
 #: Parts of a protocol in which two runs may not differ: what was done to the reports.

@@ -77,7 +77,7 @@ def build_corpus(
             unusable = look_at_images(draft, source.images, config.check_images, scratch, headers, inspect)
             repeated = repeated_rows(draft, "record_id")
             sieve = Sieve(repeated, unusable, source.images, form.images)
-            wording = keep_sound(draft, sieve, ledger, whole, _settings(config))
+            wording = keep_sound(draft, sieve, ledger, whole, _settings(config, source))
             images = keep_used_images(headers, records, whole / "images.parquet")
         draft.unlink()
         headers.unlink()
@@ -90,7 +90,7 @@ def build_corpus(
         if source.truth is not None:
             _matching_truth(source.truth, records).write_parquet(whole / "truth.parquet")
         missing = sum(problem == MISSING for problem in unusable.values())
-        result = _settings(config) | _rows(notes, ledger) | audit.describe_records(records, config.contexts)
+        result = _settings(config, source) | _rows(notes, ledger) | audit.describe_records(records, config.contexts)
         result["prior_wording"] = wording
         result["targets_with_decimals"] = assembler.with_decimals
         result["priors"] = audit.prior_summary(whole / "priors.parquet") | {
@@ -110,8 +110,9 @@ def _originals(source: Source) -> OriginalFindings | None:
     return read_original_findings(source.files["original_references"])
 
 
-def _settings(config: Corpus) -> dict[str, Any]:
+def _settings(config: Corpus, source: Source) -> dict[str, Any]:
     return {
+        "generated": source.truth is not None,
         "format": config.format,
         "target": config.target,
         "cleaner": config.cleaner,

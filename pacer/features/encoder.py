@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModel, BertModel, BertTokenizer
 
-from pacer.core.errors import BackboneError, ConfigError
+from pacer.core.errors import ConfigError
 from pacer.features.prepare import Preparation
+from pacer.pretrained.loading import load_frozen
 
 
 def check_depths(depths: Sequence[int], blocks: int) -> None:
@@ -40,7 +41,7 @@ class ImageEncoder:
         self, directory: Path, depths: Sequence[int], device: torch.device | str = "cpu", precision: str = "float32"
     ):
         self.preparation = Preparation(directory)
-        self.model = AutoModel.from_pretrained(directory, dtype=torch.float32).eval().requires_grad_(False).to(device)
+        self.model = load_frozen(AutoModel, directory, dtype=torch.float32).eval().requires_grad_(False).to(device)
         check_depths(depths, self.model.config.num_hidden_layers)
         self.depths, self.device, self.precision = list(depths), torch.device(device), precision
 
@@ -60,18 +61,13 @@ class TextEncoder:
     """All ``tokens`` positions of a frozen BERT, padded ones included (upstream attends to them), and the mask.
 
     Raises:
-        BackboneError: the directory's weights are not those of a BERT encoder.
+        BackboneError: the directory lacks weights of a BERT encoder.
     """
 
     def __init__(self, directory: Path, tokens: int, device: torch.device | str = "cpu", precision: str = "float32"):
         self.tokenizer: Any = BertTokenizer.from_pretrained(directory)
         # CXR-BERT's own classes are remote code; its encoder is a plain BERT whose weights load by name
-        loaded: Any = BertModel.from_pretrained(
-            directory, add_pooling_layer=False, dtype=torch.float32, output_loading_info=True
-        )
-        model, info = loaded
-        if info["missing_keys"]:
-            raise BackboneError(f"{directory} lacks weights of a BERT encoder: {sorted(info['missing_keys'])[:4]}")
+        model = load_frozen(BertModel, directory, add_pooling_layer=False, dtype=torch.float32)
         self.model = model.eval().requires_grad_(False).to(device)
         self.tokens, self.device, self.precision = tokens, torch.device(device), precision
 

@@ -10,9 +10,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pacer.core.io import hash_file, hash_json
 from pacer.metrics.cases import Scored
 from pacer.metrics.chexbert.network import CHECKPOINT
+from pacer.metrics.clinical import unrelated_f1
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.inputs import Origin, ScoreInputs, ScoreSettings
 from pacer.pretrained.pointers import is_standin, provenance, resolve
@@ -89,6 +92,7 @@ def build_signature(
         STRICTLY if limit is None else f"by record id, one to one; the first {limit} records of each context alone"
     )
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
+    labels = np.concatenate([scored.reference_labels for scored in contexts.values()])
     reports = [pair for scored in contexts.values() for pair in zip(scored.ids, scored.references, strict=True)]
     broken = any("texts_with_line_breaks" in context for context in counts.values())
     return {
@@ -102,6 +106,7 @@ def build_signature(
             "undefined": "null; 0 in an average over observations or records, as in the published code",
             "references": "labels of the references under `language`",
             "labeller": labeller | {"arithmetic": settings.precision},
+            "unrelated_f1": unrelated_f1([text for _, text in reports], labels),
         },
         "language": {
             **_texts(protocol, about, broken),

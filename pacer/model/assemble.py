@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -19,6 +18,7 @@ from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Pacer
 from pacer.model.refine import DepthRouter
 from pacer.model.specification import ModelSpecification
+from pacer.pretrained.loading import load_frozen
 from pacer.pretrained.pointers import fingerprint, resolve
 from pacer.pretrained.tokenizer import read_tokenizer
 
@@ -65,8 +65,11 @@ def build_model(backbones: str | Path, specification: ModelSpecification, dtype:
             machine share its pages. Trainable parts are float32.
     """
     backbones = Path(backbones)
-    load = load_nf4 if specification.quantization == "nf4" else AutoModelForCausalLM.from_pretrained
-    language = load(resolve(backbones / "language"), dtype=dtype)
+    directory = resolve(backbones / "language")
+    if specification.quantization == "nf4":
+        language = load_nf4(directory, dtype)
+    else:
+        language = load_frozen(AutoModelForCausalLM, directory, dtype=dtype)
     vision = resolve(backbones / "vision")
     d_text = read_json(resolve(backbones / "text") / "config.json")["hidden_size"]
     return wire(language, load_endpoint_norm(vision), d_text, specification)
@@ -87,7 +90,7 @@ def load_nf4(directory: Path, dtype: torch.dtype) -> PreTrainedModel:
     how = BitsAndBytesConfig(
         load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
     )
-    language: Any = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, quantization_config=how)
+    language = load_frozen(AutoModelForCausalLM, directory, dtype=dtype, quantization_config=how)
     for module in language.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
             # some CPUs would pack the weights at the first pass without a gradient, and then have none to give:

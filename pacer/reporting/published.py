@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
 from pacer.reporting.score_tables import contexts_in
-from pacer.reporting.signature import decoding, standin_note
+from pacer.reporting.signature import caution, decoding
 from pacer.reporting.tables import Mark
 
 FILE = Path(__file__).with_name("published.yaml")
@@ -108,8 +108,8 @@ def differences_to_published(
             found.append("not all records were used, or it is not recorded")
         if record["split"] != SPLIT:
             found.append(f"scored on split {record['split']}")
-    if standin_note(signature) is not None:
-        found.append("stand-in models, or models of unknown origin")
+    if caution(signature) is not None:
+        found.append("stand-in models, models of unknown origin, or a labeller that tells reports hardly apart")
     language, clinical = signature.get("language") or {}, signature.get("clinical") or {}
     labeller = clinical.get("labeller") or {}
     for what, value, wanted in (

@@ -18,7 +18,7 @@ from pacer.params import Params
 from pacer.records.schemas import read_images, read_records
 from pacer.reporting.cases import predictions_by_id
 from pacer.reporting.routing import read_routing
-from pacer.reporting.signature import standin_note
+from pacer.reporting.signature import caution
 from pacer.reporting.tables import number
 from pacer.reporting.training_logs import Curve, read_curves
 
@@ -67,7 +67,7 @@ class Results:
     @cached_property
     def note(self) -> str | None:
         """A warning where models are stand-ins."""
-        return standin_note(self.signature)
+        return caution(self.signature)
 
     @property
     def convention(self) -> str:

@@ -14,7 +14,7 @@ from pacer.pretrained.pointers import is_standin
 from pacer.records.schemas import read_about, read_records
 from pacer.reporting.html import render
 from pacer.reporting.score_tables import score_table
-from pacer.reporting.signature import signature_line, standin_note
+from pacer.reporting.signature import caution, signature_line
 from pacer.serving.package import PackageSettings
 
 
@@ -64,5 +64,5 @@ def _origin(origin: dict[str, Any]) -> str:
 
 
 def _scored(scores: Mapping[str, Any], signature: Mapping[str, Any]) -> str:
-    parts = [score_table(scores).markdown(), f"`{signature_line(signature)}`\n", standin_note(signature)]
+    parts = [score_table(scores).markdown(), f"`{signature_line(signature)}`\n", caution(signature)]
     return "\n".join(filter(None, parts)).rstrip("\n")

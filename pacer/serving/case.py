@@ -20,6 +20,10 @@ Sections = Literal["findings+impression", "findings", "impression"]
 TextSource = str | PathLike | None
 
 NOTICE = "For research only. Not for clinical decisions."
+#: Of a model that was trained on a generated corpus.
+GENERATED_NOTE = (
+    "this model learnt from generated images and reports alone; what it says of a real radiograph is no finding"
+)
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,8 @@ class Result:
             none (a model without Commit, or a text that holds none).
         fallback: no report could be found in the text, so all of it stands for the report.
         truncated: as many tokens as are allowed, so the end may be missing. tokens: generated. cuts: see the class.
-        notes: sentences about what might surprise a person: cuts, and DICOM files that name another view.
+        notes: sentences about what might surprise a person: cuts, DICOM files that name another view, and
+            what holds for every report of the model.
         gate: of Calibrate, 0 to 1; None without. frontal, lateral: routing; lateral None without the view.
         context, view, sections: what the model was given, and was asked for.
     """

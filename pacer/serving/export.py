@@ -33,6 +33,7 @@ from pacer.serving.card import model_card
 from pacer.serving.package import (
     BACKBONES,
     CARD,
+    GENERATED,
     SETTINGS,
     TOKENIZER,
     PackageSettings,
@@ -94,6 +95,7 @@ def export_model(
         "software": {"pacer": version("pacer"), **package_versions()},
         "phase": record.phase,
         "step": record.step,
+        GENERATED: bool(read_about(records).get("generated")),
         "backbones": "copied" if with_backbones else "referred to",
     }
     with _writable(out), whole_directory(out) as directory:

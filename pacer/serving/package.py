@@ -23,6 +23,8 @@ from pacer.pretrained.pointers import POINTER, provenance
 #: Of this layout. A change that older software cannot read counts up.
 VERSION = 1
 SETTINGS, MANIFEST, CARD, TOKENIZER, BACKBONES = "reporter.json", "manifest.json", "README.md", "tokenizer", "backbones"
+#: Entry of the manifest: the model was trained on a generated corpus (absent: not known).
+GENERATED = "generated_corpus"
 
 
 class States(Strict):

@@ -97,7 +97,7 @@ def build_page(reporter: Reporter, examples: list[Case], log: Log) -> gr.Blocks:
     laterals, priors = (any(availability(c)[place] for c in reporter.contexts) for place in (0, 1))
     numbers = count(1)
     with gr.Blocks(title="PACER", analytics_enabled=False, fill_width=True) as page:
-        gr.HTML(view.render("header.html", notice=NOTICE), elem_id="top")
+        gr.HTML(view.render("header.html", notice=NOTICE, notes=reporter.notes), elem_id="top")
         with gr.Row(elem_id="desk", equal_height=False):
             with gr.Column(scale=2, min_width=320, elem_id="case"):
                 with gr.Row(elem_classes="slots", equal_height=False):

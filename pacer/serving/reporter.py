@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.errors import CheckpointError, ConfigError, DataError, PacerError
-from pacer.core.io import hash_file, hash_json
+from pacer.core.io import hash_file, hash_json, read_json
 from pacer.corpus.text.cleaning import CLEANERS
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator, Prefix
@@ -26,9 +26,9 @@ from pacer.model.precision import automatic_dtype, language_parameters
 from pacer.model.prompt.instruction import instruction
 from pacer.pretrained.pointers import resolve
 from pacer.pretrained.tokenizer import read_tokenizer
-from pacer.serving.case import Case, Cuts, Prepared, Result, Routing, Sections, Timings, View
+from pacer.serving.case import GENERATED_NOTE, Case, Cuts, Prepared, Result, Routing, Sections, Timings, View
 from pacer.serving.features import CaseFeatures
-from pacer.serving.package import MANIFEST, TOKENIZER, frozen_models, read_settings
+from pacer.serving.package import GENERATED, MANIFEST, TOKENIZER, frozen_models, read_settings
 from pacer.serving.sources import load_image, load_text
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -58,7 +58,7 @@ class Reporter:
 
     Attributes:
         settings: of the export. contexts: that the model was trained on. commit: does it state findings first?
-        depths: encoder blocks that it draws on, 1 is the first.
+        depths: encoder blocks that it draws on, 1 is the first. notes: sentences that hold for each of its reports.
         directory, device, dtype: where it was loaded from, where it runs, and the language model's type.
 
     Raises:
@@ -79,6 +79,7 @@ class Reporter:
         given = None if backbones is None else Path(backbones)
         if given is not None and not given.is_dir():
             raise ConfigError(f"backbones {given} is not a folder; name one that holds vision, language and text")
+        self.notes = (GENERATED_NOTE,) if read_json(self.directory / MANIFEST).get(GENERATED) else ()
         states = settings.states
         with frozen_models(self.directory, given) as root:
             found = automatic_dtype(self.device, language_parameters(root)) if dtype is None else _dtype(dtype)
@@ -282,7 +283,7 @@ class Reporter:
             truncated=found.tokens >= self.settings.search.max_new_tokens,
             tokens=found.tokens,
             cuts=case.cuts,
-            notes=case.all_notes(),
+            notes=self.notes + case.all_notes(),
             gate=found.gate,
             view=case.view,
             sections=case.sections,

@@ -23,7 +23,7 @@ from pacer.reporting.published import (
     load_published,
 )
 from pacer.reporting.score_tables import contexts_in
-from pacer.reporting.signature import standin_note
+from pacer.reporting.signature import caution
 from pacer.reporting.tables import MARKS, Mark, number
 from pacer.studies.paired import NOTE, Compare, Tested, compare_rows
 from pacer.studies.run import RECORD, folders
@@ -215,7 +215,7 @@ def _notes(
         notes.append(f"Original references: {'; '.join(forms)}.")
     if any(record["corpus"]["source"] == "phantom" for record in own):
         notes.append("Rows of this repository come from a generated corpus, not from patients.")
-    notes += sorted({note for run in runs if (note := standin_note(run.signature)) is not None})
+    notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})
     if len({_protocol(run.signature) for run in runs}) > 1:
         differing = "labeller, convention, target, cleaning or number of records"
         notes.append(f"The rows were not scored alike ({differing} differ).")

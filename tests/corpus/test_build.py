@@ -12,7 +12,7 @@ from pacer.core.errors import DataError
 from pacer.corpus.build_corpus import build_corpus
 from pacer.corpus.source.files import describe_source
 from pacer.records.findings import FINDINGS
-from pacer.records.schemas import RECORD_SCHEMA, TRUTH_SCHEMA, read_images, read_records, read_truth
+from pacer.records.schemas import RECORD_SCHEMA, TRUTH_SCHEMA, read_about, read_images, read_records, read_truth
 
 pytestmark = pytest.mark.slow
 
@@ -355,6 +355,7 @@ def test_truth_travels_with_the_studies_in_use(tiny) -> None:
     )
     truth.write_parquet(tiny.root / "truth.parquet")
     build_corpus(tiny.config(), tiny.root, tiny.out / "corpus")
+    assert read_about(tiny.out / "corpus" / "records.parquet")["generated"]
     kept = read_truth(tiny.out / "corpus" / "truth.parquet")
     assert kept["study_id"].to_list() == studies[:4]
     truth.head(2).write_parquet(tiny.root / "truth.parquet")

@@ -20,7 +20,7 @@ from pacer.metrics.scoring import score_predictions
 from pacer.metrics.truth import findings_present, truth_f1
 from pacer.records.findings import FINDINGS
 from pacer.records.schemas import RECORD_SCHEMA
-from pacer.reporting.signature import signature_line
+from pacer.reporting.signature import ALIKE, caution, signature_line
 from pacer.rules.extract import extract_anchor
 
 REPORTS = [
@@ -143,6 +143,41 @@ def test_a_limited_decode_is_not_called_the_whole_split(case):
     case.score()
     assert case.read("signature.json")["pairing"].endswith("the first 4 records of each context alone")
     assert "n:4+4 (decode.limit 4) |" in signature_line(case.read("signature.json"))
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_a_labeller_that_says_the_same_of_everything_is_called_so(
+    constant, case, chexbert_directory, checkpoint_state, words
+):
+    """References of 30 studies and reports of other words; a planted labeller finds one observation in all of them."""
+    for key, value in checkpoint_state.items():
+        if constant and "linear_heads" in key:
+            value.zero_()
+            if key.endswith("bias"):
+                value[int("heads.3." in key)] = 1.0  # Cardiomegaly is positive, all others are blank
+    case.chexbert = chexbert_directory({"model_state_dict": {f"module.{k}": v for k, v in checkpoint_state.items()}})
+    case.records = pl.concat(
+        case.records.filter(context="sn").with_columns(
+            pl.col("record_id", "study_id") + f"-{number}",
+            report=pl.format("{} {} .", pl.col("report"), pl.lit(" ".join(words[: 2 * number + 1]))),
+        )
+        for number in range(8)
+    )
+    ids = case.records["record_id"].to_list()
+    write_jsonl(case.predictions / "sn.jsonl", [line(key, "gibberish of no known word") for key in ids])
+    write_jsonl(case.predictions / "controls/another_patient/sn.jsonl", [line(key, REPORTS[0]) for key in ids])
+    scores, signature = case.score(), case.read("signature.json")
+    if constant:
+        assert scores["sn"]["f1"] == 1.0, "what it is about"
+    assert (signature["clinical"]["unrelated_f1"] >= ALIKE) == constant
+    assert ("says nearly the same of every reference" in (caution(signature) or "")) == constant
+    assert ("unrelated-f1:1.00" in signature_line(signature)) == constant
+
+
+def test_few_references_do_not_tell_whether_the_labels_are_alike(case):
+    case.score()
+    assert case.read("signature.json")["clinical"]["unrelated_f1"] is None
+    assert "every reference" not in (caution(case.read("signature.json")) or "")
 
 
 def test_given_labels_and_anchors_equal_those_made_on_the_spot(case):

@@ -9,13 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.cli import main
 from pacer.core.io import read_jsonl
+from pacer.records.schemas import ABOUT, read_about
+from pacer.serving.case import GENERATED_NOTE
 from pacer.serving.differences import compared
+from pacer.serving.export import export_model
 from tests.serving.world import ROOT, World
 
 pytestmark = pytest.mark.slow
@@ -133,6 +137,28 @@ def test_a_folder_of_cases_and_a_resumed_run(world: World, generate, tmp_path: P
     assert [(line["case"], line["context"]) for line in read_jsonl(out)] == [
         (name, context) for name in ("mn-50000002", "mn-50000003") for context in ("sn", "mn")
     ]
+
+
+def test_a_model_of_a_generated_corpus_says_so_with_every_report(world: World, pacer, tmp_path: Path) -> None:
+    """The corpus says that it was generated, the export carries that, and every way to a report shows it."""
+    table = pq.read_table(world.inputs["records"])
+    about = json.dumps(read_about(world.inputs["records"]) | {"generated": True})
+    pq.write_table(table.replace_schema_metadata({ABOUT: about}), tmp_path / "records.parquet")
+    export_model(tmp_path / "model", world.decode, **world.inputs | {"records": tmp_path / "records.parquet"})
+    arguments = arguments_of(world, "mw-50000002")
+    command = ("generate", "--model", tmp_path / "model", "--device", "cpu")
+    for more in ([], ["--all-contexts"]):
+        shown = pacer(*command, *arguments, *more).out
+        assert GENERATED_NOTE in " ".join(shown.split())
+    assert GENERATED_NOTE in json.loads(pacer(*command, *arguments, "--json").out)["notes"]
+    (tmp_path / "cases.csv").write_text(f"case,frontal\na,{arguments[1]}\n")
+    done = pacer(*command, "--cases", tmp_path / "cases.csv", "--out", tmp_path / "out.jsonl")
+    assert GENERATED_NOTE in " ".join(done.out.split())
+    assert GENERATED_NOTE in read_jsonl(tmp_path / "out.jsonl")[0]["notes"]
+
+
+def test_a_model_of_a_real_corpus_says_nothing_of_generated_ones(reporter, world: World) -> None:
+    assert reporter.notes == () and GENERATED_NOTE not in reporter.generate([world.case("sn-50000002")])[0].notes
 
 
 @pytest.mark.parametrize(

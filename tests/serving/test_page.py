@@ -486,6 +486,16 @@ def test_a_model_of_frontal_views_alone(reporter: Reporter, monkeypatch: pytest.
     assert frontal is not None and lateral is None and prior == ""
 
 
+def test_what_holds_for_every_report_stands_at_the_top(reporter: Reporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _unwarned():
+        from pacer.serving.page import build_page
+
+        monkeypatch.setattr(reporter, "notes", ("it learnt from <nothing>",))
+        page = build_page(reporter, [], print)
+    top = next(part for part in page.blocks.values() if part.elem_id == "top")
+    assert "Note: it learnt from &lt;nothing&gt;." in top.value
+
+
 def test_a_port_that_is_taken_is_refused(site: Site, reporter: Reporter) -> None:
     from pacer.serving.server import served
 
