@@ -12,7 +12,7 @@ from transformers import AutoModel, BertModel, BertTokenizer
 
 from pacer.core.errors import ConfigError
 from pacer.features.prepare import Preparation
-from pacer.pretrained.loading import load_frozen
+from pacer.pretrained.pointers import load_frozen
 
 
 def check_depths(depths: Sequence[int], blocks: int) -> None:

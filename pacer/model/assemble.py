@@ -18,8 +18,7 @@ from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Pacer
 from pacer.model.refine import DepthRouter
 from pacer.model.specification import ModelSpecification
-from pacer.pretrained.loading import load_frozen
-from pacer.pretrained.pointers import fingerprint, resolve
+from pacer.pretrained.pointers import fingerprint, load_frozen, resolve
 from pacer.pretrained.tokenizer import read_tokenizer
 
 FROZEN = ("vision", "language", "text")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,37 @@ def is_standin(provenance: dict[str, Any]) -> bool:
     """Was the model trained as a stand-in, or is it a copy of one that was (its ``origin``)?"""
     origin = provenance.get("origin")
     return provenance.get("provider") == "standin" or (isinstance(origin, dict) and is_standin(origin))
+
+
+def load_frozen(kind: Any, directory: str | Path, **options: Any) -> Any:
+    """``kind.from_pretrained(directory, **options)`` of a transformers class: without a progress bar, and without
+    transformers' report where that names nothing but weights that are not used here.
+
+    Raises:
+        BackboneError: a weight is missing, in whose place transformers would draw random numbers.
+    """
+    from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
+
+    shown, logger = is_progress_bar_enabled(), logging.getLogger("transformers.modeling_utils")
+    disable_progress_bar()
+    logger.addFilter(_matters)
+    try:
+        model, info = kind.from_pretrained(directory, output_loading_info=True, **options)
+    finally:
+        logger.removeFilter(_matters)
+        if shown:
+            enable_progress_bar()
+    if missing := sorted(info["missing_keys"]):
+        raise BackboneError(
+            f"{directory} lacks {len(missing)} of the weights of a {type(model).__name__}, such as {missing[0]}; "
+            "fetch its files again"
+        )
+    return model
+
+
+def _matters(record: logging.LogRecord) -> bool:
+    message = record.getMessage()
+    return "LOAD REPORT" not in message or any(word in message for word in ("MISSING", "MISMATCH", "CONVERSION"))
 
 
 def write_pointer(target: str | Path, names: list[str], out: str | Path) -> dict[str, str]:

@@ -30,7 +30,7 @@ LEVELS = (
     ("serving", "studies"),
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
-STAGE_OF_SCRIPT = re.compile(r"stages/(\w+)\.py(?: (\w+))?")
+STAGE_OF_SCRIPT = re.compile(r"stages/(?!launch)(\w+)\.py(?: (\w+))?")
 
 
 def imports(path: Path) -> set[str]:

@@ -8,7 +8,7 @@ from transformers import BertConfig, BertModel
 from transformers.utils.logging import is_progress_bar_enabled
 
 from pacer.core.errors import BackboneError
-from pacer.pretrained.loading import load_frozen
+from pacer.pretrained.pointers import load_frozen
 
 
 @pytest.fixture
