@@ -29,6 +29,7 @@ from pacer.records import columns
 IMAGES, PRIORS, MANIFEST = "images.parquet", "priors.parquet", "manifest.json"
 
 _REPAIR = "`dvc repro -f -s features` finds and encodes again what is damaged"
+_REMEDY = "run the features stage on this corpus, or name its images with `pacer decode --images`"
 
 #: Bytes from which a block goes back to the system when it is freed: malloc keeps and reuses smaller ones (glibc).
 _LARGE = 32 << 20
@@ -84,7 +85,7 @@ class FeatureStore:
     def __init__(self, directory: str | Path):
         self.directory = Path(directory)
         if not (self.directory / MANIFEST).exists():
-            raise DataError(f"{directory} is not a feature store: it has no {MANIFEST}; run the features stage")
+            raise DataError(f"{directory} is not a feature store: it has no {MANIFEST}; {_REMEDY}")
         manifest = read_json(self.directory / MANIFEST)
         for index, digest in manifest.get("indexes", {}).items():
             path = self.directory / index
@@ -158,7 +159,7 @@ class FeatureStore:
         places, found = index.find(keys)
         if not found.all():
             key = keys[int(found.argmin())]
-            raise DataError(f"{self.directory} has no {what} {key}; run the features stage on this corpus")
+            raise DataError(f"{self.directory} has no {what} {key}; {_REMEDY}")
         shards = [index.names[number] for number in index.shards[places]]
         first = self._tensor(shards[0], name)
         row_bytes = first.nbytes // len(first)

@@ -154,7 +154,7 @@ def _cached(own: Path, name: str, path: str) -> Path:
     if origin.get("provider") != "hub":
         raise BackboneError(
             f"the frozen {name} model is not at {path}, where it was when {own} was exported; name a "
-            "folder that holds it as backbones, or export with --with-backbones"
+            "folder that holds it with --backbones, or export with --with-backbones"
         )
     revision = origin.get("commit") or origin["revision"]
     try:

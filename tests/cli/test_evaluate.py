@@ -145,7 +145,7 @@ def test_frozen_models_that_an_export_only_points_to_are_found_or_asked_for(pace
     assert pacer(*one).code == 0
     moved.rename(ready / "elsewhere")
     refused = pacer(*one)
-    assert refused.code == 1 and "name a folder that holds it as backbones" in refused.error
+    assert refused.code == 1 and "name a folder that holds it with --backbones" in refused.error
     assert pacer(*one, "--backbones", "elsewhere").code == 0
     shutil.rmtree("models/backbones")
     refused = pacer(*score)
