@@ -6,7 +6,7 @@ import difflib
 from pathlib import Path
 
 from pacer.core.errors import ConfigError
-from pacer.core.io import write_text
+from pacer.core.io import check_output, write_text
 from pacer.params import load_params
 
 
@@ -46,6 +46,7 @@ def use_profile(name: str, params: Path, configs: Path, *, force: bool = False) 
         close = difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise ConfigError(f"there is no profile {name!r} in {configs}; there are {', '.join(names)}{hint}")
+    check_output(params, folder=False)
     chosen = configs / f"{name}.yaml"
     load_params(chosen)
     if params.exists() and not force and not _is_a_profile(params, configs):

@@ -10,7 +10,8 @@ from typing import get_args
 
 import pytest
 
-from pacer.core.errors import ConfigError
+from pacer.cli.profiles import use_profile
+from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.scoring import ORIGINALS
 from pacer.params import Score, load_params, parse_params
@@ -144,6 +145,11 @@ def test_use_copies_a_profile(pacer, repository: Path):
     outcome = pacer("use", "micro")
     assert outcome.code == 0
     assert (repository / "params.yaml").read_bytes() == (repository / "configs" / "micro.yaml").read_bytes()
+
+
+def test_a_profile_is_put_in_use_where_one_can_write(repository: Path):
+    with pytest.raises(DataError, match="/proc/params.yaml cannot be written"):
+        use_profile("micro", Path("/proc/params.yaml"), repository / "configs")
 
 
 def test_use_without_a_name_marks_the_one_in_use(pacer):

@@ -183,6 +183,13 @@ def test_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
         read_original_findings(tmp_path / "zip" / "reports.zip")
 
 
+def test_a_pipe_among_the_reports_is_named_and_not_waited_for(tmp_path: Path) -> None:
+    source = folder(tmp_path)
+    os.mkfifo(source / "files/p11/p11000099/s50000004.txt")
+    with pytest.raises(DataError, match=r"s50000004\.txt cannot be read: it is a pipe or a device, not a file"):
+        read_original_findings(source)
+
+
 def test_sources_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not exist"):
         read_original_findings(tmp_path / "none")
