@@ -148,7 +148,7 @@ def test_use_copies_a_profile(pacer, repository: Path):
 
 
 def test_a_profile_is_put_in_use_where_one_can_write(repository: Path):
-    with pytest.raises(DataError, match="/proc/params.yaml cannot be written"):
+    with pytest.raises(DataError, match=r"/proc/params\.yaml cannot be written"):
         use_profile("micro", Path("/proc/params.yaml"), repository / "configs")
 
 
