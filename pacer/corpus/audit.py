@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pacer.records.columns import batches
+from pacer.records.columns import batches, hashes
 from pacer.records.schemas import EMPHASIS_POSITIONS, SPLITS
 
 #: Scenario records of MIMIC-RG4 (paper, table of the appendix "Dataset Splits and Availability Settings").
@@ -52,15 +52,11 @@ def describe_records(path: Path, contexts: Sequence[str]) -> dict[str, Any]:
 
 def overview(path: Path) -> pl.DataFrame:
     """The short columns of the records, hashes of report and images, and whether there is an indication or history."""
-    short = ("context", "split", "study_id", "subject_id", "view", "sections")
-    hashed, asked = ("report", "frontal", "lateral"), ("indication", "history")
-    return pl.concat(
-        frame.select(
-            *short,
-            *(pl.when(pl.col(name).is_not_null()).then(pl.col(name).hash()) for name in hashed),
-            pl.col(*asked).is_not_null(),
-        )
-        for frame in batches(path, [*short, *hashed, *asked])
+    # of the texts only numbers are kept: a column holds in memory all that was read with it
+    short = pl.concat(batches(path, ["context", "split", "study_id", "subject_id", "view", "sections"]))
+    return short.with_columns(
+        *(pl.Series(name, hashes(path, name)).replace(0, None) for name in ("report", "frontal", "lateral")),
+        *(pl.Series(name, hashes(path, name) != 0) for name in ("indication", "history")),
     )
 
 

@@ -86,8 +86,10 @@ def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
 
 def _splits(path: Path) -> pl.DataFrame:
     """The split of every image, once."""
-    splits = _table(path, _SPLIT).unique([*_IMAGE, "split"], keep="first", maintain_order=True)
-    twice = splits.filter(pl.struct(_IMAGE).is_duplicated())
+    splits = _table(path, _SPLIT)
+    if splits["dicom"].is_duplicated().any():
+        splits = splits.unique([*_IMAGE, "split"], keep="first", maintain_order=True)
+    twice = splits.filter(pl.col("dicom").is_duplicated())
     if twice.height:
         raise DataError(f"{path} gives image {twice['dicom'][0]!r:.80} two splits; keep the one that holds")
     return splits
@@ -107,7 +109,7 @@ def _reports(path: Path, notes: Notes) -> pl.DataFrame:
             held = []
     frames.append(pl.DataFrame(held, columns, orient="row"))
     reports = pl.concat(frames, rechunk=True).with_row_index("row").with_columns(found=True)
-    twice = reports.filter(pl.struct(_STUDY).is_duplicated())
+    twice = reports.filter(pl.col("study").is_duplicated())
     if twice.height:
         raise DataError(f"{path} holds two reports of study {twice['study'][0]}; keep one")
     return reports
