@@ -191,7 +191,7 @@ def test_processes_share_the_records_and_make_the_same_files(stage, tmp_path: Pa
 
 
 def test_a_split_without_records_is_refused(stage) -> None:
-    with pytest.raises(DataError, match="no record is in split val; choose another"):
+    with pytest.raises(DataError, match="no record is in split val, but in test; choose another"):
         stage("out", split="val")
 
 

@@ -360,7 +360,7 @@ def test_inputs_that_lack_a_record_are_refused(case):
     with pytest.raises(DataError, match=r"no labels for record sn-test0; make it again"):
         case.score(labels=case.folder / "references.parquet")
     (case.predictions / "mn.jsonl").unlink()
-    with pytest.raises(DataError, match=r"mn\.jsonl does not exist"):
+    with pytest.raises(DataError, match=r"holds no mn\.jsonl, .*add --context sn"):
         case.score()
     with pytest.raises(DataError, match="no records"):
         case.score(records=case.records[:0])

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from pacer.anchors.anchor import Anchor
 from pacer.cli import app
-from pacer.core.errors import ConfigError, DataError
+from pacer.core.errors import DataError
 from pacer.core.io import write_jsonl
 from pacer.labelling.targets.build_anchors import build_anchors
 from pacer.records.schemas import RECORD_SCHEMA, write_table
@@ -207,4 +207,4 @@ def test_files_that_are_none_are_named(tables: tuple[Path, Path], tmp_path: Path
         with pytest.raises(DataError, match=message):
             explain(first, records, anchors)
     result = show(first, *options(tables, missing), "--html", tmp_path)
-    assert isinstance(result.exception, ConfigError) and "is a folder; name a file" in str(result.exception)
+    assert isinstance(result.exception, DataError) and "is a folder; name a file" in str(result.exception)
