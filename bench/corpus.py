@@ -141,7 +141,7 @@ def _write_table(root: Path, results: Any) -> None:
     from pacer.training.record_table import write_record_table
 
     records = root / "corpus" / "records.parquet"
-    write_record_table(records, None, CONTEXTS, root / "records.arrow")
+    write_record_table(records, records, None, CONTEXTS, root / "records.arrow")
     table = pl.read_parquet(records, columns=["frontal", "lateral", "prior_report"])
     np.save(root / "lengths.npy", np.full((table.height, 2), 300, dtype=np.int32))
     images = pl.concat([table["frontal"], table["lateral"]]).drop_nulls().unique()

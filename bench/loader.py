@@ -128,10 +128,9 @@ def records(images: int) -> RecordTable:
                     "indication": text(i, 12),
                     "history": None,
                     "emphasis": [0.0] * 50,
-                    "emphasis_text": None,
                 }
             )
-    empty = dict.fromkeys(("lateral", "prior_report", "history", "emphasis_text"), pl.String)
+    empty = dict.fromkeys(("lateral", "prior_report", "history"), pl.String)
     anchors = pl.DataFrame(
         {
             "positive": [["edema"]] * len(rows),

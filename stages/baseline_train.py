@@ -18,6 +18,7 @@ INPUTS = Inputs(
     corpus=Path("data/corpus"),
     backbones=Path("models/backbones"),
     features=Path("data/features"),
+    emphasis=Path("data/emphasis/emphasis.parquet"),
     anchors=Path("data/anchors/anchors.parquet"),
     start=Path("models/parent"),
 )

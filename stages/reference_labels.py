@@ -10,12 +10,12 @@ import polars as pl
 from pacer.core.errors import run_cleanly
 from pacer.metrics.chexbert.reference_labels import label_references
 from pacer.params import load_params
-from pacer.records.schemas import read_records
+from pacer.records.columns import read_columns
 
 
 def main() -> None:
     score = load_params().score
-    references = read_records(Path("data/corpus/records.parquet"))
+    references = read_columns(Path("data/corpus/records.parquet"), ["record_id", "split", "report"])
     if not Path("data/corpus/truth.parquet").exists():
         references = references.filter(pl.col("split") != "train")
     label_references(

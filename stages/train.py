@@ -31,6 +31,7 @@ def main() -> None:
         corpus=Path("data/corpus"),
         backbones=Path("models/backbones"),
         features=Path("data/features"),
+        emphasis=Path("data/emphasis/emphasis.parquet"),
         anchors=None if phase == "warmup" else Path("data/anchors/anchors.parquet"),
         start=start_of(phase, params),
     )

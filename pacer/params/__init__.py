@@ -17,6 +17,7 @@ from pacer.params.corpus import (
     TableOfStudies,
 )
 from pacer.params.decode import Decode
+from pacer.params.emphasis import Emphasis
 from pacer.params.features import Features
 from pacer.params.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
 from pacer.params.params import Params, load_params, parse_params
@@ -45,6 +46,7 @@ __all__ = [
     "Commit",
     "Corpus",
     "Decode",
+    "Emphasis",
     "Features",
     "Fraction",
     "Groups",

@@ -14,6 +14,7 @@ from pacer.params.anchors import Anchors
 from pacer.params.backbones import Backbones
 from pacer.params.corpus import Corpus
 from pacer.params.decode import Decode
+from pacer.params.emphasis import Emphasis
 from pacer.params.features import Features
 from pacer.params.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
 from pacer.params.score import Score
@@ -31,6 +32,7 @@ class Params(Strict):
     backbones: Backbones
     features: Features
     anchors: Anchors
+    emphasis: Emphasis
     prompt: Prompt
     trajectory: Trajectory
     commit: Commit

@@ -6,9 +6,7 @@ from tokenizers import Tokenizer
 
 from pacer.corpus.text.cleaning import clean_report
 from pacer.phantom.language import PhantomReport
-
-#: The released lists are at most this long.
-MAX_SCORES = 100
+from pacer.records.emphasis import sentence_ends, token_marks
 
 
 def emphasis_scores(report: PhantomReport, tokenizer: Tokenizer) -> list[float]:
@@ -20,15 +18,8 @@ def emphasis_scores(report: PhantomReport, tokenizer: Tokenizer) -> list[float]:
         ValueError: cleaning did not keep the sentences apart.
     """
     cleaned = clean_report(report.text)
-    ends, position = [], 0
-    for segment in cleaned.removesuffix(" .").split(" . "):
-        position += len(segment) + 3
-        ends.append(position - 1)
+    ends = sentence_ends(cleaned)
     if len(ends) != len(report.sentences):
         raise ValueError(f"{len(report.sentences)} sentences became {len(ends)} by cleaning")
-    scores, sentence = [0.0], 0
-    for _, end in tokenizer.encode(cleaned, add_special_tokens=False).offsets:
-        while end > ends[sentence] and sentence + 1 < len(ends):
-            sentence += 1
-        scores.append(float(bool(report.sentences[sentence][1])))
-    return [*scores, 0.0][:MAX_SCORES]
+    tokens = tokenizer.encode(cleaned, add_special_tokens=False)
+    return token_marks(ends, [bool(stated) for _, stated in report.sentences], [end for _, end in tokens.offsets])

@@ -64,6 +64,12 @@ IMAGE_SCHEMA: dict[str, pl.DataType] = {
     "height": pl.Int32(),  # pixels
 }
 
+#: ``emphasis.parquet``: a row for every record, in the order of the records.
+EMPHASIS_SCHEMA: dict[str, pl.DataType] = {
+    "record_id": pl.String(),
+    "emphasis": pl.List(pl.Float32()),  # of BOS, the report's tokens and EOS; null: no marks, or a record of test
+}
+
 TRUTH_SCHEMA: dict[str, pl.DataType] = {
     "study_id": pl.String(),
     "subject_id": pl.String(),

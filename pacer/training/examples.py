@@ -40,8 +40,6 @@ class Survey(NamedTuple):
     """What :meth:`Examples.survey` found.
 
     ``counts`` of train reports: ``cut`` are longer than the token limit; ``emphasised`` have tokens that L_TLW counts;
-    ``emphasis_shortened``: emphasis of findings and impression cut to a target of findings; ``emphasis_dropped``: the
-    same, but the findings' tokens do not begin the longer text's; ``emphasis_not_binary``: with values outside {0, 1};
     ``commitment_tokens_mean``, ``..._most``: of the written commitments.
 
     ``lengths`` int32 [rows, 2]: tokens of each record's sequence on the direct and on the commitment-first route (equal
@@ -82,8 +80,7 @@ class Examples:
 
     def survey(self) -> Survey:
         """Measure every record's sequence and count what the train targets lose on their way into tokens."""
-        names = ("reports", "cut", "emphasised", "emphasis_shortened", "emphasis_dropped", "emphasis_not_binary")
-        counts = dict.fromkeys(names, 0)
+        counts = dict.fromkeys(("reports", "cut", "emphasised"), 0)
         lengths = np.empty((len(self.table), 2), dtype=np.int32)
         suffixes: dict[tuple, int] = {}
         written: list[int] = []
@@ -98,24 +95,15 @@ class Examples:
                     suffix = self._suffix(row, suffixes)
                     lengths[first + number, 1] = left + suffix + self.builder.length(report, anchors[number])
                 if row["split"] == "train":
-                    self._count(counts, row, report)
+                    counts["reports"] += 1
+                    counts["cut"] += self.builder.is_cut(report)
+                    counts["emphasised"] += any((row["emphasis"] or ())[1:])
                     if anchors is not None:
                         written.append(len(anchors[number]))
         found = {name: float(count) for name, count in counts.items()}
         if written:
             found |= {"commitment_tokens_mean": float(np.mean(written)), "commitment_tokens_most": float(max(written))}
         return Survey({f"targets/{name}": value for name, value in found.items()}, lengths)
-
-    def _count(self, counts: dict[str, int], row: dict, report: list[int]) -> None:
-        counts["reports"] += 1
-        counts["cut"] += self.builder.is_cut(report)
-        if row["emphasis"] is None:
-            return
-        counts["emphasis_not_binary"] += any(value not in (0, 1) for value in row["emphasis"])
-        placed = self.builder.emphasis_of(report, row["emphasis"], row["emphasis_text"])
-        counts["emphasised"] += placed is not None and any(value > 0 for value in placed[1:])
-        if row["emphasis_text"] is not None:
-            counts["emphasis_dropped" if placed is None else "emphasis_shortened"] += 1
 
     def _suffix(self, row: dict, known: dict[tuple, int]) -> int:
         """Tokens by which the commitment-first instruction is longer: the same for all records of a task."""
@@ -147,7 +135,7 @@ class Examples:
         prompts, targets = [], []
         for record, commit in zip(records, commits, strict=True):
             anchor = render_anchor(_anchor(record)) if commit else None
-            trajectory = self.builder.build(record["report"], anchor, record["emphasis"], record["emphasis_text"])
+            trajectory = self.builder.build(record["report"], anchor, record["emphasis"])
             targets.append(
                 Target(
                     trajectory.ids,

@@ -33,18 +33,16 @@ COLUMNS = (
     "prior_report",
     "indication",
     "history",
-    "emphasis",
-    "emphasis_text",
 )
+EMPHASIS_COLUMNS = ("emphasis",)
 ANCHOR_COLUMNS = ("positive", "negative", "uncertain")
 
 #: Rows of one block of the mapped file.
 _BLOCK = 4096
-_REMEDY = "run the anchors stage on these records"
 
 
 class RecordTable:
-    """Rows of records (and their commitments), by number.
+    """Rows of records, their emphasis (and their commitments), by number.
 
     Attributes:
         context, split: place in CONTEXTS and SPLITS of each record, uint8 [rows].
@@ -59,12 +57,15 @@ class RecordTable:
 
     @classmethod
     def of(cls, records: pl.DataFrame, anchors: pl.DataFrame | None = None) -> RecordTable:
-        """Tables that are in memory already; ``anchors`` in the order of ``records``.
+        """Tables that are in memory already; ``records`` with their emphasis, ``anchors`` in the same order.
 
         Raises:
             DataError: a record has no anchor in its place.
         """
-        return cls(_arrow(_join(records, anchors, 0)).to_batches(max_chunksize=_BLOCK))
+        joined = _join(records.select(COLUMNS), records, "emphasis", EMPHASIS_COLUMNS, 0)
+        if anchors is not None:
+            joined = _join(joined, anchors, "anchors", ANCHOR_COLUMNS, 0)
+        return cls(_arrow(joined).to_batches(max_chunksize=_BLOCK))
 
     @classmethod
     def map(cls, path: Path) -> RecordTable:
@@ -105,41 +106,52 @@ class RecordTable:
         return {c: np.flatnonzero(inside & (self.context == CONTEXTS.index(c))).astype(np.int32) for c in contexts}
 
 
-def write_record_table(records: Path, anchors: Path | None, contexts: Sequence[str], path: Path) -> None:
-    """Write the mapped form of ``records.parquet`` (rows of ``contexts``) and, beside each row, its commitment.
+def write_record_table(
+    records: Path, emphasis: Path, anchors: Path | None, contexts: Sequence[str], path: Path
+) -> None:
+    """Write the mapped form of ``records.parquet`` (rows of ``contexts``) and, beside each row, its emphasis and its
+    commitment.
 
     Args:
-        anchors: ``anchors.parquet``, one row per record in the same order, or None.
+        emphasis: ``emphasis.parquet``. anchors: ``anchors.parquet``, or None. Both have one row per record in the same
+            order.
 
     Raises:
-        DataError: a record has no anchor in its place.
+        DataError: a record has no row in its place of one of the two.
     """
-    beside = iter(()) if anchors is None else batches(anchors, ["record_id", *ANCHOR_COLUMNS], _BLOCK)
+    beside = [("emphasis", EMPHASIS_COLUMNS, batches(emphasis, ["record_id", *EMPHASIS_COLUMNS], _BLOCK))]
+    if anchors is not None:
+        beside.append(("anchors", ANCHOR_COLUMNS, batches(anchors, ["record_id", *ANCHOR_COLUMNS], _BLOCK)))
     with atomic_path(path) as temporary, ExitStack() as stack:
         writer, first = None, 0
         for frame in batches(records, COLUMNS, _BLOCK):
-            labels = None if anchors is None else next(beside, pl.DataFrame())
-            joined = _arrow(_join(frame, labels, first).filter(pl.col("context").is_in(list(contexts))))
+            joined = frame
+            for stage, columns, frames in beside:
+                joined = _join(joined, next(frames, pl.DataFrame()), stage, columns, first)
             first += frame.height
-            writer = writer or stack.enter_context(pa.ipc.new_file(temporary, joined.schema))
-            writer.write_table(joined.combine_chunks())
+            table = _arrow(joined.filter(pl.col("context").is_in(list(contexts))))
+            writer = writer or stack.enter_context(pa.ipc.new_file(temporary, table.schema))
+            writer.write_table(table.combine_chunks())
         if writer is None:
             raise DataError(f"{records} holds no record")
-        if next(beside, None) is not None:
-            raise DataError(f"the anchors have rows beyond those of the records (row {first}); {_REMEDY}")
+        for stage, _, frames in beside:
+            if next(frames, None) is not None:
+                raise _displaced(f"there are rows beyond those of the records (row {first})", stage)
 
 
-def _join(records: pl.DataFrame, anchors: pl.DataFrame | None, first: int) -> pl.DataFrame:
-    records = records.select(COLUMNS)
-    if anchors is None:
-        return records
-    ids = anchors["record_id"] if anchors.width else pl.Series("record_id", [], dtype=pl.String)
+def _join(records: pl.DataFrame, other: pl.DataFrame, stage: str, columns: Sequence[str], first: int) -> pl.DataFrame:
+    """``records`` with ``columns`` of the table that ``stage`` made of them; ``first``: number of the first row."""
+    ids = other["record_id"] if other.width else pl.Series("record_id", [], dtype=pl.String)
     if len(ids) > records.height:
-        raise DataError(f"the anchors have rows beyond those of the records (row {first + records.height}); {_REMEDY}")
+        raise _displaced(f"there are rows beyond those of the records (row {first + records.height})", stage)
     for number, record_id in enumerate(records["record_id"]):
         if number >= len(ids) or ids[number] != record_id:
-            raise DataError(f"record {record_id} has no anchor in its place (row {first + number}); {_REMEDY}")
-    return pl.concat([records, anchors.select(ANCHOR_COLUMNS)], how="horizontal")
+            raise _displaced(f"record {record_id} has no row in its place (row {first + number})", stage)
+    return pl.concat([records, other.select(columns)], how="horizontal")
+
+
+def _displaced(problem: str, stage: str) -> DataError:
+    return DataError(f"{stage}: {problem}; run the stage {stage} on these records")
 
 
 def _arrow(frame: pl.DataFrame) -> pa.Table:

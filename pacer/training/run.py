@@ -55,12 +55,13 @@ OpenLog = Callable[[Path], AbstractContextManager[Log]]
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where a training reads: outs of ``corpus``, ``backbones`` and ``features``, ``anchors.parquet`` (None in the
-    warm-up), and the checkpoint that it starts from (None: none)."""
+    """Where a training reads: outs of ``corpus``, ``backbones`` and ``features``, ``emphasis.parquet``,
+    ``anchors.parquet`` (None in the warm-up), and the checkpoint that it starts from (None: none)."""
 
     corpus: Path
     backbones: Path
     features: Path
+    emphasis: Path
     anchors: Path | None = None
     start: Path | None = None
 
@@ -160,6 +161,7 @@ def run_training(training: Training, out: Path, open_log: OpenLog) -> None:
         "record": record.model_dump(exclude={"step", "parent", "versions"}),
         "precision": accelerator.mixed_precision,
         "records": hash_file(inputs.corpus / "records.parquet"),
+        "emphasis": hash_file(inputs.emphasis),
         "anchors": hash_file(inputs.anchors) if inputs.anchors else None,
         "features": content_hash(inputs.features),
         "start": checkpoint_hash(inputs.start) if inputs.start else None,
@@ -195,7 +197,9 @@ def _examples(training: Training, directory: Path, accelerator: Accelerator) -> 
         return training.examples(RecordTable.map(directory / _RECORDS), load_tokenizer(inputs.backbones), features)
 
     if accelerator.is_main_process and not (directory / _SURVEY).exists():
-        write_record_table(inputs.corpus / "records.parquet", inputs.anchors, phase.contexts, directory / _RECORDS)
+        write_record_table(
+            inputs.corpus / "records.parquet", inputs.emphasis, inputs.anchors, phase.contexts, directory / _RECORDS
+        )
         own = mapped()
         if not any(len(rows) for rows in own.table.rows("train", phase.contexts).values()):
             raise DataError(
@@ -223,8 +227,8 @@ def _opening(phase: Phase, facts: dict[str, float]) -> str:
         f"{facts['batches/real_share']:.3f} (batches.window {phase.batches.window}), in LLM-RG4's order "
         f"{facts['batches/published_real_share']:.3f}"
     )
-    if phase.losses.lambda_tlw and facts.get("targets/emphasised") == 0:  # surveys of earlier code did not count them
-        said += f"\n{phase.name}: L_TLW is 0: no target has emphasised tokens, which MIMIC-RG4 releases (new_scores)"
+    if phase.losses.lambda_tlw and not facts["targets/emphasised"]:
+        said += f"\n{phase.name}: L_TLW is 0: no target has emphasised tokens; emphasis.source: computed marks them"
     if note := phase.cut_short():
         said += f"\nwarning: {note}"
     return said

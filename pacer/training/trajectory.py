@@ -89,37 +89,17 @@ class TrajectoryBuilder:
         delimiters = commit * len(self.opening) + (commit and whole) * len(self.closing)
         return 1 + len(anchor_ids or ()) + delimiters + report + whole
 
-    def emphasis_of(
-        self, report_ids: Sequence[int], emphasis: list[float] | None, emphasis_text: str | None
-    ) -> list[float] | None:
-        """The entries of ``emphasis`` that belong to BOS and the report.
-
-        Args:
-            emphasis_text: the longer text that the entries follow; None: they follow the report and its EOS.
-
-        Returns:
-            None when the report's tokens do not begin the longer text's: the entries then cannot be placed.
-        """
-        if emphasis is None or emphasis_text is None:
-            return emphasis
-        count = len(report_ids)
-        longer = self.tokenizer(emphasis_text, add_special_tokens=False)["input_ids"]
-        return emphasis[: count + 1] if longer[:count] == list(report_ids) else None
-
-    def build(
-        self, report: str, anchor: str | None, emphasis: list[float] | None, emphasis_text: str | None = None
-    ) -> Trajectory:
+    def build(self, report: str, anchor: str | None, emphasis: list[float] | None) -> Trajectory:
         """One trajectory: commitment-first when ``anchor`` (its rendered text) is given, else direct.
 
         Args:
-            report: the cleaned report. emphasis: the released ``new_scores``, entry 0 is BOS; ``None``: all zeros.
-            emphasis_text: see :meth:`emphasis_of`.
+            report: the cleaned report. emphasis: of BOS, the report's tokens and EOS, 0 or 1, as far as the list goes;
+                ``None``: all zeros.
         """
         report_ids = self.tokenizer(report, add_special_tokens=False)["input_ids"]
-        emphasis = self.emphasis_of(report_ids, emphasis, emphasis_text)
         cut = self.is_cut(report_ids)
         report_ids = report_ids[: self.report_tokens - 1]
-        scores = (np.asarray([] if emphasis is None else emphasis[1:], dtype=np.float32) > 0).astype(np.float32)
+        scores = np.asarray([] if emphasis is None else emphasis[1:], dtype=np.float32)
 
         pieces: list[tuple[Span, list[int]]] = [(Span.BOS, [self.tokenizer.bos_token_id])]
         if anchor is not None:

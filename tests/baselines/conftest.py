@@ -78,6 +78,7 @@ def inputs(
         monkeypatch.setattr(room, "open_features", lambda directory, backbones, device: features)
     return {
         "corpus": tmp_path / "corpus",
+        "emphasis": tmp_path / "corpus" / "records.parquet",  # has the same two columns
         "anchors": tmp_path / "anchors.parquet",
         "features": store,
         "backbones": backbones,

@@ -173,5 +173,5 @@ def test_a_checkpoint_comes_back_and_strange_ones_are_named(backbones, tmp_path:
 def test_a_record_without_an_anchor_is_named(records: pl.DataFrame, anchors: pl.DataFrame, backbones, features) -> None:
     from pacer.core.errors import DataError
 
-    with pytest.raises(DataError, match=r"record sn-0 has no anchor in its place \(row 0\)"):
+    with pytest.raises(DataError, match=r"record sn-0 has no row in its place \(row 0\)"):
         RecordTable.of(records, anchors.filter(pl.col("record_id") != "sn-0"))

@@ -14,12 +14,13 @@ from pacer.core.io import hash_file, read_json, read_jsonl
 from pacer.corpus.source.files import read_source
 from pacer.corpus.text.cleaning import clean_report
 from pacer.params import Phantom, load_params
-from pacer.phantom.emphasis import MAX_SCORES, emphasis_scores
+from pacer.phantom.emphasis import emphasis_scores
 from pacer.phantom.generate import generate_phantom, image_path
 from pacer.phantom.language import sample_texts
 from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.phantom.world import make_world
 from pacer.records.findings import FINDINGS
+from pacer.records.schemas import EMPHASIS_POSITIONS
 
 CONFIG = Phantom(
     patients=40,
@@ -135,10 +136,10 @@ def test_emphasis_marks_the_tokens_of_stating_sentences():
         cleaned = clean_report(report.text)
         encoding = tokenizer.encode(cleaned)
         scores = emphasis_scores(report, tokenizer)
-        assert scores[0] == 0 and len(scores) == min(len(encoding.ids) + 1, MAX_SCORES)
+        assert scores[0] == 0 and len(scores) == min(len(encoding.ids) + 1, EMPHASIS_POSITIONS)
         marked = np.array(scores[: len(encoding.ids)], dtype=bool)
         ids = np.array(encoding.ids)[: len(marked)]
-        if len(encoding.ids) < MAX_SCORES:
+        if len(encoding.ids) < EMPHASIS_POSITIONS:
             assert scores[-1] == 0
             expected = " ".join(clean_report(text) for text, findings in report.sentences if findings)
             assert tokenizer.decode(ids[marked].tolist()) == expected

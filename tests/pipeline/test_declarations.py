@@ -23,7 +23,7 @@ LEVELS = (
     ("core", "corpus.text", "model.prompt"),
     ("params", "parallel", "records", "radiographs", "pretrained", "tables"),
     ("anchors", "corpus.source", "labelling.sample", "features", "metrics.chexbert"),
-    ("rules", "labelling.answers", "phantom", "encoding", "corpus", "model"),
+    ("rules", "labelling.answers", "phantom", "encoding", "corpus", "model", "emphasis"),
     ("labelling.client", "labelling.targets", "backbones", "metrics", "training", "decoding", "released"),
     ("comparison", "external", "baselines"),
     ("reporting",),

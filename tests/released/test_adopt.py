@@ -77,7 +77,7 @@ def test_the_first_stage_is_a_warm_up(params, first_stage, alike, tmp_path, late
     assert record.model.lora is None and record.model.commit is None
     groups = params.model_dump()
     groups["parent"] |= {"lateral_start": lateral_start, "prior_start": "random", "start": str(tmp_path / "warmup")}
-    inputs = Inputs(tmp_path, alike, tmp_path, start=tmp_path / "warmup")
+    inputs = Inputs(tmp_path, alike, tmp_path, tmp_path, start=tmp_path / "warmup")
     model = PhaseTraining("parent", parse_params(groups), inputs, tmp_path / "parent").build(Accelerator(cpu=True))
     state = model.interface.state_dict()
     assert all(torch.equal(state[name], tensor) for name, tensor in weights.interface.items())

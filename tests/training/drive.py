@@ -87,6 +87,7 @@ def write_inputs(folder: Path, backbones: Path, params: Params) -> dict[str, str
     write_features(folder / "features", folder / "images", backbones, params, seed=0)
     return {
         "corpus": str(folder / "corpus"),
+        "emphasis": str(folder / "corpus" / "records.parquet"),  # has the same two columns
         "anchors": str(folder / "anchors.parquet"),
         "features": str(folder / "features"),
         "backbones": str(backbones),

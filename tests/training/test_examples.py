@@ -13,19 +13,9 @@ from tests.conftest import specification
 def test_what_targets_lose_is_counted(records: pl.DataFrame, backbones, features) -> None:
     rows = records.filter(pl.col("context") == "sn").to_dicts()
     rows[0]["report"] = "no effusion . " * 60  # beyond 100 tokens
-    rows[1] |= {"report": "no edema .", "emphasis_text": "no edema . normal heart .", "emphasis": [0.0] * 9}
-    rows[2] |= {"report": "no edema .", "emphasis_text": "no edema normal heart .", "emphasis": [0.0] * 9}
-    rows[3]["emphasis"] = [0.0, 0.5]
     rows[4]["emphasis"] = None
     rows[5]["emphasis"] = [1.0, 0.0]  # of BOS, which no loss counts
     rows[6]["emphasis"] = [7.0]  # a record of val
     table = RecordTable.of(pl.DataFrame(rows, schema=records.schema))
     survey = Examples(table, load_tokenizer(backbones), features, specification("warmup")).survey()
-    assert survey.counts == {
-        "targets/reports": 6.0,
-        "targets/cut": 1.0,
-        "targets/emphasised": 2.0,
-        "targets/emphasis_shortened": 1.0,
-        "targets/emphasis_dropped": 1.0,
-        "targets/emphasis_not_binary": 1.0,
-    }
+    assert survey.counts == {"targets/reports": 6.0, "targets/cut": 1.0, "targets/emphasised": 4.0}

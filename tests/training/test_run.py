@@ -63,6 +63,7 @@ def phase(
                 corpus=corpus,
                 backbones=backbones,
                 features=tmp_path,
+                emphasis=corpus / "records.parquet",
                 anchors=None if name == "warmup" else tmp_path / "anchors.parquet",
                 start=None if start is None else tmp_path / start,
             ),

@@ -59,27 +59,6 @@ def test_emphasis_moves_to_the_report_span(builder: TrajectoryBuilder) -> None:
         assert trajectory.emphasis[trajectory.spans == Span.CLOSING].sum() == 0
 
 
-def test_emphasis_of_a_longer_text_ends_with_the_report(builder: TrajectoryBuilder) -> None:
-    whole = f"{REPORT} possible pneumonia ."
-    scores = [1.0] * (len(ids(builder, whole)) + 2)
-    for anchor in (ANCHOR, None):
-        trajectory = builder.build(REPORT, anchor, scores, whole)
-        assert trajectory.emphasis[trajectory.spans == Span.REPORT].all()
-        assert trajectory.emphasis[trajectory.spans != Span.REPORT].sum() == 0  # EOS takes none of the impression's
-    assert builder.build(REPORT, None, scores).emphasis[-1] == 1.0
-
-
-def test_emphasis_is_dropped_where_the_report_does_not_begin_the_longer_text(builder: TrajectoryBuilder) -> None:
-    # findings without a final period: cleaning joins their last sentence with the impression
-    own, whole = ids(builder, "there is edema ."), "there is edema possible pneumonia ."
-    scores = [1.0] * 20
-    assert ids(builder, whole)[: len(own)] != own
-    assert builder.emphasis_of(own, scores, whole) is None
-    assert builder.build("there is edema .", ANCHOR, scores, whole).emphasis.sum() == 0
-    assert builder.emphasis_of(own, None, whole) is None
-    assert builder.emphasis_of(own, scores, None) == scores
-
-
 @given(words=st.integers(1, 160), anchored=st.booleans())
 def test_cut_as_upstream_cuts(builder: TrajectoryBuilder, words: int, anchored: bool) -> None:
     """Upstream tokenises BOS + report + EOS and keeps the first hundred."""

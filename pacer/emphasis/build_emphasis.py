@@ -1,0 +1,125 @@
+"""``emphasis.parquet``: for every train and val record the tokens that L_TLW counts, in the released form."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from transformers import PreTrainedTokenizerBase
+
+from pacer.core.io import hash_file, hash_json, publish, scratch_directory, write_json
+from pacer.core.journal import Journal, read_journal
+from pacer.core.progress import Ticker
+from pacer.emphasis.attribution import Attributor, sentence_scores
+from pacer.emphasis.audit import SPLITS, Audit
+from pacer.metrics.chexbert.labeller import CheXbert
+from pacer.params import Emphasis
+from pacer.pretrained.pointers import fingerprint, resolve
+from pacer.pretrained.tokenizer import read_tokenizer
+from pacer.records.columns import TableWriter, batches
+from pacer.records.emphasis import sentence_ends, token_marks
+from pacer.records.schemas import EMPHASIS_SCHEMA
+
+TABLE, AUDIT = "emphasis.parquet", "audit.json"
+#: Reports between two saved states.
+_GROUP = 16
+
+_COLUMNS = ("record_id", "split", "context", "report", "emphasis", "emphasis_text")
+_TRAINED = pl.col("split").is_in(SPLITS)
+
+
+def build_emphasis(config: Emphasis, records: Path, language: Path, chexbert: Path, out: Path) -> None:
+    """Write ``emphasis.parquet`` and ``audit.json`` into ``out``; attribution goes on where a stopped run was.
+
+    Args:
+        records: ``records.parquet``. language, chexbert: directories of the stage ``backbones``; CheXbert is read with
+            ``source: computed`` alone.
+
+    Raises:
+        BackboneError: tokenizer or labeller are not usable.
+    """
+    computed = config.source == "computed"
+    depends_on = {"config": config.model_dump(exclude={"threshold"}), "records": hash_file(records)}
+    if computed:
+        depends_on["chexbert"] = fingerprint(chexbert)
+    with scratch_directory(out, hash_json(depends_on)) as scratch:
+        audit, made = Audit(config), scratch / "emphasis"
+        scores = _attributed(config, records, chexbert, scratch / "scores.jsonl", audit) if computed else {}
+        marker = _Marker(config, read_tokenizer(resolve(language)), scores, audit)
+        made.mkdir(exist_ok=True)
+        with TableWriter(made / TABLE, EMPHASIS_SCHEMA) as writer:
+            for frame in batches(records, _COLUMNS):
+                marks = iter(marker(frame.filter(_TRAINED).to_dicts()))
+                for record_id, split in frame.select("record_id", "split").iter_rows():
+                    writer.add({"record_id": record_id, "emphasis": next(marks) if split in SPLITS else None})
+        write_json(made / AUDIT, audit.found())
+        publish(made, out)
+    print(audit.summary(), flush=True)
+
+
+def _attributed(config: Emphasis, records: Path, chexbert: Path, journal: Path, audit: Audit) -> dict[str, list[float]]:
+    """The score of each sentence of every distinct train and val report."""
+    own = [frame.filter(_TRAINED)["report"].unique() for frame in batches(records, ["split", "report"])]
+    # alike in length, so that batches have little padding; the longest first, so that memory is not exceeded late
+    texts = sorted(set(chain.from_iterable(own)), key=lambda text: (-len(text), text))
+    groups = [texts[first : first + _GROUP] for first in range(0, len(texts), _GROUP)]
+    attributor = Attributor(CheXbert(chexbert), config.steps, config.batch_size)
+    rows = [row for _, row in read_journal(journal)]
+    done = sum(len(row["scores"]) for row in rows)
+    with Journal(journal) as file, Ticker("attributing reports", len(texts), done) as ticker:
+        for group in groups[len(rows) :]:
+            read = attributor(group)
+            scores = [sentence_scores(text, own, config.smoothing) for text, own in zip(group, read, strict=True)]
+            rows.append({"scores": scores, "cut": sum(own.cut for own in read)})
+            file.append(rows[-1])
+            ticker.advance(len(group))
+    audit.reports, audit.cut = len(texts), sum(row["cut"] for row in rows)
+    return dict(zip(texts, chain.from_iterable(row["scores"] for row in rows), strict=True))
+
+
+class _Marker:
+    """Marks records.
+
+    Args:
+        tokenizer: of the language model. scores: of the sentences of each report, for ``source: computed``. audit:
+            counts what is marked.
+    """
+
+    def __init__(
+        self, config: Emphasis, tokenizer: PreTrainedTokenizerBase, scores: dict[str, list[float]], audit: Audit
+    ):
+        self.config, self.tokenizer, self.scores, self.audit = config, tokenizer, scores, audit
+
+    def __call__(self, rows: list[dict[str, Any]]) -> list[list[float] | None]:
+        """The marks of records of train and val."""
+        if not rows:
+            return []
+        tokens = self.tokenizer([row["report"] for row in rows], add_special_tokens=False, return_offsets_mapping=True)
+        marks = []
+        for row, ids, offsets in zip(rows, tokens["input_ids"], tokens["offset_mapping"], strict=True):
+            ends, token_ends = sentence_ends(row["report"]), [end for _, end in offsets]
+            released = self._released(row, ids)
+            own = released if self.config.source == "corpus" else None
+            if self.config.source == "computed":
+                own = token_marks(ends, [s > self.config.threshold for s in self.scores[row["report"]]], token_ends)
+            self.audit.add(row["split"], row["context"], ends, token_ends, own, released)
+            marks.append(own)
+        return marks
+
+    def _released(self, row: dict[str, Any], ids: list[int]) -> list[float] | None:
+        """The record's own marks of BOS and the report, 0 or 1; None where there are none, or where the report's
+        tokens do not begin those of the longer text that they follow, so that they cannot be placed."""
+        if row["emphasis"] is None:
+            return None
+        counts, marks = self.audit.counts(row["split"], row["context"]), row["emphasis"]
+        counts["not_binary"] += any(value not in (0, 1) for value in marks)
+        if row["emphasis_text"] is not None:
+            longer = self.tokenizer(row["emphasis_text"], add_special_tokens=False)["input_ids"]
+            fits = longer[: len(ids)] == ids
+            counts["shortened" if fits else "dropped"] += 1
+            if not fits:
+                return None
+            marks = marks[: len(ids) + 1]  # EOS would take the entry of the next sentence
+        return [float(value > 0) for value in marks]

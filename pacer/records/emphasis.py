@@ -1,0 +1,31 @@
+"""Emphasis in its released form (``new_scores``): one number for each token of ``<s> report </s>``, whole sentences."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from pacer.records.schemas import EMPHASIS_POSITIONS
+
+_END = re.compile(r" \.(?= |$)")
+
+
+def sentence_ends(report: str) -> list[int]:
+    """Where each sentence of a cleaned report ends: behind its ``" ."``; the last one at the end of the text.
+
+    The blank between two sentences belongs to the second, so sentences cover the report without gaps.
+    """
+    ends = [match.end() for match in _END.finditer(report)]
+    return ends if ends and ends[-1] == len(report) else [*ends, len(report)]
+
+
+def token_marks(ends: Sequence[int], marked: Sequence[bool], token_ends: Sequence[int]) -> list[float]:
+    """1.0 for every token whose last character lies in a marked sentence, else 0.0, as for BOS and EOS; cut at 100.
+
+    Args:
+        ends: of the sentences (:func:`sentence_ends`). marked: one value for each. token_ends: where each token of the
+            report ends, ascending.
+    """
+    sentences = [min(bisect_left(ends, end), len(ends) - 1) for end in token_ends]
+    return [0.0, *(float(marked[sentence]) for sentence in sentences), 0.0][:EMPHASIS_POSITIONS]

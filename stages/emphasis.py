@@ -1,0 +1,21 @@
+"""Stage `emphasis`: the tokens of every train and val report that L_TLW counts, released or made by the recipe."""
+
+from pathlib import Path
+
+from pacer.core.errors import run_cleanly
+from pacer.emphasis.build_emphasis import build_emphasis
+from pacer.params import load_params
+
+
+def main() -> None:
+    build_emphasis(
+        load_params().emphasis,
+        Path("data/corpus/records.parquet"),
+        Path("models/backbones/language"),
+        Path("models/backbones/chexbert"),
+        Path("data/emphasis"),
+    )
+
+
+if __name__ == "__main__":
+    run_cleanly(main)

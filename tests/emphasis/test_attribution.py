@@ -1,0 +1,134 @@
+"""Attribution against what is known: a linear model, the completeness of the scores, and a sum along the line."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from pacer.emphasis.attribution import Attributor, Read, sentence_scores
+from pacer.metrics.chexbert.labeller import CheXbert
+from pacer.metrics.chexbert.observations import NEGATIVE, POSITIVE, UNCERTAIN
+
+REPORTS = [
+    "the heart is normal . small left effusion .",
+    "no pneumothorax .",
+    "possible edema . lungs are clear . no effusion .",
+    "right edema . the heart is normal . possible right pneumothorax . small effusion .",
+]
+
+
+class Linear(nn.Module):
+    """A BERT whose state is the sum of its word embeddings."""
+
+    def __init__(self, embedding: nn.Embedding):
+        super().__init__()
+        self.embedding = embedding
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.embedding
+
+    def forward(self, attention_mask, input_ids=None, inputs_embeds=None):
+        embedded = self.embedding(input_ids) if inputs_embeds is None else inputs_embeds
+        return SimpleNamespace(last_hidden_state=(embedded * attention_mask[..., None]).sum(1, keepdim=True))
+
+
+def observed(labeller: CheXbert, reports: list[str]) -> list[tuple[int, int, int]]:
+    """Report, observation and class of all that is positive or uncertain, "No Finding" left out."""
+    labels = labeller(reports)[:, :13]
+    return [
+        (row, column, int(labels[row, column]))
+        for row, column in ((labels == POSITIVE) | (labels == UNCERTAIN)).nonzero().tolist()
+    ]
+
+
+@pytest.mark.parametrize(("steps", "batch"), [(1, 1), (3, 7), (20, 64)])
+def test_pieces_of_a_linear_model_have_their_own_weights(labeller: CheXbert, steps: int, batch: int) -> None:
+    embedding = labeller.network.bert.get_input_embeddings()
+    labeller.network.bert = Linear(embedding)
+    found = Attributor(labeller, steps, batch)(REPORTS)
+    expected = observed(labeller, REPORTS)
+    assert len(expected) > len(REPORTS) and sum(len(read.scores) for read in found) == len(expected)
+    rows = [(report, scores) for report, read in enumerate(found) for scores in read.scores]
+    for (report, scores), (row, observation, label) in zip(rows, expected, strict=True):
+        assert report == row
+        ids = torch.tensor(labeller.tokenizer(REPORTS[row], add_special_tokens=False)["input_ids"])
+        moved = embedding(ids) - embedding(torch.tensor(labeller.tokenizer.mask_token_id))
+        weight = labeller.network.linear_heads[observation].weight[label]
+        np.testing.assert_allclose(scores, (moved @ weight).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_scores_add_up_to_what_the_text_changes_and_are_the_sum_along_the_line(labeller: CheXbert) -> None:
+    network, reports = labeller.network, REPORTS[:2]
+    rows = [scores for read in Attributor(labeller, 64, 64)(reports) for scores in read.scores]
+    points = ((torch.arange(200) + 0.5) / 200)[:, None, None]
+    for scores, (row, observation, label) in zip(rows, observed(labeller, reports), strict=True):
+        ids = torch.tensor(labeller.tokenizer([reports[row]])["input_ids"])
+        blank = torch.full_like(ids, labeller.tokenizer.mask_token_id)
+        blank[:, [0, -1]] = ids[:, [0, -1]]
+        start, end = (network.bert.get_input_embeddings()(pieces).detach() for pieces in (blank, ids))
+
+        def score(embedded: torch.Tensor, head=network.linear_heads[observation], label=label) -> torch.Tensor:
+            return head(network.bert(inputs_embeds=embedded).last_hidden_state[:, 0])[:, label]
+
+        line = (start + points * (end - start)).requires_grad_()
+        slope = torch.autograd.grad(score(line).sum(), line)[0].mean(dim=0)
+        np.testing.assert_allclose(scores, ((end - start) * slope).sum(-1)[0, 1:-1].numpy(), rtol=0.02, atol=0.02)
+        with torch.no_grad():
+            change = (score(end) - score(start)).item()
+        assert scores.sum() == pytest.approx(change, rel=0.02, abs=0.02)
+
+
+def test_a_report_has_its_scores_in_any_company(labeller: CheXbert) -> None:
+    attribute = Attributor(labeller, 8, 5)
+    for report, read in zip(REPORTS, attribute(REPORTS), strict=True):
+        alone = attribute([report])[0]
+        assert alone.piece_ends == read.piece_ends and alone.cut == read.cut is False
+        np.testing.assert_allclose(alone.scores, read.scores, rtol=1e-3, atol=1e-4)
+
+
+def test_pieces_are_places_in_the_text_and_what_is_not_read_has_none(labeller: CheXbert) -> None:
+    report = "small   left effusion ."
+    assert Attributor(labeller, 1, 8)([report])[0].piece_ends == [5, 12, 21, 23]
+    long = "small effusion . " * 200
+    read = Attributor(labeller, 1, 8)([long.strip()])[0]
+    assert read.cut and len(read.piece_ends) == 510 and read.scores.shape[1] == 510
+
+
+def test_nothing_positive_or_uncertain_has_no_scores(labeller: CheXbert) -> None:
+    for head in labeller.network.linear_heads:
+        nn.init.zeros_(head.weight)
+        nn.init.zeros_(head.bias)
+        head.bias.data[1 if head.out_features == 2 else NEGATIVE] = 1.0  # "No Finding" is positive: it does not count
+    read = Attributor(labeller, 2, 8)(REPORTS)
+    assert [found.scores.shape for found in read] == [(0, len(found.piece_ends)) for found in read]
+    assert sentence_scores(REPORTS[0], read[0], 1.0) == [0.0, 0.0]
+
+
+def test_sentence_scores_by_hand() -> None:
+    report = "a b . c ."  # pieces end at 1, 3, 5, 7, 9
+    scores = np.array([[0.0, 2.0, 1.0, -4.0, 0.5], [-1.0, -2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 3.0, 1.0]])
+    read = Read([1, 3, 5, 7, 9], scores, False)
+    assert sentence_scores(report, Read(read.piece_ends, scores[:1], False), 0.0) == [1.0, 0.25]
+    assert sentence_scores(report, Read(read.piece_ends, scores[1:2], False), 0.0) == [0.0, 0.0]
+    assert sentence_scores(report, read, 0.0) == [1.0, 1.0]
+    assert sentence_scores(f"{report} not read .", read, 0.0) == [1.0, 1.0, 0.0]
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=12), st.floats(0.3, 3.0))
+def test_smoothing_is_a_gaussian_within_the_report(values: list[float], sigma: float) -> None:
+    """Pieces beyond either end are those within, mirrored."""
+    count = len(values)
+    padded = np.pad(values, 40, mode="symmetric")
+    weights = np.exp(-0.5 * (np.arange(-40, 41) / sigma) ** 2)
+    smooth = np.convolve(padded, weights / weights.sum(), mode="valid")[:count]
+    report, ends = " ".join(["a ."] * count), [4 * n + 1 for n in range(count)]
+    found = sentence_scores(report, Read(ends, np.array([values]), False), sigma)
+    if smooth.max() > 1e-6:
+        np.testing.assert_allclose(found, np.maximum(smooth / smooth.max(), 0), atol=2e-3)
+        assert max(found) == 1.0

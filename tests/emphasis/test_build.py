@@ -1,0 +1,166 @@
+"""The stage: released and computed marks, what is counted, and a run that was stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pacer.core.io import hash_file, read_json
+from pacer.emphasis import build_emphasis as room
+from pacer.emphasis.attribution import Attributor
+from pacer.model.assemble import load_tokenizer
+from pacer.params import Emphasis
+from pacer.records.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA, read_table, write_table
+from pacer.training.record_table import RecordTable, write_record_table
+from pacer.training.trajectory import Span, TrajectoryBuilder
+
+REPORTS = ["the heart is normal . small left effusion .", "no pneumothorax . possible edema .", "lungs are clear ."]
+
+
+class Case:
+    """A folder with records whose reports the labeller knows the words of, and the stage run in it."""
+
+    def __init__(self, folder: Path, records: pl.DataFrame, backbones: Path, chexbert: Path):
+        self.folder, self.backbones, self.chexbert = folder, backbones, chexbert
+        self.rows = [row | {"report": REPORTS[n % 3]} for n, row in enumerate(records.to_dicts())]
+        self.rows[5] |= {"split": "test", "report": "right effusion ."}
+
+    def make(self, source: str = "computed", **settings: float) -> list[list[float] | None]:
+        write_table(self.folder / "records.parquet", pl.DataFrame(self.rows, schema=RECORD_SCHEMA), RECORD_SCHEMA)
+        config = {"source": source, "steps": 4, "smoothing": 1.0, "threshold": 0.4, "batch_size": 8} | settings
+        room.build_emphasis(
+            Emphasis.model_validate(config),
+            self.folder / "records.parquet",
+            self.backbones / "language",
+            self.chexbert,
+            self.folder / "emphasis",
+        )
+        assert not (self.folder / "emphasis.scratch").exists()
+        table = read_table(self.folder / "emphasis" / "emphasis.parquet", EMPHASIS_SCHEMA)
+        assert table["record_id"].to_list() == [row["record_id"] for row in self.rows]
+        return table["emphasis"].to_list()
+
+    @property
+    def audit(self) -> dict:
+        return read_json(self.folder / "emphasis" / "audit.json")
+
+
+@pytest.fixture
+def case(tmp_path: Path, records: pl.DataFrame, backbones: Path, chexbert_directory) -> Case:
+    return Case(tmp_path, records, backbones, chexbert_directory())
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentences about effusion and edema have the largest score, whatever random weights say."""
+
+    def scores(report: str, read: object, smoothing: float) -> list[float]:
+        return [float("effusion" in s or "edema" in s) for s in report.removesuffix(" .").split(" . ")]
+
+    monkeypatch.setattr(room, "sentence_scores", scores)
+
+
+def test_released_marks_are_taken_as_they_are(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, row in enumerate(case.rows):
+        row["emphasis"] = [0.0, *([float(number % 2)] * 6)]
+    case.rows[0]["emphasis"] = None
+    case.rows[1]["emphasis"] = [1.0, 0.5, -1.0]
+    marks = case.make("corpus")
+    assert marks[0] is None and marks[5] is None, "no marks; a record of test"
+    assert marks[1] == [1.0, 1.0, 0.0]
+    assert marks[2:5] == [row["emphasis"] for row in case.rows[2:5]]
+    counts = case.audit["train"]["sn"]
+    assert counts["records"] == 5 and counts["records_with_marks"] == 2 and counts["not_binary"] == 1
+    assert "agreement" in case.audit and not case.audit["agreement"]
+    assert "train records have emphasised tokens" in capsys.readouterr().out
+
+
+def test_marks_of_a_longer_text_end_with_the_report(case: Case) -> None:
+    case.rows = case.rows[:3]
+    tokens = len(load_tokenizer(case.backbones)("no effusion .", add_special_tokens=False)["input_ids"])
+    given = {"report": "no effusion .", "emphasis": [1.0] * 30}
+    case.rows[0] |= given | {"emphasis_text": "no effusion . normal heart ."}
+    # findings without a final period: cleaning joins their last sentence with the impression
+    case.rows[1] |= given | {"emphasis_text": "no effusion normal heart ."}
+    case.rows[2] |= given
+    marks = case.make("corpus")
+    assert marks[0] == [1.0] * (tokens + 1), "EOS takes none of the impression's"
+    assert marks[1] is None and marks[2] == [1.0] * 30
+    assert case.audit["train"]["sn"].items() >= {"shortened": 1, "dropped": 1, "records_with_marks": 2}.items()
+
+
+@pytest.mark.usefixtures("known")
+def test_computed_marks_are_the_sentences_that_training_weights(case: Case) -> None:
+    marks = case.make()
+    paths = case.folder / "records.parquet", case.folder / "emphasis" / "emphasis.parquet"
+    write_record_table(*paths, None, ("sn",), case.folder / "a.arrow")
+    table = RecordTable.map(case.folder / "a.arrow")
+    builder = TrajectoryBuilder(load_tokenizer(case.backbones), 100)
+    expected = dict(zip(REPORTS, ["small left effusion .", "possible edema .", ""], strict=True))
+    for number in range(len(table)):
+        row = table.row(number)
+        assert row["emphasis"] == marks[number] and (row["split"] == "test") == (row["emphasis"] is None)
+        trajectory = builder.build(row["report"], None, row["emphasis"])
+        weighted = trajectory.ids[trajectory.emphasis > 0]
+        assert builder.tokenizer.decode(weighted.tolist()).strip() == expected.get(row["report"], "")
+        assert not trajectory.emphasis[trajectory.spans != Span.REPORT].any()
+    assert case.audit["attributed"] == {"reports": 3, "cut_by_chexbert": 0}
+
+
+@pytest.mark.usefixtures("known")
+def test_agreement_with_released_marks_is_counted_by_hand(case: Case) -> None:
+    computed = case.make()
+    for row, marks in zip(case.rows, computed, strict=True):
+        row["emphasis"] = marks
+    case.make()
+    for split in ("train", "val"):
+        for unit in ("tokens", "sentences"):
+            assert case.audit["agreement"][split][unit].items() >= {"precision": 1.0, "recall": 1.0}.items()
+    for row in case.rows:
+        row["emphasis"] = None
+    number = next(n for n, marks in enumerate(computed) if marks and 1.0 in marks and 0.0 in marks[1:-1])
+    case.rows[number]["emphasis"] = [0.0, *(1.0 - mark for mark in computed[number][1:-1]), 0.0]
+    case.make()
+    (agreement,) = case.audit["agreement"].values()
+    tokens, ones = len(computed[number]) - 2, sum(computed[number])
+    expected = {"precision": 0.0, "recall": 0.0, "marked_by_both": 0}
+    assert agreement["tokens"] == expected | {"computed_alone": ones, "released_alone": tokens - ones}
+    assert agreement["sentences"] == expected | {"computed_alone": 1, "released_alone": 1}
+
+
+@pytest.mark.parametrize("source", ["none", "corpus"])
+def test_a_corpus_without_marks_says_so(case: Case, source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for row in case.rows:
+        row["emphasis"] = [0.0, 1.0] if source == "none" else None
+    assert case.make(source) == [None] * len(case.rows)
+    said = capsys.readouterr().out
+    assert "no train record has emphasised tokens, so L_TLW is 0" in said
+    assert ("emphasis.source: computed" in said) == (source == "corpus")
+
+
+def test_a_stopped_run_goes_on_and_no_report_is_read_twice(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "_GROUP", 1)
+    whole = Attributor.__call__
+    read: list[str] = []
+
+    def counted(attributor: Attributor, reports: list[str]):
+        if len(read) == 2 and not stopped:
+            stopped.append(True)
+            raise KeyboardInterrupt
+        read.extend(reports)
+        return whole(attributor, reports)
+
+    stopped: list[bool] = []
+    monkeypatch.setattr(Attributor, "__call__", counted)
+    with pytest.raises(KeyboardInterrupt):
+        case.make()
+    assert len(read) == 2 and not (case.folder / "emphasis").exists()
+    # another threshold uses the same scores
+    resumed = case.make(threshold=0.2)
+    assert sorted(read) == sorted(REPORTS), "each distinct report once, that of the test record not at all"
+    made = hash_file(case.folder / "emphasis" / "emphasis.parquet")
+    read.clear()
+    assert case.make(threshold=0.2) == resumed and len(read) == 3
+    assert hash_file(case.folder / "emphasis" / "emphasis.parquet") == made
