@@ -9,11 +9,7 @@ from pacer.params import load_params
 
 def main() -> None:
     build_emphasis(
-        load_params().emphasis,
-        Path("data/corpus/records.parquet"),
-        Path("models/backbones/language"),
-        Path("models/backbones/chexbert"),
-        Path("data/emphasis"),
+        load_params().emphasis, Path("data/corpus/records.parquet"), Path("models/backbones"), Path("data/emphasis")
     )
 
 

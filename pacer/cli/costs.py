@@ -35,6 +35,11 @@ TRAINING = Rate(7.9e10, _ASSUMED)  # bench/results/train.md: 158 GFLOP/s at widt
 SMALL_TRAINING = Rate(2.5e10, _ASSUMED)  # metrics/parent/metrics.json, the default profile's: 13,600 tokens/s
 DECODING = Rate(4.6e10, _ASSUMED_DECODING)  # bench/results/decode.md: 2.07 records/s on one of the cores
 
+#: A GPU's in float32, of which CheXbert computes: a third of the 5e11 of the H200's data sheet is assumed.
+ATTRIBUTION = Rate(2.5e10, 1.7e11)
+#: Parameters of CheXbert's blocks; observations to attribute in a report (docs/training.md: the phantom's).
+CHEXBERT, OBSERVED = 8.5e7, 2.6
+
 #: Core-seconds to decode and resize a radiograph of 3,000 x 2,500 pixels for RAD-DINO, and bytes a second of writing
 #: features with checksums (bench/results/features.md); DVC is assumed to hash them as fast.
 PREPARE, WRITE = 1 / 31.6, 7.4e8
@@ -134,6 +139,13 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[StageCost
     seconds = counts.images * (prepare + (0.0 if online else encode)) + 2 * stored / WRITE + START
     work = f"{counts.images:,} images {'prepared' if online else 'encoded'}, stored, hashed by DVC"
     costs = [_backbones(frozen, machine.cores), StageCost("features", work, seconds, stored)]
+
+    if params.emphasis.source == "computed":
+        reports = max(splits.get("train", 0) + splits.get("val", 0) for splits in counts.records.values())
+        size = _parameters(frozen.chexbert_standin) if frozen.chexbert.provider == "standin" else CHEXBERT
+        operations = reports * OBSERVED * params.emphasis.steps * 4 * size * REPORT
+        work = f"{reports:,} reports attributed, if no more are distinct"
+        costs.append(StageCost("emphasis", work, machine.seconds(operations, ATTRIBUTION) + START))
 
     def with_images(seconds: float, images: float) -> float:
         """Time of work whose features are read meanwhile, or encoded before."""

@@ -30,12 +30,12 @@ _COLUMNS = ("record_id", "split", "context", "report", "emphasis", "emphasis_tex
 _TRAINED = pl.col("split").is_in(SPLITS)
 
 
-def build_emphasis(config: Emphasis, records: Path, language: Path, chexbert: Path, out: Path) -> None:
+def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) -> None:
     """Write ``emphasis.parquet`` and ``audit.json`` into ``out``; attribution goes on where a stopped run was.
 
     Args:
-        records: ``records.parquet``. language, chexbert: directories of the stage ``backbones``; CheXbert is read with
-            ``source: computed`` alone.
+        records: ``records.parquet``. backbones: the directory of that stage; of its models the language model's
+            tokenizer is read, and CheXbert with ``source: computed``.
 
     Raises:
         BackboneError: tokenizer or labeller are not usable.
@@ -43,11 +43,11 @@ def build_emphasis(config: Emphasis, records: Path, language: Path, chexbert: Pa
     computed = config.source == "computed"
     depends_on = {"config": config.model_dump(exclude={"threshold"}), "records": hash_file(records)}
     if computed:
-        depends_on["chexbert"] = fingerprint(chexbert)
+        depends_on["chexbert"] = fingerprint(backbones / "chexbert")
     with scratch_directory(out, hash_json(depends_on)) as scratch:
         audit, made = Audit(config), scratch / "emphasis"
-        scores = _attributed(config, records, chexbert, scratch / "scores.jsonl", audit) if computed else {}
-        marker = _Marker(config, read_tokenizer(resolve(language)), scores, audit)
+        scores = _attributed(config, records, backbones, scratch / "scores.jsonl", audit) if computed else {}
+        marker = _Marker(config, read_tokenizer(resolve(backbones / "language")), scores, audit)
         made.mkdir(exist_ok=True)
         with TableWriter(made / TABLE, EMPHASIS_SCHEMA) as writer:
             for frame in batches(records, _COLUMNS):
@@ -59,13 +59,15 @@ def build_emphasis(config: Emphasis, records: Path, language: Path, chexbert: Pa
     print(audit.summary(), flush=True)
 
 
-def _attributed(config: Emphasis, records: Path, chexbert: Path, journal: Path, audit: Audit) -> dict[str, list[float]]:
+def _attributed(
+    config: Emphasis, records: Path, backbones: Path, journal: Path, audit: Audit
+) -> dict[str, list[float]]:
     """The score of each sentence of every distinct train and val report."""
     own = [frame.filter(_TRAINED)["report"].unique() for frame in batches(records, ["split", "report"])]
     # alike in length, so that batches have little padding; the longest first, so that memory is not exceeded late
     texts = sorted(set(chain.from_iterable(own)), key=lambda text: (-len(text), text))
     groups = [texts[first : first + _GROUP] for first in range(0, len(texts), _GROUP)]
-    attributor = Attributor(CheXbert(chexbert), config.steps, config.batch_size)
+    attributor = Attributor(CheXbert(backbones / "chexbert"), config.steps, config.batch_size)
     rows = [row for _, row in read_journal(journal)]
     done = sum(len(row["scores"]) for row in rows)
     with Journal(journal) as file, Ticker("attributing reports", len(texts), done) as ticker:

@@ -23,7 +23,10 @@ class Case:
     """A folder with records whose reports the labeller knows the words of, and the stage run in it."""
 
     def __init__(self, folder: Path, records: pl.DataFrame, backbones: Path, chexbert: Path):
-        self.folder, self.backbones, self.chexbert = folder, backbones, chexbert
+        self.folder, self.backbones = folder, folder / "backbones"
+        self.backbones.mkdir()
+        (self.backbones / "language").symlink_to(backbones / "language")
+        (self.backbones / "chexbert").symlink_to(chexbert)
         self.rows = [row | {"report": REPORTS[n % 3]} for n, row in enumerate(records.to_dicts())]
         self.rows[5] |= {"split": "test", "report": "right effusion ."}
 
@@ -31,11 +34,7 @@ class Case:
         write_table(self.folder / "records.parquet", pl.DataFrame(self.rows, schema=RECORD_SCHEMA), RECORD_SCHEMA)
         config = {"source": source, "steps": 4, "smoothing": 1.0, "threshold": 0.4, "batch_size": 8} | settings
         room.build_emphasis(
-            Emphasis.model_validate(config),
-            self.folder / "records.parquet",
-            self.backbones / "language",
-            self.chexbert,
-            self.folder / "emphasis",
+            Emphasis.model_validate(config), self.folder / "records.parquet", self.backbones, self.folder / "emphasis"
         )
         assert not (self.folder / "emphasis.scratch").exists()
         table = read_table(self.folder / "emphasis" / "emphasis.parquet", EMPHASIS_SCHEMA)
