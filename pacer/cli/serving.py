@@ -10,7 +10,9 @@ import typer
 
 from pacer.cli.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, console, say
 from pacer.core.errors import ConfigError
+from pacer.core.io import known_encoding
 from pacer.params import load_params
+from pacer.params.corpus import Delimiter
 
 if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter
@@ -69,6 +71,10 @@ def generate(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, depth weights of all patches included.")] = False,
     cases: Annotated[Path | None, typer.Option(help="Many cases: a table .csv or .tsv, or a folder.")] = None,
     out: Annotated[Path | None, typer.Option(help="With --cases: file for the results (JSON lines).")] = None,
+    delimiter: Annotated[
+        Delimiter | None, typer.Option(help="Of a table of cases; default: comma, in a .tsv file tab.")
+    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="Of a table of cases; default: utf-8.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="With --cases: leave out those that are bad.")] = False,
     batch_size: Annotated[int | None, typer.Option(min=1, help="With --cases: cases at a time.")] = None,
     device: Device = None,
@@ -78,7 +84,8 @@ def generate(
     """Write reports for one X-ray, or for many. For research only; not for clinical decisions."""
     one: dict[str, object] = {"--frontal": frontal, "--lateral": lateral, "--prior": prior, "--indication": indication}
     one |= {"--history": history, "--view": view, "--sections": sections, "--json": json or None}
-    many = {"--out": out, "--skip-bad": skip_bad or None, "--batch-size": batch_size}
+    many: dict[str, object] = {"--out": out, "--skip-bad": skip_bad or None, "--batch-size": batch_size}
+    many |= {"--delimiter": delimiter, "--encoding": encoding}
     mixed = [name for name, value in (many if cases is None else one).items() if value is not None]
     if mixed and cases is None:
         raise ConfigError(f"{mixed[0]} goes with --cases")
@@ -89,9 +96,14 @@ def generate(
             raise ConfigError("--cases needs --out, the file for the results, such as reports.jsonl")
         from pacer.core.io import check_output
         from pacer.serving.case_files import read_cases
+        from pacer.tables.table import CsvForm
 
         check_output(out, folder=False)
-        found = read_cases(cases)
+        try:
+            form = CsvForm(delimiter, known_encoding(encoding or "utf-8"), "--")
+        except ValueError as error:
+            raise ConfigError(f"--encoding {encoding!r:.40}: {error}") from None
+        found = read_cases(cases, form)
         reporter = _load(model, device, dtype, backbones)
         from pacer.cli.reports import show_summary
         from pacer.serving.batch import report_cases

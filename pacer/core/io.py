@@ -153,16 +153,33 @@ def _reason(error: Exception) -> str:
 
 
 def _parsed(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_object)
+    return json.loads(text, object_pairs_hook=distinct_keys)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object, in which the last of two equal keys would win unseen."""
+class RepeatedKey(ValueError):
+    """An object of JSON has a key more than once."""
+
+
+def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, in which the last of two equal keys would win unseen.
+
+    Raises:
+        RepeatedKey: there are two.
+    """
     content = dict(pairs)
     if len(content) < len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ValueError(f"the key {twice[:80]!r} stands more than once in an object")
+        raise RepeatedKey(f"the key {twice[:80]!r} stands more than once in an object")
     return content
+
+
+def known_encoding(name: str) -> str:
+    """The name of an encoding of text, once it is one; else a ValueError."""
+    try:
+        "A".encode(name)
+    except (LookupError, UnicodeError):
+        raise ValueError("expected the name of an encoding, such as utf-8, cp1252, latin-1 or utf-16") from None
+    return name
 
 
 def write_jsonl(path: str | Path, rows: list[dict]) -> None:
@@ -358,12 +375,3 @@ def whole_directory(out: str | Path, fingerprint: str = "new") -> Generator[Path
         directory.mkdir()
         yield directory
         publish(directory, out)
-
-
-def is_broken(text: str) -> bool:
-    """Whether a text holds half of a surrogate pair, which JSON can spell but no encoding, tokenizer or table has."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False

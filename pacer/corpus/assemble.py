@@ -7,12 +7,13 @@ sentences that ``corpus.unseen_comparisons: strip`` takes out where there is no 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from pacer.core.contexts import availability
+from pacer.core.hygiene import is_absent
 from pacer.corpus.mimic import bare_id
 from pacer.corpus.readers import Format
 from pacer.corpus.rows import Examination, LeftOut, Prior, Problem
@@ -59,6 +60,7 @@ class Assembler:
 
     Attributes:
         with_decimals: examinations whose target holds a number such as 1.2.
+        absent: texts that are a word for no text (``N/A``), which count as absent, by field.
         empty_priors: examinations whose previous report was empty after cleaning, so that only their contexts without
             one were made.
         kept_priors: the same, where ``config.keep_empty_priors`` kept all contexts.
@@ -69,10 +71,12 @@ class Assembler:
         self.findings_only, self.clean = config.target == "findings", CLEANERS[config.cleaner]
         self.studies: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.keep_empty_priors, self.unseen = config.keep_empty_priors, config.unseen_comparisons
+        self.absent: Counter[str] = Counter()
         self.empty_priors = self.kept_priors = self.with_decimals = 0
 
     def records(self, exam: Examination) -> list[dict[str, Any]] | Problem | LeftOut:
         """The rows of :data:`DRAFT_SCHEMA` of an examination, none beyond the limit, or why there is none."""
+        exam = self._without_absent(exam)
         contexts = [context for context in exam.contexts if context in self.contexts]
         if not contexts:
             return LeftOut(exam.place, "its sources fit no context of corpus.contexts", exam.rows)
@@ -162,6 +166,27 @@ class Assembler:
             return target._replace(left_out=reason)
         # the list of weights follows the tokens of the whole report
         return _Target(report, raw, sections, compares=True)
+
+    def _without_absent(self, exam: Examination) -> Examination:
+        """The examination with None for each text that is a word for no text."""
+
+        def judged(text: str | None, name: str) -> str | None:
+            if text is None or not is_absent(text):
+                return text
+            self.absent[name] += 1
+            return None
+
+        prior = exam.prior
+        if prior is not None:
+            findings = judged(prior.findings, "previous findings")
+            prior = prior._replace(findings=findings, impression=judged(prior.impression, "previous impression"))
+        return exam._replace(
+            prior=prior,
+            findings=judged(exam.findings, "findings"),
+            impression=judged(exam.impression, "impression"),
+            indication=judged(exam.indication, "indication"),
+            history=judged(exam.history, "history"),
+        )
 
     def _admits(self, context: str, exam: Examination) -> bool:
         """Whether the study is among the first ``limit`` of its context and split."""

@@ -29,7 +29,7 @@ PAPER_RECORDS: dict[str, dict[str, int]] = {
 GAP_DAYS = (1, 7, 30, 90, 365, 1825)
 
 #: Names listed for an overlap; the count is always complete.
-_LISTED = 20
+LISTED = 20
 #: Entries of an emphasis list per class of the histogram of lengths.
 _LENGTH_STEP = 10
 
@@ -79,7 +79,7 @@ def split_overlap(records: pl.DataFrame) -> dict[str, dict[str, dict[str, Any]]]
         ids = {s: set(records.filter(split=s)[f"{name}_id"].unique()) for s in SPLITS}
         pairs = {f"{first}-{second}": ids[first] & ids[second] for first, second in combinations(SPLITS, 2)}
         overlap[name] = {
-            pair: {"count": len(shared), "examples": sorted(shared)[:_LISTED]} for pair, shared in pairs.items()
+            pair: {"count": len(shared), "examples": sorted(shared)[:LISTED]} for pair, shared in pairs.items()
         }
     return overlap
 

@@ -18,7 +18,7 @@ from pacer.core.io import hash_json, publish, scratch_directory, write_json
 from pacer.corpus import audit
 from pacer.corpus.assemble import Assembler
 from pacer.corpus.draft import Sieve, keep_sound, write_draft
-from pacer.corpus.images import inspect_images, keep_used_images, look_at_images
+from pacer.corpus.images import copies_across_splits, inspect_images, keep_used_images, look_at_images
 from pacer.corpus.ledger import Ledger, most_frequent
 from pacer.corpus.mimic import bare_id
 from pacer.corpus.original import OriginalFindings, read_original_findings
@@ -74,6 +74,8 @@ def build_corpus(
                     f"{notes.read.total()} rows were read, but {ledger.rows.total()} are accounted for: "
                     "a reader lost rows"
                 )
+            for name, count in assembler.absent.items():
+                notes.count("absent_words", "texts", name, count)
             unusable = look_at_images(draft, source.images, config.check_images, scratch, headers, inspect)
             repeated = repeated_rows(draft, "record_id")
             sieve = Sieve(repeated, unusable, source.images, form.images)
@@ -98,6 +100,10 @@ def build_corpus(
             "empty_kept": assembler.kept_priors,
         }
         result["images"] = audit.image_summary(whole / "images.parquet", missing, len(unusable) - missing)
+        copies = copies_across_splits(whole / "images.parquet", records)
+        result["image_copies"] = {
+            pair: {"count": len(found), "examples": found[: audit.LISTED]} for pair, found in copies.items()
+        }
         result["original_references"] = _original_summary(records, originals)
         write_json(whole / "audit.json", result)
         publish(whole, out)

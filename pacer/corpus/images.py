@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import combinations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -16,12 +17,13 @@ import numpy as np
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.core.io import atomic_path
+from pacer.core.hygiene import stray_path
+from pacer.core.io import atomic_path, hash_bytes, hash_file, open_file
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
-from pacer.radiographs.opening import MISSING, ImageError, image_size, open_image
+from pacer.radiographs.opening import ImageError, image_size, open_image, reading_problem
 from pacer.records.columns import TableWriter, batches, hashes
-from pacer.records.schemas import IMAGE_SCHEMA
+from pacer.records.schemas import IMAGE_SCHEMA, SPLITS
 
 #: What a look finds; ``problem`` says why an image cannot be used, and is null when it can.
 SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String()}
@@ -32,6 +34,8 @@ HEADER_THREADS = 16
 CHUNK = 8192
 #: Image ids in memory at a time, about.
 PART = 65_536
+#: Bytes of a sample of a file.
+_SAMPLE = 4096
 _COLUMNS = ("frontal", "lateral")
 
 Check = Literal["headers", "full"]
@@ -88,6 +92,53 @@ def keep_used_images(headers: Path, records: Path, out: Path) -> int:
     return count
 
 
+def copies_across_splits(images: Path, records: Path) -> dict[str, list[tuple[str, str]]]:
+    """Pairs of images that lie in different splits under different names and are the same, byte for byte.
+
+    Files of one size are compared by three samples and, where those agree, by their hashes: of compressed images few
+    have the same size, and next to none is read as a whole without being a copy.
+
+    Args:
+        images, records: the finished tables.
+
+    Returns:
+        ``{"train-val": [(image of train, image of val), ...], ...}``, of several copies in a split the first.
+    """
+    name = pl.col("image_id")
+    sides = [pl.scan_parquet(records).select("split", pl.col(column).alias("image_id")) for column in _COLUMNS]
+    used = pl.concat(sides).drop_nulls().select("split", name.hash()).unique()
+    sizes = pl.scan_parquet(images).select(name.hash(), "bytes").join(used, on="image_id")
+    shared = sizes.filter(pl.col("split").n_unique().over("bytes") > 1).collect().rename({"image_id": "key"})
+    listed = pl.scan_parquet(images).select("image_id", "path", name.hash().alias("key"))
+    files = listed.filter(pl.col("key").is_in(shared["key"].unique().implode())).collect().join(shared, on="key")
+    with ThreadPoolExecutor(HEADER_THREADS) as pool:
+        for column, content in (("sample", _sample), ("hash", hash_file)):
+            paths = files["path"].unique()
+            found = pl.DataFrame({"path": paths, column: list(pool.map(content, paths))}, {"path": str, column: str})
+            files = files.join(found, on="path").filter(pl.col("split").n_unique().over(column) > 1)
+    files = files.sort("image_id")
+    copies: dict[str, list[tuple[str, str]]] = {}
+    for first, second in combinations(SPLITS, 2):
+        sides = (files.filter(split=split).unique("hash", keep="first") for split in (first, second))
+        own, theirs = (side.select("hash", "image_id") for side in sides)
+        pairs = own.join(theirs, on="hash", suffix="_2").filter(pl.col("image_id") != pl.col("image_id_2"))
+        copies[f"{first}-{second}"] = sorted(pairs.select("image_id", "image_id_2").iter_rows())
+    return copies
+
+
+def _sample(path: str) -> str:
+    """Hash of the beginning, middle and end of a file: headers differ in the first, compressed pixels in the others."""
+    if not os.path.isfile(path):  # a measurement without images, or one that has gone since
+        return path
+    with open_file(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        parts = []
+        for place in (0, size // 2, max(size - _SAMPLE, 0)):
+            file.seek(place)
+            parts.append(file.read(_SAMPLE))
+    return hash_bytes(b"".join(parts))
+
+
 def _used(records: Path) -> np.ndarray:
     """Hashes of the distinct image ids of a table of records, ascending; 0 stands for an absent lateral view."""
     used = np.unique(np.concatenate([hashes(records, column) for column in _COLUMNS]))
@@ -117,9 +168,9 @@ def inspect_images(
         stack.callback(pool.shutdown, cancel_futures=True)  # an interruption does not wait for the rest of the chunk
         entries = None if journal is None else stack.enter_context(Journal(journal))
         for start in range(0, len(ids), CHUNK):
-            own = [(image_id, os.path.join(folder, image_id.lstrip("/"))) for image_id in ids[start : start + CHUNK]]
+            own = [(image_id, os.path.join(folder, image_id)) for image_id in ids[start : start + CHUNK]]
             rows = []
-            looks = pool.map(lambda names: _look(names[1], check, earlier.get(names[1])), own)
+            looks = pool.map(lambda names: _look(*names, check, earlier.get(names[1])), own)
             for (image_id, path), seen in zip(own, looks, strict=True):
                 if entries is not None and seen.problem is None and seen != earlier.get(path):
                     entry = seen._asdict() | {"path": path, "check": check}
@@ -135,16 +186,16 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _look(path: str, check: Check, earlier: _Seen | None) -> _Seen:
+def _look(image_id: str, path: str, check: Check, earlier: _Seen | None) -> _Seen:
+    if stray := stray_path(image_id):
+        return _Seen(problem=stray)
     try:
         status = os.stat(path)
         if earlier is not None and (earlier.bytes, earlier.mtime_ns) == (status.st_size, status.st_mtime_ns):
             return earlier
         width, height = open_image(path).size if check == "full" else image_size(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return _Seen(problem=MISSING)
-    except (OSError, ValueError) as error:  # ValueError: no file can have this name
-        return _Seen(problem=f"the file cannot be decoded ({type(error).__name__})")
+    except (OSError, ValueError) as error:
+        return _Seen(problem=reading_problem(error))
     except ImageError as error:
         return _Seen(problem=error.problem)
     return _Seen(status.st_size, status.st_mtime_ns, width, height)

@@ -1,9 +1,9 @@
 """The account of a run: every row of the input is used, beyond ``corpus.limit``, or listed in ``problems.csv``.
 
-Columns of the table: ``kind`` (bad | left out), ``file``, ``split``, ``index`` (counted from 0), ``field``, ``reason``
-and ``rows`` (how many rows of the input the line stands for; 0 where the row still gives records of other contexts).
-All are in it, however many there are; only counts and the first few stay in memory. Rows are what is counted, and a
-line of no row counts as one.
+Columns of the table: ``kind`` (bad | left out), ``file``, ``split``, ``index`` (counted from 0; in a table the line),
+``field``, ``reason`` and ``rows`` (how many rows of the input the line stands for; 0 where the row still gives records
+of other contexts). All are in it, however many there are; only counts and the first few stay in memory. Rows are what
+is counted, and a line of no row counts as one.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class Ledger:
             reasons = [*most_frequent(self.bad).items(), *most_frequent(self.left_out).items()]
             found = "; ".join(f"{count} × {reason}" for reason, count in reasons[:SHOWN]) or "the input has no rows"
             return f"no usable record is left: {found} (all rows are in {table})"
-        lines = [f"{p.place.file} {p.place.split}[{p.place.index}] {p.field}: {p.reason}" for p in self.first]
+        lines = [f"{p.place} {p.field}: {p.reason}" for p in self.first]
         more = f"\n  ... and {bad - len(lines)} more" if bad > len(lines) >= SHOWN else ""
         return (
-            f"{bad} unusable rows, corpus.max_bad_rows allows {allowed}; mend them, or raise "
+            f"{bad} unusable row{'s' * (bad != 1)}, corpus.max_bad_rows allows {allowed}; mend them, or raise "
             f"corpus.max_bad_rows to exclude and list them (all are in {table})\n  " + "\n  ".join(lines) + more
         )
 

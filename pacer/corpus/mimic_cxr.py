@@ -81,7 +81,11 @@ def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
     if missing:
         raise DataError(f"{path} lacks {', '.join(missing)}; it has {', '.join(table.columns) or 'no columns'}")
     frame = table.frame([column for column in found.values() if column is not None])
-    return frame.rename(dict(zip(frame.columns, columns.values()))).cast(pl.String).with_row_index("row")
+    return (
+        frame.rename(dict(zip(frame.columns, columns.values())))
+        .cast(pl.String)
+        .with_columns(row=pl.Series(table.places))
+    )
 
 
 def _splits(path: Path) -> pl.DataFrame:

@@ -27,7 +27,7 @@ from pacer.corpus.rows import Examination, LeftOut, Notes, Place, Problem, Row, 
 from pacer.corpus.source.files import R2GEN_SPLIT, Source
 from pacer.corpus.source.json_stream import stream_records
 from pacer.corpus.splits import seeded_split
-from pacer.corpus.views import IMAGE_COLUMNS, View, first_text, image_key, read_views, table_rows
+from pacer.corpus.views import IMAGE_COLUMNS, View, check_coverage, first_text, image_key, read_views, table_rows
 from pacer.params import Corpus
 from pacer.records.schemas import SPLITS
 
@@ -71,6 +71,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     views, splits = read_views(projections), _listed_splits(source, config)
     files = _image_files(source.images)
     found = _kaggle_reports(path, projections) if kaggle else _xml_reports(path, notes)
+    known = named = 0
     for place, report in found:
         notes.read["reports"] += 1
         if isinstance(report, Unusable):
@@ -84,7 +85,10 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
         if split is None:
             yield LeftOut(place, "not in the split")
         else:
+            named += len(report.images)
+            known += sum(image_key(name) in views for name in report.images)
             yield _row(place, report, split, views, files, config.openi.deidentified, notes)
+    check_coverage(projections, known, named)
 
 
 def _row(
@@ -197,11 +201,12 @@ def _kaggle_reports(path: Path, projections: Path) -> Iterator[tuple[Place, Open
         match = _NUMBER.fullmatch(first_text(row, ("uid",)) or "") or _NUMBER_FIRST.match(image_key(name))
         if match:
             images.setdefault(f"CXR{match[1]}", []).append(_kaggle_name(name))
-    for index, (_, row) in enumerate(table_rows(path, *((name,) for name in ("uid", *SECTIONS)))):
-        place = Place(str(path), "", index)
+    for where, row in table_rows(path, *((name,) for name in ("uid", *SECTIONS))):
+        place = Place(str(path), "", int(where.split()[-1]))
         try:
             uid = _uid(row["uid"], "uid")
-            yield place, OpenIReport(uid, images.get(uid, []), {name: row[name] for name in SECTIONS})
+            texts = {name: row[name] and sound(row[name], name) for name in SECTIONS}
+            yield place, OpenIReport(uid, images.get(uid, []), texts)
         except Unusable as problem:
             yield place, problem
 
@@ -242,7 +247,7 @@ def _folder(path: Path) -> Iterator[tuple[str, bytes | None]]:
             with open(file, "rb") as opened:
                 yield name, opened.read(_LARGEST + 1)
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error}") from None
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _archive(path: Path) -> Iterator[tuple[str, bytes | None]]:
@@ -258,8 +263,10 @@ def _archive(path: Path) -> Iterator[tuple[str, bytes | None]]:
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError, OverflowError) as error:
+        why = "it is none" if isinstance(error, tarfile.ReadError) else "it is cut off or damaged"
+        reason = getattr(error, "strerror", None) or why
         raise DataError(
-            f"{path} is neither a folder, a .csv file nor a sound tar archive ({error}); expected NLMCXR_reports.tgz"
+            f"{path} is neither a folder, a .csv file nor a sound tar archive ({reason}); expected NLMCXR_reports.tgz"
         ) from None
 
 

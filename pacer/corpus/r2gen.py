@@ -30,7 +30,7 @@ from pacer.corpus.rows import (
 )
 from pacer.corpus.source.files import Source
 from pacer.corpus.source.json_stream import stream_records
-from pacer.corpus.views import View, read_views, view_of
+from pacer.corpus.views import View, check_coverage, read_views, view_of
 from pacer.params import Corpus
 
 #: Fields that hold the frontal and the lateral image.
@@ -53,11 +53,17 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     check_roles(source.files, ("annotation",), "the source")
     path = source.files["annotation"]
     views = read_views(source.files["views"]) if "views" in source.files else None
+    known = named = 0
     for split, index, raw in stream_records(path):
         row = notes.row(raw, "annotation", Place(str(path), split, index), _KNOWN, partial(_row, views=views))
         yield row
+        if views is not None and not isinstance(row, Problem):
+            named += len(raw["image_path"])
+            known += sum(view_of(views, image) is not None for image in raw["image_path"])
         if not isinstance(row, Problem) and raw.get("split", split) != split:
             notes.count("split_field_ignored", "annotation", split)
+    if views is not None:
+        check_coverage(source.files["views"], known, named)
 
 
 def _row(raw: dict[str, Any], place: Place, notes: Notes, views: dict[str, View] | None) -> Row:

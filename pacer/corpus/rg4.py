@@ -126,7 +126,7 @@ def _image(raw: dict[str, Any], name: str) -> str:
     value = present(raw, name)
     if not isinstance(value, str) or not value.strip() or value == ABSENT_TEXT or "\0" in value:
         raise Unusable(name, f"expected the path of an image, got {shown(value)}")
-    return sound(value, name)
+    return sound(value, name).lstrip("/")  # upstream puts the folder before it as it stands
 
 
 def _view(raw: dict[str, Any], context: str, notes: Notes) -> str:

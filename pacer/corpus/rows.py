@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pacer.core.contexts import Context
 from pacer.core.errors import DataError
-from pacer.core.io import is_broken
+from pacer.core.hygiene import fault_of
 from pacer.corpus.mimic import bare_id
 from pacer.tables.table import shown
 
@@ -23,11 +23,19 @@ _VALUES = 200
 
 
 class Place(NamedTuple):
-    """Where a row stands: file, split (empty where the file has none), and number, counted from 0."""
+    """Where a row stands: file, split (empty where the file has none), and number, counted from 0; in a table the line
+    of the file, and in Parquet the row, counted from 1."""
 
     file: str
     split: str
     index: int
+
+    def __str__(self) -> str:
+        """For messages."""
+        name = self.file.lower().removesuffix(".gz")
+        if name.endswith((".csv", ".tsv", ".jsonl", ".parquet")):
+            return f"{self.file}, {'row' if name.endswith('.parquet') else 'line'} {self.index},"
+        return f"{self.file} {self.split}[{self.index}]" if self.split else self.file
 
 
 class Problem(NamedTuple):
@@ -176,9 +184,9 @@ def ids_of(raw: dict[str, Any], found: tuple[str, str] | None, reason: str, fiel
 
 
 def sound(text: str, name: str) -> str:
-    """``text``, once it is known that it can be stored as UTF-8."""
-    if not text.isascii() and is_broken(text):
-        raise Unusable(name, "half of a surrogate pair is in the text: the file is damaged")
+    """``text``, once it is known that it is plain text."""
+    if fault := fault_of(text):
+        raise Unusable(name, fault)
     return text
 
 

@@ -2,7 +2,7 @@
 
 A study of two images has two rows, which repeat the study's fields; what one of them leaves out is taken from the
 other, and where they differ the study is a problem. The previous report is looked up by date and time
-(:mod:`pacer.corpus.priors`). Rows are counted from 0, the header apart.
+(:mod:`pacer.corpus.priors`).
 
 A study that is a problem, or that is not used, still stands between its neighbours: a problem counts as an earlier
 study without a report, and a study with a report but without a frontal image can be a prior.
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import polars as pl
 
 from pacer.core.contexts import contexts_within
+from pacer.core.hygiene import ABSENT_WORDS, CONTROL, MARKS
 from pacer.corpus.dates import DATE_FORMS, TIME_FORMS, as_text, read_days, read_times
 from pacer.corpus.priors import DatedStudy, choose_priors
 from pacer.corpus.rows import Examination, LeftOut, Notes, Place, Prior, Problem, Row, shown_view
@@ -43,6 +44,7 @@ _FAULTS: tuple[tuple[str, str], ...] = (
     ("time", "the date holds another time of day"),
     ("split", "expected train, val (valid, validate, validation, dev) or test"),
     ("split", "splits are given, but none for this study"),
+    *((name, "a control character is in it; give plain text") for name in TEXTS),
     *((name, _DIFFER) for name in ("date", "time", "split", *TEXTS)),
 )
 #: Views in the order in which they are chosen. A special one has its place beyond the list: it is taken where there is
@@ -59,9 +61,10 @@ def examinations(images: pl.DataFrame, file: str, role: str, config: Corpus, not
     Rows that name no study come first, then the studies in the order of the rows.
 
     Args:
-        images: a row per image with the columns of ``REQUIRED``, one of ``REPORT`` and any of ``OPTIONAL``; a column
-            ``row`` numbers them where they are not all rows of the file.
-        file, role: where the rows come from, for messages. notes: gets the topics ``unknown_views`` and ``priors``.
+        images: a row per image with the columns of ``REQUIRED``, one of ``REPORT`` and any of ``OPTIONAL``, and their
+            line in the file as ``row`` (of Parquet their number).
+        file, role: where the rows come from, for messages.
+        notes: gets the topics ``absent_words``, ``unknown_views`` and ``priors``.
     """
     has_times = "time" in images.columns
     table = _normal(images, role, notes)
@@ -89,13 +92,15 @@ def _normal(table: pl.DataFrame, role: str, notes: Notes) -> pl.DataFrame:
     """The rows with what is blank as null, dates and times read, views ranked and splits under our names."""
     optional = (*COLUMNS, UNUSED)
     table = table.with_columns(pl.lit(None, pl.String).alias(name) for name in optional if name not in table.columns)
-    if "row" not in table.columns:
-        table = table.with_row_index("row")
     subject, study, image, view, split = (
         _blank_to_null(_text(table[name])) for name in ("subject", "study", "image", "view", "split")
     )
     date, time = (_blank_to_null(v) if v.dtype == pl.String else v for v in (table["date"], table["time"]))
-    texts = (pl.when(pl.col(name).str.contains(r"\S")).then(name).alias(name) for name in TEXTS)
+    absent = {name: table[name].str.strip_chars(MARKS).str.to_lowercase().is_in(ABSENT_WORDS) for name in TEXTS}
+    for name, found in absent.items():
+        if number := int(found.sum() or 0):
+            notes.count("absent_words", role, name, number)
+    texts = (pl.when(pl.col(name).str.contains(r"\S") & ~absent[name]).then(name).alias(name) for name in TEXTS)
     days, times = read_days(date), read_times(time)
     clock, two_clocks = _clocks(days["clock"], times["clock"])
     normal = pl.DataFrame(
@@ -208,6 +213,7 @@ def _studies(table: pl.DataFrame, has_times: bool) -> pl.DataFrame:
             pl.col("row", "rank", "image"),
             pl.col("no_day", "no_clock", "two_clocks", "no_split").any(),
             pl.col(*compared.values(), UNUSED).drop_nulls().first(),
+            *(pl.col(name).str.contains(CONTROL).any().alias(f"control_{name}") for name in TEXTS),
             *((pl.col(column).drop_nulls().n_unique() > 1).alias(f"differ_{n}") for n, column in compared.items()),
         )
         .collect()
@@ -221,6 +227,7 @@ def _studies(table: pl.DataFrame, has_times: bool) -> pl.DataFrame:
         pl.col("two_clocks"),
         pl.col("no_split"),
         pl.col("split").is_null() & has_splits & pl.col(UNUSED).is_null(),
+        *(pl.col(f"control_{name}") for name in TEXTS),
         *(pl.col(f"differ_{name}") for name in compared),
     ]
     fault = pl.coalesce(pl.when(wrong).then(pl.lit(code, pl.Int8)) for code, wrong in enumerate(faults))

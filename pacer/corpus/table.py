@@ -19,8 +19,8 @@ from pacer.corpus.dates import as_text
 from pacer.corpus.rows import Notes, Row, check_roles
 from pacer.corpus.source.files import Source
 from pacer.corpus.studies import COLUMNS, REPORT, REQUIRED, TEXTS, examinations
-from pacer.params import Corpus
-from pacer.tables.table import open_table
+from pacer.params import Corpus, TableOfStudies
+from pacer.tables.table import CsvForm, open_table
 
 #: Names of the fields that hold the frontal and the lateral image, for messages.
 IMAGE_FIELDS: tuple[str, str] = ("image", "image")
@@ -34,21 +34,23 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     """
     check_roles(source.files, ("table",), "the source of this corpus")
     path = source.files["table"]
-    loaded = _load(path, config.table.columns, notes)
+    loaded = _load(path, config.table, notes)
     notes.read["table"] += loaded.height
     return examinations(loaded, str(path), "table", config, notes)
 
 
-def _load(path: Path, columns: dict[str, str], notes: Notes) -> pl.DataFrame:
-    """The columns of the table that have a meaning, under our names.
+def _load(path: Path, config: TableOfStudies, notes: Notes) -> pl.DataFrame:
+    """The columns of the table that have a meaning, under our names, and ``row``.
 
     Args:
-        columns: our name -> the table's, where they differ. notes: gets the columns that have no meaning.
+        notes: gets the columns that have no meaning.
 
     Raises:
         DataError: the file is damaged or of an unknown kind, or its columns are not those that are asked for.
     """
-    table = open_table(path)
+    columns = config.columns
+    form = CsvForm(config.delimiter, config.encoding, "corpus.table.")
+    table = open_table(path, (*COLUMNS, *columns.values()), form)
     ours = _resolve(path, table.columns, columns)
     unknown = {column: count for column, count in table.counts.items() if column not in ours.values()}
     frame = table.frame(list(ours.values()), decimals=(columns.get("time", "time"),))
@@ -57,9 +59,8 @@ def _load(path: Path, columns: dict[str, str], notes: Notes) -> pl.DataFrame:
     for our, theirs in ours.items():
         if frame[theirs].dtype.is_nested() or frame[theirs].dtype in (pl.Binary, pl.Object):
             raise DataError(f"{path}: column {theirs} holds {frame[theirs].dtype}; {our} must be text or a number")
-    return pl.DataFrame(
-        [(as_text(frame[theirs]) if our in TEXTS else frame[theirs]).alias(our) for our, theirs in ours.items()]
-    )
+    named = [(as_text(frame[theirs]) if our in TEXTS else frame[theirs]).alias(our) for our, theirs in ours.items()]
+    return pl.DataFrame([pl.Series("row", table.places, pl.Int64), *named])
 
 
 def _resolve(path: Path, have: list[str], columns: dict[str, str]) -> dict[str, str]:

@@ -19,6 +19,8 @@ from pacer.tables.table import open_table
 IMAGE_COLUMNS = ("image", "filename", "dicom_id")
 VIEW_COLUMNS = ("view", "projection", "viewposition")
 
+#: Images from which on a table of views must know half.
+_HANDFUL = 20
 _ENDINGS = re.compile(r"(?:\.(?:dcm|png|jpe?g))+$", re.IGNORECASE)
 #: Open-I writes ``CXR10_IM-0002-1001`` and ``CXR1_1_IM-0001-4001``, Kaggle ``10_IM-…`` and ``1_IM-…``.
 _OPENI = re.compile(r"^CXR([0-9]+)_(?:\1_)?")
@@ -132,6 +134,19 @@ def read_views(path: str | Path) -> dict[str, View]:
     return views
 
 
+def check_coverage(path: Path, known: int, named: int) -> None:
+    """Refuse a table of views that knows few of the images that a corpus names.
+
+    Raises:
+        DataError: it knows less than half; of a handful of images, the list of rows left out says it as well.
+    """
+    if named >= _HANDFUL and 2 * known < named:
+        raise DataError(
+            f"{path} gives the view of {known:,} of the {named:,} images that the reports name; name the table that "
+            "belongs to them, or complete it"
+        )
+
+
 def _view_in(row: dict[str, Any]) -> View | None:
     named = [view for view in map(parse_view, map(row.get, VIEW_COLUMNS)) if view is not None]
     known = (view for view in named if view.kind == named[0].kind and view.view != "other")
@@ -156,7 +171,7 @@ def table_rows(path: str | Path, *needed: tuple[str, ...]) -> Iterator[tuple[str
     Raises:
         DataError: see :func:`~pacer.tables.table.open_table`, or it lacks a column or has one twice.
     """
-    table = open_table(path)
+    table = open_table(path, [name for group in needed for name in group])
     found = {name: column for group in needed for name in group if (column := table.only(name)) is not None}
     for group in needed:
         if not any(name in found for name in group):

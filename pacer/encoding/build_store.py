@@ -29,7 +29,7 @@ from pacer.features.store import MANIFEST, text_key
 from pacer.parallel.prefetch import prefetch
 from pacer.parallel.processes import process_state
 from pacer.params import Features
-from pacer.radiographs.opening import MISSING
+from pacer.radiographs.opening import reading_problem
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
@@ -126,19 +126,18 @@ def _hashes(paths: dict[str, str], unreadable: dict[str, str], workers: int, sta
     def read(name: str) -> str | None:
         try:
             return hash_file(paths[name])
-        except FileNotFoundError:
-            unreadable[name] = MISSING
-        except OSError as error:
-            unreadable[name] = f"the file cannot be read ({error.strerror})"
-        except ValueError:
-            unreadable[name] = "no file can have this name"
+        except (OSError, ValueError) as error:
+            unreadable[name] = reading_problem(error)
         return None
 
     found = _divided_among("hash images", read, list(paths), workers, state)
     hashes = {name: content for name in paths if (content := found[name]) is not None}
     if len(hashes) < len(paths) and state.is_main_process:
         missing = len(paths) - len(hashes)
-        print(f"features: {missing:,} images cannot be read; the others are encoded first", flush=True)
+        print(
+            f"features: {missing:,} image{'s' * (missing != 1)} cannot be read; the others are encoded first",
+            flush=True,
+        )
     return hashes
 
 
@@ -221,12 +220,13 @@ def _refuse_unreadable(unreadable: dict[str, str], paths: dict[str, str], out: P
     state.wait_for_everyone()
     if not rows:
         return
+    number = f"{len(rows):,} image{'s' * (len(rows) != 1)}"
     if not state.is_main_process:
-        raise DataError(f"{len(rows):,} images cannot be read; {listing} lists them")
+        raise DataError(f"{number} cannot be read; {listing} lists them")
     shown = "; ".join(f"{name} ({problem})" for name, _, problem in rows[:_SHOWN])
     more = f"; and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
     raise DataError(
-        f"{len(rows):,} images cannot be read: {shown}{more}. {listing} lists all. Mend them and start again, which "
+        f"{number} cannot be read: {shown}{more}. {listing} lists all. Mend them and start again, which "
         "keeps what was encoded; or leave their records out: corpus.check_images: full, and raise corpus.max_bad_rows"
     )
 

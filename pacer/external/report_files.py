@@ -15,17 +15,16 @@ Parquet                   an id and a text column, as PACER's ``records.parquet`
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pacer.core.errors import DataError
-from pacer.core.io import is_broken, read_json
-from pacer.tables.table import TableFile, TableRow, kind_of, open_table, separator_of, shown
+from pacer.core.hygiene import is_broken
+from pacer.core.io import read_json
+from pacer.tables.table import TableFile, TableRow, open_table, shown
 
 #: Names of the column with the ids, of which the first that a file has is taken, and with the text, of which it may
 #: have one; whatever their case.
@@ -91,9 +90,8 @@ def read_reports(
             return _of_mapping(path, content, id_column or text_column)
         table, rows = _of_list(path, content)
     else:
-        if kind_of(path) == "csv":
-            _check_separator(path, (*ID_COLUMNS, *text_columns, *filter(None, (id_column, text_column))))
-        table = open_table(path)
+        wanted = (*ID_COLUMNS, *text_columns, *filter(None, (id_column, text_column)))
+        table = open_table(path, wanted, headed=False)
         if not table.columns:
             raise DataError(f"{path} is empty")
         chosen = id_column or text_column or table.named(*text_columns)
@@ -179,26 +177,6 @@ def _of_columns(
         {"id": identity or "position", "text": text},
         {known: [value for _, value in column(name)] for known in EXTRA_COLUMNS if (name := table.only(known))},
     )
-
-
-def _check_separator(path: Path, wanted: tuple[str, ...]) -> None:
-    """Refuse a header with another separator than the name of the file promises: the table would be one column."""
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
-    try:
-        with opened(path, "rt", encoding="utf-8-sig", errors="replace") as file:
-            header = next((line.strip("\r\n") for line in file if line.strip()), "")
-    except (OSError, EOFError, zlib.error):
-        return  # the strict reader says what is wrong
-    if separator_of(path) in header:
-        return
-    for separator, words in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
-        names = [name.strip(' "') for name in header.split(separator)]
-        known = {name.lower() for name in wanted} & {name.lower() for name in names}
-        if len(names) > 1 and known and all(len(name.split()) <= 2 for name in names):
-            raise DataError(
-                f"{path}: the header is separated by {words}; expected commas in a .csv file, "
-                "tabs in a .tsv file: rename it or save it again"
-            )
 
 
 def _listed(names: Sequence[str]) -> str:

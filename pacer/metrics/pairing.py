@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pacer.core.errors import DataError
-from pacer.core.io import is_broken, numbered_jsonl
+from pacer.core.hygiene import is_broken
+from pacer.core.io import numbered_jsonl
 from pacer.records.findings import FINDINGS
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pacer.core.contexts import Context
+from pacer.core.io import known_encoding
 from pacer.params.strict import Fraction, Natural, Positive, PositiveFloat, Strict
 
 #: How report text is cleaned; :data:`pacer.corpus.text.CLEANERS` has the functions.
 Cleaner = Literal["upstream", "iu_xray", "careful"]
+
+#: What stands between the cells of a CSV file; :data:`pacer.tables.table.SEPARATORS` has the characters.
+Delimiter = Literal["comma", "semicolon", "tab", "pipe"]
 
 
 class Phantom(Strict):
@@ -67,6 +71,8 @@ class TableOfStudies(Strict):
 
     file: str | None
     columns: dict[str, str]
+    delimiter: Delimiter | None
+    encoding: Annotated[str, AfterValidator(known_encoding)]
 
 
 class SubjectShares(Strict):

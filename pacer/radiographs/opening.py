@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -17,12 +18,17 @@ from pacer.core.io import NotAFile, open_file
 
 MISSING = "the file does not exist"
 NOT_AN_IMAGE = "the file is not an image"
+DAMAGED = "the file cannot be decoded (it is cut off or damaged)"
 #: Larger images are refused before they are decoded: a small file can ask for all memory. Radiographs stay below.
 MAX_PIXELS = 80_000_000
 TOO_LARGE = f"the image has more than {MAX_PIXELS:,} pixels"
 #: Longer images are refused: a strip is no radiograph, and an encoder's resizing of its short edge would make it huge.
 MAX_RATIO = 100
 TOO_LONG = f"the image is more than {MAX_RATIO} times as long as it is wide"
+#: Smaller images are refused: they are less than one patch of the encoders.
+MIN_SIDE = 14
+TOO_SMALL = f"the image has fewer than {MIN_SIDE} pixels on a side"
+ONE_COLOUR = "all pixels of the image have one colour"
 
 #: Pillow's modes of one channel with more than 8 bits. Its own conversion to 8 bits clips them instead of scaling.
 _DEEP = ("I", "F")
@@ -43,6 +49,18 @@ _TURNS = {
 }
 #: What a header needs to hold for a DICOM file to be judged without its pixels.
 _HEADER = ["PhotometricInterpretation", "SamplesPerPixel", "NumberOfFrames", "Rows", "Columns", "BitsAllocated"]
+_HEADER += ["Modality", "BodyPartExamined"]
+_NO_PIXELS = "it holds no pixels"
+_NO_CHEST = "the DICOM file is no radiograph of a chest:"
+#: DICOM's terms (PS3.3 C.7.3.1.1.1) for machines that make radiographs, and what films and screens are scanned as.
+_MODALITIES = {"CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC"}
+#: DICOM's terms (PS3.16 annex L) for parts of the body of which a radiograph shows no lungs. What is not listed passes:
+#: devices name the chest in many languages.
+_OTHER_PARTS = re.compile(
+    r"\b(ABDOMEN|ANKLE|ARM|BREAST|CALCANEUS|CLAVICLE|COCCYX|[CLS] ?SPINE|ELBOW|EXTREMITY|FEMUR|FINGER|FOOT|FOREARM|HAND"
+    r"|HEAD|HEEL|HIP|HUMERUS|JAW|KNEE|LEG|MANDIBLE|MAXILLA|ORBIT|PATELLA|PELVIS|SHOULDER|SINUS|SKULL|TEETH|THIGH|THUMB"
+    r"|TOE|WRIST|ZYGOMA)S?\b"
+)
 
 
 class ImageError(DataError):
@@ -65,8 +83,9 @@ def open_image(path: str | Path) -> Image.Image:
 
     Raises:
         ImageError: the file is missing, is not an image, has more than ``MAX_PIXELS``, is more than ``MAX_RATIO``
-            times as long as wide, cannot be decoded, or holds what is no single grey radiograph (DICOM in colour or
-            with several frames).
+            times as long as wide, less than ``MIN_SIDE`` pixels wide or high, or of one colour, cannot be decoded, or
+            holds what is no single grey radiograph of a chest (DICOM in colour, with several frames, of another
+            modality or part of the body).
     """
     with _problems_of(path), open_file(path) as file:
         return _decoded(file, path)
@@ -91,7 +110,7 @@ def as_radiograph(image: Image.Image, name: str) -> Image.Image:
 
 def _decoded(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None = None) -> Image.Image:
     if _is_dicom(file, name):
-        return Image.fromarray(_dicom_grey(_read_dicom(file)))
+        return _with_contrast(Image.fromarray(_dicom_grey(_read_dicom(file))))
     with Image.open(file, formats=formats) as image:  # not by path: Pillow 13 then scrambles TIFF files to be turned
         return _as_radiograph(image)
 
@@ -104,7 +123,16 @@ def _as_radiograph(image: Image.Image) -> Image.Image:
     else:
         image.info.pop("transparency", None)  # Pillow warns about a palette's, and drops it
         shown = image.convert("L" if image.mode in _GREY else "RGB")
-    return shown if turn is None else shown.transpose(turn)
+    return _with_contrast(shown if turn is None else shown.transpose(turn))
+
+
+def _with_contrast(image: Image.Image) -> Image.Image:
+    """The image, refused where it shows nothing; two pixels that differ spare the look at all of them."""
+    if image.getpixel((0, 0)) == image.getpixel((image.width // 2, image.height // 2)):
+        bounds = np.reshape(image.getextrema(), (-1, 2))
+        if (bounds[:, 0] == bounds[:, 1]).all():
+            raise _NoRadiograph(ONE_COLOUR)
+    return image
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
@@ -127,15 +155,17 @@ class _Refused(Exception):
     """Why a file that can be read is not used."""
 
 
-class _WrongSize(Exception):
-    """An image has more than ``MAX_PIXELS``, or its sides are too unlike; says which."""
+class _NoRadiograph(Exception):
+    """An image is no radiograph by its size, values or tags, or is cut off; says so in a whole sentence."""
 
 
 def _check_pixels(width: int, height: int) -> None:
     if width * height > MAX_PIXELS:
-        raise _WrongSize(TOO_LARGE)
+        raise _NoRadiograph(TOO_LARGE)
     if max(width, height) > MAX_RATIO * min(width, height):
-        raise _WrongSize(TOO_LONG)
+        raise _NoRadiograph(TOO_LONG)
+    if min(width, height) < MIN_SIDE:
+        raise _NoRadiograph(TOO_SMALL)
 
 
 def _check_header(image: Image.Image) -> None:
@@ -171,22 +201,32 @@ def _problems_of(path: str | Path) -> Generator[None]:
     try:
         yield
         return
-    except (FileNotFoundError, NotADirectoryError):
-        problem = MISSING
-    except NotAFile as error:
-        problem = str(error.strerror)
     except UnidentifiedImageError:
         problem = NOT_AN_IMAGE
-    except _WrongSize as error:
+    except OSError as error:
+        problem = reading_problem(error)
+    except _NoRadiograph as error:
         problem = str(error)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         problem = TOO_LARGE
     except _Refused as refusal:
         problem = f"the file cannot be decoded ({refusal})"
-    except Exception as error:
-        # A damaged file can make a decoder raise anything. Only the type is shown: a message may quote the file.
-        problem = f"the file cannot be decoded ({type(error).__name__})"
+    except Exception:  # a damaged file can make a decoder raise anything, in words that may quote the file
+        problem = DAMAGED
     raise ImageError(f"image {path}: {problem}", problem)
+
+
+def reading_problem(error: OSError | ValueError) -> str:
+    """Why a file cannot be opened or read, in words."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return MISSING
+    if isinstance(error, IsADirectoryError):
+        return "it is a folder, not a file"
+    if isinstance(error, NotAFile):
+        return str(error.strerror)
+    if isinstance(error, ValueError):
+        return "no file can have this name"
+    return f"the file cannot be read ({error.strerror})" if error.strerror else DAMAGED  # Pillow's own has no number
 
 
 def _deep_grey(image: Image.Image) -> np.ndarray:
@@ -231,6 +271,11 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> Any:
     )
     if "Rows" not in data or "Columns" not in data:
         raise UnidentifiedImageError
+    modality, part = (str(data.get(name) or "").strip().upper() for name in ("Modality", "BodyPartExamined"))
+    if modality and modality not in _MODALITIES:
+        raise _NoRadiograph(f"{_NO_CHEST} its Modality is {modality:.16}")
+    if (other := _OTHER_PARTS.search(part.replace("_", " "))) and not re.search("CHEST|THORA", part):
+        raise _NoRadiograph(f"{_NO_CHEST} its BodyPartExamined is {other[0]}; where that is wrong, mend the tag")
     photometric = data.get("PhotometricInterpretation")
     if photometric not in ("MONOCHROME1", "MONOCHROME2") or data.get("SamplesPerPixel", 1) != 1:
         raise _Refused("its PhotometricInterpretation is not MONOCHROME1 or MONOCHROME2")
@@ -247,7 +292,24 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> Any:
         data.file_meta.TransferSyntaxUID = getattr(pydicom.uid, plain)
     if not _decoder_installed(data.file_meta.TransferSyntaxUID):
         raise _Refused(_needs_plugin(data))
+    if header_only:
+        _check_rest(file, data)
+    elif "PixelData" not in data:
+        raise _Refused(_NO_PIXELS)
     return data
+
+
+def _check_rest(file: BinaryIO, data: Any) -> None:
+    """Refuse a file that ends before its pixels do, as far as its header and its length say so."""
+    read = file.tell()
+    rest = file.seek(0, 2) - read
+    syntax = data.file_meta.TransferSyntaxUID
+    if syntax.is_deflated:  # unpacked as a whole: where the pixels begin is not known
+        return
+    if not rest:
+        raise _Refused(_NO_PIXELS)
+    if not syntax.is_compressed and rest < data.Rows * data.Columns * data.BitsAllocated // 8:
+        raise _NoRadiograph(DAMAGED)
 
 
 def _decoder_installed(syntax: Any) -> bool:

@@ -26,6 +26,7 @@ _NAMED = 5
 #: Headings of the readers' notes, and whether such a note is harmless. A topic that is not listed here is shown under
 #: its own name, to be looked at.
 TOPICS = {
+    "absent_words": ("Texts that only say that there is none, such as N/A", False),
     "assumed_views": ("Views assumed from the order of the images", False),
     "blank_sections": ("Sections that hold only blanks", True),
     "deidentified": ("Sections with marks of de-identification", True),
@@ -88,6 +89,8 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
             _fault("Patients in two splits", _overlapping(overlap["subject"])),
             *_rows(audit),
             _fault("Images that stand for more than one", _counted(among, "{} in {}")),
+            # an audit of an earlier version has no such entry
+            _fault("Images of two splits that are the same file", _overlapping(audit.get("image_copies", {}))),
             _fault("Images missing or unreadable", _counted(unread)),
             Check("Images", f"{number(images['count'])}, {decimal(images['bytes'])}, {pixels} pixels"),
             _fault("Contexts and splits without a record", ", ".join(empty)),

@@ -81,11 +81,11 @@ def report_cases(
                 (bad if isinstance(found, BadCase) else tasks).append(found)
                 ticker.advance()
         if bad and not skip_bad:
-            shown = "; ".join(case.problem for case in bad[:_SHOWN])
-            more = f"; and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
+            shown = "".join(f"\n  {case.problem}" for case in bad[:_SHOWN])
+            more = f"\n  ... and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
             raise DataError(
-                f"{len(bad):,} of {len(cases):,} cases cannot be used: {shown}{more}. Mend them, or leave "
-                "them out with --skip-bad"
+                f"{len(bad):,} of {len(cases):,} cases cannot be used; mend them, or leave them out with --skip-bad:"
+                f"{shown}{more}"
             )
         made = _report(reporter, tasks, out, batch_size)
         keys = {task.case.name: task.key for task in tasks}

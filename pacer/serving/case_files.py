@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pacer.core.errors import DataError
+from pacer.core.hygiene import stray_path
 from pacer.serving.case import Case
 from pacer.serving.sources import load_text, text_or_file
-from pacer.tables.table import open_table
+from pacer.tables.table import AS_NAMED, CsvForm, kind_of, open_table
 
-COLUMNS = ("case", "frontal", "lateral", "prior", "indication", "history", "view", "sections")
+IMAGES = ("frontal", "lateral")
+COLUMNS = ("case", *IMAGES, "prior", "indication", "history", "view", "sections")
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".dcm", ".dicom")
+#: What systems leave in folders; names that begin with a point apart.
+IGNORED = {"thumbs.db", "desktop.ini"}
 TEXTS = ("prior.txt", "indication.txt", "history.txt", "view.txt")
 
 
@@ -25,28 +29,37 @@ class BadCase(NamedTuple):
     problem: str
 
 
-def read_cases(path: Path) -> list[Case | BadCase]:
+def read_cases(path: Path, form: CsvForm = AS_NAMED) -> list[Case | BadCase]:
     """The cases of a table or folder, in its order; names are distinct.
+
+    Args:
+        form: how a table is written.
 
     Raises:
         DataError: there is no case, or the table or folder as a whole cannot be read: the message says where.
     """
     if path.is_dir():
-        cases = [_case_of(entry) for entry in sorted(path.iterdir()) if not entry.name.startswith(".")]
-    elif path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
-        cases = list(_table(path))
+        cases = [_case_of(entry) for entry in _entries(path)]
+    elif kind_of(path) == "csv":
+        cases = list(_table(path, form))
     else:
         raise DataError(f"{path} is neither a folder nor a table .csv or .tsv")
     if not cases:
         raise DataError(f"{path} holds no case")
-    name, count = Counter(case.name for case in cases).most_common(1)[0]
-    if count > 1:
-        raise DataError(f"{path} has two cases with the name {name}; give each its own in a column case")
+    twice = [name for name, count in Counter(case.name for case in cases).items() if count > 1]
+    if twice:
+        more = f" and of {len(twice) - 1} more" * (len(twice) > 1)
+        raise DataError(f"{path} has two cases with the name {twice[0]}{more}; give each its own in a column case")
     return cases
 
 
-def _table(path: Path) -> Iterator[Case | BadCase]:
-    table = open_table(path)
+def _entries(folder: Path) -> list[Path]:
+    """What a person has put into a folder."""
+    return [entry for entry in sorted(folder.iterdir()) if entry.name[0] != "." and entry.name.lower() not in IGNORED]
+
+
+def _table(path: Path, form: CsvForm) -> Iterator[Case | BadCase]:
+    table = open_table(path, COLUMNS, form)
     header = [column.strip().lower() for column in table.columns]
     for column in header:
         if column not in COLUMNS:
@@ -67,6 +80,10 @@ def _table(path: Path) -> Iterator[Case | BadCase]:
         if row["frontal"] is None:
             yield BadCase(name, f"{name} ({place}) names no frontal image")
             continue
+        stray = [f"{view} of {name} ({place}): {why}" for view in IMAGES if (why := stray_path(row[view] or ""))]
+        if stray:
+            yield BadCase(name, f"{stray[0]} of the table, or link the images there")
+            continue
         try:
             prior = text_or_file(row["prior"], f"previous report of {name}", path.parent)
             lateral = None if row["lateral"] is None else path.parent / row["lateral"]
@@ -83,11 +100,9 @@ def _case_of(entry: Path) -> Case | BadCase:
         if entry.suffix.lower() in IMAGE_ENDINGS:
             return Case(entry, name=name)
         return BadCase(name, f"{name} is neither an image ({', '.join(IMAGE_ENDINGS)}) nor the folder of a case")
-    for file in sorted(entry.iterdir()):
-        if file.name.startswith("."):
-            continue
+    for file in _entries(entry):
         what = file.stem.lower()
-        image = what in ("frontal", "lateral") and file.suffix.lower() in IMAGE_ENDINGS
+        image = what in IMAGES and file.suffix.lower() in IMAGE_ENDINGS
         if not image and file.name.lower() not in TEXTS:
             expected = f"frontal and lateral as images, and {', '.join(TEXTS)}"
             return BadCase(name, f"{name} holds {file.name}; expected {expected}")

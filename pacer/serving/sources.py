@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-import unicodedata
 from os import PathLike
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from pacer.core.errors import DataError
+from pacer.core.hygiene import fault_of, is_absent, stray_path
 from pacer.core.io import open_file
 from pacer.corpus.views import View, parse_view
 from pacer.radiographs.opening import as_radiograph, read_image
@@ -119,7 +119,8 @@ def _dicom_view(content: bytes) -> View | None:
 
 
 def load_text(source: str | PathLike | None, name: str) -> str | None:
-    """A text as it was given, or the content of a file (a path that is no ``str``); None without a visible character.
+    """A text as it was given, or the content of a file (a path that is no ``str``); None without a visible character,
+    and for a word that stands for no text (``N/A``).
 
     Raises:
         DataError: it is of another type, too long, no UTF-8, or holds control characters.
@@ -137,12 +138,9 @@ def load_text(source: str | PathLike | None, name: str) -> str | None:
         raise DataError(f"{name}: expected text, got {type(source).__name__}")
     if len(source) > MAX_CHARACTERS:
         raise DataError(f"{name}: {len(source):,} characters, more than {MAX_CHARACTERS:,}; give the report alone")
-    for place, character in enumerate(source, start=1):
-        if character not in "\t\n\r" and unicodedata.category(character) in ("Cc", "Cs"):
-            raise DataError(
-                f"{name}: character {place:,} is the control character U+{ord(character):04X}; give plain text"
-            )
-    return source if source.strip() else None
+    if fault := fault_of(source):
+        raise DataError(f"{name}: {fault}")
+    return None if not source.strip() or is_absent(source) else source
 
 
 def text_or_file(value: str | None, name: str, folder: Path | None = None) -> str | Path | None:
@@ -159,6 +157,8 @@ def text_or_file(value: str | None, name: str, folder: Path | None = None) -> st
     path = (folder or Path()) / value
     try:
         if path.is_file():
+            if folder is not None and (stray := stray_path(value)):
+                raise DataError(f"{name}: {stray} of the table, or give the text")
             return path
     except (OSError, ValueError):
         return value  # no file can have such a name

@@ -10,18 +10,20 @@ from __future__ import annotations
 import csv
 import re
 import zlib
+from array import array
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import TextIOWrapper
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.core.io import is_broken, numbered_jsonl, open_file, opened
+from pacer.core.hygiene import is_broken
+from pacer.core.io import numbered_jsonl, open_file, opened
 
 #: Characters of one cell at most.
 LARGEST = 1 << 24
@@ -33,6 +35,40 @@ csv.field_size_limit(max(csv.field_size_limit(), LARGEST))
 _LINES = 20_000
 
 Kind = Literal["csv", "jsonl", "parquet"]
+
+#: What may stand between the cells of a CSV file, by the name that settings and messages give it.
+SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
+#: How the files of office programs end, and how they begin, whatever their name: as archives, or as compound files.
+_SHEETS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
+_SHEET_STARTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+_SAVE_AS_CSV = "is a spreadsheet; save the sheet as CSV (UTF-8) and name that file"
+
+
+class CsvForm(NamedTuple):
+    """How a CSV file is written, where that is not what its name says.
+
+    ``delimiter``: a name of :data:`SEPARATORS`; None: a comma, in ``.tsv`` a tab. ``encoding``: a name that Python
+    knows. ``settings``: where a user says so, for messages.
+    """
+
+    delimiter: str | None = None
+    encoding: str = "utf-8"
+    settings: str = ""
+
+    def separator(self, path: str | Path) -> str:
+        if self.delimiter is not None:
+            return SEPARATORS[self.delimiter]
+        return "\t" if str(path).lower().removesuffix(".gz").endswith(".tsv") else ","
+
+    @contextmanager
+    def opened(self, path: Path, errors: str = "strict") -> Generator[TextIOWrapper]:
+        """The text of the file."""
+        encoding = "utf-8-sig" if self.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else self.encoding
+        with opened(path) as content, TextIOWrapper(content, encoding, errors, newline="") as file:
+            yield file
+
+
+AS_NAMED = CsvForm()
 
 
 class TableRow(NamedTuple):
@@ -52,6 +88,7 @@ class TableFile:
         columns: as the file names them, in its order; a name of CSV may stand twice.
         height: its rows, blank lines of CSV included.
         counts: rows that have the column (JSON lines need not have it).
+        lines: where each row begins; of Parquet, which has no lines, empty.
     """
 
     path: Path
@@ -59,6 +96,13 @@ class TableFile:
     columns: list[str]
     height: int
     counts: dict[str, int]
+    lines: Sequence[int] = ()
+    form: CsvForm = AS_NAMED
+
+    @property
+    def places(self) -> Sequence[int]:
+        """The line of each row, of Parquet its number from 1."""
+        return self.lines or range(1, self.height + 1)
 
     def named(self, *names: str) -> list[str]:
         """The columns of these names, whatever their case and the blanks around them, in the order of ``names``."""
@@ -86,7 +130,7 @@ class TableFile:
                 for number, values in enumerate(table.iter_rows(), start=1):
                     yield TableRow(f"row {number}", values)
             else:
-                lines = numbered_csv(self.path)
+                lines = numbered_csv(self.path, self.form)
                 next(lines, None)
                 places = [self.columns.index(name) for name in columns]
                 blank = (None,) * len(places)
@@ -111,8 +155,12 @@ class TableFile:
             if self.kind == "parquet":
                 return self._parquet(columns)
         try:
-            separator = separator_of(self.path)
-            table = pl.read_csv(self.path, separator=separator, infer_schema=False, glob=False, columns=list(columns))
+            separator = self.form.separator(self.path)
+            source: Path | BytesIO = self.path
+            if self.form.encoding != AS_NAMED.encoding:
+                with self.form.opened(self.path) as file:
+                    source = BytesIO(file.read().encode())
+            table = pl.read_csv(source, separator=separator, infer_schema=False, glob=False, columns=list(columns))
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
             table = None
         if table is None or table.height != self.height:
@@ -143,32 +191,41 @@ class TableFile:
         return pl.concat([*frames, pl.DataFrame(held, schema=schema, orient="row")])
 
 
-def open_table(path: str | Path) -> TableFile:
+def open_table(
+    path: str | Path, wanted: Collection[str] = (), form: CsvForm = AS_NAMED, *, headed: bool = True
+) -> TableFile:
     """Read a table through once: ``.csv``, ``.tsv``, ``.jsonl`` (also ``.gz``) or ``.parquet``.
 
+    Args:
+        wanted: names of columns, of which the caller needs some: they show a CSV file with another separator.
+        form: how a CSV file is written. headed: it has a header, and more columns than one.
+
     Raises:
-        DataError: the file is missing, of another kind, or damaged anywhere, or a line of JSON is no object.
+        DataError: the file is missing, of another kind, or damaged anywhere, or a line of JSON is no object; or a CSV
+            file has another separator.
     """
     path = Path(path)
     kind = kind_of(path)
     with _readable(path):
+        if kind == "csv":
+            _check_separator(path, wanted, form, headed)
         if kind == "parquet":
             open_file(path).close()
             columns = list(pl.read_parquet_schema(path))
             height = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
             return TableFile(path, kind, columns, height, dict.fromkeys(columns, height))
         if kind == "jsonl":
-            height, counts = 0, Counter[str]()
+            numbers, counts = array("q"), Counter[str]()
             for number, row in numbered_jsonl(path):
                 if not isinstance(row, dict):
                     raise DataError(f"{path}, line {number}: expected an object, got {shown(row)}")
                 counts.update(row.keys())
-                height += 1
-            return TableFile(path, kind, list(counts), height, counts)
-        lines = numbered_csv(path)
+                numbers.append(number)
+            return TableFile(path, kind, list(counts), len(numbers), counts, numbers)
+        lines = numbered_csv(path, form)
         _, columns = next(lines, (0, []))
-        height = sum(1 for _ in lines)
-        return TableFile(path, kind, columns, height, dict.fromkeys(columns, height))
+        numbers = array("q", (line for line, _ in lines))
+        return TableFile(path, kind, columns, len(numbers), dict.fromkeys(columns, len(numbers)), numbers, form)
 
 
 def kind_of(path: str | Path) -> Kind:
@@ -185,22 +242,42 @@ def kind_of(path: str | Path) -> Kind:
         return "csv"
     if text.endswith(".jsonl"):
         return "jsonl"
+    if name.endswith(_SHEETS):
+        raise DataError(f"{path} {_SAVE_AS_CSV}")
     raise DataError(f"{path} must be a table: .csv, .tsv, .jsonl (also .gz) or .parquet")
 
 
-def separator_of(path: str | Path) -> str:
-    """What stands between the cells of a CSV file of that name."""
-    return "\t" if str(path).lower().removesuffix(".gz").endswith(".tsv") else ","
+def _check_separator(path: Path, wanted: Collection[str], form: CsvForm, headed: bool) -> None:
+    """Refuse a header with another separator than expected: the table would be one column."""
+    with open_file(path) as file:
+        if file.read(4) in _SHEET_STARTS:
+            raise DataError(f"{path} {_SAVE_AS_CSV}")
+    with form.opened(path, errors="replace") as file:
+        header = next((line.strip("\r\n") for line in file if line.strip()), "")
+    names = {what: [name.strip(' "') for name in header.split(mark)] for what, mark in SEPARATORS.items()}
+    lower = {name.lower() for name in wanted}
+    known = {what: len(lower & {name.lower() for name in found}) for what, found in names.items()}
+    expected = next(what for what, mark in SEPARATORS.items() if mark == form.separator(path))
+    if known[expected] or (len(names[expected]) > 1 and not any(known.values())):
+        return
+    for what, found in names.items():
+        short = all(len(name.split()) <= 2 for name in found)
+        if what != expected and len(found) > 1 and (known[what] > 1 or (short and (known[what] or headed))):
+            there = "commas in a .csv file, tabs in a .tsv file" if form.delimiter is None else f"{form.delimiter}s"
+            way = f"set {form.settings}delimiter to {what}, " if form.settings else ""
+            raise DataError(
+                f"{path}: the header is separated by {what}s; expected {there}: {way}rename it or save it again"
+            )
 
 
-def numbered_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
+def numbered_csv(path: Path, form: CsvForm = AS_NAMED) -> Iterator[tuple[int, list[str]]]:
     """The header, then the rows, of a ``.csv`` or ``.tsv`` file, each with the line that it begins in.
 
     Every row has as many cells as the header. A blank line is an empty list; blank lines above the header are passed
-    over. In UTF-8, with or without a byte order mark.
+    over. UTF-8 comes with or without a byte order mark.
     """
-    with _readable(path), opened(path) as content, TextIOWrapper(content, encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=separator_of(path), strict=True)
+    with _readable(path), form.opened(path) as file:
+        reader = csv.reader(file, delimiter=form.separator(path), strict=True)
         width, line = 0, 1
         while True:
             try:
@@ -210,7 +287,8 @@ def numbered_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
                 raise DataError(f"{path}, line {line}: {reason}") from None
             except UnicodeDecodeError as error:
                 # the file is decoded in blocks, so the place is a little further on
-                reason = f"not UTF-8 ({error.reason}); save the file as UTF-8"
+                way = f", or set {form.settings}encoding, for example to cp1252" if form.settings else ""
+                reason = f"not {form.encoding.upper()} ({error.reason}); save the file as UTF-8{way}"
                 raise DataError(f"{path}, after line {line}: {reason}") from None
             if cells is None:
                 return

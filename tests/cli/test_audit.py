@@ -17,7 +17,7 @@ def corpus(repository: Path) -> dict[str, list[dict]]:
     """Six examinations of a frontal view in MIMIC-RG4's layout, and ``mine.yaml`` that names them."""
     folder = repository / "mine"
     folder.mkdir()
-    Image.new("L", (8, 8)).save(folder / "f.png")
+    Image.new("L", (16, 16)).save(folder / "f.png")
     rows = {
         split: [
             {

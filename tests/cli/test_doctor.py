@@ -313,7 +313,7 @@ def test_files_that_changed_since_they_were_described_are_named(tmp_path: Path):
             "root": str(tmp_path),
             "format": "table",
             "images": ".",
-            "table": {"file": "studies.csv", "columns": {}},
+            "table": {"file": "studies.csv", "columns": {}, "delimiter": None, "encoding": "utf-8"},
         },
     )
     point_to_files(params.corpus, tmp_path / "data" / "source")

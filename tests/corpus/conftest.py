@@ -81,5 +81,5 @@ def tiny(tmp_path: Path) -> TinyCorpus:
         for name in ("APPA_imagepath", "lateral_imagepath"):
             path = corpus.root / "files" / row[name]
             path.parent.mkdir(parents=True, exist_ok=True)
-            Image.new("L", (20, 30)).save(path)
+            Image.linear_gradient("L").resize((20, 30)).save(path, comment=row["id"] + name)
     return corpus

@@ -140,7 +140,7 @@ def test_bad_rows_are_named_or_excluded(tiny, context, change, field, reason) ->
     message = str(error.value)
     assert f"{context}.json train[1] {field}: " in message
     assert reason in message
-    assert "1 unusable rows, corpus.max_bad_rows allows 0" in message
+    assert "1 unusable row, corpus.max_bad_rows allows 0" in message
     assert not (tiny.out / "corpus").exists()
 
     tiny.settings["max_bad_rows"] = 1
@@ -229,7 +229,7 @@ def test_paths_that_could_be_text_are_not_shown(tiny) -> None:
 
 def test_an_image_name_that_no_file_can_have(tiny) -> None:
     tiny.files["sn"]["train"][0]["APPA_imagepath"] = "p10/p10000001/s50000001/" + "x" * 300 + ".jpg"
-    with pytest.raises(DataError, match="the file cannot be decoded"):
+    with pytest.raises(DataError, match=r"the file cannot be read \(File name too long\)"):
         tiny.build()
 
 
@@ -385,3 +385,28 @@ def test_records_are_read_strictly(tiny) -> None:
         read_records(path)
     with pytest.raises(DataError, match="does not exist"):
         read_records(tiny.out / "none.parquet")
+
+
+def test_words_for_no_text_are_none_in_annotations_too(tiny) -> None:
+    for context, sections in (("sn", ("finding", "indication")), ("sw", ("last_finding", "last_impression"))):
+        tiny.files[context]["train"][0] |= dict.fromkeys(sections, "N/A")
+    tiny.settings["max_bad_rows"] = 1
+    audit = tiny.build()
+    record = next(row for row in records_of(tiny).to_dicts() if row["record_id"] == "sn-50000001")
+    assert record["sections"] == "impression" and record["indication"] is None
+    assert audit["notes"]["absent_words"] == {
+        "texts": dict.fromkeys(("findings", "indication", "previous findings", "previous impression"), 1)
+    }
+    assert audit["excluded"]["count"] == 1  # sw, whose previous report is none
+
+
+def test_a_control_character_makes_a_row_bad(tiny) -> None:
+    tiny.files["sn"]["train"][0]["finding"] += "\x1b[31m"
+    with pytest.raises(DataError, match=r"sn.json train\[0\] finding: character \d+ is the control character U\+001B"):
+        tiny.build()
+
+
+def test_a_leading_slash_of_an_annotation_is_upstreams(tiny) -> None:
+    row = tiny.files["sn"]["train"][0]
+    row["APPA_imagepath"] = "/" + row["APPA_imagepath"]
+    assert tiny.build()["rows"]["bad"] == 0

@@ -50,7 +50,7 @@ def test_rows_are_conserved(tmp_path_factory, files, unseen, target, cleaner, li
         for name in ("frontal", "lateral"):
             path = tiny.root / "files" / f"p0/p7/s{study}/{name}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
-            Image.new("L", (4, 4)).save(path)
+            Image.new("L", (16, 16)).save(path)
     tiny.settings = {
         "unseen_comparisons": unseen,
         "target": target,

@@ -12,15 +12,15 @@ import pytest
 from PIL import Image
 
 from pacer.corpus import images
-from pacer.corpus.images import SCHEMA, inspect_images, keep_used_images, look_at_images
+from pacer.corpus.images import SCHEMA, copies_across_splits, inspect_images, keep_used_images, look_at_images
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Twenty images of different sizes; ``p/00.jpg`` is 10 wide and 5 high, ``p/19.jpg`` 29 wide."""
+    """Twenty images of different sizes; ``p/00.jpg`` is 20 wide and 15 high, ``p/19.jpg`` 39 wide."""
     (tmp_path / "images" / "p").mkdir(parents=True)
     for i in range(20):
-        Image.new("L", (10 + i, 5), 7 * i).save(tmp_path / "images" / "p" / f"{i:02}.jpg")
+        Image.linear_gradient("L").resize((20 + i, 15)).save(tmp_path / "images" / "p" / f"{i:02}.jpg")
     return tmp_path / "images"
 
 
@@ -44,12 +44,12 @@ IDS = pl.Series([f"p/{i:02}.jpg" for i in range(20)])
 
 @pytest.mark.parametrize("check", ["headers", "full"])
 def test_one_row_per_image(folder: Path, check: str) -> None:
-    found = inspect_images(["/p/03.jpg", "p/01.jpg", "p/01.jpg"], folder, check)
+    found = inspect_images(["p/03.jpg", "p/01.jpg", "p/01.jpg"], folder, check)
     assert dict(found.schema) == SCHEMA
-    assert found["image_id"].to_list() == ["/p/03.jpg", "p/01.jpg"]
-    assert found["path"].to_list() == [str(folder / "p" / "03.jpg"), str(folder / "p" / "01.jpg")]
+    assert found["image_id"].to_list() == ["p/01.jpg", "p/03.jpg"]
+    assert found["path"].to_list() == [str(folder / "p" / "01.jpg"), str(folder / "p" / "03.jpg")]
     assert found["bytes"].to_list() == [os.path.getsize(path) for path in found["path"]]
-    assert found.select("width", "height", "problem").rows() == [(13, 5, None), (11, 5, None)]
+    assert found.select("width", "height", "problem").rows() == [(21, 15, None), (23, 15, None)]
 
 
 def test_no_images(tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ def test_problems(folder: Path, check: str, tmp_path: Path) -> None:
             "gone.jpg": "the file does not exist",
             "p/00.jpg/inside.jpg": "the file does not exist",
             "text.jpg": "the file is not an image",
-            "torn.jpg": "the file cannot be decoded (OSError)" if check == "full" else None,
-            "dir.jpg": "the file cannot be decoded (IsADirectoryError)",
+            "torn.jpg": "the file cannot be decoded (it is cut off or damaged)" if check == "full" else None,
+            "dir.jpg": "it is a folder, not a file",
         }
         bad = found.filter(pl.col("problem").is_not_null())
         assert bad.select("bytes", "width", "height").sum().row(0) == (0, 0, 0)
@@ -96,7 +96,7 @@ def test_a_second_start_looks_at_new_and_changed_files_only(folder: Path, looked
     assert inspect_images(IDS[:18], folder, "full", ledger).equals(first)
     assert looked == [] and len(ledger.read_text().splitlines()) == 18
 
-    Image.new("L", (99, 4)).save(folder / "p" / "02.jpg")
+    Image.linear_gradient("L").resize((99, 14)).save(folder / "p" / "02.jpg")
     os.utime(folder / "p" / "05.jpg", ns=(1, 1))
     (folder / "p" / "07.jpg").unlink()
     for _ in range(2):
@@ -198,3 +198,47 @@ def test_every_image_is_looked_at_once_whatever_the_parts(tmp_path, monkeypatch,
     pl.DataFrame({"frontal": frontal[:2], "lateral": lateral[:2]}).write_parquet(records)
     assert keep_used_images(headers, records, tmp_path / "i.parquet") == 2
     assert sorted(pl.read_parquet(tmp_path / "i.parquet")["image_id"]) == ["a", "b"]
+
+
+def test_copies_across_splits_are_found_among_files_of_one_size(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    contents = {name: rng.bytes(20_000) for name in "abc"}
+    files = {
+        "t1": contents["a"],
+        "t2": contents["b"],
+        "t3": contents["a"],  # a copy within train is none of two splits
+        "v1": contents["b"],
+        "v2": contents["c"],
+        "e1": contents["a"],
+        "e2": contents["b"][:5000] + b"x" + contents["b"][5001:],  # differs where no sample lies
+        "e3": b"short",
+        "both": b"another",
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    splits = {"t": "train", "v": "val", "e": "test", "b": "train"}
+    rows = [{"split": splits[name[0]], "frontal": name, "lateral": None} for name in files]
+    rows.append({"split": "test", "frontal": "e3", "lateral": "both"})  # one name in two splits is counted elsewhere
+    pl.DataFrame(rows, {"split": str, "frontal": str, "lateral": str}).write_parquet(tmp_path / "r.parquet")
+    pl.DataFrame(
+        [{"image_id": name, "path": str(tmp_path / name), "bytes": len(content)} for name, content in files.items()]
+    ).write_parquet(tmp_path / "i.parquet")
+    assert copies_across_splits(tmp_path / "i.parquet", tmp_path / "r.parquet") == {
+        "train-val": [("t2", "v1")],
+        "train-test": [("t1", "e1")],
+        "val-test": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("/p/03.jpg", "it is an absolute path; write it relative to the folder"),
+        ("C:\\p\\03.jpg", "it is an absolute path; write it relative to the folder"),
+        ("../images/p/03.jpg", "it leads out of the folder"),
+        ("p/../../images/p/03.jpg", "it leads out of the folder"),
+        ("p/../p/03.jpg", None),
+    ],
+)
+def test_paths_stay_below_the_folder(folder: Path, name: str, problem: str | None) -> None:
+    assert inspect_images([name], folder, "headers")["problem"].to_list() == [problem]

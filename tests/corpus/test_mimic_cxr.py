@@ -54,7 +54,7 @@ class Tree:
             self.split.append({"dicom_id": dicom, "study_id": study, "subject_id": subject, "split": split})
             image = self.root / "files" / f"p{str(subject)[:2]}/p{subject}/s{study}/{dicom}.jpg"
             image.parent.mkdir(parents=True, exist_ok=True)
-            Image.new("L", (4, 4), number).save(image)
+            Image.new("L", (16, 16), number).save(image)
         if report is not None:
             text = report or f" FINAL REPORT\n INDICATION:  Cough.\n\n FINDINGS: \n \n {SECRET} {study}.\n"
             self.reports[f"files/p{str(subject)[:2]}/p{subject}/s{study}.txt"] = text
@@ -163,9 +163,9 @@ def test_studies_without_frontal_or_known_view_are_left_out(tree: Tree) -> None:
     audit = tree.build()
     name = "mimic-cxr-2.0.0-metadata.csv.gz"
     assert tree.problems() == [
-        ("left out", name, "1", None, "no frontal image", "1"),
-        ("left out", name, "2", None, "unknown view", "1"),
-        ("left out", name, "3", None, "unknown view", "1"),
+        ("left out", name, "3", None, "no frontal image", "1"),
+        ("left out", name, "4", None, "unknown view", "1"),
+        ("left out", name, "5", None, "unknown view", "1"),
     ]
     assert audit["notes"]["unknown_views"] == {"metadata": {"(none)": 1, "LAO": 1}}
 
@@ -201,10 +201,10 @@ def test_tables_and_reports_that_do_not_fit_each_other(tree: Tree) -> None:
     metadata, split = "mimic-cxr-2.0.0-metadata.csv.gz", "mimic-cxr-2.0.0-split.csv.gz"
     assert tree.problems() == [
         ("left out", "mimic-cxr-reports.zip", "3", None, "its study is not in the metadata", "1"),
-        ("left out", split, "2", None, "its image is not in the metadata", "1"),
-        ("left out", metadata, "2", None, "the image is not in the table of splits", "1"),
-        ("left out", metadata, "3", None, "the table of splits has none of its images", "2"),
-        ("left out", metadata, "5", None, "its images are in two splits", "2"),
+        ("left out", split, "4", None, "its image is not in the metadata", "1"),
+        ("left out", metadata, "4", None, "the image is not in the table of splits", "1"),
+        ("left out", metadata, "5", None, "the table of splits has none of its images", "2"),
+        ("left out", metadata, "7", None, "its images are in two splits", "2"),
     ]
     assert list(tree.records()) == ["sn-50000001", "sn-50000002"]
 
@@ -237,7 +237,7 @@ def test_dates_that_cannot_be_read_are_problems(tree: Tree, change: dict, fault:
     tree.add(50000002)
     tree.metadata[1] |= change
     tree.build()
-    assert [(kind, index, field) for kind, _, index, field, *_ in tree.problems()] == [("bad", "1", fault)]
+    assert [(kind, index, field) for kind, _, index, field, *_ in tree.problems()] == [("bad", "3", fault)]
 
 
 def test_a_conclusion_without_a_heading_is_counted(tree: Tree) -> None:

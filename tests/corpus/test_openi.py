@@ -459,8 +459,33 @@ def test_kaggle(distribution: OpenI) -> None:
         "neither findings nor impression",
         "no frontal image",
     ]
-    assert [row.place.index for row in rows] == list(range(5))
+    assert [row.place.index for row in rows] == [2, 3, 5, 6, 7]  # lines: the second report has two
     assert distribution.notes.found("deidentified") == {"reports": {"impression": 1}}
+
+
+def test_a_table_of_views_that_knows_few_images_is_refused(distribution: OpenI) -> None:
+    """As a table of another part of the collection, or a sample of it, would leave a fraction of the reports."""
+    reports = "".join(f"{n},,,,,,a,\n" for n in range(40))
+    views = [f"{n},{n}_IM-1-1.dcm.png,Frontal\n" for n in range(40)]
+    blank = [f"{n},{n}_IM-1-1.dcm.png,\n" for n in range(40)]
+    with pytest.raises(DataError, match=r"projections.csv gives the view of 19 of the 40 images that the reports name"):
+        kaggle(distribution, reports, "".join(["uid,filename,projection\n", *views[:19], *blank[19:]]))
+    assert len(kaggle(distribution, reports, "".join(["uid,filename,projection\n", *views[:20], *blank[20:]]))) == 40
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>log in first</html>", gzip.compress(b"x" * 5000)])
+def test_a_tgz_that_is_none(distribution: OpenI, content: bytes) -> None:
+    distribution.write("reports", "NLMCXR_reports.tgz", content)
+    with pytest.raises(
+        DataError, match=r"nor a sound tar archive \(it is none\); expected NLMCXR_reports.tgz"
+    ) as error:
+        distribution.rows()
+    assert "\n" not in str(error.value)
+
+
+def test_kaggle_texts_are_judged_as_others(distribution: OpenI) -> None:
+    row, _ = kaggle(distribution, "1,,,,,,secret \x07,\n2,,,,,,a,\n", VIEWS)
+    assert isinstance(row, Problem) and row.field == "findings" and "U+0007" in row.reason
 
 
 def test_kaggle_with_a_table_of_ones_own(distribution: OpenI) -> None:

@@ -21,6 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 class Studies:
     """Rows of a table, written and read as a corpus of all four contexts."""
 
+    delimiter: str | None = None
+    encoding = "utf-8"
+
     def __init__(self, folder: Path):
         self.folder, self.rows, self.settings = folder, [], {}
         (folder / "images").mkdir()
@@ -28,7 +31,7 @@ class Studies:
     def add(self, study: str, date: str, view: str = "PA", image: str | None = "", subject: str = "p1", **more: Any):
         image = f"{study}-{view}.png" if image == "" else image
         if image:
-            Image.new("L", (4, 4)).save(self.folder / "images" / image)
+            Image.new("L", (16, 16)).save(self.folder / "images" / image)
         self.rows.append(
             {
                 "subject": subject,
@@ -43,7 +46,9 @@ class Studies:
         )
 
     def build(self) -> dict[str, Any]:
-        pl.DataFrame(self.rows, infer_schema_length=None).write_csv(self.folder / "studies.csv")
+        separator = ";" if self.delimiter == "semicolon" else ","
+        text = pl.DataFrame(self.rows, infer_schema_length=None).write_csv(separator=separator)
+        (self.folder / "studies.csv").write_bytes(text.encode(self.encoding))
         base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
         config = Corpus.model_validate(
             base
@@ -52,7 +57,7 @@ class Studies:
                 "format": "table",
                 "root": str(self.folder),
                 "images": "images",
-                "table": {"file": "studies.csv", "columns": {}},
+                "table": {"file": "studies.csv", "columns": {}, "delimiter": self.delimiter, "encoding": self.encoding},
             }
             | self.settings
         )
@@ -138,7 +143,7 @@ def test_the_time_of_day_may_stand_in_the_date(studies: Studies) -> None:
 def test_two_times_of_day_are_a_problem_of_the_study(studies: Studies) -> None:
     studies.add("a", "2180-01-01 09:00", time="11:00")
     studies.add("b", "2180-01-01 10:00", time="10:00")
-    with pytest.raises(DataError, match=r"\[0\] time: the date holds another time of day"):
+    with pytest.raises(DataError, match=r"csv, line 2, time: the date holds another time of day"):
         studies.build()
 
 
@@ -169,3 +174,47 @@ def test_one_image_of_two_patients_is_noticed(studies: Studies) -> None:
     assert audit["shared_images"] == {"study": 1, "subject": 1, "split": 1}
     assert audit["clinical_context"] == {"mn": {"indication": 0, "history": 0}, "sn": {"indication": 1, "history": 0}}
     assert audit["targets_with_decimals"] == 1
+
+
+def test_a_table_in_the_form_of_a_hospital(studies: Studies) -> None:
+    studies.add("a", "2180-01-01", findings="Erguß, klein; sonst\nunauffällig.")
+    studies.add("b", "2180-02-01", findings="No change.")
+    studies.build()
+    plain = studies.records
+    studies.delimiter, studies.encoding = "semicolon", "cp1252"
+    studies.build()
+    assert studies.records.equals(plain)
+    assert "erguß" in plain["report"][0]
+
+
+@pytest.mark.parametrize("word", ["N/A", "nan", "None.", "null"])
+def test_words_for_no_text_are_none(studies: Studies, word: str) -> None:
+    studies.add("a", "2180-01-01", findings=word, impression="Clear.", indication=word)
+    studies.add("b", "2180-02-01", findings=word, impression=word)
+    studies.add("c", "2180-03-01", findings="Larger.", impression=word, history="Cough")
+    audit = studies.build()
+    records = {row["record_id"]: row for row in studies.records.to_dicts()}
+    assert list(records) == ["sn-a", "sn-c", "sw-c"]
+    assert (records["sn-a"]["report"], records["sn-a"]["sections"]) == ("clear .", "impression")
+    assert records["sn-a"]["indication"] is None and records["sn-c"]["history"] == "Cough"
+    assert records["sw-c"]["prior_report"] == "clear ."  # b has none
+    assert audit["left_out"]["reasons"] == {"neither findings nor impression": 1}
+    assert audit["notes"]["absent_words"] == {"table": {"findings": 2, "impression": 2, "indication": 1}}
+
+
+def test_control_characters_make_a_study_bad_and_the_line_is_that_of_the_file(studies: Studies) -> None:
+    studies.add("a", "2180-01-01", findings="Clear.\nNo effusion.")
+    studies.add("b", "2180-02-01", findings="secret \x07")
+    with pytest.raises(
+        DataError, match=r"1 unusable row, .*\n.*studies\.csv, line 4, findings: a control char"
+    ) as error:
+        studies.build()
+    assert "secret" not in str(error.value)
+
+
+def test_copies_of_an_image_in_train_and_test_are_listed(studies: Studies) -> None:
+    studies.add("a", "2180-01-01")
+    studies.add("b", "2180-01-01", subject="p2", split="test")
+    audit = studies.build()
+    assert audit["image_copies"]["train-test"] == {"count": 1, "examples": [("a-PA.png", "b-PA.png")]}
+    assert audit["shared_images"] == {"study": 0, "subject": 0, "split": 0}  # their names differ

@@ -208,7 +208,7 @@ def test_columns_of_which_one_is_empty(tmp_path: Path) -> None:
         ("v.jsonl", b'{"image": "a", "view": "PA"}\n\n{', "line 3 is not valid JSON"),
         ("v.jsonl", b"[" * 100_000, "line 1 is not valid JSON"),
         ("v.parquet", b"PAR1", "cannot be read"),
-        ("v.xlsx", b"", "must be a table"),
+        ("v.xlsx", b"", "save the sheet as CSV"),
     ],
 )
 def test_broken_tables(name: str, content: bytes, message: str, tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_only_what_changed_is_encoded_again(
     out = tmp_path / "out"
     build.build_store(CONFIG, images, TEXTS, backbones, out)
     before = FeatureStore(out)["img0"].clone()
-    Image.fromarray(np.full((64, 64), 200, dtype=np.uint8)).save(images["path"][3])
+    Image.linear_gradient("L").resize((64, 64)).save(images["path"][3])
     encoded: list[int] = []
     encode = ImageEncoder.encode
     monkeypatch.setattr(ImageEncoder, "encode", lambda self, x: encoded.append(len(x)) or encode(self, x))

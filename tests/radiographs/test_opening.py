@@ -40,6 +40,12 @@ REAL = ROOT.parent / "shared" / "data" / "dicom"
 RAMP = np.array([[0, 1, 700], [1500, 2047, 900]])
 
 
+@pytest.fixture(autouse=True)
+def tiny_images_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What decides a value is seen on a few pixels."""
+    monkeypatch.setattr(pixels, "MIN_SIDE", 1)
+
+
 def opened(path: Path) -> np.ndarray:
     image = open_image(path)
     assert image.mode == "L"
@@ -75,7 +81,9 @@ def test_ordinary_files_keep_what_pillow_reads(tmp_path: Path, mode: str, suffix
 def test_other_modes_become_grey_or_rgb(tmp_path: Path, mode: str, result: str) -> None:
     path = tmp_path / ("a.tif" if mode in ("CMYK", "YCbCr") else "a.png")
     packed = {"compression": "packbits"} if mode == "YCbCr" else {}  # Pillow cannot read its own without
-    Image.new("RGB", (5, 4), (200, 10, 10)).convert(mode).save(path, **packed)
+    picture = Image.new("RGB", (5, 4), (200, 10, 10))
+    picture.putpixel((2, 1), (0, 60, 200))
+    picture.convert(mode).save(path, **packed)
     image = open_image(path)
     assert image.mode == result
     with Image.open(path) as plain:
@@ -134,7 +142,7 @@ def test_deep_png_with_several_channels_is_refused(tmp_path: Path, read: Any, co
 def test_deep_tiff_that_pillow_would_wrap_or_cut_is_refused(tmp_path: Path, read: Any) -> None:
     def tiff(bits: int, kind: int, samples: int = 1) -> Path:
         """Little-endian, 2 x 1 pixels, one strip behind the header."""
-        data = bytes(2 * samples * bits // 8)
+        data = bytes(samples * bits // 8) + b"\1" * (samples * bits // 8)
         fields = [
             (256, 3, 1, 2),
             (257, 3, 1, 1),
@@ -169,9 +177,18 @@ def test_several_frames_are_refused(tmp_path: Path, read: Any, suffix: str) -> N
         read(tmp_path / f"a.{suffix}")
 
 
-def test_a_constant_deep_image_is_black(tmp_path: Path) -> None:
-    Image.fromarray(np.full((3, 3), 5000, dtype=np.uint16)).save(tmp_path / "a.png")
-    assert not opened(tmp_path / "a.png").any()
+@pytest.mark.parametrize("value", [np.uint8(0), np.uint8(255), np.uint16(5000), (7, 9, 9)])
+def test_an_image_of_one_colour_is_refused(tmp_path: Path, value: Any) -> None:
+    picture = np.array(np.broadcast_to(np.asarray(value), (9, 8, *np.shape(value))))
+    Image.fromarray(picture if np.ndim(value) == 0 else picture.astype(np.uint8)).save(tmp_path / "a.png")
+    with pytest.raises(ImageError, match=r"a\.png: all pixels of the image have one colour"):
+        open_image(tmp_path / "a.png")
+    flat = write_dicom(tmp_path / "b.dcm", np.full((9, 8), 7), WindowCenter=100, WindowWidth=20)
+    with pytest.raises(ImageError, match="have one colour"):
+        open_image(flat)
+    picture[0, 7] = 3  # one pixel is enough
+    Image.fromarray(picture if np.ndim(value) == 0 else picture.astype(np.uint8)).save(tmp_path / "c.png")
+    open_image(tmp_path / "c.png")
 
 
 def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:
@@ -211,8 +228,8 @@ def test_transparency_of_a_palette_is_dropped_without_a_warning(tmp_path: Path) 
 
 @pytest.mark.parametrize("read", [open_image, image_size])
 def test_more_pixels_than_allowed_are_refused(tmp_path: Path, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    Image.new("L", (5, 4)).save(tmp_path / "a.png")
-    write_dicom(tmp_path / "b.dcm", np.zeros((4, 5)))
+    Image.fromarray(np.arange(20, dtype=np.uint8).reshape(4, 5)).save(tmp_path / "a.png")
+    write_dicom(tmp_path / "b.dcm", np.arange(20).reshape(4, 5))
     for name in ("a.png", "b.dcm"):
         monkeypatch.setattr(pixels, "MAX_PIXELS", 20)
         read(tmp_path / name)
@@ -224,12 +241,26 @@ def test_more_pixels_than_allowed_are_refused(tmp_path: Path, read: Any, monkeyp
 @pytest.mark.parametrize("read", [open_image, image_size])
 def test_strips_are_refused(tmp_path: Path, read: Any) -> None:
     for size in ((300, 3), (3, 300)):
-        Image.new("L", size).save(tmp_path / "a.png")
+        Image.linear_gradient("L").resize(size).save(tmp_path / "a.png")
         read(tmp_path / "a.png")
     for size in ((301, 3), (3, 301)):
         Image.new("L", size).save(tmp_path / "a.png")
         with pytest.raises(ImageError, match=r"a\.png: the image is more than 100 times as long as it is wide"):
             read(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("read", [open_image, image_size])
+def test_images_of_less_than_a_patch_are_refused(tmp_path: Path, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    for number, shape in enumerate(((1, 1), (13, 20), (20, 13))):
+        grey = np.arange(shape[0] * shape[1], dtype=np.uint8).reshape(shape)
+        Image.fromarray(grey).save(tmp_path / f"{number}.png")
+        write_dicom(tmp_path / f"{number}.dcm", grey, 8)
+        for kind in ("png", "dcm"):
+            with pytest.raises(ImageError, match="the image has fewer than 14 pixels on a side"):
+                read(tmp_path / f"{number}.{kind}")
+    Image.fromarray(np.arange(14 * 14, dtype=np.uint8).reshape(14, 14)).save(tmp_path / "a.png")
+    read(tmp_path / "a.png")
 
 
 # --- DICOM: what decides the grey --------------------------------------------------------------------------------
@@ -327,7 +358,8 @@ def test_padding_is_black_and_decides_nothing(tmp_path: Path, photometric: str) 
     inside = [255, 127, 0] if photometric == "MONOCHROME1" else [0, 128, 255]
     np.testing.assert_array_equal(result, [[0, 0, inside[0]], [inside[1], inside[2], 0]])
     only = write_dicom(tmp_path / "b.dcm", np.full((2, 2), 7), photometric=photometric, PixelPaddingValue=7)
-    assert not opened(only).any()
+    with pytest.raises(ImageError, match="one colour"):
+        open_image(only)
 
 
 def test_bits_beyond_the_stored_ones_are_ignored(tmp_path: Path) -> None:
@@ -352,7 +384,12 @@ def test_grey_follows_the_stored_value(
             "WindowWidth": data.draw(st.integers(1, 1 << bits)),
         }
     photometric = "MONOCHROME1" if inverse else "MONOCHROME2"
-    result = opened(write_dicom(tmp_path / "a.dcm", np.array([values]), bits, signed, photometric, **window))
+    path = write_dicom(tmp_path / "a.dcm", np.array([values]), bits, signed, photometric, **window)
+    try:
+        result = opened(path)
+    except ImageError as error:
+        assert error.problem == pixels.ONE_COLOUR and (windowed or len(set(values)) == 1)
+        return
     assert result.dtype == np.uint8 and result.shape == (1, len(values))
     steps = np.diff(result[0, np.argsort(values, kind="stable")].astype(int))
     assert (steps <= 0).all() if inverse else (steps >= 0).all()
@@ -424,10 +461,36 @@ def test_twelve_bit_jpeg_that_pillow_cannot_read(tmp_path: Path) -> None:
 def test_headers_that_contradict_the_pixels(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="HighBit is not BitsStored - 1"):
         open_image(write_dicom(tmp_path / "a.dcm", RAMP << 4, HighBit=15))
-    with pytest.raises(ImageError, match="the file cannot be decoded"):
-        open_image(write_dicom(tmp_path / "b.dcm", RAMP, Rows=RAMP.shape[0] + 7))
-    with pytest.raises(ImageError, match="the file cannot be decoded"):
-        open_image(write_dicom(tmp_path / "c.dcm", RAMP, PixelData=None))
+    for read in (open_image, image_size):
+        with pytest.raises(ImageError, match=r"decoded \(it is cut off or damaged\)"):
+            read(write_dicom(tmp_path / "b.dcm", RAMP, Rows=RAMP.shape[0] + 7))
+        with pytest.raises(ImageError, match="it holds no pixels"):
+            read(write_dicom(tmp_path / "c.dcm", RAMP, PixelData=None))
+
+
+@pytest.mark.parametrize("read", [open_image, image_size])
+@pytest.mark.parametrize(
+    ("tags", "reason"),
+    [
+        ({"Modality": "CT"}, "its Modality is CT"),
+        ({"Modality": "MG", "BodyPartExamined": "CHEST"}, "its Modality is MG"),
+        ({"Modality": "DX", "BodyPartExamined": "HAND"}, "its BodyPartExamined is HAND; where that is wrong, mend"),
+        ({"BodyPartExamined": "right knee"}, "its BodyPartExamined is KNEE"),
+        ({"BodyPartExamined": "L_SPINE"}, "its BodyPartExamined is L SPINE"),
+        ({"Modality": "CR", "BodyPartExamined": "CHEST"}, None),
+        ({"Modality": "dx", "BodyPartExamined": "Thorax"}, None),
+        ({"Modality": "", "BodyPartExamined": ""}, None),
+        ({"Modality": "RG", "BodyPartExamined": "POITRINE"}, None),
+        ({"BodyPartExamined": "CHEST ABDOMEN"}, None),
+    ],
+)
+def test_tags_that_name_no_chest(tmp_path: Path, read: Any, tags: dict[str, str], reason: str | None) -> None:
+    path = write_dicom(tmp_path / "a.dcm", RAMP, **tags)
+    if reason is None:
+        read(path)
+        return
+    with pytest.raises(ImageError, match=f"the DICOM file is no radiograph of a chest: {reason}"):
+        read(path)
 
 
 @pytest.mark.parametrize("read", [open_image, image_size])
@@ -448,8 +511,11 @@ def test_a_torn_jpeg_cannot_be_decoded(tmp_path: Path) -> None:
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8)).save(tmp_path / "a.jpg")
     (tmp_path / "a.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:1500])
     assert image_size(tmp_path / "a.jpg") == (64, 64)
-    with pytest.raises(ImageError, match=r"the file cannot be decoded \(OSError\)"):
+    with pytest.raises(ImageError, match=r"the file cannot be decoded \(it is cut off or damaged\)"):
         open_image(tmp_path / "a.jpg")
+    for read in (open_image, image_size):
+        with pytest.raises(ImageError, match="it is a folder, not a file"):
+            read(tmp_path)
 
 
 def test_pydicom_is_loaded_for_dicom_only() -> None:

@@ -188,7 +188,7 @@ def own_audit(tmp_path: Path) -> dict:
         format="table",
         max_bad_rows=1,
         unseen_comparisons="leave_out",
-        table={"file": "t.csv", "columns": {}},
+        table={"file": "t.csv", "columns": {}, "delimiter": None, "encoding": "utf-8"},
     )
     point_to_files(config, tmp_path / "source")
     return build_corpus(config, tmp_path / "source", tmp_path / "corpus")

@@ -22,6 +22,7 @@ from pacer.serving.batch import report_cases
 from pacer.serving.case import Case
 from pacer.serving.case_files import BadCase, read_cases
 from pacer.serving.reporter import Reporter
+from pacer.tables.table import CsvForm
 from tests.serving.world import World
 
 pytestmark = pytest.mark.slow
@@ -131,11 +132,14 @@ def write_table(folder: Path, cases: list[Case]) -> Path:
     import csv
 
     path = folder / "cases.csv"
+    (folder / "linked").symlink_to("/")  # what a table names lies below its folder
     columns = ("name", "frontal", "lateral", "prior", "indication", "history", "view", "sections")
     with open(path, "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["case", *columns[1:]])
-        writer.writerows([[getattr(case, column) or "" for column in columns] for case in cases])
+        for case in cases:
+            given = {column: getattr(case, column) or "" for column in columns}
+            writer.writerow(f"linked{value}" if isinstance(value, Path) else value for value in given.values())
     return path
 
 
@@ -150,7 +154,7 @@ def test_all_bad_cases_are_named_before_any_work(
     mixed, out = [cases[0], *bad, cases[1]], tmp_path / "out.jsonl"
     with monkeypatch.context() as patched:
         patched.setattr(Reporter, "stream", lambda *arguments: pytest.fail("work began"))
-        with pytest.raises(DataError, match=r"^3 of 5 cases cannot be used: ") as error:
+        with pytest.raises(DataError, match=r"^3 of 5 cases cannot be used; ") as error:
             report_cases(reporter, mixed, out)
     for text in (
         "image frontal of two",
@@ -165,8 +169,10 @@ def test_all_bad_cases_are_named_before_any_work(
     assert [line["case"] for line in read_jsonl(out)] == [cases[0].name, cases[1].name]
     assert [case["name"] for case in read_json(f"{out}.about.json")["skipped"]] == ["two", "three", "four"]
     many = [BadCase(str(number), f"{number} is bad") for number in range(50)]
-    with pytest.raises(DataError, match=r"50 of 50 .*; and 30 more"):
+    with pytest.raises(DataError, match=r"50 of 50 cases") as error:
         report_cases(reporter, many, tmp_path / "other.jsonl")
+    lines = str(error.value).splitlines()
+    assert lines[1] == "  0 is bad" and lines[20:] == ["  19 is bad", "  ... and 30 more"]
 
 
 def test_a_line_belongs_to_its_sources_and_its_model(
@@ -249,11 +255,11 @@ def test_a_table_of_cases(table, tmp_path: Path) -> None:
     (tmp_path / "old.txt").write_text("edema")
     path = table(
         "Case,frontal,lateral,prior,indication,VIEW\n"
-        "a,f/1.png,f/2.png,old.txt,Cough,PA\n\nb,/x/3.dcm,,No effusion. Clear.,,\n"
+        "a,f/1.png,f/2.png,old.txt,Cough,PA\n\nb,x/3.dcm,,No effusion. Clear.,,\n"
     )
     assert read_cases(path) == [
         Case(tmp_path / "f/1.png", tmp_path / "f/2.png", tmp_path / "old.txt", "Cough", None, "PA", name="a"),
-        Case(Path("/x/3.dcm"), prior="No effusion. Clear.", name="b"),
+        Case(tmp_path / "x/3.dcm", prior="No effusion. Clear.", name="b"),
     ]
     assert read_cases(table("frontal\tprior\n1.png\tNo, never.\n", "c.tsv"))[0].name == "1.png"
     found = read_cases(table("case,frontal,prior\na,,\n,1.png,missing.txt\n"))
@@ -269,19 +275,59 @@ def test_a_table_of_cases(table, tmp_path: Path) -> None:
         ("frontal,Frontal\na,b\n", "has a column twice"),
         ("frontal\n", "holds no case"),
         ("", "has no column frontal"),
-        ("frontal\na.png\na.png\n", "two cases with the name a.png"),
+        ("frontal\na.png\na.png\n", "two cases with the name a.png; give"),
+        ("frontal\na.png\na.png\nb.png\nb.png\n", "two cases with the name a.png and of 1 more; give"),
+        (
+            "case;frontal;prior\na;b.png;Clear, no effusion.\n",
+            "separated by semicolons; .* set --delimiter to semicolon",
+        ),
+        ("case\tfrontal\n", "separated by tabs; .* set --delimiter to tab"),
         ("frontal,prior\na.png\n", "line 2: 1 field, but the header has 2"),
         ('frontal\n"a.png\n', "quotes do not match"),
     ],
 )
 def test_tables_that_are_refused(table, text: str, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
-        read_cases(table(text))
+        read_cases(table(text), CsvForm(settings="--"))
+
+
+def test_a_table_in_the_form_of_a_hospital(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    path.write_bytes("case;frontal;prior\nä;1.png;Erguß, klein.\n".encode("cp1252"))
+    with pytest.raises(DataError, match=r"not UTF-8 .* or set --encoding, for example to cp1252"):
+        read_cases(path, CsvForm("semicolon", settings="--"))
+    assert read_cases(path, CsvForm("semicolon", "cp1252")) == [
+        Case(tmp_path / "1.png", prior="Erguß, klein.", name="ä")
+    ]
+
+
+def test_paths_of_a_table_stay_below_its_folder(table, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("patient named somebody")
+    (tmp_path / "in").mkdir()
+    path = table(
+        "case,frontal,lateral,prior\na,/x/1.png,,\nb,1.png,../2.png,\nc,1.png,,../secret.txt\n"
+        f"d,1.png,,{tmp_path / 'secret.txt'}\n",
+        "in/c.csv",
+    )
+    found = read_cases(path)
+    for case, sentence in zip(
+        found,
+        (
+            "frontal of a (line 2): it is an absolute path; write it relative to the folder of the table",
+            "lateral of b (line 3): it leads out of the folder of the table",
+            "previous report of c: it leads out of the folder of the table, or give the text",
+            "previous report of d: it is an absolute path",
+        ),
+        strict=True,
+    ):
+        assert isinstance(case, BadCase) and sentence in case.problem and "somebody" not in case.problem
 
 
 def test_what_is_neither_table_nor_folder(tmp_path: Path, table) -> None:
     for path, sentence in (
-        (table("x", "cases.xlsx"), "is neither a folder nor a table"),
+        (table("x", "cases.xlsx"), "is a spreadsheet; save the sheet as CSV"),
+        (table("PK\x03\x04", "renamed.csv"), "is a spreadsheet; save the sheet as CSV"),
+        (table("{}", "cases.jsonl"), "is neither a folder nor a table"),
         (tmp_path / "none.csv", "does not exist"),
         (tmp_path / "empty", "neither|holds no case"),
     ):
@@ -309,6 +355,7 @@ def test_a_folder_of_cases(tmp_path: Path) -> None:
         "e/notes.doc",
         "notes.txt",
     )
+    files += ("Thumbs.db", "desktop.ini", "a/Thumbs.db")
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("AP\n" if name.endswith("view.txt") else "x")

@@ -17,6 +17,7 @@ from PIL import Image
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from pacer.core.errors import DataError
+from pacer.core.hygiene import is_absent
 from pacer.radiographs import opening as pixels
 from pacer.radiographs.opening import open_image
 from pacer.serving import sources
@@ -177,7 +178,7 @@ def test_texts_that_are_refused(tmp_path: Path) -> None:
         ("a\x1b[31m secret", r"U\+001B"),
         ("a \x7f", r"U\+007F"),
         ("a \x85", r"U\+0085"),
-        ("\ud800", r"U\+D800"),
+        ("\ud800", "half of a surrogate pair"),
         (b"secret", "expected text, got bytes"),
         (3, "got int"),
         (latin, "not text in UTF-8"),
@@ -197,7 +198,15 @@ def test_texts_that_are_refused(tmp_path: Path) -> None:
 )
 def test_other_texts_stay_as_they_are(text: str, white: str) -> None:
     given_text = white + text + white
-    assert load_text(given_text, "x") == (given_text if given_text.strip() else None)
+    absent = not given_text.strip() or is_absent(given_text)
+    assert load_text(given_text, "x") == (None if absent else given_text)
+
+
+def test_a_word_for_no_text_is_none(reporter: Reporter) -> None:
+    for word in ("N/A", " nan ", "None.", "null", "<NA>", "#N/A"):
+        assert load_text(word, "x") is None
+    prepared = reporter.prepare(Case(SMALL, prior="N/A", indication="None", history="nan"))
+    assert (prepared.context, prepared.indication, prepared.history) == ("sn", None, None)
 
 
 def test_a_string_is_never_a_file_of_the_server(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
-from pacer.tables.table import LARGEST, kind_of, numbered_csv
+from pacer.tables.table import LARGEST, CsvForm, kind_of, numbered_csv, open_table
 
 SECRET = "Zephyrine opacity"  # a report text that no message may hold
 
@@ -69,6 +69,68 @@ def test_damage_is_named_by_row_and_not_quoted(content: str | bytes, message: st
         rows_of(tmp_path, b"uid,indication,findings,impression\n" + content, name)
     assert message in str(caught.value) and str(tmp_path / name) in str(caught.value)
     assert SECRET not in str(caught.value) and "caf" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["t.xlsx", "t.XLS", "t.ods", "renamed.csv", "renamed.tsv"])
+def test_spreadsheets_are_to_be_saved_as_csv(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"PK\x03\x04" + bytes(40))
+    with pytest.raises(DataError, match=rf"{name} is a spreadsheet; save the sheet as CSV \(UTF-8\)"):
+        open_table(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("t.csv", "subject;study\n1;a, b\n", "semicolons"),
+        ("t.csv", "subject\tstudy\n", "tabs"),
+        ("t.csv", "subject|study\n", "pipes"),
+        ("t.csv", "Name, Vorname;Subject;Study\n", "semicolons"),
+        ("t.csv", "Fall;Bild\n1;2\n", "semicolons"),
+        ("t.tsv", "subject,study\n", "commas"),
+        ("t.csv.gz", "subject;study\n", "semicolons"),
+    ],
+)
+def test_another_separator_is_told(name: str, content: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content.encode())
+    with pytest.raises(DataError) as caught:
+        open_table(tmp_path / name, ("subject", "study"), CsvForm(settings="corpus.table."))
+    assert f"the header is separated by {words}; expected commas in a .csv file" in str(caught.value)
+    assert f"set corpus.table.delimiter to {words[:-1]}" in str(caught.value)
+    form = CsvForm(words[:-1], settings="corpus.table.")
+    assert len(open_table(tmp_path / name, ("subject", "study"), form).columns) > 1
+
+
+def test_a_header_with_the_expected_separator_is_believed(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a;b,c;d\n1,2\n")
+    assert open_table(tmp_path / "t.csv", ("subject",)).columns == ["a;b", "c;d"]
+    (tmp_path / "t.csv").write_text("frontal\nx.png\n")
+    assert open_table(tmp_path / "t.csv", ("frontal",)).columns == ["frontal"]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "UTF-8"])
+def test_encodings(name: str, encoding: str, tmp_path: Path) -> None:
+    text = 'id;text\r\n\r\n1;"größer, als\r\nvorher"\r\n2;é\r\n'
+    content = text.encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    table = open_table(tmp_path / name, (), CsvForm("semicolon", encoding))
+    assert [(row.place, row.values) for row in table.rows(["id", "text"])] == [
+        ("line 2", (None, None)),
+        ("line 3", ("1", "größer, als\r\nvorher")),
+        ("line 5", ("2", "é")),
+    ]
+    assert list(table.places) == [2, 3, 5]
+    assert table.frame(["text"])["text"].drop_nulls().to_list() == ["größer, als\r\nvorher", "é"]
+
+
+def test_another_encoding_is_named_where_it_can_be_said(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes("a,b\ngrößer,c\n".encode("cp1252"))
+    with pytest.raises(
+        DataError, match=r"not UTF-8 .*; save the file as UTF-8, or set --encoding, for example to cp1252"
+    ):
+        open_table(tmp_path / "t.csv", (), CsvForm(settings="--"))
+    with pytest.raises(DataError, match=r"save the file as UTF-8$"):
+        open_table(tmp_path / "t.csv")
 
 
 def test_a_stray_quote_in_the_header(tmp_path: Path) -> None:

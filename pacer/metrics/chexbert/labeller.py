@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from pacer.core.errors import BackboneError, DataError
-from pacer.core.io import is_broken
+from pacer.core.hygiene import is_broken
 from pacer.core.progress import Ticker
 from pacer.metrics.chexbert.network import CHECKPOINT, CheXbertNetwork
 from pacer.metrics.chexbert.observations import OBSERVATIONS

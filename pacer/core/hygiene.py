@@ -1,0 +1,45 @@
+"""What no text, field or path of a user's file may be, judged in one way wherever it comes in."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import PureWindowsPath
+
+#: Half of a surrogate pair, which JSON can spell but no encoding, tokenizer or table has; control characters other than
+#: tab and line ends.
+CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+_BROKEN = re.compile("[\ud800-\udfff]")
+_NO_TEXT = re.compile(rf"{CONTROL}|[\ud800-\udfff]")
+
+
+def is_broken(text: str) -> bool:
+    """Whether a text holds half of a surrogate pair."""
+    return _BROKEN.search(text) is not None
+
+
+def fault_of(text: str) -> str | None:
+    """The first character that no text holds, in words; None where there is none."""
+    found = _NO_TEXT.search(text)
+    if found is None:
+        return None
+    if is_broken(found[0]):
+        return "half of a surrogate pair is in the text: the file is damaged"
+    return f"character {found.start() + 1:,} is the control character U+{ord(found[0]):04X}; give plain text"
+
+
+#: How programs and people write that there is no text, the marks around it left out.
+ABSENT_WORDS = frozenset({"n/a", "n.a", "na", "nan", "nat", "nil", "none", "null", "not available", "not applicable"})
+MARKS = " \t\r\n.,;#()[]<>'\"-_"
+
+
+def is_absent(text: str) -> bool:
+    """Whether a whole text is one of :data:`ABSENT_WORDS`, in any case and with marks around it."""
+    return len(text) < 32 and text.strip(MARKS).lower() in ABSENT_WORDS
+
+
+def stray_path(path: str) -> str | None:
+    """Why a relative path that a user's file holds is not below the folder it counts from; None where it is."""
+    if path.startswith("/") or PureWindowsPath(path).drive:
+        return "it is an absolute path; write it relative to the folder"
+    return "it leads out of the folder" if os.path.normpath(path).split("/")[0] == ".." else None

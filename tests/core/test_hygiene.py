@@ -1,0 +1,49 @@
+"""What no text, field or path may be."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacer.core.hygiene import ABSENT_WORDS, fault_of, is_absent, is_broken, stray_path
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=30))
+def test_control_characters_and_halves_of_pairs_are_named_by_place(text: str) -> None:
+    bad = [n for n, c in enumerate(text, 1) if c not in "\t\n\r" and unicodedata.category(c) in ("Cc", "Cs")]
+    fault = fault_of(text)
+    assert (fault is None) == (not bad)
+    if fault is not None and "control" in fault:
+        assert f"character {bad[0]} is the control character U+{ord(text[bad[0] - 1]):04X}" in fault
+    assert is_broken(text) == any(unicodedata.category(character) == "Cs" for character in text)
+
+
+@pytest.mark.parametrize(
+    "text", ["N/A", "n/a.", "nan", "NaN", "None", "null", "<NA>", "#N/A", "(none)", " Nil ", "NaT"]
+)
+def test_words_that_stand_for_no_text(text: str) -> None:
+    assert is_absent(text)
+
+
+@given(st.sampled_from(sorted(ABSENT_WORDS)), st.text("abc", min_size=1, max_size=9))
+def test_a_text_that_says_more_is_a_text(word: str, more: str) -> None:
+    for text in (f"{word} {more}", f"{more}. {word}"):
+        assert not is_absent(text)
+    for text in ("", " ", "-", "No effusion.", "None acute."):
+        assert not is_absent(text)
+
+
+@given(st.lists(st.sampled_from(["..", ".", "a", "b.png"]), min_size=1, max_size=6))
+def test_a_path_strays_where_it_ends_outside(parts: list[str]) -> None:
+    path = "/".join(parts)
+    inside = os.path.normpath(os.path.join("/root", path))
+    assert (stray_path(path) is None) == (inside == "/root" or inside.startswith("/root/"))
+    assert "absolute" in (stray_path("/" + path) or "")
+
+
+def test_paths_of_windows_are_absolute() -> None:
+    assert stray_path("C:\\images\\a.png") and stray_path("\\\\server\\share\\a.png")
