@@ -124,7 +124,8 @@ def _without_image(
 ) -> Iterator[Row]:
     """The rows of ``table`` that the metadata does not know."""
     lost = table.join(images, on=on, how="anti").get_column("row").sort()
-    notes.read[role] += len(lost)
+    if len(lost):
+        notes.read[role] += len(lost)
     for row in lost:
         yield LeftOut(Place(str(file), "", row), reason)
 

@@ -15,25 +15,8 @@ import pytest
 from pacer.core.errors import DataError
 from pacer.core.io import files_below
 from pacer.corpus.original import read_original_findings
+from tests.corpus.test_sections import FULL
 
-FULL = """                                 FINAL REPORT
- EXAMINATION:  CHEST (PA AND LAT)
-
- INDICATION:  ___ year old woman with cough  // pneumonia?
-
- COMPARISON:  ___
-
- FINDINGS: 
-
- The heart is of normal size.  A 1.2 cm nodule
- projects over the left base.
-
- LINES AND TUBES:  None.
- 
- IMPRESSION: 
-
- Nodule at the left base.
-"""
 FINDINGS = "The heart is of normal size. A 1.2 cm nodule projects over the left base. LINES AND TUBES: None."
 WITHOUT = " FINAL REPORT\n CHEST, TWO VIEWS\n\n IMPRESSION:  No pneumonia.\n"
 SECOND = " FINDINGS:  Clear lungs.\n IMPRESSION:  Normal.\n"
