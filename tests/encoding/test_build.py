@@ -444,7 +444,7 @@ def test_two_processes_make_the_store_of_one(setting: Setting, together: tuple[i
 def test_an_unreadable_image_of_one_process_ends_all(setting: Setting, together: tuple[int, str]) -> None:
     code, output = together
     assert code != 0 and not (setting.folder / "refused").exists()
-    assert "error: 1 images cannot be read" in output, output
+    assert "error: 1 image cannot be read" in output, output
     assert "img4," in (setting.folder / "refused.unreadable.csv").read_text()
     setting.server.finish(setting.task("refused"))
     assert content(setting.folder / "refused") == setting.whole
