@@ -128,7 +128,8 @@ def test_a_folder_of_cases_and_a_resumed_run(world: World, generate, tmp_path: P
     (folder / "broken.png").touch()
     out = tmp_path / "out.jsonl"
     refused = generate("--cases", folder, "--out", out)
-    assert refused.code == 1 and "1 of 3 cases cannot be used: image frontal of broken.png" in refused.error
+    assert refused.code == 1 and "1 of 3 cases cannot be used; mend" in refused.error
+    assert "\n  image frontal of broken.png" in refused.error
     done = generate("--cases", folder, "--out", out, "--skip-bad")
     assert done.code == 0 and "2 reports written" in done.out and "1 of 3 cases left out" in done.out
     assert "left out: image frontal of broken.png" in done.out
@@ -151,7 +152,8 @@ def test_a_model_of_a_generated_corpus_says_so_with_every_report(world: World, p
         shown = pacer(*command, *arguments, *more).out
         assert GENERATED_NOTE in " ".join(shown.split())
     assert GENERATED_NOTE in json.loads(pacer(*command, *arguments, "--json").out)["notes"]
-    (tmp_path / "cases.csv").write_text(f"case,frontal\na,{arguments[1]}\n")
+    (tmp_path / "cases.csv").write_text("case,frontal\na,frontal.jpg\n")
+    (tmp_path / "frontal.jpg").write_bytes(Path(arguments[1]).read_bytes())
     done = pacer(*command, "--cases", tmp_path / "cases.csv", "--out", tmp_path / "out.jsonl")
     assert GENERATED_NOTE in " ".join(done.out.split())
     assert GENERATED_NOTE in read_jsonl(tmp_path / "out.jsonl")[0]["notes"]
