@@ -15,7 +15,7 @@ from pacer.reporting.images import LONGEST_EDGE, data_uri, overlays, read_grey, 
 
 
 def test_large_images_are_reduced_and_16_bit_ones_survive(tmp_path: Path):
-    Image.new("RGB", (1000, 500), (9, 9, 9)).save(tmp_path / "wide.png")
+    Image.linear_gradient("L").resize((1000, 500)).convert("RGB").save(tmp_path / "wide.png")
     assert read_grey(tmp_path / "wide.png").size == (LONGEST_EDGE, LONGEST_EDGE // 2)
 
 
