@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from pacer.core.contexts import CONTEXTS
-from pacer.core.errors import run_cleanly
+from pacer.core.errors import PacerError, run_cleanly
 from pacer.core.io import read_json
 from pacer.metrics.inputs import ScoreInputs, ScoreSettings
 from pacer.metrics.scoring import score_decoded
@@ -32,6 +32,9 @@ def main() -> None:
     scores = read_json("metrics/scores.json")  # for `dvc plots`, which draws rows
     by_context = [{"context": context, **scores[context]} for context in CONTEXTS if context in scores]
     pl.DataFrame(by_context, infer_schema_length=None).write_csv("metrics/by_context.csv")
+    external = read_json(home / "metrics" / name / "signature.json")["external"]
+    if failed := [scorer for scorer, found in external.items() if "failed" in found]:
+        raise PacerError(f"no numbers from {', '.join(failed)}; mend score.external, or take it out, and repeat")
 
 
 if __name__ == "__main__":

@@ -177,7 +177,8 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
     external = list(dict.fromkeys([*external_scores(one), *external_scores(two)]))
     for name in external:
         scorer = name.split("/")[0]
-        if _scorer(signature, scorer) != _scorer(other, scorer):
+        both = name in one.columns and name in two.columns
+        if not both or _scorer(signature, scorer) != _scorer(other, scorer):
             left_out[name] = f"the two runs do not have it from the same version of {scorer}"
     chosen, codes, count = resampled_units(one, unit)
     pairs: dict[str, dict[str, Pair]] = {}

@@ -26,7 +26,6 @@ from pacer.core.errors import DataError, PacerError
 from pacer.core.io import hash_json, read_json, read_jsonl, scratch_directory, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
-from pacer.metrics.pairing import check_pairs
 
 #: Records of one call; as many are done again after a kill.
 BATCH = 256
@@ -78,52 +77,62 @@ def _scored(
 ) -> ExternalScores:
     journal = folder / f"{name}.jsonl"
     keys = [hash_json([command, *pair]) for pair in pairs]
-    about, known = _kept(journal)
+    known, last = _kept(journal)
     left = [number for number, key in enumerate(keys) if key not in known]
     called = False
     with Ticker(f"scorer {name}", len(pairs), done=len(pairs) - len(left)) as ticker:
         while left:
             batch = left[:BATCH]
             answers, said = _call(command, [pairs[n] for n in batch], scratch, folder / f"{name}.log", minutes)
-            if about not in (None, said):
+            if last not in (None, said):
                 if called:
-                    raise DataError("its about.json is another one in every call; it must say what decides the numbers")
+                    raise DataError("its about.json, or the names of its values, change from one call to the next")
                 # another version: its numbers do not stand beside those of the one before
                 journal.unlink()
-                known, batch, left = {}, batch, list(range(len(pairs)))
+                known, left = {}, list(range(len(pairs)))
                 ticker.advance(-ticker.done)
-            about, called = said, True
+            last, called = said, True
             with Journal(journal) as lines:
                 for number in batch:
                     known[keys[number]] = answers[pairs[number].record_id]
-                    lines.append({"key": keys[number], "about": about, "values": known[keys[number]]})
+                    lines.append({"key": keys[number], "about": said.about, "values": known[keys[number]]})
             left = [number for number in left if keys[number] not in known]
             ticker.advance(len(batch))
-    rows = [known[key] for key in keys]
-    for pair, row in zip(pairs, rows, strict=True):
-        if row.keys() != rows[0].keys():
-            raise DataError(
-                f"{pair.record_id} has the values {', '.join(row)}, {pairs[0].record_id} {', '.join(rows[0])}"
-            )
-    return ExternalScores({value: [row[value] for row in rows] for value in rows[0]}, about or {})
+    assert last is not None  # there are pairs, and each has its answer
+    return ExternalScores({name: [known[key][name] for key in keys] for name in last.names}, last.about)
 
 
-def _kept(journal: Path) -> tuple[Any, dict[str, Values]]:
-    """What the scorer said of itself when it was called last, and its answers by key."""
-    about, known = None, {}
+class _Said(NamedTuple):
+    """What a scorer says of itself, and how it calls its values."""
+
+    about: dict[str, Any]
+    names: list[str]
+
+
+def _kept(journal: Path) -> tuple[dict[str, Values], _Said | None]:
+    """The answers that are there, by key, and what the scorer said of itself with the last of them."""
+    known, last = {}, None
     for number, line in read_journal(journal):
         try:
-            about, known[line["key"]] = line["about"], dict(line["values"])
+            known[line["key"]] = dict(line["values"])
+            last = _Said(line["about"], sorted(line["values"]))
         except (KeyError, TypeError, ValueError):
             raise DataError(f"{journal}, line {number} is no answer of a scorer; remove the file") from None
-    return about, known
+    return known, last
 
 
 def _call(
     command: str, pairs: Sequence[Pair], scratch: Path, log: Path, minutes: float
-) -> tuple[dict[str, Values], Any]:
+) -> tuple[dict[str, Values], _Said]:
     """The answers by record, and what the scorer says of itself."""
-    folder = Path(tempfile.mkdtemp(dir=scratch))  # a call that outlived a killed run writes into another one
+    # of its own: a call that outlived a killed run may still write into another one
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        out = _start(command, pairs, Path(folder), log, minutes)
+        return _answers(out, [pair.record_id for pair in pairs])
+
+
+def _start(command: str, pairs: Sequence[Pair], folder: Path, log: Path, minutes: float) -> Path:
+    """Run the command to its end; returns the folder of its answers."""
     files = [folder / "references.jsonl", folder / "hypotheses.jsonl"]
     for file, side in zip(files, ("reference", "hypothesis"), strict=True):
         write_jsonl(file, [{"record_id": pair.record_id, "text": getattr(pair, side)} for pair in pairs])
@@ -151,25 +160,41 @@ def _call(
     if status:
         ended = f"it ended with status {status}" if status > 0 else f"signal {-status} ended it"
         raise PacerError(f"{ended}; what it printed is in {log}")
+    return out
+
+
+def _answers(out: Path, ids: Sequence[str]) -> tuple[dict[str, Values], _Said]:
+    """What the command wrote, of exactly these records. Nothing of it is quoted: it may be text of a report."""
     about = read_json(out / "about.json")
     if not isinstance(about, dict) or not {"name", "version"} <= about.keys():
         raise DataError("its about.json must be an object with name and version")
+    found: dict[str, Values] = {}
     rows = read_jsonl(out / "scores.jsonl")
     for row in rows:
-        _check(row)
-    ids = [pair.record_id for pair in pairs]
-    check_pairs(ids, [row["record_id"] for row in rows], "the references", "its scores.jsonl")
-    shutil.rmtree(folder)
-    return {row.pop("record_id"): {name: float(value) for name, value in row.items()} for row in rows}, about
+        if not isinstance(row, dict) or not isinstance(row.get("record_id"), str) or len(row) < 2:
+            raise DataError("every line of its scores.jsonl must be an object with a record_id and one number or more")
+        record_id = row.pop("record_id")
+        found[record_id] = {name: _number(value) for name, value in row.items()}
+    missing, extra = [key for key in ids if key not in found], found.keys() - set(ids)
+    if missing or extra or len(rows) != len(ids):
+        raise DataError(
+            f"its scores.jsonl has {len(rows)} lines for {len(ids)} records; {len(extra)} are of other ids, and "
+            f"{len(missing)} records have none{': ' * bool(missing)}{', '.join(missing[:3])}"
+        )
+    names = sorted(found[ids[0]])
+    if not all(map(_NAME.fullmatch, names)):
+        raise DataError("names of values have letters, digits, '_', '-' and '.', 40 at most")
+    for key in ids:
+        if sorted(found[key]) != names:
+            raise DataError(f"{key} has values of other names than {ids[0]}")
+        if bad := [name for name in names if not math.isfinite(found[key][name])]:
+            raise DataError(f"{bad[0]} of {key} is no finite number")
+    return found, _Said(about, names)
 
 
-def _check(row: Any) -> None:
-    if not isinstance(row, dict) or not isinstance(row.get("record_id"), str) or len(row) < 2:
-        raise DataError("every line of its scores.jsonl must be an object with a record_id and one number or more")
-    for name, value in row.items():
-        if name == "record_id":
-            continue
-        if not _NAME.fullmatch(name):
-            raise DataError(f"a value is called {name[:50]!r}; expected letters, digits, '_', '-' and '.', 40 at most")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise DataError(f"{name} of {row['record_id']} is no finite number")
+def _number(value: Any) -> float:
+    """NaN for what is no number."""
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        return math.nan

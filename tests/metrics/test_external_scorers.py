@@ -113,18 +113,21 @@ def test_another_version_scores_everything_anew(scorer, tmp_path):
     [
         ("raise SystemExit(3)", "ended with status 3"),
         ("import os; os.kill(os.getpid(), 9)", "signal 9 ended it"),
-        ("scores.pop()", "missing in its scores.jsonl: r1"),
-        ("scores[0]['record_id'] = 'x'", "in its scores.jsonl but not in the references: x"),
+        ("scores.pop()", "1 records have none: r1"),
+        ("scores[0]['record_id'] = 'x'", "1 are of other ids, and 1 records have none: r0"),
         ("scores[0]['words'] = float('nan')", "words of r0 is no finite number"),
         ("scores[0]['words'] = True", "words of r0 is no finite number"),
         ("scores[0]['words'] = 'three'", "words of r0 is no finite number"),
-        ("scores[0]['more'] = 1", "r1 has the values words, r0 words, more"),
-        ("scores[0]['../x'] = 1", "expected letters"),
+        ("scores[0]['words'] = 10 ** 400", "words of r0 is no finite number"),
+        ("scores[0]['record_id'] = 'a b c'", "1 are of other ids"),
+        ("scores.append(scores[0])", "3 lines for 2 records"),
+        ("scores[0]['more'] = 1", "r1 has values of other names than r0"),
+        ("scores = [{'record_id': row['record_id'], 'a b c': 1} for row in rows]", "names of values have letters"),
         ("del scores[0]['words']", "one number or more"),
         ("scores = [[]]", "one number or more"),
         ("about = []", "name and version"),
         ("del about['version']", "name and version"),
-        ("about['version'] = time.time()", "another one in every call"),
+        ("about['version'] = time.time()", "change from one call to the next"),
     ],
 )
 def test_a_scorer_that_fails_says_how(scorer, tmp_path, change, words):
@@ -133,6 +136,9 @@ def test_a_scorer_that_fails_says_how(scorer, tmp_path, change, words):
     assert not found.values
     assert found.failed is not None and found.failed.startswith("scorer words: ") and words in found.failed
     assert "\n" not in found.failed and "a b c" not in found.failed
+    assert not list((tmp_path / "kept").rglob("*ences.jsonl"))  # no texts stay
+    scorer.write()  # mended, under the same version: a bad answer was never kept
+    assert run_scorer("words", scorer.command, PAIRS, tmp_path / "kept", 1).values["words"] == [0, 1, 2, 3, 4]
 
 
 def test_a_scorer_that_cannot_be_started(tmp_path):
@@ -263,3 +269,7 @@ def test_numbers_reach_scores_cases_and_comparison(scorer, tmp_path, chexbert_di
     assert all(scores["sn"][name] == value for name, value in without["sn"].items())  # nothing else is lost by it
     assert compare_runs(tmp_path / "case", tmp_path / "case", resamples=20).scores["sn"]["words/words"].difference == 0
     assert "words/words" in compare_runs(tmp_path / "case", tmp_path / "without", resamples=20).left_out
+    scorer.write(change="for row in scores: row['length'] = row.pop('words')")
+    case.score(out_dir=tmp_path / "other", external={"words": scorer.command})
+    left_out = compare_runs(tmp_path / "case", tmp_path / "other", resamples=20).left_out
+    assert {"words/words", "words/length"} <= left_out.keys()
