@@ -109,10 +109,10 @@ def config_of(root: Path) -> Corpus:
 
 
 def _unopened(image_ids: list[str], folder: Path, check: str, journal: Path, ticker: Any) -> pl.DataFrame:
-    """In place of looking at the images: all of them as they should be."""
+    """In place of looking at the images: all of them as they should be, none of another's size."""
     return pl.DataFrame({"image_id": image_ids}).with_columns(
         path=pl.col("image_id"),
-        bytes=pl.lit(1, pl.Int64),
+        bytes=pl.int_range(1, pl.len() + 1, dtype=pl.Int64),
         width=pl.lit(1, pl.Int32),
         height=pl.lit(1, pl.Int32),
         problem=pl.lit(None, pl.String),
