@@ -30,6 +30,7 @@ STAGES = (
     "anchor_sample",
     "anchor_llm",
     "anchors",
+    "emphasis",
     "warmup",
     "parent",
     "calibrate",
