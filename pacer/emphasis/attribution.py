@@ -20,6 +20,10 @@ from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.records.emphasis import sentence_ends
 
+#: Goes up when the scores of a text change: those that were kept under another number are not used.
+VERSION = 1
+#: Pieces of a text that ``batch_size`` counts on; of longer ones a pass takes fewer, for memory grows with its pieces.
+_PIECES = 64
 #: Observations that count; "No Finding" is none.
 _COUNTED = OBSERVATIONS.index("No Finding")
 
@@ -42,7 +46,8 @@ class Attributor:
     """Attributes CheXbert's positive and uncertain observations to the pieces of reports.
 
     Args:
-        steps: points of the line from the baseline. batch_size: texts of one pass.
+        steps: points of the line from the baseline. batch_size: texts of one pass, fewer where they are longer than
+            64 pieces.
     """
 
     def __init__(self, labeller: CheXbert, steps: int, batch_size: int):
@@ -85,15 +90,16 @@ class Attributor:
         text[:, 0] = False
         blank = torch.tensor(self.labeller.tokenizer.mask_token_id, device=tokens.device)
         found = [np.zeros((0, tokens.shape[1]), dtype=np.float32)]
-        for first in range(0, len(rows), self.batch_size):
-            part = slice(first, first + self.batch_size)
+        size = max(1, min(self.batch_size, self.batch_size * _PIECES // tokens.shape[1]))
+        for first in range(0, len(rows), size):
+            part = slice(first, first + size)
             own = rows[part]
             attributed = self.method.attribute(
                 self.embedding(tokens[own]).requires_grad_(),
                 baselines=self.embedding(torch.where(text[own], blank, tokens[own])),
                 additional_forward_args=(mask[own], observations[part], labels[part]),
                 n_steps=self.steps,
-                internal_batch_size=self.batch_size,
+                internal_batch_size=size,
             )
             found.append(attributed.detach().sum(dim=-1).numpy(force=True))
         return np.concatenate(found)

@@ -12,6 +12,8 @@ from pacer.records.schemas import SPLITS as ALL_SPLITS
 
 #: The splits that training reads.
 SPLITS = ALL_SPLITS[:2]
+#: Share of marked train sentences from which on marks are doubted: they then set apart next to nothing.
+NEARLY_ALL = 0.9
 
 
 class Audit:
@@ -55,10 +57,12 @@ class Audit:
                 self._agreement.setdefault((split, unit), Counter()).update(zip(own, given, strict=False))
 
     def found(self) -> dict[str, Any]:
-        """``audit.json``: the settings, then for every split its contexts, and precision and recall of computed marks
-        against the released ones."""
-        found: dict[str, Any] = {"settings": self.config.model_dump()}
-        if self.config.source == "computed":
+        """``audit.json``: the settings in use, doubts, then for every split its contexts, and precision and recall of
+        computed marks against the released ones."""
+        computed = self.config.source == "computed"
+        used = self.config.model_dump(include=None if computed else {"source"})
+        found: dict[str, Any] = {"settings": used, "doubt": self._doubt()}
+        if computed:
             found["attributed"] = {"reports": self.reports, "cut_by_chexbert": self.cut}
         for split in SPLITS:
             found[split] = {c: dict(counts) for (s, c), counts in sorted(self._counts.items()) if s == split}
@@ -74,16 +78,30 @@ class Audit:
             }
         return found
 
+    def _train(self) -> Counter[str]:
+        return sum((counts for (split, _), counts in self._counts.items() if split == "train"), Counter())
+
+    def _doubt(self) -> str | None:
+        """What speaks against the marks as a whole."""
+        train, source = self._train(), self.config.source
+        labeller = "; look whether CheXbert labels these reports well" if source == "computed" else ""
+        if not train["marked_tokens"]:
+            labeller = "; emphasis.source: computed marks tokens by the recipe" if source == "corpus" else labeller
+            return f"no train record has emphasised tokens, so L_TLW is 0{labeller}"
+        if (share := train["marked_sentences"] / train["sentences"]) >= NEARLY_ALL:
+            limit = f"{NEARLY_ALL:.0%} or more"
+            return f"{share:.1%} of all train sentences are marked ({limit}): nothing is set apart{labeller}"
+        return None
+
     def summary(self) -> str:
         """A line or two for whoever runs the stage."""
-        train = sum((counts for (split, _), counts in self._counts.items() if split == "train"), Counter())
-        if not train["marked_tokens"]:
-            remedy = "" if self.config.source == "none" else "; emphasis.source: computed marks tokens by the recipe"
-            return f"no train record has emphasised tokens, so L_TLW is 0{remedy}"
+        train, doubt = self._train(), self._doubt()
+        if doubt and not train["marked_tokens"]:
+            return doubt
         said = (
             f"{train['records_with_marks']:,} of {train['records']:,} train records have emphasised tokens: "
             f"{train['marked_tokens'] / train['tokens']:.1%} of all tokens"
-        )
+        ) + (f"\n{doubt}" if doubt else "")
         for split, units in self.found()["agreement"].items():
             own = ", ".join(f"{unit} {v['precision']:.3f} and {v['recall']:.3f}" for unit, v in units.items())
             said += f"\nprecision and recall against the released marks in {split}: {own}"

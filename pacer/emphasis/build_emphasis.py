@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 from transformers import PreTrainedTokenizerBase
 
-from pacer.core.io import hash_file, hash_json, publish, scratch_directory, write_json
+from pacer.core.errors import DataError
+from pacer.core.io import hash_bytes, hash_json, publish, scratch_directory, write_json, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
-from pacer.emphasis.attribution import Attributor, sentence_scores
 from pacer.emphasis.audit import SPLITS, Audit
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.params import Emphasis
@@ -22,31 +22,36 @@ from pacer.records.columns import TableWriter, batches
 from pacer.records.emphasis import sentence_ends, token_marks
 from pacer.records.schemas import EMPHASIS_SCHEMA
 
-TABLE, AUDIT = "emphasis.parquet", "audit.json"
-#: Reports between two saved states.
+TABLE, AUDIT, CACHE = "emphasis.parquet", "audit.json", "attributions.jsonl"
+#: Reports that are attributed, and saved, together.
 _GROUP = 16
 
 _COLUMNS = ("record_id", "split", "context", "report", "emphasis", "emphasis_text")
 _TRAINED = pl.col("split").is_in(SPLITS)
 
 
+class Attributed(NamedTuple):
+    """The score of each sentence of a report, and whether CheXbert read less than all of it."""
+
+    scores: list[float]
+    cut: bool
+
+
 def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) -> None:
-    """Write ``emphasis.parquet`` and ``audit.json`` into ``out``; attribution goes on where a stopped run was.
+    """Write ``emphasis.parquet`` and ``audit.json`` into ``out``, and ``attributions.jsonl``: the scores of every
+    report that was ever attributed, by labeller, settings and text. They are used again, as are those of a stopped run.
 
     Args:
         records: ``records.parquet``. backbones: the directory of that stage; of its models the language model's
             tokenizer is read, and CheXbert with ``source: computed``.
 
     Raises:
-        BackboneError: tokenizer or labeller are not usable.
+        BackboneError: tokenizer or labeller are not usable. DataError: a line of kept scores is malformed.
     """
-    computed = config.source == "computed"
-    depends_on = {"config": config.model_dump(exclude={"threshold"}), "records": hash_file(records)}
-    if computed:
-        depends_on["chexbert"] = fingerprint(backbones / "chexbert")
-    with scratch_directory(out, hash_json(depends_on)) as scratch:
-        audit, made = Audit(config), scratch / "emphasis"
-        scores = _attributed(config, records, backbones, scratch / "scores.jsonl", audit) if computed else {}
+    with scratch_directory(out, "attributing") as scratch:
+        audit, made, journal = Audit(config), scratch / "emphasis", scratch / CACHE
+        kept = _kept(out / CACHE) | _kept(journal)
+        scores = _attributed(config, records, backbones, kept, journal, audit) if config.source == "computed" else {}
         marker = _Marker(config, read_tokenizer(resolve(backbones / "language")), scores, audit)
         made.mkdir(exist_ok=True)
         with TableWriter(made / TABLE, EMPHASIS_SCHEMA) as writer:
@@ -55,30 +60,48 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
                 for record_id, split in frame.select("record_id", "split").iter_rows():
                     writer.add({"record_id": record_id, "emphasis": next(marks) if split in SPLITS else None})
         write_json(made / AUDIT, audit.found())
+        write_jsonl(made / CACHE, [{"key": key, **own._asdict()} for key, own in sorted(kept.items())])
         publish(made, out)
     print(audit.summary(), flush=True)
 
 
+def _kept(path: Path) -> dict[str, Attributed]:
+    """The scores in a journal, by key."""
+    kept = {}
+    for number, row in read_journal(path):
+        try:
+            kept[row["key"]] = Attributed(row["scores"], row["cut"])
+        except (KeyError, TypeError):
+            raise DataError(
+                f"{path}, line {number} holds no scores (expected key, scores and cut); delete the line, and its "
+                "report is attributed again"
+            ) from None
+    return kept
+
+
 def _attributed(
-    config: Emphasis, records: Path, backbones: Path, journal: Path, audit: Audit
+    config: Emphasis, records: Path, backbones: Path, kept: dict[str, Attributed], journal: Path, audit: Audit
 ) -> dict[str, list[float]]:
-    """The score of each sentence of every distinct train and val report."""
+    """The score of each sentence of every distinct train and val report; what ``kept`` lacks is added to it."""
+    from pacer.emphasis.attribution import VERSION, Attributor, sentence_scores  # captum, which no other source needs
+
     own = [frame.filter(_TRAINED)["report"].unique() for frame in batches(records, ["split", "report"])]
     # alike in length, so that batches have little padding; the longest first, so that memory is not exceeded late
     texts = sorted(set(chain.from_iterable(own)), key=lambda text: (-len(text), text))
-    groups = [texts[first : first + _GROUP] for first in range(0, len(texts), _GROUP)]
+    made_by = hash_json([VERSION, fingerprint(backbones / "chexbert"), config.steps, config.smoothing])
+    keys = {text: hash_bytes(f"{made_by} {text}".encode()) for text in texts}
+    new = [text for text in texts if keys[text] not in kept]
     attributor = Attributor(CheXbert(backbones / "chexbert"), config.steps, config.batch_size)
-    rows = [row for _, row in read_journal(journal)]
-    done = sum(len(row["scores"]) for row in rows)
-    with Journal(journal) as file, Ticker("attributing reports", len(texts), done) as ticker:
-        for group in groups[len(rows) :]:
-            read = attributor(group)
-            scores = [sentence_scores(text, own, config.smoothing) for text, own in zip(group, read, strict=True)]
-            rows.append({"scores": scores, "cut": sum(own.cut for own in read)})
-            file.append(rows[-1])
+    with Journal(journal) as file, Ticker("attributing reports", len(texts), len(texts) - len(new)) as ticker:
+        for first in range(0, len(new), _GROUP):
+            group = new[first : first + _GROUP]
+            for text, read in zip(group, attributor(group), strict=True):
+                own = Attributed(sentence_scores(text, read, config.smoothing), read.cut)
+                kept[keys[text]] = own
+                file.append({"key": keys[text], **own._asdict()})
             ticker.advance(len(group))
-    audit.reports, audit.cut = len(texts), sum(row["cut"] for row in rows)
-    return dict(zip(texts, chain.from_iterable(row["scores"] for row in rows), strict=True))
+    audit.reports, audit.cut = len(texts), sum(kept[key].cut for key in keys.values())
+    return {text: kept[key].scores for text, key in keys.items()}
 
 
 class _Marker:

@@ -7,6 +7,7 @@ from tokenizers import Tokenizer
 from pacer.corpus.text.cleaning import clean_report
 from pacer.phantom.language import PhantomReport
 from pacer.records.emphasis import sentence_ends, token_marks
+from pacer.records.schemas import EMPHASIS_POSITIONS
 
 
 def emphasis_scores(report: PhantomReport, tokenizer: Tokenizer) -> list[float]:
@@ -22,4 +23,5 @@ def emphasis_scores(report: PhantomReport, tokenizer: Tokenizer) -> list[float]:
     if len(ends) != len(report.sentences):
         raise ValueError(f"{len(report.sentences)} sentences became {len(ends)} by cleaning")
     tokens = tokenizer.encode(cleaned, add_special_tokens=False)
-    return token_marks(ends, [bool(stated) for _, stated in report.sentences], [end for _, end in tokens.offsets])
+    marks = token_marks(ends, [bool(stated) for _, stated in report.sentences], [end for _, end in tokens.offsets])
+    return marks[:EMPHASIS_POSITIONS]

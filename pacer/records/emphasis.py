@@ -6,8 +6,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from pacer.records.schemas import EMPHASIS_POSITIONS
-
 _END = re.compile(r" \.(?= |$)")
 
 
@@ -21,11 +19,11 @@ def sentence_ends(report: str) -> list[int]:
 
 
 def token_marks(ends: Sequence[int], marked: Sequence[bool], token_ends: Sequence[int]) -> list[float]:
-    """1.0 for every token whose last character lies in a marked sentence, else 0.0, as for BOS and EOS; cut at 100.
+    """1.0 for every token whose last character lies in a marked sentence, else 0.0, as for BOS and EOS.
 
     Args:
         ends: of the sentences (:func:`sentence_ends`). marked: one value for each. token_ends: where each token of the
             report ends, ascending.
     """
     sentences = [min(bisect_left(ends, end), len(ends) - 1) for end in token_ends]
-    return [0.0, *(float(marked[sentence]) for sentence in sentences), 0.0][:EMPHASIS_POSITIONS]
+    return [0.0, *(float(marked[sentence]) for sentence in sentences), 0.0]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from pacer.core.io import hash_file, read_json
+from pacer.core.errors import BackboneError, DataError
+from pacer.core.io import hash_file, read_json, read_jsonl
+from pacer.emphasis import attribution
 from pacer.emphasis import build_emphasis as room
 from pacer.emphasis.attribution import Attributor
 from pacer.model.assemble import load_tokenizer
@@ -58,7 +62,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     def scores(report: str, read: object, smoothing: float) -> list[float]:
         return [float("effusion" in s or "edema" in s) for s in report.removesuffix(" .").split(" . ")]
 
-    monkeypatch.setattr(room, "sentence_scores", scores)
+    monkeypatch.setattr(attribution, "sentence_scores", scores)
 
 
 def test_released_marks_are_taken_as_they_are(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,6 +77,7 @@ def test_released_marks_are_taken_as_they_are(case: Case, capsys: pytest.Capture
     counts = case.audit["train"]["sn"]
     assert counts["records"] == 5 and counts["records_with_marks"] == 2 and counts["not_binary"] == 1
     assert "agreement" in case.audit and not case.audit["agreement"]
+    assert case.audit["settings"] == {"source": "corpus"} and case.audit["doubt"] is None
     assert "train records have emphasised tokens" in capsys.readouterr().out
 
 
@@ -139,27 +144,99 @@ def test_a_corpus_without_marks_says_so(case: Case, source: str, capsys: pytest.
     assert ("emphasis.source: computed" in said) == (source == "corpus")
 
 
-def test_a_stopped_run_goes_on_and_no_report_is_read_twice(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_GROUP", 1)
-    whole = Attributor.__call__
-    read: list[str] = []
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The reports that were attributed."""
+    whole, texts = Attributor.__call__, []
 
     def counted(attributor: Attributor, reports: list[str]):
-        if len(read) == 2 and not stopped:
-            stopped.append(True)
-            raise KeyboardInterrupt
-        read.extend(reports)
-        return whole(attributor, reports)
+        found = whole(attributor, reports)
+        texts.extend(reports)
+        return found
 
-    stopped: list[bool] = []
     monkeypatch.setattr(Attributor, "__call__", counted)
-    with pytest.raises(KeyboardInterrupt):
+    return texts
+
+
+def test_a_stopped_run_goes_on_and_no_report_is_read_twice(
+    case: Case, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        if len(read) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(room, "_GROUP", 1)
+    with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
+        stopped.setattr(room.Ticker, "advance", stop)
         case.make()
     assert len(read) == 2 and not (case.folder / "emphasis").exists()
-    # another threshold uses the same scores
+    # with other groups and another threshold the same scores are used
+    monkeypatch.setattr(room, "_GROUP", 16)
     resumed = case.make(threshold=0.2)
     assert sorted(read) == sorted(REPORTS), "each distinct report once, that of the test record not at all"
     made = hash_file(case.folder / "emphasis" / "emphasis.parquet")
+    (case.folder / "emphasis" / room.CACHE).unlink()
     read.clear()
     assert case.make(threshold=0.2) == resumed and len(read) == 3
     assert hash_file(case.folder / "emphasis" / "emphasis.parquet") == made
+
+
+def test_only_new_texts_and_settings_of_the_attribution_are_attributed(case: Case, read: list[str]) -> None:
+    marks, cache = case.make(), case.folder / "emphasis" / room.CACHE
+    read.clear()
+    assert case.make() == marks
+    case.make(threshold=0.1, batch_size=3)
+    case.make("none")
+    case.rows[0]["split"], case.rows[1]["report"] = "test", "right pneumothorax ."
+    assert not read and case.make()[2:] == marks[2:] and read == ["right pneumothorax ."]
+    assert len(read_jsonl(cache)) == 4 and case.audit["attributed"]["reports"] == 4
+    for settings in ({"steps": 5}, {"smoothing": 0.5}):
+        read.clear()
+        case.make(**settings)
+        assert len(read) == 4
+    assert len(read_jsonl(cache)) == 12
+    read.clear()
+    case.make()
+    assert not read, "scores of other settings are kept"
+    (case.backbones / "chexbert").unlink()
+    (case.backbones / "chexbert").mkdir()
+    with pytest.raises(BackboneError):
+        case.make()
+
+
+def test_a_line_that_holds_no_scores_is_named(case: Case) -> None:
+    (case.folder / "emphasis").mkdir()
+    (case.folder / "emphasis" / room.CACHE).write_text('{"key": "a", "scores": [1.0]}\n')
+    with pytest.raises(DataError, match=r"attributions.jsonl, line 1 holds no scores"):
+        case.make()
+
+
+@pytest.mark.usefixtures("known")
+def test_computed_marks_reach_as_far_as_the_report(case: Case) -> None:
+    """Targets may be longer than released marks are (``trajectory.report_tokens``)."""
+    report = "the heart is normal . " * 40 + "small left effusion ."
+    case.rows[0]["report"] = report
+    ids = load_tokenizer(case.backbones)(report, add_special_tokens=False)["input_ids"]
+    marks = case.make()[0]
+    assert marks is not None and len(marks) == len(ids) + 2 > 150
+    trajectory = TrajectoryBuilder(load_tokenizer(case.backbones), len(ids) + 2).build(report, None, marks)
+    assert trajectory.emphasis.sum() == sum(marks) >= 4 and not any(marks[:100])
+
+
+@pytest.mark.parametrize(("score", "doubt"), [(1.0, "100.0% of all train sentences"), (0.0, "no train record has")])
+def test_marks_that_set_nothing_apart_are_doubted(
+    case: Case, score: float, doubt: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(attribution, "sentence_scores", lambda report, *_: [score] * report.count(" ."))
+    case.make()
+    assert case.audit["doubt"].startswith(doubt) and case.audit["doubt"].endswith("CheXbert labels these reports well")
+    assert capsys.readouterr().out.count(case.audit["doubt"]) == 1
+    monkeypatch.setattr(attribution, "sentence_scores", lambda report, *_: [1.0, 0.0][: report.count(" .")])
+    (case.folder / "emphasis" / room.CACHE).unlink()
+    case.make()
+    assert case.audit["doubt"] is None
+
+
+def test_captum_is_loaded_for_computed_marks_alone() -> None:
+    code = "import sys, pacer.emphasis.build_emphasis; sys.exit('captum' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

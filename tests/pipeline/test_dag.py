@@ -175,7 +175,11 @@ def test_a_clone_pulls_all_outputs_from_a_remote_and_runs_nothing(repository: Re
     clone.run(*remote)
     clone.run("dvc", "pull", "dvc.yaml")
     assert ran(clone.run("dvc", "repro")) == ()
-    for persisted in ("data/features/manifest.json", "data/anchors/llm_cache.jsonl"):
+    for persisted in (
+        "data/features/manifest.json",
+        "data/anchors/llm_cache.jsonl",
+        "data/emphasis/attributions.jsonl",
+    ):
         assert (clone.folder / persisted).read_bytes() == (repository.folder / persisted).read_bytes()
     (repository.folder / ".dvc" / "config.local").unlink()
 
