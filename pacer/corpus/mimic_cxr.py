@@ -18,7 +18,7 @@ from pacer.corpus.sections import find_sections
 from pacer.corpus.source.files import Source
 from pacer.corpus.studies import TEXTS, UNUSED, examinations
 from pacer.params import Corpus
-from pacer.tables.table import open_table
+from pacer.tables.table import open_table, shown_columns
 
 #: Name of the column that holds the images, for messages.
 IMAGE_FIELDS = ("dicom_id", "dicom_id")
@@ -46,10 +46,22 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     metadata, split, archive = (source.files[role] for role in ("metadata", "split", "reports"))
     images = _table(metadata, _METADATA)
     notes.read["metadata"] += images.height
-    reports = _reports(archive, notes)
+    images = images.with_columns(
+        # a number without the zeros before it; of the other forms the reader of times refuses what is ambiguous
+        pl.when(pl.col("time").str.contains(r"^(?:0|[1-9]\d{0,3})$"))
+        .then(pl.col("time").str.zfill(6))
+        .otherwise("time")
+    )
+    # where no folder names the subject of a report, its study does
+    subjects = images.select("study", known="subject").unique("study", keep="first", maintain_order=True)
+    reports = _reports(archive, notes).join(subjects, on="study", how="left")
+    reports = reports.with_columns(pl.coalesce("subject", "known")).drop("known")
     splits = _splits(split)
-    yield from _without_image(reports, images, _STUDY, archive, "reports", "its study is not in the metadata", notes)
-    yield from _without_image(splits, images, _IMAGE, split, "split", "its image is not in the metadata", notes)
+    folder = pl.format("p{}/", "subject").fill_null("")
+    name = pl.format("{}/{}s{}.txt", pl.lit(str(archive)), folder, "study")
+    yield from _without_image(reports, images, _STUDY, name, "reports", "its study is not in the metadata", notes)
+    name = pl.lit(str(split))
+    yield from _without_image(splits, images, _IMAGE, name, "split", "its image is not in the metadata", notes)
     images = images.join(splits.drop("row"), on=_IMAGE, how="left")
     del splits
     # where another image of the study has a split, this one is a slip of the table; else the study is not in it
@@ -79,7 +91,7 @@ def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
     found = {name: table.only(name) for name in columns}
     missing = [name for name, column in found.items() if column is None]
     if missing:
-        raise DataError(f"{path} lacks {', '.join(missing)}; it has {', '.join(table.columns) or 'no columns'}")
+        raise DataError(f"{path} lacks {', '.join(missing)}; it has {shown_columns(table.columns)}")
     frame = table.frame([column for column in found.values() if column is not None])
     return (
         frame.rename(dict(zip(frame.columns, columns.values())))
@@ -104,10 +116,10 @@ def _reports(path: Path, notes: Notes) -> pl.DataFrame:
     columns = {name: pl.String() for name in (*_STUDY, *TEXTS)}
     frames, held = [pl.DataFrame(schema=columns)], []
     for file in read_report_files(path, "reports"):
-        found = find_sections(file.text, file.place)
+        found = find_sections(file.text, file.study)
         if found.last_paragraph:
             notes.count("last_paragraphs", "reports", "the impression has no heading")
-        held.append((file.subject, file.study, *(getattr(found, name) for name in TEXTS)))
+        held.append((file.subject or None, file.study, *(getattr(found, name) for name in TEXTS)))
         if len(held) == _CHUNK:
             frames.append(pl.DataFrame(held, columns, orient="row"))
             held = []
@@ -120,14 +132,14 @@ def _reports(path: Path, notes: Notes) -> pl.DataFrame:
 
 
 def _without_image(
-    table: pl.DataFrame, images: pl.DataFrame, on: list[str], file: Path, role: str, reason: str, notes: Notes
+    table: pl.DataFrame, images: pl.DataFrame, on: list[str], file: pl.Expr, role: str, reason: str, notes: Notes
 ) -> Iterator[Row]:
-    """The rows of ``table`` that the metadata does not know."""
-    lost = table.join(images, on=on, how="anti").get_column("row").sort()
-    if len(lost):
-        notes.read[role] += len(lost)
-    for row in lost:
-        yield LeftOut(Place(str(file), "", row), reason)
+    """The rows of ``table`` that the metadata does not know; ``file`` names their file."""
+    lost = table.join(images, on=on, how="anti").select("row", file=file).sort("row")
+    if lost.height:
+        notes.read[role] += lost.height
+    for row, name in lost.iter_rows():
+        yield LeftOut(Place(name, "", row), reason)
 
 
 def _one_time(images: pl.DataFrame, notes: Notes) -> pl.DataFrame:

@@ -27,11 +27,6 @@ class ReportFile(NamedTuple):
     name: str
     text: str
 
-    @property
-    def place(self) -> str:
-        """``p10000032/s50414267``."""
-        return f"p{self.subject}/s{self.study}"
-
 
 def read_report_files(path: Path, what: str) -> Iterator[ReportFile]:
     """The report files by study, so that what comes first does not depend on the source; other files are passed over.

@@ -55,7 +55,7 @@ def read_original_findings(path: Path) -> OriginalFindings:
         )
     if path.is_dir() or path.suffix.lower() == ".zip" or zipfile.is_zipfile(path):
         reports = read_report_files(path, "original findings")
-        return _collect((report.study, find_sections(report.text, report.place).findings) for report in reports)
+        return _collect((report.study, find_sections(report.text, report.study).findings) for report in reports)
     return _collect(_of_annotations(path))
 
 

@@ -1,4 +1,4 @@
-"""The sections of a MIMIC-CXR report file: findings, impression, indication, history and comparison.
+"""The sections of a MIMIC-CXR report file: findings, impression, indication and history.
 
 A heading stands at the beginning of a line, in capitals and before a colon; some stand alone in their line, and those
 of the main sections may be written ``Findings:``. The official sectioning (MIT-LCP/mimic-cxr) is followed in what means
@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from ruamel.yaml import YAML
 
-Name = Literal["findings", "impression", "indication", "history", "comparison", "other"]
+Name = Literal["findings", "impression", "indication", "history", "other"]
 
 
 class Sections(NamedTuple):
@@ -25,12 +25,12 @@ class Sections(NamedTuple):
     impression: str | None = None
     indication: str | None = None
     history: str | None = None
-    comparison: str | None = None
     last_paragraph: bool = False
 
 
+# the colon of a time of day (CHEST, 8:13 A.M.) ends no heading
 _HEADING = re.compile(
-    r"^[ \t]*(?:([A-Z][A-Z0-9 \t,/&().'#-]{0,90}|[A-Z][a-z]+(?: [A-Za-z]+){0,3}):"
+    r"^[ \t]*(?:([A-Z](?:[A-Z0-9 \t,/&().'#-]|(?<=\d):(?=\d)){0,90}|[A-Z][a-z]+(?: [A-Za-z]+){0,3}):(?!(?<=\d:)\d)"
     r"|((?:FINAL )?ADDENDUM|FINAL REPORT|FINDINGS?|IMPRESSION)[ \t\r]*$)",
     re.M,
 )
@@ -45,10 +45,10 @@ _MEANINGS: tuple[tuple[Name, re.Pattern[str]], ...] = tuple(
         ("impression", r"\b(?:IMPRESSION|CONCLUSION)S?\b|^(?:SUMMARY|OPINION)$"),
         ("indication", r"\bINDICATIONS?\b|^REASON\b|^CLINICAL QUESTION"),
         ("history", r"\bHISTORY\b|^CLINICAL\b"),
-        ("comparison", r"\bCOMPARISONS?\b|^COMPARE\b|^(?:PRIOR|REFERENCE) (?:STUDY|EXAM)"),
         (
             "other",
-            r"\bADDENDUM\b|^(?:AMENDMENT|ATTESTATION|NOTIFICATIONS?\b.*|RECOMMENDATIONS?\b.*|TYPE OF\b.*|DATE\b.*"
+            r"\bCOMPARISONS?\b|^COMPARE\b|^(?:PRIOR|REFERENCE) (?:STUDY|EXAM)|\bADDENDUM\b"
+            r"|^(?:AMENDMENT|ATTESTATION|NOTIFICATIONS?\b.*|RECOMMENDATIONS?\b.*|TYPE OF\b.*|DATE\b.*"
             r"|DIAGNOSIS|(?:EXAM|EXAMINATION|TECHNIQUE|STUDY|PROCEDURE|COMMENT)S?|.*\bNOTE)$",
         ),
     )
@@ -89,23 +89,22 @@ class _Part(NamedTuple):
     text: str
 
 
-def find_sections(text: str, place: str = "") -> Sections:
+def find_sections(text: str, study: str = "") -> Sections:
     """The sections of a report file. Of several of a name the last that is not empty counts: preliminary readings
-    stand before the final report. Of indication, history and comparison only the first paragraph is taken, because a
-    report without further headings may go on below it.
+    stand before the final report. Of indication and history only the first paragraph is taken, because a report without
+    further headings may go on below it.
 
     Args:
-        place: subject and study, ``p10000032/s50414267``; a few dozen reports are known by name, because their
-            headings mislead.
+        study: its id without MIMIC's letter; a few dozen reports are known by it, because their headings mislead.
     """
     parts = _parts(text)
-    if place in _EXCEPTIONS["nowhere"]:
+    if study in _EXCEPTIONS["nowhere"]:
         return _sections(parts)._replace(findings=None, impression=None)
-    if place in _EXCEPTIONS["between"]:
-        first, end = _EXCEPTIONS["between"][place]
+    if study in _EXCEPTIONS["between"]:
+        first, end = _EXCEPTIONS["between"][study]
         return Sections(impression=_words(text[first:end]))
-    if place in _EXCEPTIONS["under"]:
-        wanted = [part for part in parts if _EXCEPTIONS["under"][place] in part.heading]
+    if study in _EXCEPTIONS["under"]:
+        wanted = [part for part in parts if _EXCEPTIONS["under"][study] in part.heading]
         if wanted:
             rest = [part for part in parts if part is not wanted[-1]]
             return _sections(rest)._replace(findings=None, impression=_words(wanted[-1].text))
@@ -134,7 +133,7 @@ def _sections(parts: list[_Part]) -> Sections:
     texts: dict[str, str] = {}
     for part in parts:
         own = part.text
-        if part.name in ("indication", "history", "comparison"):
+        if part.name in ("indication", "history"):
             own = _BLANK_LINE.split(own.strip(), maxsplit=1)[0]
         if part.name != "other" and (words := _words(own)):
             texts[part.name] = words

@@ -20,7 +20,7 @@ from pacer.corpus.rows import Notes, Row, check_roles
 from pacer.corpus.source.files import Source
 from pacer.corpus.studies import COLUMNS, REPORT, REQUIRED, TEXTS, examinations
 from pacer.params import Corpus, TableOfStudies
-from pacer.tables.table import CsvForm, open_table
+from pacer.tables.table import CsvForm, open_table, shown_columns
 
 #: Names of the fields that hold the frontal and the lateral image, for messages.
 IMAGE_FIELDS: tuple[str, str] = ("image", "image")
@@ -93,7 +93,7 @@ def _resolve(path: Path, have: list[str], columns: dict[str, str]) -> dict[str, 
     problems += [f"the table has column {column} more than once" for column in ours.values() if counted[column] > 1]
     if problems:
         raise DataError(
-            f"{path}: {'; '.join(problems)}. The table has: {', '.join(have) or 'no columns'}; "
+            f"{path}: {'; '.join(problems)}. The table has: {shown_columns(have)}; "
             "name its columns in corpus.table.columns"
         )
     return ours

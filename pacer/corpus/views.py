@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pacer.core.errors import DataError
-from pacer.tables.table import open_table
+from pacer.tables.table import open_table, shown_columns
 
 #: Columns that name the image and its view, in lower case; where a table has several, the first with a value counts.
 IMAGE_COLUMNS = ("image", "filename", "dicom_id")
@@ -176,7 +176,7 @@ def table_rows(path: str | Path, *needed: tuple[str, ...]) -> Iterator[tuple[str
     for group in needed:
         if not any(name in found for name in group):
             names = f"a column {group[0]}" if len(group) == 1 else f"one of the columns {', '.join(group)}"
-            raise DataError(f"{path} needs {names}; it has {', '.join(table.columns) or 'none'}")
+            raise DataError(f"{path} needs {names}; it has {shown_columns(table.columns)}")
     for row in table.rows(list(found.values())):
         if not row.empty:
             yield row.place, dict(zip(found, row.values, strict=True))

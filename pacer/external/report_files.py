@@ -24,7 +24,7 @@ from typing import Any
 from pacer.core.errors import DataError
 from pacer.core.hygiene import is_broken
 from pacer.core.io import read_json
-from pacer.tables.table import TableFile, TableRow, open_table, shown
+from pacer.tables.table import TableFile, TableRow, open_table, shown, shown_columns
 
 #: Names of the column with the ids, of which the first that a file has is taken, and with the text, of which it may
 #: have one; whatever their case.
@@ -144,15 +144,15 @@ def _of_columns(
         if table.kind == "csv" and row.values[0] is None:
             raise DataError(f"{path}, {row.place} is blank; every row needs its {len(names)} cells")
     if len(set(names)) != len(names):
-        raise DataError(f"{path} has a column name more than once; its columns are {_listed(names)}")
+        raise DataError(f"{path} has a column name more than once; its columns are {shown_columns(names)}")
     for name, what in ((text_column, "text"), (id_column, "ids")):
         if name is not None and name not in names:
-            raise DataError(f"{path} has no column {name} for the {what}; it has {_listed(names)}")
+            raise DataError(f"{path} has no column {name} for the {what}; it has {shown_columns(names)}")
     found = [text_column] if text_column else table.named(*text_columns)
     if not found:
         raise DataError(
             f"{path} has no column of reports: expected {', '.join(text_columns)}, or name it with "
-            f"{_TEXT_OPTIONS}; it has {_listed(names)}"
+            f"{_TEXT_OPTIONS}; it has {shown_columns(names)}"
         )
     if len(found) > 1:
         raise DataError(
@@ -163,7 +163,7 @@ def _of_columns(
     if identity is None and len(names) > 1:
         raise DataError(
             f"{path} has no column of ids: expected {', '.join(ID_COLUMNS)}, or name it with "
-            f"--reference-id or --hypothesis-id; it has {_listed(names)}"
+            f"--reference-id or --hypothesis-id; it has {shown_columns(names)}"
         )
 
     def column(name: str) -> list[tuple[str, Any]]:
@@ -177,12 +177,6 @@ def _of_columns(
         {"id": identity or "position", "text": text},
         {known: [value for _, value in column(name)] for known in EXTRA_COLUMNS if (name := table.only(known))},
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Names of columns for an error; what may be a report, for want of a header, is not shown."""
-    short = [name if len(name) <= 30 and len(name.split()) <= 2 else f"one of {len(name)} characters" for name in names]
-    return ", ".join(short) or "none"
 
 
 def _text(place: str, expected: str, value: Any) -> str | None:

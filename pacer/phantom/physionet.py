@@ -36,7 +36,7 @@ QUIRKS = {
     "removed words": 0.5,  # ___ for age, names and dates, in the indication and the last section
     "other headings": 0.2,  # REASON FOR EXAM, CONCLUSION and the like
     "one heading": 0.06,  # FINDINGS AND IMPRESSION
-    "no headings": 0.03,  # findings and impression are paragraphs below the comparison
+    "no headings": 0.03,  # a title with the time of day; findings and impression are paragraphs below the comparison
     "no text": 0.03,  # neither findings nor impression, the heading alone
     "wet read": 0.1,  # a preliminary reading before the final report
     "addendum before": 0.06,  # of the final report
@@ -134,6 +134,8 @@ def report_file(filing: Filing) -> str:
     sections = [("EXAMINATION", kind), (indication, filing.indication), (history, filing.history)]
     sections += [("TECHNIQUE", kind.capitalize()), (comparison, "___." if study.prior else "None.")]
     lines = [f"{_TITLE}FINAL REPORT"]
+    if "no headings" in quirks:
+        lines += _wrapped(f"{study.view} CHEST AT {filing.made:%H:%M}, ___")
     for heading, text in sections:
         lines += _wrapped(f"{heading}:  {text}") if text else []
     body = {findings: filing.findings, impression: filing.impression}

@@ -314,6 +314,12 @@ def shown(value: Any) -> str:
     return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
 
 
+def shown_columns(names: Sequence[str]) -> str:
+    """The columns of a file, for an error; a long name could be report text where the file has no header."""
+    short = [n if len(n) <= 50 and len(n.split()) <= 2 else f"a name of {len(n)} characters" for n in names]
+    return ", ".join(short) or "no columns"
+
+
 def _as_text(value: Any, place: str, decimal: bool) -> str | None:
     if value is None or value != value:  # null or NaN
         return None

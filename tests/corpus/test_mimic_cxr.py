@@ -133,6 +133,18 @@ def test_the_folder_of_the_reports_is_read_as_their_archive_is(tree: Tree) -> No
     tree.settings["mimic_cxr"]["reports"] = "unpacked"
     tree.build()
     assert tree.records() == records
+    for path in (tree.root / "unpacked").rglob("*.txt"):
+        path.rename(tree.root / "unpacked" / path.name)
+    tree.build()
+    assert tree.records() == records
+
+
+def test_a_report_in_another_subjects_folder_is_not_the_studys(tree: Tree) -> None:
+    tree.add(50000001)
+    tree.add(50000002)
+    tree.reports["files/p10/p10000033/s50000002.txt"] = tree.reports.pop("files/p10/p10000032/s50000002.txt")
+    tree.build()
+    assert [reason for *_, reason, _ in tree.problems()] == ["its study is not in the metadata", "there is no report"]
 
 
 @pytest.mark.parametrize(
@@ -198,9 +210,11 @@ def test_tables_and_reports_that_do_not_fit_each_other(tree: Tree) -> None:
     tree.split = [row for row in tree.split if row["dicom_id"] not in ("50000002-1", "50000003-0", "50000003-1")]
     tree.split[-1]["split"] = "test"
     tree.build()
+    listed = (tree.root / "corpus" / "problems.csv").read_text()
+    assert f"left out,{tree.root}/mimic-cxr-reports.zip/p10000032/s50000004.txt," in listed
     metadata, split = "mimic-cxr-2.0.0-metadata.csv.gz", "mimic-cxr-2.0.0-split.csv.gz"
     assert tree.problems() == [
-        ("left out", "mimic-cxr-reports.zip", "3", None, "its study is not in the metadata", "1"),
+        ("left out", "s50000004.txt", "3", None, "its study is not in the metadata", "1"),
         ("left out", split, "4", None, "its image is not in the metadata", "1"),
         ("left out", metadata, "4", None, "the image is not in the table of splits", "1"),
         ("left out", metadata, "5", None, "the table of splits has none of its images", "2"),
@@ -238,6 +252,25 @@ def test_dates_that_cannot_be_read_are_problems(tree: Tree, change: dict, fault:
     tree.metadata[1] |= change
     tree.build()
     assert [(kind, index, field) for kind, _, index, field, *_ in tree.problems()] == [("bad", "3", fault)]
+
+
+def test_times_are_numbers_whose_first_zeros_are_lost(tree: Tree) -> None:
+    tree.add(50000001, time="0")
+    tree.add(50000002, time="900")
+    tree.build()
+    prior = read_table(tree.root / "corpus" / "priors.parquet", PRIOR_SCHEMA).row(0, named=True)
+    assert (prior["study_id"], prior["gap_days"] * 86400) == ("50000002", pytest.approx(9 * 60))
+
+
+def test_a_table_without_its_header_is_not_quoted(tree: Tree) -> None:
+    tree.add(50000001)
+    tree.write()
+    path = tree.root / BASE["mimic_cxr"]["metadata"]
+    path.write_bytes(gzip.compress(f"1,{SECRET} in the left lower lobe,PA\n2,Clear,AP\n".encode()))
+    config = Corpus.model_validate(BASE | tree.settings)
+    point_to_files(config, tree.root / "source")
+    with pytest.raises(DataError, match=r"it has 1, a name of 40 characters, PA$"):
+        build_corpus(config, tree.root / "source", tree.root / "corpus")
 
 
 def test_a_conclusion_without_a_heading_is_counted(tree: Tree) -> None:

@@ -58,7 +58,6 @@ def test_every_section_of_a_report() -> None:
         findings="The heart is of normal size. A 1.2 cm nodule projects over the left base. LINES AND TUBES: None.",
         impression="Nodule at the left base.",
         indication="___ year old woman with cough // pneumonia?",
-        comparison="___",
     )
 
 
@@ -92,6 +91,7 @@ def test_every_section_of_a_report() -> None:
         # a title over the whole report is an empty section; over the text, it is the findings' heading
         (" CHEST, PA AND LATERAL:\n\n INDICATION: Cough.\n\n FINDINGS: Text.\n", "Text."),
         (" INDICATION: Cough.\n\n PORTABLE AP CHEST RADIOGRAPH:  Text.\n IMPRESSION: Normal.\n", "Text."),
+        (" PORTABLE CHEST AT 10:35 A.M.:  Text.\n", "Text."),
         (" FINDINGS: Lungs clear.\n LEFT RIBS:  No fracture.\n", "Lungs clear. LEFT RIBS: No fracture."),
     ],
 )
@@ -115,13 +115,21 @@ def test_impression(text: str, impression: str) -> None:
 
 def test_a_report_without_headings_concludes_with_what_follows_its_first_paragraph() -> None:
     text = "  FINAL REPORT\n INDICATION:  Cough.\n COMPARISON:  ___.\n \n Lungs clear.\n \n Heart normal.\n"
-    expected = Sections(
-        impression="Lungs clear. Heart normal.", indication="Cough.", comparison="___.", last_paragraph=True
-    )
+    expected = Sections(impression="Lungs clear. Heart normal.", indication="Cough.", last_paragraph=True)
     assert find_sections(text) == expected
     assert find_sections(" FINAL REPORT\n CHEST RADIOGRAPH\n \n Lungs clear.\n").impression == "Lungs clear."
     assert find_sections(" INDICATION: Cough.\n") == Sections(indication="Cough.")
     assert find_sections(" INDICATION: Cough.\n \n \n") == Sections(indication="Cough.")
+
+
+@pytest.mark.parametrize(
+    "title", ["AP CHEST, 8:13 A.M., ___", "PORTABLE CHEST AT 10:35", "COMPARISON:\n PORTABLE CHEST 5:30 TODAY"]
+)
+def test_the_time_of_day_in_a_title_makes_it_no_heading(title: str) -> None:
+    text = f" FINAL REPORT\n {title}\n \n Lungs clear.\n"
+    assert find_sections(text) == Sections(impression="Lungs clear.", last_paragraph=True)
+    text = f" FINAL REPORT\n {title}\n \n HISTORY: Cough.\n \n IMPRESSION:1. Lungs clear.\n"
+    assert find_sections(text) == Sections(impression="1. Lungs clear.", history="Cough.")
 
 
 def test_an_indication_does_not_hold_the_report_below_it() -> None:
@@ -131,14 +139,14 @@ def test_an_indication_does_not_hold_the_report_below_it() -> None:
 
 def test_reports_whose_headings_mislead() -> None:
     text = " INDICATION: Tube in place.\n RECOMMENDATION(S): Small effusion.\n IMPRESSION: None.\n"
-    assert find_sections(text, "p14325424/s57936451") == Sections(impression="Tube in place.")
-    found = find_sections(text, "p11851243/s50913680")
+    assert find_sections(text, "57936451") == Sections(impression="Tube in place.")
+    found = find_sections(text, "50913680")
     assert found == Sections(impression="Small effusion.", indication="Tube in place.")
-    assert find_sections("x" * 201 + " Lungs  clear. " + "x" * 400, "p10602608/s50525523").impression == (
+    assert find_sections("x" * 201 + " Lungs  clear. " + "x" * 400, "50525523").impression == (
         "Lungs clear. " + "x" * (349 - 201 - 15)
     )
-    assert find_sections(FULL, "p11573679/s58235663").impression is None
-    assert find_sections(FULL, "p11573680/s58235663").impression == "Nodule at the left base."
+    assert find_sections(FULL, "58235663").impression is None
+    assert find_sections(FULL, "58235664").impression == "Nodule at the left base."
 
 
 _LINES = st.lists(
@@ -163,7 +171,7 @@ _LINES = st.lists(
 def test_sections_are_words_of_the_report_in_their_order(text: str) -> None:
     found = find_sections(text)
     whole = "".join(text.split())
-    for section in found[:5]:
+    for section in found[:4]:
         if section is not None:
             assert section and section == " ".join(section.split())
             assert "".join(section.split()) in whole
