@@ -320,7 +320,7 @@ def test_sentences_that_presuppose_a_previous_report_are_stripped(tiny) -> None:
     assert {c: audit["prior_wording"][c]["train"]["comparing"] for c in ("sn", "mn")} == {"sn": 1, "mn": 1}
     records = {row["record_id"]: row for row in read_records(tiny.out / "corpus" / "records.parquet").to_dicts()}
     stripped, whole = records["sn-50000001"], records["mw-50000001"]
-    assert (stripped["report_raw"], stripped["report"]) == ("1. Clear lungs.", "clear lungs .")
+    assert (stripped["report_raw"], stripped["report"]) == ("Clear lungs.", "clear lungs .")
     assert (stripped["sections"], stripped["emphasis"]) == ("impression", None)
     assert (whole["sections"], whole["report_raw"].count(comparing)) == ("findings+impression", 2)
     assert whole["emphasis"] is not None

@@ -19,7 +19,7 @@ from pacer.corpus.deidentified import has_marks, without_marks
         ("Clear. XXXX XXXX. Normal heart.", "Clear. Normal heart.", "Clear. Normal heart."),
         ("Seen on XXXX, XXXX, and XXXX/XXXX.", "Seen on, and.", None),
         ("Patient's XXXX's film (XXXX) shows (XXXX, left) change.", "Patient's film shows (left) change.", None),
-        ("Clear.\n  1. XXXX. 2. Heart normal.", "Clear. 1. 2. Heart normal.", "Clear. 2. Heart normal."),
+        ("Clear.\n  1. XXXX. 2. Heart normal.", "Clear. 1. 2. Heart normal.", "Clear. Heart normal."),
         (
             "Told to Dr. XXXX at 3 p.m., etc., by phone. Clear.",
             "Told to Dr. at 3 p.m., etc., by phone. Clear.",

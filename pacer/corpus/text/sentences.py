@@ -6,21 +6,43 @@ import re
 from collections.abc import Callable
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-#: A piece that ends like this goes on in the next: a number in a list, a title before a name.
-_UNFINISHED = re.compile(r"(?:^\d{1,2}|\b(?:Dr|Drs|Mr|Mrs|Ms|vs))\.$")
+#: The number of an item in a list.
+_NUMBER = re.compile(r"(\d{1,2})[.)](?:\s+|$)")
+#: A piece that ends like this goes on in the next, or does so but before a capital.
+_UNFINISHED = re.compile(r"\b(?:Drs?|Mrs?|Ms|St|[Vv]s|[Aa]pprox|i\.e|e\.g)\.$")
+_TIME_OF_DAY = re.compile(r"\b[AaPp]\.[Mm]\.$")
 
 
 def without_sentences(text: str, unwanted: Callable[[str], object]) -> str | None:
     """The sentences of a raw text that are not ``unwanted``, with single blanks between them; None when none says
-    anything."""
+    anything. A list of which an item is taken out loses its numbers."""
+    pieces = _SENTENCE_END.split(text.strip())
+    cased = text != text.lower()
     sentences: list[str] = []
-    for piece in _SENTENCE_END.split(text.strip()):
-        if sentences and _UNFINISHED.search(sentences[-1]):
-            sentences[-1] += " " + piece
+    item, begins = 0, True
+    for piece in pieces:
+        if number := _NUMBER.match(piece):
+            item, begins, piece = int(number[1]), True, piece[number.end() :]
+        before_item = item > 0 and piece.endswith(f" {item + 1}.")  # "1. No edema 2. Clear"
+        if before_item:
+            item += 1
+            piece = piece.removesuffix(f" {item}.") + "."
+        if begins or not _goes_on(sentences[-1], piece, cased):
+            sentences += [piece] if piece else []
         else:
-            sentences.append(piece)
-    kept = " ".join(sentence for sentence in sentences if not unwanted(sentence))
-    return kept if says_something(kept) else None
+            sentences[-1] += f" {piece}"
+        begins = before_item or not piece or not sentences
+    kept = [sentence for sentence in sentences if not unwanted(sentence)]
+    whole = " ".join(pieces if kept == sentences else kept)
+    return whole if says_something(whole) else None
+
+
+def _goes_on(sentence: str, piece: str, cased: bool) -> bool:
+    """Whether a piece belongs to the sentence before it. ``cased``: the text has capitals, so sentences begin with
+    one."""
+    begins_small = piece[:1].islower() or piece[:1].isdigit()
+    at_a_time = _TIME_OF_DAY.search(sentence) is not None and not piece[:1].isupper()
+    return (cased and begins_small) or at_a_time or _UNFINISHED.search(sentence) is not None
 
 
 def says_something(text: str) -> bool:
