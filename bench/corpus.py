@@ -116,6 +116,7 @@ def _unopened(image_ids: list[str], folder: Path, check: str, journal: Path, tic
         width=pl.lit(1, pl.Int32),
         height=pl.lit(1, pl.Int32),
         problem=pl.lit(None, pl.String),
+        part=pl.lit(None, pl.String),
     )
 
 

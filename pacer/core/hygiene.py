@@ -28,14 +28,15 @@ def fault_of(text: str) -> str | None:
     return f"character {found.start() + 1:,} is the control character U+{ord(found[0]):04X}; give plain text"
 
 
-#: How programs and people write that there is no text, the marks around it left out.
+#: How programs and people write that there is no text, what is neither letter nor digit around it left out.
 ABSENT_WORDS = frozenset({"n/a", "n.a", "na", "nan", "nat", "nil", "none", "null", "not available", "not applicable"})
-MARKS = " \t\r\n.,;#()[]<>'\"-_"
+_ABSENT = re.compile(rf"[\W_]*(?:(?:{'|'.join(map(re.escape, sorted(ABSENT_WORDS)))})[\W_]*)?", re.IGNORECASE)
 
 
 def is_absent(text: str) -> bool:
-    """Whether a whole text is one of :data:`ABSENT_WORDS`, in any case and with marks around it."""
-    return len(text) < 32 and text.strip(MARKS).lower() in ABSENT_WORDS
+    """Whether a text that is not blank has no letter or digit, or is one of :data:`ABSENT_WORDS`, in any case and with
+    marks around it."""
+    return bool(_ABSENT.fullmatch(text) and text.strip())
 
 
 def stray_path(path: str) -> str | None:

@@ -71,6 +71,8 @@ class Assembler:
         self.findings_only, self.clean = config.target == "findings", CLEANERS[config.cleaner]
         self.studies: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.keep_empty_priors, self.unseen = config.keep_empty_priors, config.unseen_comparisons
+        # of MIMIC-RG4, text of marks alone is cleaned as upstream cleans it, and new_scores follow the outcome
+        self.upstream = config.format == "rg4"
         self.absent: Counter[str] = Counter()
         self.empty_priors = self.kept_priors = self.with_decimals = 0
 
@@ -171,7 +173,7 @@ class Assembler:
         """The examination with None for each text that is a word for no text."""
 
         def judged(text: str | None, name: str) -> str | None:
-            if text is None or not is_absent(text):
+            if text is None or not is_absent(text) or (self.upstream and not says_something(text)):
                 return text
             self.absent[name] += 1
             return None

@@ -76,7 +76,7 @@ def build_corpus(
                 )
             for name, count in assembler.absent.items():
                 notes.count("absent_words", "texts", name, count)
-            unusable = look_at_images(draft, source.images, config.check_images, scratch, headers, inspect)
+            unusable = look_at_images(draft, source.images, config.check_images, scratch, headers, inspect, notes)
             repeated = repeated_rows(draft, "record_id")
             sieve = Sieve(repeated, unusable, source.images, form.images)
             wording = keep_sound(draft, sieve, ledger, whole, _settings(config, source))

@@ -21,12 +21,14 @@ from pacer.core.hygiene import stray_path
 from pacer.core.io import atomic_path, hash_bytes, hash_file, open_file
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
-from pacer.radiographs.opening import ImageError, image_size, open_image, reading_problem
+from pacer.corpus.rows import Notes
+from pacer.radiographs.opening import OTHER_PART, ImageError, image_header, open_image, reading_problem
 from pacer.records.columns import TableWriter, batches, hashes
 from pacer.records.schemas import IMAGE_SCHEMA, SPLITS
 
-#: What a look finds; ``problem`` says why an image cannot be used, and is null when it can.
-SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String()}
+#: What a look finds; ``problem`` says why an image cannot be used, and is null when it can; ``part`` is another part of
+#: the body than the chest that a DICOM file names.
+SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "part": pl.String()}
 
 #: Opening headers waits for the disk, not for the processor.
 HEADER_THREADS = 16
@@ -49,16 +51,24 @@ class _Seen(NamedTuple):
     width: int = 0
     height: int = 0
     problem: str | None = None
+    part: str | None = None
 
 
 def look_at_images(
-    records: Path, folder: Path, check: Check, scratch: Path, out: Path, inspect: Callable[..., pl.DataFrame]
+    records: Path,
+    folder: Path,
+    check: Check,
+    scratch: Path,
+    out: Path,
+    inspect: Callable[..., pl.DataFrame],
+    notes: Notes,
 ) -> dict[str, str]:
     """Write what :func:`inspect_images` finds about every image of ``records`` to ``out``.
 
     Args:
         records: a table with the columns frontal and lateral. folder, check: see :func:`inspect_images`.
         scratch: where the journals of the images seen lie, so that a stopped run continues.
+        notes: gets the topic ``other_parts``.
 
     Returns:
         Why an image cannot be used, by image id.
@@ -74,6 +84,8 @@ def look_at_images(
                     ids.update(column.filter(column.is_not_null() & (column.hash() % parts == number)))
             found = inspect(sorted(ids), folder, check, scratch / f"images-{number + 1}-of-{parts}.jsonl", ticker)
             unusable |= dict(found.filter(pl.col("problem").is_not_null()).select("image_id", "problem").iter_rows())
+            for part in found["part"].drop_nulls():
+                notes.count("other_parts", "images", part)
             headers.add_frame(found)
     return unusable
 
@@ -175,7 +187,7 @@ def inspect_images(
                 if entries is not None and seen.problem is None and seen != earlier.get(path):
                     entry = seen._asdict() | {"path": path, "check": check}
                     entries.append(entry)
-                rows.append((image_id, path, seen.bytes, seen.width, seen.height, seen.problem))
+                rows.append((image_id, path, seen.bytes, seen.width, seen.height, seen.problem, seen.part))
                 if ticker is not None:
                     ticker.advance()
             frames.append(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
@@ -193,19 +205,23 @@ def _look(image_id: str, path: str, check: Check, earlier: _Seen | None) -> _See
         status = os.stat(path)
         if earlier is not None and (earlier.bytes, earlier.mtime_ns) == (status.st_size, status.st_mtime_ns):
             return earlier
-        width, height = open_image(path).size if check == "full" else image_size(path)
+        if check == "full":
+            image = open_image(path)
+            width, height, part = *image.size, image.info.get(OTHER_PART)
+        else:
+            width, height, part = image_header(path)
     except (OSError, ValueError) as error:
         return _Seen(problem=reading_problem(error))
     except ImageError as error:
         return _Seen(problem=error.problem)
-    return _Seen(status.st_size, status.st_mtime_ns, width, height)
+    return _Seen(status.st_size, status.st_mtime_ns, width, height, part=part)
 
 
 def _read_entries(journal: Path, check: Check) -> dict[str, _Seen]:
     """The latest entry of each path."""
     try:
         return {
-            entry["path"]: _Seen(entry["bytes"], entry["mtime_ns"], entry["width"], entry["height"])
+            entry["path"]: _Seen(entry["bytes"], entry["mtime_ns"], entry["width"], entry["height"], part=entry["part"])
             for _, entry in read_journal(journal)
             if entry["check"] == check
         }

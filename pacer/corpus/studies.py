@@ -16,7 +16,7 @@ from typing import NamedTuple
 import polars as pl
 
 from pacer.core.contexts import contexts_within
-from pacer.core.hygiene import ABSENT_WORDS, CONTROL, MARKS
+from pacer.core.hygiene import CONTROL, is_absent
 from pacer.corpus.dates import DATE_FORMS, TIME_FORMS, as_text, read_days, read_times
 from pacer.corpus.priors import DatedStudy, choose_priors
 from pacer.corpus.rows import Examination, LeftOut, Notes, Place, Prior, Problem, Row, shown_view
@@ -96,10 +96,10 @@ def _normal(table: pl.DataFrame, role: str, notes: Notes) -> pl.DataFrame:
         _blank_to_null(_text(table[name])) for name in ("subject", "study", "image", "view", "split")
     )
     date, time = (_blank_to_null(v) if v.dtype == pl.String else v for v in (table["date"], table["time"]))
-    absent = {name: table[name].str.strip_chars(MARKS).str.to_lowercase().is_in(ABSENT_WORDS) for name in TEXTS}
+    absent = {name: table[name].is_in([*filter(is_absent, table[name].unique().drop_nulls())]) for name in TEXTS}
     for name, found in absent.items():
         if number := int(found.sum() or 0):
-            notes.count("absent_words", role, name, number)
+            notes.count("absent_words", "texts", name, number)
     texts = (pl.when(pl.col(name).str.contains(r"\S") & ~absent[name]).then(name).alias(name) for name in TEXTS)
     days, times = read_days(date), read_times(time)
     clock, two_clocks = _clocks(days["clock"], times["clock"])

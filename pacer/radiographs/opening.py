@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
@@ -51,16 +51,25 @@ _TURNS = {
 _HEADER = ["PhotometricInterpretation", "SamplesPerPixel", "NumberOfFrames", "Rows", "Columns", "BitsAllocated"]
 _HEADER += ["Modality", "BodyPartExamined"]
 _NO_PIXELS = "it holds no pixels"
-_NO_CHEST = "the DICOM file is no radiograph of a chest:"
 #: DICOM's terms (PS3.3 C.7.3.1.1.1) for machines that make radiographs, and what films and screens are scanned as.
 _MODALITIES = {"CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC"}
-#: DICOM's terms (PS3.16 annex L) for parts of the body of which a radiograph shows no lungs. What is not listed passes:
-#: devices name the chest in many languages.
+#: DICOM's terms (PS3.16 annex L) for parts of the body of which a radiograph shows no lungs. They are told and not
+#: refused: the tag is often that of the device's last programme, so a bedside chest can be an abdomen or a shoulder.
 _OTHER_PARTS = re.compile(
     r"\b(ABDOMEN|ANKLE|ARM|BREAST|CALCANEUS|CLAVICLE|COCCYX|[CLS] ?SPINE|ELBOW|EXTREMITY|FEMUR|FINGER|FOOT|FOREARM|HAND"
     r"|HEAD|HEEL|HIP|HUMERUS|JAW|KNEE|LEG|MANDIBLE|MAXILLA|ORBIT|PATELLA|PELVIS|SHOULDER|SINUS|SKULL|TEETH|THIGH|THUMB"
     r"|TOE|WRIST|ZYGOMA)S?\b"
 )
+#: Key of ``Image.info`` for such a part.
+OTHER_PART = "other_part"
+
+
+class Header(NamedTuple):
+    """Width and height of what :func:`open_image` returns, and the other part of the body that a DICOM file names."""
+
+    width: int
+    height: int
+    part: str | None = None
 
 
 class ImageError(DataError):
@@ -79,13 +88,13 @@ def open_image(path: str | Path) -> Image.Image:
     smallest to largest value; MONOCHROME1 is inverted last, and padding is black. An EXIF orientation is applied.
 
     Returns:
-        Mode "L" where the file has one channel (transparency is dropped), else "RGB".
+        Mode "L" where the file has one channel (transparency is dropped), else "RGB". If a DICOM file names another part
+        of the body than the chest, ``info`` has it under ``OTHER_PART``.
 
     Raises:
         ImageError: the file is missing, is not an image, has more than ``MAX_PIXELS``, is more than ``MAX_RATIO``
             times as long as wide, less than ``MIN_SIDE`` pixels wide or high, or of one colour, cannot be decoded, or
-            holds what is no single grey radiograph of a chest (DICOM in colour, with several frames, of another
-            modality or part of the body).
+            holds what is no single grey radiograph (DICOM in colour, with several frames, of another modality).
     """
     with _problems_of(path), open_file(path) as file:
         return _decoded(file, path)
@@ -110,7 +119,11 @@ def as_radiograph(image: Image.Image, name: str) -> Image.Image:
 
 def _decoded(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None = None) -> Image.Image:
     if _is_dicom(file, name):
-        return _with_contrast(Image.fromarray(_dicom_grey(_read_dicom(file))))
+        data = _read_dicom(file)
+        image = _with_contrast(Image.fromarray(_dicom_grey(data)))
+        if part := _other_part(data):
+            image.info[OTHER_PART] = part
+        return image
     with Image.open(file, formats=formats) as image:  # not by path: Pillow 13 then scrambles TIFF files to be turned
         return _as_radiograph(image)
 
@@ -135,8 +148,8 @@ def _with_contrast(image: Image.Image) -> Image.Image:
     return image
 
 
-def image_size(path: str | Path) -> tuple[int, int]:
-    """Width and height of what ``open_image`` returns, from the header alone; what the header rules out is refused.
+def image_header(path: str | Path) -> Header:
+    """What the header alone says about an image; what it rules out is refused.
 
     Raises:
         ImageError: the file is missing, is not an image, or its header says that it cannot be used.
@@ -144,11 +157,11 @@ def image_size(path: str | Path) -> tuple[int, int]:
     with _problems_of(path), open_file(path) as file:
         if _is_dicom(file, path):
             header = _read_dicom(file, header_only=True)
-            return int(header.Columns), int(header.Rows)
+            return Header(int(header.Columns), int(header.Rows), _other_part(header))
         with Image.open(file) as image:
             _check_header(image)
             lying = _turn(image) in (_TURNS[5], _TURNS[6], _TURNS[7], _TURNS[8])
-            return (image.height, image.width) if lying else image.size
+            return Header(*(image.size[::-1] if lying else image.size))
 
 
 class _Refused(Exception):
@@ -271,11 +284,9 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> Any:
     )
     if "Rows" not in data or "Columns" not in data:
         raise UnidentifiedImageError
-    modality, part = (str(data.get(name) or "").strip().upper() for name in ("Modality", "BodyPartExamined"))
+    modality = str(data.get("Modality") or "").strip().upper()
     if modality and modality not in _MODALITIES:
-        raise _NoRadiograph(f"{_NO_CHEST} its Modality is {modality:.16}")
-    if (other := _OTHER_PARTS.search(part.replace("_", " "))) and not re.search("CHEST|THORA", part):
-        raise _NoRadiograph(f"{_NO_CHEST} its BodyPartExamined is {other[0]}; where that is wrong, mend the tag")
+        raise _NoRadiograph(f"the DICOM file is no radiograph: its Modality is {modality:.16}")
     photometric = data.get("PhotometricInterpretation")
     if photometric not in ("MONOCHROME1", "MONOCHROME2") or data.get("SamplesPerPixel", 1) != 1:
         raise _Refused("its PhotometricInterpretation is not MONOCHROME1 or MONOCHROME2")
@@ -297,6 +308,12 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> Any:
     elif "PixelData" not in data:
         raise _Refused(_NO_PIXELS)
     return data
+
+
+def _other_part(data: Any) -> str | None:
+    part = str(data.get("BodyPartExamined") or "").upper().replace("_", " ")
+    other = None if re.search("CHEST|THORA", part) else _OTHER_PARTS.search(part)
+    return other and other[0]
 
 
 def _check_rest(file: BinaryIO, data: Any) -> None:

@@ -34,6 +34,7 @@ TOPICS = {
     "further_images": ("Further images of a study, not used", True),
     "lateral_of_another_study": ("Lateral image of another study", False),
     "last_paragraphs": ("Reports whose conclusion has no heading", True),
+    "other_parts": ("Images whose DICOM tag names another part of the body", False),
     "other_files": ("Other files among the reports", True),
     "other_views": ("Frontal views other than AP and PA", True),
     "priors": ("Studies that have no certain predecessor", True),

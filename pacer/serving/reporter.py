@@ -26,6 +26,7 @@ from pacer.model.precision import automatic_dtype, language_parameters
 from pacer.model.prompt.instruction import instruction
 from pacer.pretrained.pointers import resolve
 from pacer.pretrained.tokenizer import read_tokenizer
+from pacer.radiographs.opening import OTHER_PART
 from pacer.serving.case import GENERATED_NOTE, Case, Cuts, Prepared, Result, Routing, Sections, Timings, View
 from pacer.serving.features import CaseFeatures
 from pacer.serving.package import GENERATED, MANIFEST, TOKENIZER, frozen_models, read_settings
@@ -130,6 +131,8 @@ class Reporter:
         for place, source in case.images().items():
             image, seen = load_image(source, f"{place} of {name}")
             levels[place] = self._features.images.preparation.levels_of(image)
+            if part := image.info.get(OTHER_PART):
+                notes.append(f"the DICOM file given as {place} names {part} as the part of the body")
             if seen is not None and seen.kind != place:
                 notes.append(f"the DICOM file given as {place} names a {seen.kind} view")
             if seen is not None and place == "frontal":

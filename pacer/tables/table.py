@@ -7,13 +7,14 @@ arrived and what was expected, and never quote a cell.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import re
 import zlib
 from array import array
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -62,9 +63,13 @@ class CsvForm(NamedTuple):
 
     @contextmanager
     def opened(self, path: Path, errors: str = "strict") -> Generator[TextIOWrapper]:
-        """The text of the file."""
-        encoding = "utf-8-sig" if self.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else self.encoding
-        with opened(path) as content, TextIOWrapper(content, encoding, errors, newline="") as file:
+        """The text of the file, without a byte order mark."""
+        with opened(path) as content, TextIOWrapper(content, self.encoding, errors, newline="") as file:
+            marked = False
+            with suppress(UnicodeDecodeError):  # raised again where the reader says what it means
+                marked = file.read(1) == "\ufeff"
+            if not marked:
+                file.seek(0)
             yield file
 
 
@@ -157,7 +162,7 @@ class TableFile:
         try:
             separator = self.form.separator(self.path)
             source: Path | BytesIO = self.path
-            if self.form.encoding != AS_NAMED.encoding:
+            if codecs.lookup(self.form.encoding).name != AS_NAMED.encoding:
                 with self.form.opened(self.path) as file:
                     source = BytesIO(file.read().encode())
             table = pl.read_csv(source, separator=separator, infer_schema=False, glob=False, columns=list(columns))
@@ -254,7 +259,7 @@ def _check_separator(path: Path, wanted: Collection[str], form: CsvForm, headed:
             raise DataError(f"{path} {_SAVE_AS_CSV}")
     with form.opened(path, errors="replace") as file:
         header = next((line.strip("\r\n") for line in file if line.strip()), "")
-    names = {what: [name.strip(' "') for name in header.split(mark)] for what, mark in SEPARATORS.items()}
+    names = {what: _names(header, mark) for what, mark in SEPARATORS.items()}
     lower = {name.lower() for name in wanted}
     known = {what: len(lower & {name.lower() for name in found}) for what, found in names.items()}
     expected = next(what for what, mark in SEPARATORS.items() if mark == form.separator(path))
@@ -262,12 +267,22 @@ def _check_separator(path: Path, wanted: Collection[str], form: CsvForm, headed:
         return
     for what, found in names.items():
         short = all(len(name.split()) <= 2 for name in found)
-        if what != expected and len(found) > 1 and (known[what] > 1 or (short and (known[what] or headed))):
+        surely = known[what] > 1 or (headed and len(names[expected]) == 1) or (short and (known[what] or headed))
+        if what != expected and len(found) > 1 and surely:
             there = "commas in a .csv file, tabs in a .tsv file" if form.delimiter is None else f"{form.delimiter}s"
             way = f"set {form.settings}delimiter to {what}, " if form.settings else ""
             raise DataError(
                 f"{path}: the header is separated by {what}s; expected {there}: {way}rename it or save it again"
             )
+
+
+def _names(header: str, mark: str) -> list[str]:
+    """The columns of a header that ``mark`` separates; what stands in quotes is one."""
+    try:
+        cells = next(csv.reader([header], delimiter=mark), [])
+    except csv.Error:  # too long for any name
+        cells = [header]
+    return [name.strip(' "') for name in cells]
 
 
 def numbered_csv(path: Path, form: CsvForm = AS_NAMED) -> Iterator[tuple[int, list[str]]]:

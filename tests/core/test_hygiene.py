@@ -23,7 +23,11 @@ def test_control_characters_and_halves_of_pairs_are_named_by_place(text: str) ->
 
 
 @pytest.mark.parametrize(
-    "text", ["N/A", "n/a.", "nan", "NaN", "None", "null", "<NA>", "#N/A", "(none)", " Nil ", "NaT"]
+    "text",
+    [
+        *("N/A", "n/a.", "nan", "NaN", "None", "null", "<NA>", "#N/A", "(none)", " Nil ", "NaT"),
+        *(" N/A.\u00a0", "\ufeffNone", "\u200bnone", "''", "--", "___", "none" + 40 * " "),
+    ],
 )
 def test_words_that_stand_for_no_text(text: str) -> None:
     assert is_absent(text)
@@ -33,7 +37,7 @@ def test_words_that_stand_for_no_text(text: str) -> None:
 def test_a_text_that_says_more_is_a_text(word: str, more: str) -> None:
     for text in (f"{word} {more}", f"{more}. {word}"):
         assert not is_absent(text)
-    for text in ("", " ", "-", "No effusion.", "None acute."):
+    for text in ("", " ", "4", "ß", "No effusion.", "None acute.", "-" * 99 + "no effusion"):
         assert not is_absent(text)
 
 

@@ -400,6 +400,15 @@ def test_words_for_no_text_are_none_in_annotations_too(tiny) -> None:
     assert audit["excluded"]["count"] == 1  # sw, whose previous report is none
 
 
+def test_marks_alone_are_cleaned_as_upstream_cleans_them(tiny) -> None:
+    """Beside another section they leave their period, which new_scores count."""
+    tiny.files["sn"]["train"][0] |= {"finding": "--.", "indication": "___"}
+    audit = tiny.build()
+    record = records_of(tiny).row(by_predicate=pl.col("record_id") == "sn-50000001", named=True)
+    assert (record["sections"], record["indication"]) == ("findings+impression", "___")
+    assert "absent_words" not in audit["notes"]
+
+
 def test_a_control_character_makes_a_row_bad(tiny) -> None:
     tiny.files["sn"]["train"][0]["finding"] += "\x1b[31m"
     with pytest.raises(DataError, match=r"sn.json train\[0\] finding: character \d+ is the control character U\+001B"):

@@ -13,6 +13,8 @@ from PIL import Image
 
 from pacer.corpus import images
 from pacer.corpus.images import SCHEMA, copies_across_splits, inspect_images, keep_used_images, look_at_images
+from pacer.corpus.rows import Notes
+from tests.dicom import write_dicom
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the files that were opened."""
     opened: list[str] = []
-    for name in ("image_size", "open_image"):
+    for name in ("image_header", "open_image"):
         real = getattr(images, name)
 
         def count(path: str, real=real):
@@ -50,6 +52,16 @@ def test_one_row_per_image(folder: Path, check: str) -> None:
     assert found["path"].to_list() == [str(folder / "p" / "01.jpg"), str(folder / "p" / "03.jpg")]
     assert found["bytes"].to_list() == [os.path.getsize(path) for path in found["path"]]
     assert found.select("width", "height", "problem").rows() == [(21, 15, None), (23, 15, None)]
+
+
+@pytest.mark.parametrize("check", ["headers", "full"])
+def test_another_part_of_the_body_is_no_problem_and_remembered(tmp_path: Path, check: str) -> None:
+    pixels = np.arange(400).reshape(20, 20)
+    write_dicom(tmp_path / "a.dcm", pixels, BodyPartExamined="ABDOMEN")
+    write_dicom(tmp_path / "b.dcm", pixels, BodyPartExamined="CHEST")
+    for _ in range(2):  # looked at, and from the journal
+        found = inspect_images(["a.dcm", "b.dcm"], tmp_path, check, tmp_path / "ledger.jsonl")
+        assert found.select("problem", "part").rows() == [(None, "ABDOMEN"), (None, None)]
 
 
 def test_no_images(tmp_path: Path) -> None:
@@ -190,10 +202,13 @@ def test_every_image_is_looked_at_once_whatever_the_parts(tmp_path, monkeypatch,
             pl.lit("p").alias("path"),
             *(pl.lit(1, SCHEMA[n]).alias(n) for n in ("bytes", "width", "height")),
             problem.alias("problem"),
+            pl.when(pl.col("image_id") == "b").then(pl.lit("KNEE")).alias("part"),
         )
 
     headers = tmp_path / "h.parquet"
-    assert look_at_images(records, tmp_path, "headers", tmp_path, headers, look) == {"c": "gone"}
+    notes = Notes()
+    assert look_at_images(records, tmp_path, "headers", tmp_path, headers, look, notes) == {"c": "gone"}
+    assert notes.found("other_parts") == {"images": {"KNEE": 1}}
     assert sorted(seen) == ["a", "b", "c", "d"]
     pl.DataFrame({"frontal": frontal[:2], "lateral": lateral[:2]}).write_parquet(records)
     assert keep_used_images(headers, records, tmp_path / "i.parquet") == 2

@@ -187,7 +187,7 @@ def test_a_table_in_the_form_of_a_hospital(studies: Studies) -> None:
     assert "erguß" in plain["report"][0]
 
 
-@pytest.mark.parametrize("word", ["N/A", "nan", "None.", "null"])
+@pytest.mark.parametrize("word", ["N/A", "nan", "None.", "\u200bnull", "--"])
 def test_words_for_no_text_are_none(studies: Studies, word: str) -> None:
     studies.add("a", "2180-01-01", findings=word, impression="Clear.", indication=word)
     studies.add("b", "2180-02-01", findings=word, impression=word)
@@ -199,7 +199,7 @@ def test_words_for_no_text_are_none(studies: Studies, word: str) -> None:
     assert records["sn-a"]["indication"] is None and records["sn-c"]["history"] == "Cough"
     assert records["sw-c"]["prior_report"] == "clear ."  # b has none
     assert audit["left_out"]["reasons"] == {"neither findings nor impression": 1}
-    assert audit["notes"]["absent_words"] == {"table": {"findings": 2, "impression": 2, "indication": 1}}
+    assert audit["notes"]["absent_words"] == {"texts": {"findings": 2, "impression": 2, "indication": 1}}
 
 
 def test_control_characters_make_a_study_bad_and_the_line_is_that_of_the_file(studies: Studies) -> None:

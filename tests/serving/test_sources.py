@@ -234,7 +234,7 @@ def test_a_command_line_names_a_file_or_gives_the_text(tmp_path: Path, monkeypat
     ("changes", "sentence"),
     [
         ({"prior": "x" * 100_000}, "previous report of one: 100,000 characters"),
-        ({"prior": "- - . ( )"}, "previous report of one: no words are left after cleaning"),
+        ({"prior": "1. - "}, "previous report of one: no words are left after cleaning"),
         ({"view": "LATERAL"}, "view of one: expected AP or PA or other, got 'LATERAL'"),
         ({"view": ["PA"]}, "view of one: expected"),
         ({"sections": "plan"}, "sections of one: expected findings"),
@@ -265,5 +265,10 @@ def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
         load_image(tmp_path / "pipe", "frontal of a")
     with pytest.raises(DataError, match=r"prior of a: the file .*pipe cannot be read: it is a pipe or a device"):
         load_text(tmp_path / "pipe", "prior of a")
+    for folder, word in ((None, str(tmp_path / "pipe")), (tmp_path, "pipe")):
+        with pytest.raises(DataError, match="--prior: it names a pipe or a device, not a file"):
+            text_or_file(word, "--prior", folder)
+    (tmp_path / "clear").mkdir()
+    assert text_or_file("clear", "--prior", tmp_path) == "clear" and text_or_file(".", "--prior", tmp_path) == "."
     with pytest.raises(DataError, match="there is no such file"):
-        text_or_file(str(tmp_path / "pipe"), "--prior")
+        text_or_file("clear/", "--prior", tmp_path)

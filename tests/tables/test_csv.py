@@ -86,6 +86,8 @@ def test_spreadsheets_are_to_be_saved_as_csv(name: str, tmp_path: Path) -> None:
         ("t.csv", "subject|study\n", "pipes"),
         ("t.csv", "Name, Vorname;Subject;Study\n", "semicolons"),
         ("t.csv", "Fall;Bild\n1;2\n", "semicolons"),
+        ("t.csv", '"Befund, Text";ID\nKlein;1\n', "semicolons"),
+        ("t.csv", "Patienten Nummer der Klinik;Text des Befundes hier\n1;2\n", "semicolons"),
         ("t.tsv", "subject,study\n", "commas"),
         ("t.csv.gz", "subject;study\n", "semicolons"),
     ],
@@ -121,6 +123,21 @@ def test_encodings(name: str, encoding: str, tmp_path: Path) -> None:
     ]
     assert list(table.places) == [2, 3, 5]
     assert table.frame(["text"])["text"].drop_nulls().to_list() == ["größer, als\r\nvorher", "é"]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+@pytest.mark.parametrize(
+    "encoding", ["u8", "UTF_8", "utf-8-sig", "utf-16-le", "utf-16-be", "utf-16", "utf-32", "cp1252"]
+)
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_byte_order_mark_is_no_part_of_the_header(name: str, encoding: str, mark: str, tmp_path: Path) -> None:
+    if mark and encoding == "cp1252":
+        return
+    content = (mark + "id,text\n1,größer\n").encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    table = open_table(tmp_path / name, ("id",), CsvForm(encoding=encoding))
+    assert table.columns == ["id", "text"]
+    assert table.frame(["id", "text"]).rows() == [("1", "größer")]
 
 
 def test_another_encoding_is_named_where_it_can_be_said(tmp_path: Path) -> None:
