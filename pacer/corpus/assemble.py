@@ -170,7 +170,7 @@ class Assembler:
         return _Target(report, raw, sections, compares=True)
 
     def _without_absent(self, exam: Examination) -> Examination:
-        """The examination with None for each text that is a word for no text."""
+        """The examination with None for each text that is none."""
 
         def judged(text: str | None, name: str) -> str | None:
             if text is None or not is_absent(text) or (self.upstream and not says_something(text)):

@@ -88,8 +88,8 @@ def open_image(path: str | Path) -> Image.Image:
     smallest to largest value; MONOCHROME1 is inverted last, and padding is black. An EXIF orientation is applied.
 
     Returns:
-        Mode "L" where the file has one channel (transparency is dropped), else "RGB". If a DICOM file names another part
-        of the body than the chest, ``info`` has it under ``OTHER_PART``.
+        Mode "L" where the file has one channel (transparency is dropped), else "RGB". If a DICOM file names another
+        part of the body than the chest, ``info`` has it under ``OTHER_PART``.
 
     Raises:
         ImageError: the file is missing, is not an image, has more than ``MAX_PIXELS``, is more than ``MAX_RATIO``
