@@ -10,7 +10,13 @@ from pacer.reporting.build_report import build_report
 def main() -> None:
     data = Path("data")
     build_report(
-        data / "corpus", data / "anchors", Path("predictions"), Path("metrics"), Path("reports"), load_params()
+        data / "corpus",
+        data / "anchors",
+        data / "emphasis",
+        Path("predictions"),
+        Path("metrics"),
+        Path("reports"),
+        load_params(),
     )
 
 

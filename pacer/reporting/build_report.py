@@ -19,6 +19,7 @@ from pacer.reporting.tables import number
 def build_report(
     corpus: Path,
     anchors: Path,
+    emphasis: Path,
     predictions: Path,
     metrics: Path,
     out: Path,
@@ -29,14 +30,14 @@ def build_report(
     where a radiograph is drawn); ``out`` is replaced as a whole.
 
     Args:
-        corpus, anchors, predictions, metrics: what the stages of these names left; the phases' DVCLive directories lie
-            in ``metrics``, and a phase whose directory does not exist was not trained.
+        corpus, anchors, emphasis, predictions, metrics: what the stages of these names left; the phases' DVCLive
+            directories lie in ``metrics``, and a phase whose directory does not exist was not trained.
         params: of the run. examples: studies shown; None: those that decoding marked.
 
     Raises:
         DataError: an input is missing or malformed.
     """
-    results = read_results(corpus, anchors, predictions, metrics, params, examples)
+    results = read_results(corpus, anchors, emphasis, predictions, metrics, params, examples)
     facts, contexts, line = _facts(results), _contexts(results), signature_line(results.signature)
     sections = [section for make in SECTIONS if (section := make(results)) is not None]
     page = render("report.html", facts=facts, contexts=contexts, sections=sections, signature=line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -257,6 +258,28 @@ def _emphasis(emphasis: Mapping[str, Any]) -> Iterator[Check]:
     yield _fault("Emphasis entries other than 0 and 1", number(outside) if outside else "")
     if follow:
         yield Check("Emphasis lists that follow a longer text", f"{number(follow)}: they cover the impression too")
+
+
+def emphasis_checks(audit: Mapping[str, Any]) -> list[Check]:
+    """What ``data/emphasis/audit.json`` says of the marks that training counts.
+
+    Raises:
+        DataError: the audit lacks a part.
+    """
+    with reading_audit("emphasis"):
+        train, val = (sum(map(Counter, audit[split].values()), Counter()) for split in SPLITS[:2])
+        source, doubt = audit["settings"]["source"], audit["doubt"]
+        found = doubt or f"{_share(train['marked_sentences'], train['sentences'])} sentences"
+        checks = [Check(f"Emphasis in training ({source})", found, not doubt or source == "none")]
+        both = train + val
+        lost = _counted({name.replace("_", " "): both[name] for name in ("shortened", "dropped", "not_binary")})
+        if lost:
+            checks.append(Check("Released emphasis that was changed, records", lost, not both["dropped"]))
+        for split, units in audit["agreement"].items():
+            pairs = ((unit, number(own["precision"]), number(own["recall"])) for unit, own in units.items())
+            found = ", ".join(f"{unit} {precision} and {recall}" for unit, precision, recall in pairs)
+            checks.append(Check(f"Precision and recall of computed emphasis against released, {split}", found))
+    return checks
 
 
 def _note(topic: str, found: Mapping[str, Counts]) -> Check:

@@ -43,6 +43,7 @@ class Results:
     image_paths: Mapping[str, str]
     corpus_audit: Mapping[str, Any]
     anchors_audit: Mapping[str, Any]
+    emphasis_audit: Mapping[str, Any]
     predictions: Mapping[str, dict]
     decoding: Mapping[str, Any]
     routing: Mapping[str, np.ndarray]
@@ -88,7 +89,13 @@ class Results:
 
 
 def read_results(
-    corpus: Path, anchors: Path, predictions: Path, metrics: Path, params: Params, examples: int | None = None
+    corpus: Path,
+    anchors: Path,
+    emphasis: Path,
+    predictions: Path,
+    metrics: Path,
+    params: Params,
+    examples: int | None = None,
 ) -> Results:
     """Read the folders that the stages of these names left; ``metrics`` has a folder for each trained phase too.
 
@@ -104,6 +111,7 @@ def read_results(
         image_paths=dict(read_images(corpus / "images.parquet").select("image_id", "path").iter_rows()),
         corpus_audit=read_json(corpus / "audit.json"),
         anchors_audit=read_json(anchors / "audit.json"),
+        emphasis_audit=read_json(emphasis / "audit.json"),
         predictions=predictions_by_id(predictions),
         decoding=read_json(predictions / "manifest.json"),
         # without a router the weights are all on the endpoint, and there is nothing to draw

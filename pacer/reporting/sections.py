@@ -10,7 +10,7 @@ from pacer.core.contexts import CONTEXTS
 from pacer.reporting import charts, score_tables
 from pacer.reporting.anchor_audit import read_anchor_audit
 from pacer.reporting.cases import example_cases
-from pacer.reporting.corpus_audit import corpus_checks, corpus_table
+from pacer.reporting.corpus_audit import corpus_checks, corpus_table, emphasis_checks
 from pacer.reporting.published import published_beside
 from pacer.reporting.results import Results
 from pacer.reporting.routing import average_routing, finding_maps
@@ -213,9 +213,10 @@ def training(results: Results) -> Section | None:
 
 
 def corpus(results: Results) -> Section:
-    """The audit of the corpus."""
+    """The audits of the corpus and of the emphasis."""
     audit = results.corpus_audit
-    return Section("corpus", "Corpus", [Shown("corpus", corpus_table(audit)), Checks(corpus_checks(audit))])
+    checks = [*corpus_checks(audit), *emphasis_checks(results.emphasis_audit)]
+    return Section("corpus", "Corpus", [Shown("corpus", corpus_table(audit)), Checks(checks)])
 
 
 def commitments(results: Results) -> Section:

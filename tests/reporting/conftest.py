@@ -37,6 +37,19 @@ ROOT = Path(__file__).resolve().parents[2]
 DEFAULT = load_params(ROOT / "configs" / "phantom.yaml").model_dump()
 
 
+_AGREEMENT = {"precision": 0.875, "recall": 0.75}
+EMPHASIS_AUDIT = {
+    "settings": {"source": "computed"},
+    "doubt": None,
+    "train": {
+        "sn": {"sentences": 30, "marked_sentences": 12, "shortened": 3},
+        "mn": {"sentences": 10, "marked_sentences": 3, "dropped": 2},
+    },
+    "val": {"sn": {"sentences": 5, "marked_sentences": 1, "dropped": 1, "not_binary": 0}},
+    "agreement": {"train": {"tokens": _AGREEMENT, "sentences": _AGREEMENT | {"recall": 0.5}}},
+}
+
+
 @dataclass
 class Run:
     """Where the made-up outputs lie; ``arguments`` are those of ``build_report`` without ``out``."""
@@ -47,7 +60,7 @@ class Run:
     @property
     def arguments(self) -> dict:
         return {
-            **{name: self.root / name for name in ("corpus", "anchors", "predictions", "metrics")},
+            **{name: self.root / name for name in ("corpus", "anchors", "emphasis", "predictions", "metrics")},
             "params": self.params,
         }
 
@@ -62,10 +75,11 @@ def _make_run(
 ) -> Run:
     random = np.random.default_rng(0)
     run = Run(root, parse_params(DEFAULT))
-    for folder in ("raw/images", "anchors", "predictions", "metrics"):
+    for folder in ("raw/images", "anchors", "emphasis", "predictions", "metrics"):
         (root / folder).mkdir(parents=True)
     records = _corpus(root, contexts, random)
     _write_anchor_audit(root / "anchors" / "audit.json", records)
+    _write(root / "emphasis" / "audit.json", EMPHASIS_AUDIT)
     test = records.filter(pl.col("split") == "test").sort("study_id", maintain_order=True)
     cases = _predictions(root / "predictions", test, random, gate, routed)
     cases.write_parquet(root / "metrics" / "cases.parquet")

@@ -12,7 +12,8 @@ import pytest
 import pacer.corpus as readers
 from pacer.core.errors import DataError
 from pacer.reporting.build_report import build_report
-from pacer.reporting.corpus_audit import TOPICS, corpus_checks, corpus_table, plain
+from pacer.reporting.corpus_audit import TOPICS, corpus_checks, corpus_table, emphasis_checks, plain
+from tests.reporting.conftest import EMPHASIS_AUDIT
 
 pytestmark = pytest.mark.slow
 
@@ -234,3 +235,19 @@ def test_an_old_audit_stops_the_report(full_run, tmp_path: Path):
     with pytest.raises(DataError, match="make the corpus again"):
         build_report(**full_run.arguments, out=tmp_path / "reports")
     assert not (tmp_path / "reports").exists()
+
+
+def test_emphasis_lines() -> None:
+    found = {name: (said, good) for name, said, good in emphasis_checks(EMPHASIS_AUDIT)}
+    assert found == {
+        "Emphasis in training (computed)": ("37.5 % of 40 sentences", True),
+        "Released emphasis that was changed, records": ("3 shortened, 3 dropped", False),
+        "Precision and recall of computed emphasis against released, train": (
+            "tokens 0.875 and 0.750, sentences 0.875 and 0.500",
+            True,
+        ),
+    }
+    doubted = EMPHASIS_AUDIT | {"doubt": "nothing is set apart"}
+    assert emphasis_checks(doubted)[0] == ("Emphasis in training (computed)", "nothing is set apart", False)
+    with pytest.raises(DataError, match="make the emphasis again"):
+        emphasis_checks({"train": {}, "val": {}})
