@@ -22,6 +22,9 @@ from pacer.corpus.text.wording import compares_with_prior
         ("St. Jude valve is unchanged. Clear.", "Clear."),
         ("Tube No. 8 is unchanged. Clear.", "Clear."),
         ("Dr. Hill was told of the unchanged tube. Clear.", "Clear."),
+        # a long word ends a sentence, whatever follows: no clear finding goes with a stable one
+        ("No effusions. heart is stable. Normal bones.", "No effusions. Normal bones."),
+        ("Lungs are clear. 5 mm granuloma unchanged.", "Lungs are clear."),
         # without capitals, small letters begin sentences
         ("heart size is unchanged. lungs are clear.", "lungs are clear."),
         # a list loses its numbers

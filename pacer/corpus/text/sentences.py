@@ -10,6 +10,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _NUMBER = re.compile(r"(\d{1,2})[.)](?:\s+|$)")
 #: A piece that ends like this goes on in the next, or does so but before a capital.
 _UNFINISHED = re.compile(r"\b(?:Drs?|Mrs?|Ms|St|[Vv]s|[Aa]pprox|i\.e|e\.g)\.$")
+#: No abbreviation but those above is as long.
+_WHOLE_WORD = re.compile(r"[A-Za-z]{5}[.!?]$")
 _TIME_OF_DAY = re.compile(r"\b[AaPp]\.[Mm]\.$")
 
 
@@ -42,7 +44,8 @@ def _goes_on(sentence: str, piece: str, cased: bool) -> bool:
     one."""
     begins_small = piece[:1].islower() or piece[:1].isdigit()
     at_a_time = _TIME_OF_DAY.search(sentence) is not None and not piece[:1].isupper()
-    return (cased and begins_small) or at_a_time or _UNFINISHED.search(sentence) is not None
+    shortened = begins_small and _WHOLE_WORD.search(sentence) is None
+    return (cased and shortened) or at_a_time or _UNFINISHED.search(sentence) is not None
 
 
 def says_something(text: str) -> bool:
