@@ -149,7 +149,7 @@ def _one_time(images: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     images = images.with_columns(instant)
     first = [pl.col(name).sort_by("instant", nulls_last=True).first().over(_STUDY) for name in ("date", "time")]
     differ = pl.col("instant").drop_nulls().n_unique() > 1
-    number = images.group_by(_STUDY).agg(differ.alias("differ"))["differ"].sum()
+    number = int(images.group_by(_STUDY).agg(differ.alias("differ"))["differ"].sum())
     if number:
         notes.count("study_times", "metadata", "the first image counts", number)
     return images.with_columns(
