@@ -137,7 +137,7 @@ def _sections(parts: list[_Part]) -> Sections:
             own = _BLANK_LINE.split(own.strip(), maxsplit=1)[0]
         if part.name != "other" and (words := _words(own)):
             texts[part.name] = words
-    return Sections(*(texts.get(name) for name in ("findings", "impression", "indication", "history")))
+    return Sections(texts.get("findings"), texts.get("impression"), texts.get("indication"), texts.get("history"))
 
 
 @lru_cache(maxsize=4096)
