@@ -5,6 +5,7 @@ Heavy imports wait until a command needs them.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -19,11 +20,13 @@ from pacer.cli.released import import_llm_rg4
 from pacer.cli.reporting import anchors, audit, compare, score
 from pacer.cli.serving import export, generate, serve
 from pacer.cli.studies import study
-from pacer.cli.terminal import PARAMS, ParamsFile, console, print_rows
+from pacer.cli.terminal import PARAMS, ParamsFile, console, print_rows, say
 from pacer.core.errors import ConfigError, run_cleanly
 from pacer.params import load_params
 
 CONFIGS = Path("configs")
+#: A command in a finding of doctor.
+_FETCH = re.compile("`(hf download [^`]+)`")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -66,7 +69,12 @@ def doctor(
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
     for title, findings in diagnosis.findings.items():
         console.print(f"\n{title}")
-        print_rows((Text(f"  {f.state}", styles[f.state]), f.what, f.detail) for f in findings)
+        rows = (
+            (Text(f"  {f.state}", styles[f.state]), f.what, _FETCH.sub("the line below", f.detail)) for f in findings
+        )
+        print_rows(rows)
+        for command in _FETCH.findall("".join(finding.detail for finding in findings)):
+            say(f"  {command}")  # unbroken however narrow the window is, to be pasted
     counts = diagnosis.counts
     if counts is None:
         console.print("\nCost: not known before the stage `corpus` has read the corpus (`dvc repro corpus`)")

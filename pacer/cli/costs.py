@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pacer.cli.memory_plan import PATCHES, VICUNA, WIDTH, language_config
+from pacer.cli.memory_plan import INSTRUCTION, PATCHES, VICUNA, WIDTH, language_config
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
@@ -33,7 +33,9 @@ _ASSUMED, _ASSUMED_DECODING = 2.5e12, 2.5e11
 ENCODING = Rate(8.4e10, _ASSUMED)  # bench/results/features.md: 0.56 images/s
 TRAINING = Rate(7.9e10, _ASSUMED)  # bench/results/train.md: 158 GFLOP/s at width 512
 SMALL_TRAINING = Rate(2.5e10, _ASSUMED)  # metrics/parent/metrics.json, the default profile's: 13,600 tokens/s
-DECODING = Rate(4.6e10, _ASSUMED_DECODING)  # bench/results/decode.md: 2.07 records/s on one of the cores
+#: bench/results/decode.md: at 4 to 32 records of 61M parameters a core takes 0.45 s a record, and 25 ms a step, which reads
+#: the weights at so many bytes a second however few records there are.
+DECODING, WEIGHTS = Rate(1.0e11, _ASSUMED_DECODING), 9.6e9
 
 #: A GPU's in float32, of which CheXbert computes: a third of the 5e11 of the H200's data sheet is assumed.
 ATTRIBUTION = Rate(2.5e10, 1.7e11)
@@ -161,8 +163,12 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[StageCost
     ):
         if name != "calibrate" or params.calibrate.gate_inputs != "none":
             visits = phase.updates * phase.batch_size * phase.accumulation
+            own = counts.records if name != "warmup" else counts.records.keys() & {"sn"}
+            limit = params.train.validation_records or sys.maxsize
+            checked = sum(min(counts.records[context].get("val", 0), limit) for context in own)
+            checked *= -(-phase.updates // params.train.validation_interval)
             # a frozen model is passed through forwards and backwards, without gradients of its weights
-            operations = visits * 4 * parameters * (text + params.interface.num_queries)
+            operations = (4 * visits + 2 * checked) * parameters * (text + params.interface.num_queries)
             seconds = max(machine.seconds(operations, training), phase.updates * phase.accumulation * PASS)
             work = f"{phase.updates:,} updates of {phase.batch_size * phase.accumulation} records"
             costs.append(StageCost(name, work, with_images(seconds, visits * images)))
@@ -172,12 +178,16 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[StageCost
 
     cases = {c: min(splits.get(decode.split, 0), decode.limit or sys.maxsize) for c, splits in counts.records.items()}
     again = {"another_patient": cases, "no_lateral": {"mn"}, "no_prior": {"sw"}}
-    reports = sum(n * (1 + sum(c in again[control] for control in decode.controls)) for c, n in cases.items())
-    seconds = machine.seconds(reports * decode.num_beams * decode.max_new_tokens * 2 * parameters, DECODING)
-    work = (
-        f"{reports:,} reports with {decode.num_beams} beams of up to {decode.max_new_tokens} tokens, controls included"
-    )
-    return [*costs, StageCost("decode", work, with_images(seconds, reports * views))]
+    runs = [sum(cases.values()), *(sum(cases[c] for c in cases if c in again[name]) for name in decode.controls)]
+    prefix = params.interface.num_queries + params.prompt.before_tokens + INSTRUCTION
+    positions = sum(runs) * (prefix + decode.num_beams * decode.max_new_tokens)
+    seconds = machine.seconds(positions * 2 * parameters, DECODING)
+    if not machine.gpu_processors:  # whose assumed rate holds the wait for the weights
+        steps = sum(-(-reports // decode.batch_size) for reports in runs) * decode.max_new_tokens
+        seconds += steps * parameters * 4 / WEIGHTS
+    beams = f"{decode.num_beams} beams of up to {decode.max_new_tokens} tokens"
+    work = f"{sum(runs):,} reports with {beams}, controls included"
+    return [*costs, StageCost("decode", work, with_images(seconds, sum(runs) * views))]
 
 
 def _backbones(frozen: Backbones, cores: int) -> StageCost:

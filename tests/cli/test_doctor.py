@@ -76,7 +76,8 @@ def test_missing_weights_say_how_to_get_them(pacer):
     assert outcome.code == 1
     assert outcome.error.strip() == "error: a run would stop: see what is marked `missing` above"
     told = " ".join(outcome.out.split())
-    assert "hf download lmsys/vicuna-7b-v1.5 --revision 3321f76e3f527bd14065daf69dad9344000a201d" in told
+    command = "  hf download lmsys/vicuna-7b-v1.5 --revision 3321f76e3f527bd14065daf69dad9344000a201d"
+    assert command in outcome.out.splitlines(), "it can be pasted"
     assert "13.5 GB" in told and "corpus.root" in told
 
 
