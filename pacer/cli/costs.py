@@ -33,8 +33,8 @@ _ASSUMED, _ASSUMED_DECODING = 2.5e12, 2.5e11
 ENCODING = Rate(8.4e10, _ASSUMED)  # bench/results/features.md: 0.56 images/s
 TRAINING = Rate(7.9e10, _ASSUMED)  # bench/results/train.md: 158 GFLOP/s at width 512
 SMALL_TRAINING = Rate(2.5e10, _ASSUMED)  # metrics/parent/metrics.json, the default profile's: 13,600 tokens/s
-#: bench/results/decode.md: at 4 to 32 records of 61M parameters a core takes 0.45 s a record, and 25 ms a step, which reads
-#: the weights at so many bytes a second however few records there are.
+#: bench/results/decode.md: at 4 to 32 records of 61M parameters a core takes 0.45 s a record, and 25 ms a step, which
+#: reads the weights at so many bytes a second however few records there are.
 DECODING, WEIGHTS = Rate(1.0e11, _ASSUMED_DECODING), 9.6e9
 
 #: A GPU's in float32, of which CheXbert computes: a third of the 5e11 of the H200's data sheet is assumed.

@@ -292,17 +292,17 @@ def _mode(params: Params, counts: Counts, machine: Machine, free: int) -> Findin
     """What the whole run takes in either ``features.mode``, and which to prefer."""
     from pacer.encoding.plan import fits
 
-    size, seconds = {}, {}
+    totals: dict[str, tuple[float, float]] = {}
     for mode in ("states", "pixels"):
         features = params.features.model_copy(update={"mode": mode})
         costs = estimate(params.model_copy(update={"features": features}), counts, machine)
-        size[mode], seconds[mode] = sum(cost.bytes for cost in costs), sum(cost.seconds for cost in costs)
-    plans = ", ".join(f"{mode} {decimal(int(size[mode]))} and {duration(seconds[mode])} in all" for mode in size)
-    better, why = "states", "encoding at every visit takes longer than storing, hashing and reading the states"
-    if not fits(size["states"], free):
+        totals[mode] = sum(cost.bytes for cost in costs), sum(cost.seconds for cost in costs)
+    plans = ", ".join(
+        f"{mode} {decimal(int(size))} and {duration(time)} in all" for mode, (size, time) in totals.items()
+    )
+    better, why = min(totals, key=lambda mode: totals[mode][1]), "it takes less time"
+    if not fits(totals["states"][0], free):
         better, why = "pixels", "the states do not fit on the disk"
-    elif seconds["pixels"] < seconds["states"]:
-        better, why = "pixels", "storing, hashing and reading states takes longer than encoding at every visit"
     return Finding("features.mode", "ok" if better == params.features.mode else "note", f"{plans}: {better}; {why}")
 
 

@@ -269,10 +269,10 @@ def test_before_the_corpus_is_read_the_disk_is_judged_by_the_published_counts(fr
 def test_the_cheaper_form_of_features_is_recommended(free, monkeypatch):
     params = load_params(REPOSITORY / "configs" / "mimic_rg4.yaml")
     on_cores = found("Settings", params)["features.mode"]
-    assert on_cores.state == "ok" and ": states; encoding at every visit takes longer" in on_cores.detail
+    assert on_cores.state == "ok" and ": states; it takes less time" in on_cores.detail
     monkeypatch.setattr("pacer.cli.doctor._gpus", lambda: (1, 132, Finding("GPU", "ok", "one")))
     on_gpu = found("Settings", params)["features.mode"]
-    assert on_gpu.state == "note" and ": pixels; storing, hashing and reading" in on_gpu.detail
+    assert on_gpu.state == "note" and ": pixels; it takes less time" in on_gpu.detail
     assert "states 1.7 TB" in on_gpu.detail and "pixels 90.1 GB" in on_gpu.detail
 
 
