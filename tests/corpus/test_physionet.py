@@ -19,23 +19,16 @@ import pytest
 from pacer.corpus.build_corpus import build_corpus
 from pacer.corpus.source.files import describe_source
 from pacer.corpus.text.cleaning import clean_report
-from pacer.params import Corpus, Phantom, load_params
+from pacer.params import Corpus, load_params
 from pacer.phantom.generate import generate_phantom
 from pacer.phantom.physionet import QUIRKS, ROLES, Filing, file_study
 from pacer.phantom.render import image_path
 from pacer.phantom.world import make_world
 from pacer.records.schemas import RECORD_SCHEMA, read_records
+from tests.phantom.test_generate import CONFIG as SMALL
 
 ROOT = Path(__file__).resolve().parents[2]
-WORLD = Phantom(
-    patients=160,
-    studies_per_patient=2.6,
-    lateral_fraction=0.6,
-    image_size=56,
-    vocabulary=300,
-    val_fraction=0.1,
-    test_fraction=0.2,
-)
+WORLD = SMALL.model_copy(update={"patients": 160, "studies_per_patient": 2.6})
 SEED = 5
 CONFIG = Corpus.model_validate(
     load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump() | {"format": "mimic_cxr"}
