@@ -67,12 +67,13 @@ class OpenI(Strict):
 
 
 class TableOfStudies(Strict):
-    """A table of one's own studies, relative to ``corpus.root``; ``columns`` maps our names to the table's."""
+    """A table of one's own studies, relative to ``corpus.root``; ``columns`` maps our names to the table's; the form
+    need only be said where it is not that of a plain CSV file."""
 
     file: str | None
     columns: dict[str, str]
-    delimiter: Delimiter | None
-    encoding: Annotated[str, AfterValidator(known_encoding)]
+    delimiter: Delimiter | None = None
+    encoding: Annotated[str, AfterValidator(known_encoding)] = "utf-8"
 
 
 class SubjectShares(Strict):
