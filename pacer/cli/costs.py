@@ -36,6 +36,9 @@ SMALL_TRAINING = Rate(2.5e10, _ASSUMED)  # metrics/parent/metrics.json, the defa
 #: bench/results/decode.md: at 4 to 32 records of 61M parameters a core takes 0.45 s a record, and 25 ms a step, which
 #: reads the weights at so many bytes a second however few records there are.
 DECODING, WEIGHTS = Rate(1.0e11, _ASSUMED_DECODING), 9.6e9
+#: Training of a vision stand-in, its second half included, over the operations of the first: measured at width 96, with
+#: 64 and 144 patches, beside a matrix product of which an idle core makes 1.05e11 a second.
+VISION_TRAINING = 4.4e10
 
 #: A GPU's in float32, of which CheXbert computes: a third of the 5e11 of the H200's data sheet is assumed.
 ATTRIBUTION = Rate(2.5e10, 1.7e11)
@@ -49,8 +52,8 @@ PREPARE, WRITE = 1 / 31.6, 7.4e8
 READ = 1.58e9
 #: Positions of a sequence beside the visual ones, and time of a Calibrate step over a Commit step
 #: (bench/results/train.md); positions where there is a report alone, seconds before a stage does anything, and of a
-#: forward and backward pass at the least (assumed).
-TEXT, CALIBRATE, REPORT, START, PASS = 156, 1.27, 60, 6.0, 0.03
+#: forward and backward pass and of a step of decoding at the least (assumed).
+TEXT, CALIBRATE, REPORT, START, PASS, STEP = 156, 1.27, 60, 6.0, 0.03, 0.01
 
 
 class Machine(NamedTuple):
@@ -182,9 +185,10 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[StageCost
     prefix = params.interface.num_queries + params.prompt.before_tokens + INSTRUCTION
     positions = sum(runs) * (prefix + decode.num_beams * decode.max_new_tokens)
     seconds = machine.seconds(positions * 2 * parameters, DECODING)
+    steps = sum(-(-reports // decode.batch_size) for reports in runs) * decode.max_new_tokens
     if not machine.gpu_processors:  # whose assumed rate holds the wait for the weights
-        steps = sum(-(-reports // decode.batch_size) for reports in runs) * decode.max_new_tokens
         seconds += steps * parameters * 4 / WEIGHTS
+    seconds = max(seconds, steps * STEP)
     beams = f"{decode.num_beams} beams of up to {decode.max_new_tokens} tokens"
     work = f"{sum(runs):,} reports with {beams}, controls included"
     return [*costs, StageCost("decode", work, with_images(seconds, sum(runs) * views))]
@@ -195,7 +199,7 @@ def _backbones(frozen: Backbones, cores: int) -> StageCost:
     vision, alone = frozen.vision_standin, {}
     if frozen.vision.provider == "standin":
         patches = (vision.image_size // vision.patch_size) ** 2
-        alone["vision"] = 3 * vision.steps * vision.batch_size * _encoding(vision.width, patches) / ENCODING.core
+        alone["vision"] = 3 * vision.steps * vision.batch_size * _encoding(vision.width, patches) / VISION_TRAINING
     for name in ("language", "text", "chexbert"):
         if getattr(frozen, name).provider == "standin":
             own: TextStandin = getattr(frozen, f"{name}_standin")

@@ -384,3 +384,21 @@ def test_estimates_follow_the_work_and_the_machine():
     assert seconds(estimate(longer, counts, Machine(2)))["parent"] > 5 * slow["parent"]
     without = changed("phantom", calibrate={"gate_inputs": "none"})
     assert "calibrate" not in seconds(estimate(without, counts, Machine(2)))
+
+
+def test_decoding_and_validation_cost_more_than_their_operations_where_they_are_few():
+    """A search reads all weights at every step, however few reports it writes; a short phase validates once too."""
+    few = Counts({c: {"train": 12, "val": 12, "test": 2} for c in ("sn", "mn")}, 72, "counted")
+
+    def cost(stage: str, counts: Counts = few, processors: int = 0, **groups: dict) -> float:
+        return seconds(estimate(changed("openi", **groups), counts, Machine(1, processors)))[stage]
+
+    one = cost("decode", decode={"batch_size": 1})
+    assert one > 1.5 * cost("decode", decode={"batch_size": 4})
+    assert cost("decode", decode={"batch_size": 1}, processors=132) < one, "a GPU's rate holds the wait"
+    assert cost("decode", decode={"limit": 1}) < cost("decode")
+    short = {"updates": 4, "batch_size": 4}
+    without = few._replace(records={c: splits | {"val": 0} for c, splits in few.records.items()})
+    assert cost("parent", parent=short) > 1.3 * cost("parent", without, parent=short)
+    assert cost("parent", parent=short, train={"validation_records": 1}) < 1.3 * cost("parent", without, parent=short)
+    assert cost("warmup", warmup=short) > cost("warmup", without, warmup=short)
