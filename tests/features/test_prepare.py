@@ -25,7 +25,7 @@ from pacer.core.errors import BackboneError, DataError
 from pacer.corpus.images import inspect_images
 from pacer.features import prepare
 from pacer.features.prepare import Preparation
-from pacer.radiographs.opening import image_size, open_image
+from pacer.radiographs.opening import image_header, open_image
 
 pytestmark = pytest.mark.slow
 
@@ -185,7 +185,7 @@ def test_exif_orientation_is_applied(rad_dino: Path, tmp_path: Path, mode: str, 
         plain.load()  # turns TIFF files
         upright = ImageOps.exif_transpose(plain)
     assert_prepared(rad_dino, path, upright)
-    assert open_image(path).size == upright.size == image_size(path)
+    assert open_image(path).size == upright.size == image_header(path)[:2]
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
@@ -194,7 +194,7 @@ def test_a_damaged_exif_block_turns_nothing(rad_dino: Path, tmp_path: Path) -> N
     for number, block in enumerate((b"Exif\0\0rubbish", b"Exif\0\0II*\0\xff\xff\xff\xff", b"Exif\0\0")):
         image.save(tmp_path / f"{number}.jpg", exif=block)
         assert_prepared(rad_dino, tmp_path / f"{number}.jpg")
-        assert image_size(tmp_path / f"{number}.jpg") == (60, 90)
+        assert image_header(tmp_path / f"{number}.jpg")[:2] == (60, 90)
 
 
 def write_dicom(path: Path, stored: np.ndarray, photometric: str, **fields: Any) -> Path:
