@@ -212,7 +212,7 @@ def perform(task: dict[str, Any]) -> None:
     recorder = Recorder() if task.get("record") else None
     paths = {
         key: Path(task[key]) if task.get(key) else None
-        for key in ("corpus", "backbones", "features", "anchors", "start", "out")
+        for key in ("corpus", "backbones", "features", "emphasis", "anchors", "start", "out")
     }
     if task["phase"] == "warmup":
         paths["anchors"] = None
