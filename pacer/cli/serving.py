@@ -70,49 +70,85 @@ def generate(
     all_contexts: Annotated[bool, typer.Option("--all-contexts", help="In every context the sources allow.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, depth weights of all patches included.")] = False,
     cases: Annotated[Path | None, typer.Option(help="Many cases: a table .csv or .tsv, or a folder.")] = None,
-    out: Annotated[Path | None, typer.Option(help="With --cases: file for the results (JSON lines).")] = None,
+    rexrank: Annotated[
+        Path | None,
+        typer.Option("--rexrank", "--input_json_file", help="Instead: the studies of ReXrank, in its JSON."),
+    ] = None,
+    img_root_dir: Annotated[
+        Path | None, typer.Option("--img_root_dir", help="With --rexrank: folder of the images; default: the file's.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "--save_json_file", help="With --cases: file for the results (JSON lines); --rexrank: its JSON."
+        ),
+    ] = None,
     delimiter: Annotated[
         Delimiter | None, typer.Option(help="Of a table of cases; default: comma, in a .tsv file tab.")
     ] = None,
     encoding: Annotated[str | None, typer.Option(help="Of a table of cases; default: utf-8.")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="With --cases: leave out those that are bad.")] = False,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="With --cases: cases at a time.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Of many cases: leave out those that are bad.")] = False,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Of many cases: so many at a time.")] = None,
     device: Device = None,
     dtype: Dtype = None,
     backbones: OtherBackbones = None,
 ) -> None:
     """Write reports for one X-ray, or for many. For research only; not for clinical decisions."""
+    source = cases or rexrank
+    mode = "one case" if source is None else "--cases" if source == cases else "--rexrank"
     one: dict[str, object] = {"--frontal": frontal, "--lateral": lateral, "--prior": prior, "--indication": indication}
     one |= {"--history": history, "--view": view, "--sections": sections, "--json": json or None}
     many: dict[str, object] = {"--out": out, "--skip-bad": skip_bad or None, "--batch-size": batch_size}
-    many |= {"--delimiter": delimiter, "--encoding": encoding}
-    mixed = [name for name, value in (many if cases is None else one).items() if value is not None]
-    if mixed and cases is None:
-        raise ConfigError(f"{mixed[0]} goes with --cases")
-    if mixed:
-        raise ConfigError(f"{mixed[0]} is of one case, and --cases gives many; leave one of the two out")
-    if cases is not None:
+    options: list[tuple[dict[str, object], tuple[str, ...]]] = [
+        (one, ("one case",)),
+        ({"--all-contexts": all_contexts or None}, ("one case", "--cases")),
+        (many, ("--cases", "--rexrank")),
+        ({"--delimiter": delimiter, "--encoding": encoding}, ("--cases",)),
+        ({"--img_root_dir": img_root_dir}, ("--rexrank",)),
+    ]
+    if cases is not None and rexrank is not None:
+        raise ConfigError("--cases and --rexrank both give many cases; leave one of them out")
+    for values, modes in options:
+        for name, value in values.items():
+            if value is not None and mode not in modes:
+                raise ConfigError(
+                    f"{name} goes with {' and with '.join(modes)}, not with {mode}; leave one of them out"
+                )
+    if source is not None:
         if out is None:
-            raise ConfigError("--cases needs --out, the file for the results, such as reports.jsonl")
+            kind = "reports.jsonl" if cases else "predictions.json"
+            raise ConfigError(f"{mode} needs --out, the file for the results, such as {kind}")
         from pacer.core.io import check_output
-        from pacer.serving.case_files import read_cases
+        from pacer.serving import case_files
+        from pacer.serving import rexrank as benchmark
         from pacer.tables.table import CsvForm
 
         check_output(out, folder=False)
-        try:
-            form = CsvForm(delimiter, known_encoding(encoding or "utf-8"), "--")
-        except ValueError as error:
-            raise ConfigError(f"--encoding {encoding!r:.40}: {error}") from None
-        found = read_cases(cases, form)
+        lines, studies = out, {}
+        if source == rexrank:
+            if out.suffix != ".json" or out.resolve() == source.resolve():
+                raise ConfigError(
+                    f"--out {out}: --rexrank needs a file .json other than {source}; .jsonl is made beside it"
+                )
+            lines, studies = out.with_suffix(".jsonl"), benchmark.read_studies(source)
+            found = benchmark.cases_of(studies, img_root_dir or source.parent)
+        else:
+            try:
+                form = CsvForm(delimiter, known_encoding(encoding or "utf-8"), "--")
+            except ValueError as error:
+                raise ConfigError(f"--encoding {encoding!r:.40}: {error}") from None
+            found = case_files.read_cases(source, form)
         reporter = _load(model, device, dtype, backbones)
         from pacer.cli.reports import show_summary
         from pacer.serving.batch import report_cases
 
-        done = report_cases(reporter, found, out, all_contexts=all_contexts, batch_size=batch_size, skip_bad=skip_bad)
+        done = report_cases(reporter, found, lines, all_contexts=all_contexts, batch_size=batch_size, skip_bad=skip_bad)
+        if source == rexrank:
+            benchmark.write_predictions(out, studies, lines)
         show_summary(done, out, reporter.notes)
         return
     if frontal is None:
-        raise ConfigError("give --frontal and what else there is of one case, or --cases and --out")
+        raise ConfigError("give --frontal and what else there is of one case, or --cases or --rexrank, and --out")
     from pacer.serving.sources import text_or_file
 
     previous = text_or_file(prior, "--prior")

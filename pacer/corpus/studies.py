@@ -10,7 +10,7 @@ study without a report, and a study with a report but without a frontal image ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import polars as pl
@@ -47,8 +47,7 @@ _FAULTS: tuple[tuple[str, str], ...] = (
     *((name, "a control character is in it; give plain text") for name in TEXTS),
     *((name, _DIFFER) for name in ("date", "time", "split", *TEXTS)),
 )
-#: Views in the order in which they are chosen. A special one has its place beyond the list: it is taken where there is
-#: no usual one.
+#: Views in the order in which they are chosen.
 _VIEWS = ("PA", "AP", "other", "lateral")
 _LATERAL = _VIEWS.index("lateral")
 #: Studies that are made into Python objects at a time.
@@ -158,18 +157,31 @@ def _blank_to_null(column: pl.Series) -> pl.Series:
 
 
 def _ranks(view: pl.Series, role: str, notes: Notes, counted: pl.Series) -> pl.Series:
-    """The place of every row's view in ``_VIEWS``, or beyond it; null for an unknown one."""
-    ranks: dict[str, int] = {}
-    for text in view.unique().drop_nulls():
-        if found := parse_view(text):
-            usual = _LATERAL if found.kind == "lateral" else _VIEWS.index(found.view)
-            ranks[text] = usual + len(_VIEWS) * is_special(text)
+    """The rank of every row's view, null for an unknown one."""
+    ranks = {text: rank for text in view.unique().drop_nulls() if (rank := rank_of(text)) is not None}
     rank = view.replace_strict(
         list(ranks), pl.Series(list(ranks.values()), dtype=pl.Int8), default=None, return_dtype=pl.Int8
     )
     for text, number in view.filter(rank.is_null() & counted).value_counts().iter_rows():
         notes.count("unknown_views", role, "(none)" if text is None else shown_view(text), number)
     return rank
+
+
+def rank_of(view: str) -> int | None:
+    """The place of a view in ``_VIEWS``, None for an unknown one. That of a special view is beyond the list: it is
+    taken where there is no usual one."""
+    found = parse_view(view)
+    if found is None:
+        return None
+    usual = _LATERAL if found.kind == "lateral" else _VIEWS.index(found.view)
+    return usual + len(_VIEWS) * is_special(view)
+
+
+def by_view(images: Iterable[RankedImage]) -> tuple[list[RankedImage], list[RankedImage]]:
+    """Frontal and lateral images, each in the order in which they are chosen."""
+    ranked = sorted(images, key=lambda image: image[:2])
+    frontals, laterals = ([image for image in ranked if image.is_lateral == side] for side in (False, True))
+    return frontals, laterals
 
 
 def _rows_without_study(table: pl.DataFrame, file: str) -> Iterator[Row]:
@@ -179,6 +191,23 @@ def _rows_without_study(table: pl.DataFrame, file: str) -> Iterator[Row]:
             yield LeftOut(Place(file, "", row), "an empty row")
         else:
             yield Problem(Place(file, "", row), "study" if subject else "subject", "there is no id")
+
+
+class RankedImage(NamedTuple):
+    """An image and :func:`rank_of` its view; ``row``: its line in the file."""
+
+    rank: int
+    row: int
+    path: str
+
+    @property
+    def is_lateral(self) -> bool:
+        return self.rank % len(_VIEWS) == _LATERAL
+
+    @property
+    def view(self) -> str:
+        """Of a frontal image: ``PA``, ``AP`` or ``other``."""
+        return _VIEWS[self.rank % len(_VIEWS)]
 
 
 class _Grouped(NamedTuple):
@@ -276,41 +305,39 @@ def _rows_of(study: _Grouped, prior: Prior | None, file: str, config: Corpus) ->
         reason = "no image: its report can only be a previous one"
         yield LeftOut(Place(file, "", study.row[0]), reason, len(study.row))
         return
-    usable: list[tuple[int, int, str]] = []  # rank of the view, row, image
+    usable: list[RankedImage] = []
     for row, rank, image in zip(study.row, study.rank, study.image, strict=True):
         if image is None:
             yield Problem(Place(file, "", row), "image", "there is no path of an image")
         elif rank is None:
             yield LeftOut(Place(file, "", row), "unknown view")
         else:
-            usable.append((rank, row, image))
+            usable.append(RankedImage(rank, row, image))
     if not usable:
         return
-    usable.sort()
-    first = Place(file, "", min(row for _, row, _ in usable))
+    first = Place(file, "", min(image.row for image in usable))
     if study.findings is None and study.impression is None:
         yield LeftOut(first, "neither findings nor impression", len(usable))
         return
-    frontals = [entry for entry in usable if entry[0] % len(_VIEWS) != _LATERAL]
-    laterals = [entry for entry in usable if entry[0] % len(_VIEWS) == _LATERAL]
+    frontals, laterals = by_view(usable)
     if not frontals:
         yield LeftOut(first, "no frontal image", len(usable))
         return
-    for _, row, _ in frontals[1:]:
-        yield LeftOut(Place(file, "", row), "a further frontal image of the study")
-    for _, row, _ in laterals[1:]:
-        yield LeftOut(Place(file, "", row), "a further lateral image of the study")
-    lateral = laterals[0][2] if laterals else None
-    rank, row, frontal = frontals[0]
+    for image in frontals[1:]:
+        yield LeftOut(Place(file, "", image.row), "a further frontal image of the study")
+    for image in laterals[1:]:
+        yield LeftOut(Place(file, "", image.row), "a further lateral image of the study")
+    lateral = laterals[0].path if laterals else None
+    frontal = frontals[0]
     yield Examination(
-        place=Place(file, "", row),
+        place=Place(file, "", frontal.row),
         id=study.study,
         study_id=study.study,
         subject_id=study.subject,
         contexts=contexts_within(lateral is not None, prior is not None),
         split=study.split or seeded_split(study.subject, config.seed, config.split.val, config.split.test),
-        view=_VIEWS[rank % len(_VIEWS)],
-        frontal=frontal,
+        view=frontal.view,
+        frontal=frontal.path,
         lateral=lateral,
         findings=study.findings,
         impression=study.impression,

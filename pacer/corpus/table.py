@@ -1,4 +1,5 @@
-"""Reader of a table of one's own studies: CSV, Parquet or JSONL, one row per image (:mod:`pacer.corpus.studies`).
+"""Reader of a table of one's own studies: CSV, Parquet or JSONL, one row per image (:mod:`pacer.corpus.studies`), or
+ReXrank's JSON (:mod:`pacer.corpus.rexrank`).
 
 What is asked of the columns is checked before anything is read; a file that is damaged anywhere is refused as a
 whole, with the row, because polars would fill up short rows and drop late columns.
@@ -16,6 +17,7 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.corpus.dates import as_text
+from pacer.corpus.rexrank import image_table
 from pacer.corpus.rows import Notes, Row, check_roles
 from pacer.corpus.source.files import Source
 from pacer.corpus.studies import COLUMNS, REPORT, REQUIRED, TEXTS, examinations
@@ -34,7 +36,10 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     """
     check_roles(source.files, ("table",), "the source of this corpus")
     path = source.files["table"]
-    loaded = _load(path, config.table, notes)
+    benchmark = path.suffix.lower() == ".json"
+    if benchmark and config.table.columns:
+        raise DataError(f"{path} is read as ReXrank's, whose fields have their names; set corpus.table.columns to {{}}")
+    loaded = image_table(path, notes) if benchmark else _load(path, config.table, notes)
     notes.read["table"] += loaded.height
     return examinations(loaded, str(path), "table", config, notes)
 

@@ -7,7 +7,7 @@ column is its heading.
 CSV, TSV (also .gz)       a header with an id and a text column; or one column of texts without a header, as
                           R2Gen's ``res.csv`` and ``gts.csv``: paired by position
 JSON                      ``{id: text}`` or ``{id: [text]}``, as LLM-RG4's and R2GenGPT's ``test_result.json`` and
-                          ``test_refs.json``; or a list of objects
+                          ``test_refs.json``; ``{id: object}``, as ReXrank's; or a list of objects
 JSONL (also .gz)          an object a line, as PACER's own predictions (in which the column `report` is to be named)
 Parquet                   an id and a text column, as PACER's ``records.parquet``
 ========================  ==================================================================================
@@ -31,8 +31,12 @@ from pacer.tables.table import TableFile, TableRow, open_table, shown, shown_col
 ID_COLUMNS = ("record_id", "id", "study_id", "image_id")
 REFERENCE_COLUMNS = ("reference", "report", "ground_truth", "findings", "text")
 HYPOTHESIS_COLUMNS = ("hypothesis", "report", "prediction", "generated", "text")
+#: The reports in ReXrank's file of predictions, which repeats the references beside them.
+_REXRANK_COLUMN = "model_prediction"
 #: What else a file of references may say of its records.
 EXTRA_COLUMNS = ("context", "split", "study_id", "subject_id", "report_raw", "findings_original")
+#: What stands for the column of ids of an object of JSON.
+_KEYS = "the keys"
 #: What asks for a column of reports by its name.
 _TEXT_OPTIONS = "--reference-text or --hypothesis-text"
 #: Parts of the names that programs give to a column of reports.
@@ -86,8 +90,11 @@ def read_reports(
         raise DataError(f"{path} is not a file; expected reports as .csv, .tsv, .json, .jsonl or .parquet")
     if path.suffix.lower() == ".json":
         content = read_json(path)
-        if isinstance(content, dict):
+        if isinstance(content, dict) and not any(isinstance(value, dict) for value in content.values()):
             return _of_mapping(path, content, id_column or text_column)
+        if isinstance(content, dict):
+            content = _with_keys(path, content)
+            id_column = id_column or _KEYS
         table, rows = _of_list(path, content)
     else:
         wanted = (*ID_COLUMNS, *text_columns, *filter(None, (id_column, text_column)))
@@ -107,7 +114,18 @@ def _of_mapping(path: Path, content: dict[str, Any], column: str | None) -> Repo
     single = {key: value[0] if isinstance(value, list) and len(value) == 1 else value for key, value in content.items()}
     texts = [_text(f"{path}, id {key}", "one text", value) for key, value in single.items()]
     ids = [_id(f"{path}, row {row}, the keys", key) for row, key in enumerate(content, start=1)]
-    return ReportFile(path, ids, texts, {"id": "the keys", "text": "the values"})
+    return ReportFile(path, ids, texts, {"id": _KEYS, "text": "the values"})
+
+
+def _with_keys(path: Path, content: dict[str, Any]) -> list[Any]:
+    """Objects by id as a list of them, each with its id; ReXrank's ``context`` is the patient's, none of the four."""
+    for key, row in content.items():
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, id {key}: expected an object as for the others, got {shown(row)}")
+    drop = {"context"} if any("image_path" in row for row in content.values()) else set()
+    return [
+        {_KEYS: key} | {name: value for name, value in row.items() if name not in drop} for key, row in content.items()
+    ]
 
 
 def _of_list(path: Path, content: Any) -> tuple[TableFile, list[TableRow]]:
@@ -149,6 +167,8 @@ def _of_columns(
         if name is not None and name not in names:
             raise DataError(f"{path} has no column {name} for the {what}; it has {shown_columns(names)}")
     found = [text_column] if text_column else table.named(*text_columns)
+    if text_column is None and text_columns == HYPOTHESIS_COLUMNS:
+        found = table.named(_REXRANK_COLUMN) or found
     if not found:
         raise DataError(
             f"{path} has no column of reports: expected {', '.join(text_columns)}, or name it with "

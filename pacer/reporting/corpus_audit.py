@@ -28,7 +28,7 @@ _NAMED = 5
 #: its own name, to be looked at.
 TOPICS = {
     "absent_words": ("Texts that only say that there is none, such as N/A", False),
-    "assumed_views": ("Views assumed from the order of the images", False),
+    "assumed_views": ("Views assumed, from the order of the images or of a key image", False),
     "blank_sections": ("Sections that hold only blanks", True),
     "deidentified": ("Sections with marks of de-identification", True),
     "empty_splits": ("Splits without a row", False),

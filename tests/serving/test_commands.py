@@ -166,11 +166,11 @@ def test_a_model_of_a_real_corpus_says_nothing_of_generated_ones(reporter, world
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "give --frontal and what else there is of one case, or --cases and --out"),
+        ((), "give --frontal and what else there is of one case, or --cases or --rexrank, and --out"),
         (("--out", "x"), "--out goes with --cases"),
         (("--frontal", "a.png", "--batch-size", "2"), "--batch-size goes with --cases"),
         (("--cases", "c.csv"), "--cases needs --out"),
-        (("--cases", "c.csv", "--out", "x", "--view", "PA"), "--view is of one case, and --cases gives many"),
+        (("--cases", "c.csv", "--out", "x", "--view", "PA"), "--view goes with one case, not with --cases"),
         (("--cases", "none.csv", "--out", "x"), "none.csv does not exist"),
         (("--frontal", "none.png"), "image frontal of none.png: the file none.png does not exist"),
         (("--frontal", "none.png", "--dtype", "int8"), "dtype = 'int8': expected float32 or bfloat16"),
