@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from pathlib import PureWindowsPath
@@ -37,6 +38,13 @@ def is_absent(text: str) -> bool:
     """Whether a text that is not blank has no letter or digit, or is one of :data:`ABSENT_WORDS`, in any case and with
     marks around it."""
     return bool(_ABSENT.fullmatch(text) and text.strip())
+
+
+def file_name(text: str) -> str:
+    """An id of the user's as part of a file's name, another one for every id: letters, digits, ``_`` and ``-`` alone,
+    and the beginning of its hash where that changes it or cuts it (at 80)."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", text)[:80]
+    return name if name == text else f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def stray_path(path: str) -> str | None:

@@ -12,6 +12,7 @@ import polars as pl
 
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
+from pacer.core.hygiene import file_name
 from pacer.core.io import hash_bytes, read_jsonl
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.reporting import images
@@ -73,7 +74,7 @@ class ExampleCase:
         """Name and content of the drawings of its radiographs."""
         for view in self.views:
             for ending, content in view.files.items():
-                yield f"case-{self.study_id}-{view.name}.{ending}", content
+                yield f"case-{file_name(self.study_id)}-{view.name}.{ending}", content
 
 
 def predictions_by_id(directory: Path) -> dict[str, dict]:

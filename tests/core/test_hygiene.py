@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import unicodedata
+from pathlib import PurePosixPath
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.core.hygiene import ABSENT_WORDS, fault_of, is_absent, is_broken, stray_path
+from pacer.core.hygiene import ABSENT_WORDS, fault_of, file_name, is_absent, is_broken, stray_path
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=30))
@@ -51,3 +52,16 @@ def test_a_path_strays_where_it_ends_outside(parts: list[str]) -> None:
 
 def test_paths_of_windows_are_absolute() -> None:
     assert stray_path("C:\\images\\a.png") and stray_path("\\\\server\\share\\a.png")
+
+
+@given(st.text(), st.text())
+def test_a_name_of_a_file_stays_where_it_is_put_and_tells_ids_apart(one: str, other: str) -> None:
+    name = file_name(one)
+    assert PurePosixPath(f"study-{name}.svg").parts == (f"study-{name}.svg",) and len(name) <= 89 and name.isascii()
+    assert (name == file_name(other)) == (one == other)
+
+
+def test_ids_that_could_be_paths_or_endings_are_none_as_names() -> None:
+    assert file_name("50347691") == "50347691" and file_name("p10_s5-a") == "p10_s5-a"
+    for id_ in ("a/../../x", "..", "/etc/x", "a\\b", "x.html", "a b", "é", "x" * 300):
+        assert set(file_name(id_)) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-") and file_name(id_) != id_
