@@ -1,9 +1,11 @@
-"""What supports each statement of a report: the findings of two texts compared, mention by mention, for case studies.
+"""What supports each statement of a report: two texts compared, phrase by phrase, for case studies.
 
-A mention of a finding is **matching** where the other text says the same of it, **reference-only** where the reference
-says it and the generated report does not, and **unverified** where the generated report says it and the reference does
-not. What a text says is read by the rules of commitments (:mod:`pacer.rules.extract`), polarity included: "no effusion"
-against "small effusion" is reference-only on one side and unverified on the other.
+A phrase is a mention of a finding; or it is **longitudinal**, wording that compares with an earlier examination
+(:mod:`pacer.corpus.text.wording`) and says as much as its rule. It is **matching** where the other text says the same,
+**reference-only** where the reference says it and the generated report does not, and **unverified** where the generated
+report says it and the reference does not. What a text says of findings is read by the rules of commitments
+(:mod:`pacer.rules.extract`), polarity included: "no effusion" against "small effusion" is reference-only on one side
+and unverified on the other.
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from pacer.anchors.vocabulary import FINDINGS, POLARITIES
+from pacer.corpus.text.wording import find_wording, prior_wording
 from pacer.rules.extract import Mention, find_mentions
 
 Support = Literal["matching", "reference-only", "unverified"]
 Side = Literal["reference", "generated"]
 
-#: A finding and what is said of it.
+#: A finding and what is said of it; or a rule of comparison and :data:`LONGITUDINAL`.
 Statement = tuple[str, str]
+LONGITUDINAL = "longitudinal"
 
 _ALONE: dict[Side, Support] = {"reference": "reference-only", "generated": "unverified"}
 _WORDS = {
@@ -30,18 +34,27 @@ _WORDS = {
 
 
 class Piece(NamedTuple):
-    """Characters of a report that are marked alike. ``support``: None outside mentions; ``changed``: the same side's
+    """Characters of a report that are marked alike. ``support``: None outside phrases; ``changed``: the same side's
     text of the first context does not say this; ``about``: what is said and by whom, for a tooltip."""
 
     text: str
-    support: Support | None
-    changed: bool
-    about: str
+    support: Support | None = None
+    changed: bool = False
+    about: str = ""
+    longitudinal: bool = False
+
+    @property
+    def classes(self) -> str:
+        """Those of its mark in ``style.css``."""
+        named = {"longitudinal": self.longitudinal, "changed": self.changed}
+        return " ".join([self.support or "", *(name for name, given in named.items() if given)])
 
 
 def statements(report: str) -> frozenset[Statement]:
-    """Every finding that a text speaks of, with the polarity; both polarities of one that it affirms and denies."""
-    return frozenset((m.finding, m.polarity) for m in find_mentions(report) if m.polarity is not None)
+    """Every finding that a text speaks of, with the polarity, both polarities of one that it affirms and denies; and
+    the rules of comparison that fire in it."""
+    said = {(m.finding, m.polarity) for m in find_mentions(report) if m.polarity is not None}
+    return frozenset(said | {(rule, LONGITUDINAL) for rule in prior_wording(report)})
 
 
 def pieces(
@@ -50,26 +63,28 @@ def pieces(
     """Cut a report into pieces; their texts joined are the report.
 
     A mention takes the cue that decides its polarity along ("no evidence of" pneumothorax) unless another mention
-    stands between. Where mentions share characters, one without support shows.
+    stands between. Where phrases share characters, one without support shows.
 
     Args:
         side: which text this is. other: :func:`statements` of the other side. first: of this side in the first
             context; None in that context itself.
     """
     mentions = [m for m in find_mentions(report) if m.polarity is not None]
-    spans = [(*_extent(mention, mentions), mention) for mention in mentions]
+    spans = [(*_extent(m, mentions), (m.finding, str(m.polarity))) for m in mentions]
+    spans += [(start, end, (rule, LONGITUDINAL)) for start, end, rule in find_wording(report)]
     edges = sorted({0, len(report)} | {edge for start, end, _ in spans for edge in (start, end)})
     found = []
     for start, end in pairwise(edges):
-        here = [m for left, right, m in spans if left <= start and end <= right]
-        here.sort(key=lambda m: (m.finding, m.polarity) in other)
+        here = [statement for left, right, statement in spans if left <= start and end <= right]
+        here.sort(key=lambda statement: statement in other)
         if not here:
-            found.append(Piece(report[start:end], None, False, ""))
+            found.append(Piece(report[start:end]))
             continue
-        support: Support = "matching" if (here[0].finding, here[0].polarity) in other else _ALONE[side]
-        changed = first is not None and any((m.finding, m.polarity) not in first for m in here)
-        said = dict.fromkeys(f"{m.finding}: {m.polarity}" for m in here)
-        found.append(Piece(report[start:end], support, changed, f"{', '.join(said)}; {_WORDS[support]}"))
+        support: Support = "matching" if here[0] in other else _ALONE[side]
+        changed = first is not None and any(statement not in first for statement in here)
+        said = ", ".join(dict.fromkeys(": ".join(statement) for statement in here))
+        longitudinal = any(kind == LONGITUDINAL for _, kind in here)
+        found.append(Piece(report[start:end], support, changed, f"{said}; {_WORDS[support]}", longitudinal))
     return found
 
 

@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from pacer.core.contexts import availability
 from pacer.corpus.text import wording
 from pacer.corpus.text.cleaning import CLEANERS
-from pacer.corpus.text.wording import compares_with_prior, prior_wording
+from pacer.corpus.text.wording import compares_with_prior, find_wording, prior_wording
 from pacer.phantom.language import contexts_of, report_of
 from pacer.phantom.world import make_world
 
@@ -170,6 +171,18 @@ def test_rules_are_named_once_in_order() -> None:
     assert prior_wording("") == ()
 
 
+def test_the_phrase_of_a_rule_is_found_where_it_stands() -> None:
+    text = "As COMPARED  with\nprior study, a new line\thas been  inserted. No prior films."
+    assert [(text[start:end], rule) for start, end, rule in find_wording(text)] == [
+        ("COMPARED", "comparison"),
+        ("prior study", "prior study"),
+        ("new", "new"),
+        ("has been  inserted", "change verb"),
+    ]
+    wide = "İİ unchanged İ"  # longer in small letters
+    assert [wide[start:end] for start, end, _ in find_wording(wide)] == ["unchanged"]
+
+
 def test_what_hides_ends_with_its_phrase() -> None:
     assert prior_wording("No prior studies. Effusion has increased.") == ("change verb",)
     assert prior_wording("Patient in stable condition with stable effusion.") == ("stable",)
@@ -198,6 +211,10 @@ def test_arrangement_of_the_rules_changes_nothing(text: str) -> None:
 @example("\0")
 def test_any_text(text: str) -> None:
     assert compares_with_prior(text) == bool(prior_wording(text))
+    found = find_wording(text)
+    assert tuple(dict.fromkeys(rule for _, _, rule in found)) == prior_wording(text)
+    assert all(0 <= start < end <= len(text) for start, end, _ in found)
+    assert all(one[1] <= two[0] for one, two in pairwise(found))
 
 
 @pytest.mark.parametrize(

@@ -93,3 +93,20 @@ def test_a_text_supports_itself(side):
     found = pieces(report, side, statements(report))
     assert {piece.support for piece in found} == {None, "matching"}
     assert any("pleural effusion: negative; in both reports" in piece.about for piece in found)
+
+
+def test_wording_of_comparison_is_a_phrase_of_its_own_that_its_rule_supports():
+    reference = "a new right picc has been inserted . effusion is unchanged ."
+    generated = "the picc has been pulled back . effusion is increasing since the prior study ."
+    found = {
+        piece.text: (piece.support, piece.classes) for piece in pieces(generated, "generated", statements(reference))
+    }
+    assert found["picc"] == ("matching", "matching")
+    assert found["has been pulled"] == ("matching", "matching longitudinal")  # as "has been inserted": a change verb
+    assert found["since the prior"] == ("unverified", "unverified longitudinal")
+    alone = {p.text: p.classes for p in pieces(reference, "reference", statements(generated), statements("no picc ."))}
+    assert alone["new"] == alone["unchanged"] == "reference-only longitudinal changed"
+    assert changes(statements(reference), frozenset()) == (
+        ["pleural effusion (positive)", "support devices (positive)"],
+        [],
+    )

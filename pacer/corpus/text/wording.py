@@ -100,6 +100,19 @@ def prior_wording(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_RULE_OF_GROUP[group] for group in groups if group))
 
 
+def find_wording(text: str) -> list[tuple[int, int, str]]:
+    """Where which rule fires: ``text[start:end]`` is the phrase of the rule."""
+    normal, places = "", []
+    for word in re.finditer(r"\S+", text):
+        if normal:
+            normal, places = normal + " ", [*places, places[-1] + 1]
+        lowered = word[0].lower()  # which can be longer than the word
+        normal += lowered
+        places += [min(word.start() + at, word.end() - 1) for at in range(len(lowered))]
+    found = ((match, _RULE_OF_GROUP.get(match.lastgroup or "")) for match in _PATTERN.finditer(normal))
+    return [(places[m.start()], places[m.end() - 1] + 1, rule) for m, rule in found if rule]
+
+
 def compares_with_prior(text: str) -> bool:
     """Whether wording of a report, raw or cleaned, presupposes a previous examination."""
     return any(match.lastgroup for match in _PATTERN.finditer(_normal(text)))
