@@ -126,7 +126,7 @@ def compare_repeats(
     Raises:
         DataError: as :func:`compare_runs`; or the repeats do not have the same records.
     """
-    convention = (_read(Path(runs[0][0]))[1].get("clinical") or {}).get("convention", "llm-rg4")
+    convention = (read_run(Path(runs[0][0]))[1].get("clinical") or {}).get("convention", "llm-rg4")
     repeats = [_paired(first, second, convention, None) for first, second in runs]
     for (first, _), repeat in zip(runs, repeats, strict=True):
         if (repeat.unit, repeat.ids, repeat.contexts) != (repeats[0].unit, repeats[0].ids, repeats[0].contexts):
@@ -155,7 +155,7 @@ class _Paired(NamedTuple):
 
 def _paired(first: str | Path, second: str | Path, convention: str, unit: str | None) -> _Paired:
     """Two runs, record by record; raises as :func:`compare_runs`."""
-    (one, signature), (two, other) = _read(Path(first)), _read(Path(second))
+    (one, signature), (two, other) = read_run(Path(first)), read_run(Path(second))
     check_pairs(one["record_id"].to_list(), two["record_id"].to_list(), str(first), str(second))
     two = one.select("record_id").join(two, on="record_id", how="left", maintain_order="left")
     left_out = {}
@@ -195,7 +195,12 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
     return _Paired(pairs, chosen, ids, contexts, left_out, _differing(signature, other))
 
 
-def _read(folder: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
+def read_run(folder: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Cases and signature of a scored run: a folder that holds them, or has them in ``metrics/``.
+
+    Raises:
+        DataError: it has none, or they are damaged.
+    """
     inside = folder if (folder / "cases.parquet").is_file() else folder / "metrics"
     path = inside / "cases.parquet"
     try:

@@ -29,6 +29,10 @@ LIGHT = {
     "--series-5": "#a07400",
     "--series-6": "#b83a5e",
     "--series-none": "#9aa3ad",
+    "--matching": "#d9efdf",
+    "--only": "#fdeec2",
+    "--unverified": "#f7dcea",
+    "--longitudinal": "#dceaf8",
 }
 SERIES = tuple(f"--series-{index}" for index in range(1, 7))
 FONT = "sans-serif"
