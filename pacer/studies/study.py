@@ -49,7 +49,8 @@ class Row(Strict):
     """One system: parameters that differ from ``params.yaml``, or a folder that ``pacer score`` made.
 
     ``target``: the stage of ``baselines/dvc.yaml`` that scores a baseline. ``needs``: parameters without which the row
-    is left out, and the table says so.
+    is left out, and the table says so. ``how``: what makes the reports that ``files`` are scores of, or why it cannot
+    be made here; the table says it while there are none.
     """
 
     name: Name
@@ -58,11 +59,14 @@ class Row(Strict):
     set: dict[str, JsonValue] = Field(default_factory=dict)
     needs: list[Name] = Field(default_factory=list)
     files: Name | None = None
+    how: Name | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> Row:
         if self.files is not None and (self.set or self.target is not None or self.needs):
             raise ValueError("a row has set, target and needs (a run) or files (scores of other outputs), not both")
+        if self.how is not None and self.files is None:
+            raise ValueError("how says what makes the reports of a row with files")
         for key in self.set:
             if key == SEED or _BASELINE_SEED.fullmatch(key):
                 raise ValueError(f"{key} is set by seeds")
@@ -71,12 +75,19 @@ class Row(Strict):
         return self
 
 
+class Absent(Strict):
+    """Systems of the published table without a row, and why."""
+
+    systems: list[Name]
+    why: Name
+
+
 class Study(Strict):
     """A study.
 
     ``layout``: one block of rows per context, or the plain mean over contexts. ``set``: parameters that all rows share.
     ``published``: table of ``pacer/reporting/published.yaml`` that stands beside. ``against``: row that the other rows
-    are tested against, case by case, or one of each group.
+    are tested against, case by case, or one of each group. ``absent``: systems of that table without a row.
     """
 
     name: Name
@@ -87,6 +98,7 @@ class Study(Strict):
     set: dict[str, JsonValue] = Field(default_factory=dict)
     published: Name | None = None
     against: Name | dict[Name, Name] | None = None
+    absent: list[Absent] = Field(default_factory=list)
     rows: Annotated[list[Row], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -114,6 +126,10 @@ class Study(Strict):
             known = load_published()
             if self.published not in known:
                 raise ValueError(f"published: {self.published} is not one of {', '.join(known)}")
+        beside = load_published()[self.published].provenance if self.published is not None else {}
+        for name in (name for one in self.absent for name in one.systems):
+            if name not in beside or any(row.name == name for row in self.rows):
+                raise ValueError(f"absent: {name} must be a system of the published table that is none of the rows")
         return self
 
     def base_of(self, row: Row) -> int | None:

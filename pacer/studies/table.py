@@ -231,11 +231,13 @@ def _notes(
     done = {(run.row, run.seed) for run in runs}
     for index, row in enumerate(study.rows):
         if row.files is not None and (index, None) not in done:
-            notes.append(f"{row.name}: {row.files} holds no scores; `pacer score --out {row.files}` makes them.")
+            how = f" of its reports: {row.how}" if row.how else ""
+            notes.append(f"{row.name}: {row.files} holds no scores; `pacer score --out {row.files}` makes them{how}.")
         missing = [str(seed) for seed in study.seeds if row.files is None and (index, seed) not in done]
         if missing:
             needs = f" (it needs {', '.join(row.needs)})" if row.needs else ""
             notes.append(f"{row.name}: not run yet with seed {', '.join(missing)}{needs}.")
+    notes += [f"No row here for {', '.join(one.systems)}: {one.why}." for one in study.absent]
     return notes
 
 

@@ -13,7 +13,7 @@ from dvc_data.hashfile.db import HashFileDB
 from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError
-from pacer.params import parse_params
+from pacer.params import parse_params, validated
 from pacer.studies.pipeline import Lock, Pipeline, code_hash
 from pacer.studies.plan import Run, identify, overridden, plan
 from pacer.studies.study import Study, load_study, study_names
@@ -61,7 +61,8 @@ def effective(study: Study, profile: str) -> list[dict]:
 
 
 def test_the_repository_has_the_studies_of_the_paper() -> None:
-    names = ["components", "conventional_sn", "emphasis", "lambda_cons", "main", "mechanisms", "transfer"]
+    names = ["components", "conventional_sn", "emphasis", "lambda_cons", "main", "mechanisms"]
+    names += ["transfer", "transfer_mean"]
     assert study_names(STUDIES) == names
 
 
@@ -79,6 +80,7 @@ def test_the_rows_of_table_1_are_the_papers_and_what_they_can_be_of_ours() -> No
     from pacer.reporting.published import load_published
 
     rows = {row.name: row for row in load_study(STUDIES, "main").rows}
+    assert [one.systems for one in load_study(STUDIES, "main").absent] == [["CXRMate", "RadFM"]]
     published = {system for block in load_published()["main"].blocks for system in block.rows}
     assert published - {name if name != "PACER" else "PACER (Ours)" for name in rows} == {"CXRMate", "RadFM"}
     assert {name: row.target for name, row in rows.items()} == {
@@ -88,6 +90,32 @@ def test_the_rows_of_table_1_are_the_papers_and_what_they_can_be_of_ours() -> No
         "RAGPT": "ragpt_score",
     }
     assert rows["SimMLM"].set == rows["RAGPT"].set == rows["PACER"].set  # one parent
+
+
+def test_the_rows_of_table_2_are_those_that_have_a_runner_or_reports() -> None:
+    from pacer.reporting.published import load_published
+
+    study = load_study(STUDIES, "conventional_sn")
+    literature, common = load_published()["conventional_sn"].blocks
+    assert [system for one in study.absent for system in one.systems if system not in literature.rows] == []
+    assert {system for one in study.absent for system in one.systems} == set(literature.rows)
+    names = {"PACER (Ours)": "PACER (Refine + Commit)"}
+    assert [row.name for row in study.rows] == [names.get(system, system) for system in common.rows]
+    assert all(row.how for row in study.rows if row.files is not None)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"absent": [{"systems": ["Nobody"], "why": "x"}]}, "Nobody must be a system of the published table"),
+        ({"absent": [{"systems": ["LLM-RG4"], "why": "x"}]}, "that is none of the rows"),
+        ({"rows": [{"name": "a", "how": "x"}]}, "how says what makes the reports of a row with files"),
+    ],
+)
+def test_reasons_belong_to_rows_that_are_missing(change: dict, said: str) -> None:
+    study = load_study(STUDIES, "main").model_dump()
+    with pytest.raises(ConfigError, match=said):
+        validated(study | {"against": None} | change, "s", Study)
 
 
 def test_a_baselines_own_seed_follows_the_studys() -> None:
@@ -111,10 +139,9 @@ def test_rows_and_columns_are_those_of_the_published_table(name: str) -> None:
         return
     table = load_published()[study.published]
     assert tuple(study.metrics) == table.metrics
-    if name in ("components", "mechanisms", "transfer"):
-        blocks = table.blocks if name != "transfer" else table.blocks[:1]
-        published = [(block.name, system) for block in blocks for system in block.rows]
-        own = [(row.group or blocks[0].name, row.name) for row in study.rows]
+    if name in ("components", "mechanisms", "transfer", "transfer_mean"):
+        published = [(block.name, system) for block in table.blocks for system in block.rows]
+        own = [(row.group or table.blocks[0].name, row.name) for row in study.rows]
         assert own == published
 
 

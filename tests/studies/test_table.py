@@ -359,16 +359,20 @@ def test_scores_of_other_outputs_stand_beside_runs(tmp_path: Path) -> None:
         rows=[
             {"name": "ours"},
             {"name": "theirs", "files": "data/external/theirs"},
-            {"name": "absent", "files": "data/external/absent"},
+            {"name": "absent", "files": "data/external/absent", "how": "their own code"},
         ],
         metrics=["f1"],
+        published="components",
+        absent=[{"systems": ["Base", "Refine only"], "why": "nobody has them"}],
     )
     write_json(tmp_path / "data/external/theirs/scores.json", {"sn": {"f1": 0.25}})
     write_json(tmp_path / "data/external/theirs/signature.json", SIGNATURE)
     runs = collect(settings, tmp_path, tmp_path / "state")
     table = build_table(settings, runs)
     assert texts(table.blocks[0]) == {"ours": [("–", None)], "theirs": [("0.250", None)], "absent": [("–", None)]}
-    assert any("data/external/absent holds no scores" in note for note in table.notes)
+    said = "data/external/absent holds no scores; `pacer score --out data/external/absent` makes them of its reports: "
+    assert f"absent: {said}their own code." in table.notes
+    assert table.notes[-1] == "No row here for Base, Refine only: nobody has them."
     assert any("ours: not run yet with seed 1." in note for note in table.notes)
 
 
