@@ -14,6 +14,7 @@ import polars as pl
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
 from pacer.corpus.text.cleaning import CLEANERS
+from pacer.external.neighbours import nearest
 from pacer.external.protocols import last_box, without_repeats
 from pacer.external.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, ReportFile, read_reports
 from pacer.metrics.cases import UNKNOWN, Scored
@@ -23,7 +24,7 @@ from pacer.metrics.meteor import Meteor
 from pacer.metrics.pairing import Prediction, named
 from pacer.metrics.scoring import anchors_of, score_contexts
 from pacer.metrics.signature import STRICTLY
-from pacer.records.schemas import read_about
+from pacer.records.schemas import read_about, read_images
 
 #: Columns of a frame of paired records; ``given_id``: the id in the file, which several rows may share.
 _SCHEMA = dict.fromkeys(
@@ -36,7 +37,8 @@ _SCHEMA = dict.fromkeys(
 class Protocol:
     """How reports are read, paired and changed before scoring; all of it goes into the signature.
 
-    ``missing``: a reference without a report is an error, or has an ``empty`` one. ``duplicates``: an id that stands
+    ``missing``: a reference without a report is an error, has an ``empty`` one, or that of the record whose frontal
+    radiograph is ``nearest``. ``duplicates``: an id that stands
     more than once is an error, or its ``first`` row counts, or ``all`` do. ``extract``: ``boxed`` takes the last
     ``\\boxed{}``. ``deduplicate``: drop repeated sentences. ``clean_references``, ``clean_hypotheses``: a report
     cleaner of :data:`~pacer.corpus.text.cleaning.CLEANERS`. ``split``: of references that have splits; ``None``: test,
@@ -59,7 +61,7 @@ class Protocol:
     def __post_init__(self) -> None:
         """Raises ConfigError for a value that is not one of those allowed."""
         allowed = {
-            "missing": ("error", "empty"),
+            "missing": ("error", "empty", "nearest"),
             "duplicates": ("error", "first", "all"),
             "extract": ("none", "boxed"),
             "clean_references": ("none", *CLEANERS),
@@ -80,6 +82,7 @@ def score_reports(
     protocol: Protocol = Protocol(),
     *,
     labels_path: str | Path | None = None,
+    images: str | Path | None = None,
     settings: ScoreSettings = DEFAULTS,
 ) -> dict[str, dict]:
     """Score a file of hypotheses against a file of references; writes what
@@ -89,6 +92,7 @@ def score_reports(
         references, hypotheses: see :mod:`pacer.external.report_files`. References with a column ``context`` that names
             the four contexts are scored by context, others as one, ``all``.
         labels_path: CheXbert labels of the references, made there if the file does not exist.
+        images: table of the images that the references name, for ``missing: nearest``.
 
     Raises:
         DataError: a file is malformed, both sides are the same column, a split or context is asked for that the
@@ -115,7 +119,7 @@ def score_reports(
     if protocol.clean_references != "none":
         about = {"cleaner": protocol.clean_references}
     with Meteor() as meteor:
-        records, reports, counts = pair_reports(expected, found, protocol)
+        records, reports, counts = pair_reports(expected, found, protocol, images)
         if labels_path is not None and not Path(labels_path).is_file():
             label_references(records, chexbert_dir, labels_path, settings.batch_size, settings.precision)
         predictions = [
@@ -153,7 +157,7 @@ def _pairing(hypotheses: ReportFile, counts: Mapping[str, Any]) -> str:
 
 
 def pair_reports(
-    references: ReportFile, hypotheses: ReportFile, protocol: Protocol
+    references: ReportFile, hypotheses: ReportFile, protocol: Protocol, images: str | Path | None = None
 ) -> tuple[pl.DataFrame, list[str], dict[str, Any]]:
     """Records in the order of the references, the report to score of each, and what was done, in counts.
 
@@ -200,13 +204,15 @@ def pair_reports(
         there = f' ({null} of these {len(missing)} have a row, which holds null: write "" for an empty report)'
         raise DataError(
             f"no report in {hypotheses.path} for {named([pair.name for pair in missing])}{there * (null > 0)}; "
-            "--missing empty scores an empty one"
+            "--missing empty scores an empty one, --missing nearest that of the nearest radiograph"
         )
-    reports, changes = _changed([text or "" for text in raw], protocol)
+    taken = _neighbours(references, pairs, raw, images) if protocol.missing == "nearest" and missing else {}
+    reports, changes = _changed([raw[taken.get(place, place)] or "" for place in range(len(raw))], protocol)
     counts = {
         "duplicate_references": len(references.texts) - len(expected),
         "duplicate_hypotheses": len(hypotheses.texts) - len(found),
         "missing_hypotheses": len(missing),
+        **({"neighbours": {pairs[at].name: pairs[near].name for at, near in taken.items()}} if taken else {}),
     }
     return _records(references, pairs, protocol), reports, counts | changes
 
@@ -217,6 +223,28 @@ class _Row(NamedTuple):
     name: str
     reference: int
     hypothesis: int | None
+
+
+def _neighbours(
+    references: ReportFile, pairs: list[_Row], raw: list[str | None], images: str | Path | None
+) -> dict[int, int]:
+    """Place of a pair without a report -> the pair of its context whose report it takes."""
+    if images is None or "frontal" not in references.extra:
+        raise ConfigError(
+            "--missing nearest compares radiographs: give references that name them (records.parquet) and --images"
+        )
+    paths = dict(read_images(images).select("image_id", "path").iter_rows())
+    frontals = [references.extra["frontal"][pair.reference] for pair in pairs]
+    contexts = references.extra.get("context", [None] * len(references.texts))
+    taken = {}
+    for context in dict.fromkeys(contexts):
+        mine = [place for place, pair in enumerate(pairs) if contexts[pair.reference] == context]
+        wanted, there = ([place for place in mine if (raw[place] is None) is none] for none in (True, False))
+        if wanted and not there:
+            raise DataError("no record has a report that could stand for those of its neighbours")
+        near = nearest([frontals[at] for at in wanted], [frontals[at] for at in there], paths) if wanted else []
+        taken |= {at: there[place] for at, place in zip(wanted, near, strict=True)}
+    return taken
 
 
 def _select(file: ReportFile, protocol: Protocol) -> ReportFile:

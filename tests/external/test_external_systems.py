@@ -149,6 +149,24 @@ def test_a_systems_files_come_to_their_records(
     assert reports == TEXTS and counts["missing_hypotheses"] == 0
 
 
+def test_reports_of_all_four_contexts_come_into_one_file(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    contexts = ("sn", "sw", "mn", "mw")
+    own = {
+        c: records().with_columns(record_id=pl.format("{}-{}", pl.lit(c), "study_id"), context=pl.lit(c))
+        for c in contexts
+    }
+    pl.concat(own.values()).write_parquet("records.parquet")
+    for context in contexts:
+        texts = [f"{context} {text}" for text in TEXTS]
+        pl.DataFrame({"report": texts, "dicom_id": DICOMS}).reverse().write_csv(f"reports-{context}.csv")
+    exec(RECIPES["recipe 6"], {})
+    references = read_reports("records.parquet", REFERENCE_COLUMNS)
+    paired, reports, _ = pair_reports(references, read_reports("hypotheses.jsonl", HYPOTHESIS_COLUMNS), Protocol())
+    assert reports == [f"{context} {text}" for context in contexts for text in TEXTS]
+    assert paired["context"].to_list() == [context for context in contexts for _ in TEXTS]
+
+
 def test_r2gens_texts_are_scored_by_position_against_their_own_references(tmp_path: Path) -> None:
     as_r2gen(tmp_path)
     files = [
