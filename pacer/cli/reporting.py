@@ -114,7 +114,8 @@ def score(
         typer.Option(help="Split to score, or all; default: the decoded one, or test of --references with splits."),
     ] = None,
     context: ContextNames = None,
-    missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
+    missing: Annotated[str, typer.Option(help="A reference without a report: error, empty, or nearest.")] = "error",
+    images: Annotated[Path | None, typer.Option(help="images.parquet, for --missing nearest.")] = None,
     duplicates: Annotated[str, typer.Option(help="An id that stands twice: error, first, or all.")] = "error",
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
     deduplicate: Annotated[bool, typer.Option(help="Drop repeated sentences of a report.")] = False,
@@ -176,7 +177,9 @@ def score(
     elif references and hypotheses and not (records or predictions or truth):
         if context and len(context) > 1:
             raise ConfigError("with --references one --context can be chosen, or none for all of them")
-        scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, settings=settings)
+        scores = score_reports(
+            references, hypotheses, chexbert, out, protocol, labels_path=labels, images=images, settings=settings
+        )
     else:
         raise ConfigError("give --records and --predictions (and --truth), or --references and --hypotheses")
     signature = read_json(out / "signature.json")
@@ -239,6 +242,51 @@ def compare(
     console.print()
     for line in comparison_notes(found):
         say(line)
+
+
+def checklist(
+    out: Annotated[Path, typer.Option(help="Markdown file to write.")] = Path("checklist.md"),
+    root: Annotated[Path, typer.Option(help="Repository that the run was made in.")] = Path(),
+    metrics: Annotated[Path | None, typer.Option(help="Folder of its scores; default: metrics/ there.")] = None,
+) -> None:
+    """Answer what TRIPOD-LLM and CLAIM 2024 ask of a study as far as the files of a run do; the rest are questions."""
+    from pacer.core.io import check_output, write_text
+    from pacer.reporting.checklist import METRICS, fill_checklist
+
+    check_output(out, folder=False)
+    filled = fill_checklist(root, metrics or root / METRICS)
+    for title, (whole, part, left) in filled.counts.items():
+        say(f"{title}: of {whole + part + left} items the files answer {whole}, and {part} in part; {left} are left")
+    write_text(out, filled.markdown)
+    say(f"written to {out}")
+
+
+def show(
+    study: Annotated[str, typer.Argument(help="Study id; or an examination's, as record ids have it behind sn-.")],
+    systems: Annotated[
+        tuple[str, str],
+        typer.Option(metavar="A B", help="Scored runs, or files of reports by record id; NAME=PLACE gives a name."),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the page and the drawing.")] = Path("shown"),
+    context: ContextNames = None,
+    records: Annotated[Path, typer.Option(help="The corpus.")] = Path("data/corpus/records.parquet"),
+    images: Annotated[Path, typer.Option(help="Its images.")] = Path("data/corpus/images.parquet"),
+) -> None:
+    """Show one study by two systems beside the reference, in SN and SW: what is supported, what not, what compares."""
+    from pacer.core.io import check_output
+    from pacer.reporting.side_by_side import side_by_side, write_side_by_side
+
+    check_output(out, folder=True)
+    named = [
+        (name, Path(place)) if equals and name else (text, Path(text))
+        for text in systems
+        for name, equals, place in [text.partition("=")]
+    ]
+    found = side_by_side(study, named, check_contexts(context) or ["sn", "sw"], records, images)
+    for note in found.notes:
+        say(note)
+    for path in write_side_by_side(found, out):
+        say(f"written to {path}")
 
 
 @anchors.command("show")

@@ -13,12 +13,14 @@ COMMANDS = {
     "features": ["decode", "--records", "nowhere.parquet", "--images", "i", "--out", "new", "--features", "{}"],
     "score": ["score", "--records", "nowhere.parquet", "--predictions", "nowhere", "--out", "{}"],
     "export": ["export", "{}"],
+    "show": ["show", "s", "--systems", "a", "b", "--out", "{}"],
     "import": ["import-llm-rg4", "nowhere.pth", "--out", "{}"],
     "chexone": ["baseline", "chexone", "--records", "r", "--images", "i", "--model", "m", "--out", "{}"],
 }
 FILES = {
     "labels": ["score", "--records", "r", "--predictions", "p", "--out", "new", "--labels", "{}"],
     "generate": ["generate", "--model", "nowhere", "--cases", "nowhere.csv", "--out", "{}"],
+    "checklist": ["checklist", "--out", "{}"],
     "anchors": ["anchors", "show", "sn-1", "--html", "{}"],
 }
 
