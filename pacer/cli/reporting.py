@@ -251,7 +251,7 @@ def checklist(
 ) -> None:
     """Answer what TRIPOD-LLM and CLAIM 2024 ask of a study as far as the files of a run do; the rest are questions."""
     from pacer.core.io import check_output, write_text
-    from pacer.reporting.checklist import METRICS, fill_checklist
+    from pacer.papers.checklist import METRICS, fill_checklist
 
     check_output(out, folder=False)
     filled = fill_checklist(root, metrics or root / METRICS)
@@ -274,7 +274,7 @@ def show(
 ) -> None:
     """Show one study by two systems beside the reference, in SN and SW: what is supported, what not, what compares."""
     from pacer.core.io import check_output
-    from pacer.reporting.side_by_side import side_by_side, write_side_by_side
+    from pacer.papers.side_by_side import side_by_side, write_side_by_side
 
     check_output(out, folder=True)
     named = [

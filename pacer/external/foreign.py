@@ -233,18 +233,9 @@ def _neighbours(
         raise ConfigError(
             "--missing nearest compares radiographs: give references that name them (records.parquet) and --images"
         )
+    rows = references.take([pair.reference for pair in pairs]).extra
     paths = dict(read_images(images).select("image_id", "path").iter_rows())
-    frontals = [references.extra["frontal"][pair.reference] for pair in pairs]
-    contexts = references.extra.get("context", [None] * len(references.texts))
-    taken = {}
-    for context in dict.fromkeys(contexts):
-        mine = [place for place, pair in enumerate(pairs) if contexts[pair.reference] == context]
-        wanted, there = ([place for place in mine if (raw[place] is None) is none] for none in (True, False))
-        if wanted and not there:
-            raise DataError("no record has a report that could stand for those of its neighbours")
-        near = nearest([frontals[at] for at in wanted], [frontals[at] for at in there], paths) if wanted else []
-        taken |= {at: there[place] for at, place in zip(wanted, near, strict=True)}
-    return taken
+    return nearest(rows["frontal"], rows.get("context", [None] * len(pairs)), [text is not None for text in raw], paths)
 
 
 def _select(file: ReportFile, protocol: Protocol) -> ReportFile:

@@ -1,4 +1,4 @@
-"""Stand-ins for missing reports: which other record's radiograph looks most alike."""
+"""Missing reports that are taken from another record: the one whose radiograph looks most alike."""
 
 from __future__ import annotations
 
@@ -15,24 +15,20 @@ from pacer.radiographs.opening import ImageError, open_image
 EDGE = 32
 
 
-def nearest(wanted: Sequence[str], candidates: Sequence[str], paths: Mapping[str, str]) -> list[int]:
-    """For each of the ``wanted`` images the place of the nearest candidate: the highest correlation of their grey
-    values, reduced to :data:`EDGE` pixels squared; the first of several.
+def nearest(
+    images: Sequence[str], groups: Sequence[str | None], there: Sequence[bool], paths: Mapping[str, str]
+) -> dict[int, int]:
+    """Row that is not ``there`` -> the row of its group that is, with the highest correlation of grey values at
+    :data:`EDGE` pixels squared; the first of several.
 
     Args:
-        wanted, candidates: image ids. paths: where each lies.
+        images: image id of each row. paths: where the images lie.
 
     Raises:
-        DataError: an image is not among them, or cannot be opened.
+        DataError: an image is not among them or cannot be opened, or a group has no row that is there.
     """
-    seen = _thumbnails(candidates, paths)
-    return [int(place) for place in np.argmax(_thumbnails(wanted, paths) @ seen.T, axis=1)]
-
-
-def _thumbnails(names: Sequence[str], paths: Mapping[str, str]) -> np.ndarray:
-    """``[n, EDGE²]`` of mean 0 and norm 1."""
-    values = np.empty((len(names), EDGE * EDGE), dtype=np.float32)
-    for row, name in enumerate(names):
+    values = np.empty((len(images), EDGE * EDGE), dtype=np.float32)
+    for row, name in enumerate(images):
         if name not in paths:
             raise DataError(f"image {name} is not in the table of images, so its nearest neighbour is not known")
         try:
@@ -41,4 +37,13 @@ def _thumbnails(names: Sequence[str], paths: Mapping[str, str]) -> np.ndarray:
             raise DataError(f"{paths[name]} cannot be opened as an image: {error.problem}") from None
         values[row] = np.asarray(small, dtype=np.float32).ravel()
     values -= values.mean(axis=1, keepdims=True)
-    return values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-6)
+    values /= np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-6)
+    found = {}
+    for row in np.flatnonzero(~np.asarray(there)).tolist():
+        usable = [other for other, group in enumerate(groups) if there[other] and group == groups[row]]
+        if not usable:
+            raise DataError(
+                "no record has a report that could stand for a missing one; bring some, or leave them empty"
+            )
+        found[row] = usable[int(np.argmax(values[usable] @ values[row]))]
+    return found

@@ -8,6 +8,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from pacer.reporting.support import LEGEND
+
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -23,10 +25,13 @@ def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
 
 @cache
 def _environment(folder: Path) -> Environment:
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader([folder, TEMPLATES]),
         autoescape=lambda name: name is None or not name.endswith(".md"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    known: dict[str, Any] = dict(environment.globals) | {"LEGEND": LEGEND}
+    environment.globals = known
+    return environment

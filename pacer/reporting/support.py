@@ -50,6 +50,16 @@ class Piece(NamedTuple):
         return " ".join([self.support or "", *(name for name, given in named.items() if given)])
 
 
+#: Marks and what they say.
+LEGEND = (
+    (Piece("matching", "matching"), "both say it"),
+    (Piece("reference-only", "reference-only"), "the generated report does not say it"),
+    (Piece("unverified", "unverified"), "the reference does not say it"),
+    (Piece("in italics", "matching", longitudinal=True), "compares with an earlier examination"),
+    (Piece("in bold", "matching", changed=True), "not so in the first context"),
+)
+
+
 def statements(report: str) -> frozenset[Statement]:
     """Every finding that a text speaks of, with the polarity, both polarities of one that it affirms and denies; and
     the rules of comparison that fire in it."""

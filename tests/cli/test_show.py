@@ -65,7 +65,9 @@ def test_the_checklist_of_a_run(pacer, run: Run) -> None:
     assert outcome.code == 0, outcome.error
     assert "TRIPOD-LLM: of 49 items" in outcome.out and "CLAIM 2024: of 44 items" in outcome.out
     assert "- [x] **5b** " in Path("mine.md").read_text()
-    (Path("metrics") / "scores.json").write_text("{")
-    refused = pacer("checklist")
-    assert refused.code == 1 and "metrics/scores.json is not valid JSON" in refused.error
+    for name, said in (("metrics/scores.json", "is not valid JSON"), ("dvc.lock", "is not valid YAML; mend it")):
+        Path(name).write_text("{")
+        refused = pacer("checklist")
+        assert refused.code == 1 and f"error: {name} {said}" in refused.error
+        Path(name).unlink()
     assert not Path("checklist.md").exists()

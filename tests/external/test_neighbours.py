@@ -45,12 +45,13 @@ def reports(texts: dict[str, str | None]) -> ReportFile:
 
 def test_brightness_and_size_make_no_image_another(images: Path) -> None:
     paths = dict(pl.read_parquet(images).select("image_id", "path").iter_rows())
-    assert nearest(["like_a", "like_c", "b"], ["a", "b", "c"], paths) == [0, 2, 1]
+    names, there = ["a", "b", "c", "like_a", "like_c", "b"], [True] * 3 + [False] * 3
+    assert nearest(names, [None] * 6, there, paths) == {3: 0, 4: 2, 5: 1}
     with pytest.raises(DataError, match="image x is not in the table of images"):
-        nearest(["x"], ["a"], paths)
+        nearest(["x", "a"], [None] * 2, [False, True], paths)
     Path(paths["b"]).unlink()
     with pytest.raises(DataError, match=r"b\.png cannot be opened as an image: the file does not exist"):
-        nearest(["a"], ["b"], paths)
+        nearest(["a", "b"], [None] * 2, [False, True], paths)
 
 
 def test_missing_reports_are_their_neighbours_and_the_counts_say_so(images: Path) -> None:
@@ -66,7 +67,7 @@ def test_a_neighbour_is_of_the_same_context(images: Path) -> None:
     given = reports({"0": "of a .", "1": "of b ."})
     side = references(["a", "b", "like_a"], ["sn", "mn", "mn"])
     assert pair_reports(side, given, Protocol(missing="nearest"), images)[1] == ["of a .", "of b .", "of b ."]
-    with pytest.raises(DataError, match="no record has a report that could stand for"):
+    with pytest.raises(DataError, match="no record has a report that could stand for a missing one"):
         pair_reports(references(["a", "b"], ["sn", "mn"]), reports({"0": "x"}), Protocol(missing="nearest"), images)
 
 

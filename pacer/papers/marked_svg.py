@@ -14,10 +14,10 @@ from PIL import ImageFont
 
 from pacer.core.hygiene import CONTROL
 from pacer.reporting.figures import LIGHT
-from pacer.reporting.support import Piece
+from pacer.reporting.support import LEGEND, Piece
 
 if TYPE_CHECKING:
-    from pacer.reporting.side_by_side import SideBySide
+    from pacer.papers.side_by_side import SideBySide
 
 #: Pixels: the column of radiograph and previous report, that of a text, what is between them, letters and lines.
 _SIDE, _TEXT, _GAP, _SIZE, _LEADING = 190, 270, 18, 11, 17
@@ -27,18 +27,6 @@ _MARKS = {
     "reference-only": ("--only", "--series-5", "4 2"),
     "unverified": ("--unverified", "--series-6", "none"),
 }
-_LEGEND = (
-    Piece("matching", "matching"),
-    Piece(" both say it · "),
-    Piece("reference-only", "reference-only"),
-    Piece(" the generated report does not say it · "),
-    Piece("unverified", "unverified"),
-    Piece(" the reference does not say it · "),
-    Piece("in italics", "matching", longitudinal=True),
-    Piece(" compares with an earlier examination · "),
-    Piece("in bold", "matching", changed=True),
-    Piece(" not so in the first context"),
-)
 
 
 class Run(NamedTuple):
@@ -96,7 +84,8 @@ def draw(shown: SideBySide) -> str:
         SubElement(root, "path", {"d": f"M{columns[0]} {y:.1f}H{width}", "stroke": LIGHT["--muted"]})
         y = _plain(root, f"{reading.context.upper()}: {reading.sources}", columns[0], y, width, bold=True)
         y = max(_marked(root, text, x, y, _TEXT) for text, x in zip(reading.texts, columns, strict=True)) + _GAP / 2
-    y = _marked(root, _LEGEND, 0, max(y, left) + _GAP / 2, width)
+    legend = [piece for sample, words in LEGEND for piece in (sample, Piece(f" {words}   "))]
+    y = _marked(root, legend, 0, max(y, left) + _GAP / 2, width)
     size = (width + _GAP, round(y) + _GAP)
     root.attrib |= {
         "viewBox": f"{-_GAP // 2} {-_GAP // 2} {size[0]} {size[1]}",

@@ -14,10 +14,10 @@ from PIL import ImageFont
 
 from pacer.core.contexts import SOURCES
 from pacer.core.errors import DataError
-from pacer.reporting import marked_svg
+from pacer.papers import marked_svg
+from pacer.papers.marked_svg import draw, runs
+from pacer.papers.side_by_side import Reading, SideBySide, View, side_by_side, write_side_by_side
 from pacer.reporting.cases import CaseImage, ExampleCase
-from pacer.reporting.marked_svg import draw, runs
-from pacer.reporting.side_by_side import Reading, SideBySide, View, side_by_side, write_side_by_side
 from pacer.reporting.support import Piece, pieces, statements
 
 pytestmark = pytest.mark.slow

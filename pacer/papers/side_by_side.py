@@ -15,19 +15,18 @@ from pacer.core.hygiene import file_name
 from pacer.core.io import write_text
 from pacer.external.report_files import HYPOTHESIS_COLUMNS, read_reports
 from pacer.metrics.lines import joined
+from pacer.papers.marked_svg import draw
 from pacer.records.schemas import RECORD_SCHEMA, check_columns, read_images
 from pacer.reporting.html import render
 from pacer.reporting.images import data_uri, read_grey
-from pacer.reporting.marked_svg import draw
 from pacer.reporting.support import Piece, pieces, statements
 
+TEMPLATES = Path(__file__).parent / "templates"
 _READ = (
     "Findings and their polarity are read by the rules of commitments, wording of comparison by its own: it matches "
     "where the other text has wording of the same rule. Sides, places and degrees are not compared, and the reference "
     "is a report, not the truth."
 )
-#: What every system's reports are read as.
-_COLUMNS = ("context", "record_id", "reference", "hypothesis")
 
 
 class View(NamedTuple):
@@ -60,6 +59,14 @@ class SideBySide(NamedTuple):
     notes: tuple[str, ...]
 
 
+class Report(NamedTuple):
+    """What a system says of a record, and its reference there."""
+
+    record_id: str
+    reference: str
+    text: str
+
+
 def side_by_side(
     study: str, systems: Sequence[tuple[str, Path]], contexts: Sequence[str], records: Path, images: Path
 ) -> SideBySide:
@@ -75,89 +82,78 @@ def side_by_side(
     Raises:
         DataError: a system has no report of the study in one of the contexts, or several, or another reference.
     """
-    own = None
+    own: dict[str, dict] | None = None
     if records.is_file():
         check_columns(records, RECORD_SCHEMA)
-        columns = ("record_id", "context", "study_id", "frontal", "lateral", "report", "prior_report")
-        own = _of_study(pl.scan_parquet(records).select(columns), study).collect()
-    found = [_reports(path, study, contexts, own, records) for _, path in systems]
-    for (name, _), reports in zip(systems[1:], found[1:], strict=True):
-        for context in contexts:
-            if reports[context]["reference"] != found[0][context]["reference"]:
-                raise DataError(
-                    f"study {study} has another reference in context {context} in {name} than in {systems[0][0]}; "
-                    "score both against the same references"
-                )
-    said = {
-        context: [
-            statements(found[0][context]["reference"]),
-            *(statements(one[context]["hypothesis"]) for one in found),
+        own = {row["record_id"]: row for row in _of_study(pl.scan_parquet(records), study)}
+    reports = [_reports(path, study, contexts, own, records) for _, path in systems]
+    readings, shown, first = [], [], None
+    for context, *here in zip(contexts, *reports, strict=True):
+        if len({report.reference for report in here}) > 1:
+            raise DataError(
+                f"study {study} has another reference in context {context} in {systems[1][0]} than in {systems[0][0]}; "
+                "score both against the same references"
+            )
+        texts = [here[0].reference, *(report.text for report in here)]
+        reference, *said = (statements(text) for text in texts)
+        others = [frozenset().union(*said), *[reference] * len(said)]
+        before = first or [None] * len(texts)
+        cut = [
+            pieces(text, "generated" if place else "reference", other, earlier)
+            for place, (text, other, earlier) in enumerate(zip(texts, others, before, strict=True))
         ]
-        for context in contexts
-    }
-    rows: dict[str, dict] = {}
-    if own is not None:
-        ids = [report["record_id"] for report in found[0].values()]
-        rows = {row["context"]: row for row in own.filter(pl.col("record_id").is_in(ids)).iter_rows(named=True)}
-    readings = []
-    for context in contexts:
-        texts = [found[0][context]["reference"], *(one[context]["hypothesis"] for one in found)]
-        others = [frozenset().union(*said[context][1:]), *[said[context][0]] * len(found)]
-        first = said[contexts[0]] if context != contexts[0] else [None] * len(texts)
-        cut = (
-            pieces(text, "generated" if place else "reference", other, before)
-            for place, (text, other, before) in enumerate(zip(texts, others, first, strict=True))
-        )
-        prior = rows[context]["prior_report"] if context in rows else None
-        readings.append(Reading(context, prior, tuple(cut)))
-    views, missing = _views(rows, records, images)
+        first = first or [reference, *said]
+        row = (own or {}).get(here[0].record_id, {})
+        shown += [row] if row else []
+        readings.append(Reading(context, row.get("prior_report"), tuple(cut)))
+    views, missing = _views(shown, records, images)
     return SideBySide(study, tuple(name for name, _ in systems), views, tuple(readings), (_READ, *missing))
 
 
-def _of_study(table: pl.LazyFrame, study: str) -> pl.LazyFrame:
+def _of_study(table: pl.LazyFrame, study: str) -> list[dict]:
     named = pl.concat_str("context", pl.lit(f"-{study}"))
-    return table.filter((pl.col("study_id") == study) | (pl.col("record_id") == study) | (pl.col("record_id") == named))
+    mine = (pl.col("study_id") == study) | (pl.col("record_id") == study) | (pl.col("record_id") == named)
+    return table.filter(mine).collect().to_dicts()
 
 
 def _reports(
-    path: Path, study: str, contexts: Sequence[str], own: pl.DataFrame | None, records: Path
-) -> dict[str, dict[str, str]]:
-    """Context -> record id, reference and report of one system."""
+    path: Path, study: str, contexts: Sequence[str], own: dict[str, dict] | None, records: Path
+) -> list[Report]:
+    """One system's, in the order of the contexts."""
     if path.is_file():
         if own is None:
             raise DataError(f"{path} has no references, and {records} does not exist; name the corpus with --records")
         file = read_reports(path, HYPOTHESIS_COLUMNS)
-        given = pl.DataFrame(
-            {"record_id": map(file.key, range(len(file.texts))), "hypothesis": file.texts}, strict=False
-        )
-        table = own.with_columns(reference="report").join(given.drop_nulls(), on="record_id")
+        given = [
+            (own[key], text) for at, text in enumerate(file.texts) if (key := file.key(at)) in own and text is not None
+        ]
+        rows = [row | {"reference": row["report"], "hypothesis": text} for row, text in given]
     else:
-        table = _of_study(read_run(path)[0].lazy(), study).collect()
-    reports: dict[str, dict[str, str]] = {}
-    for row in table.select(_COLUMNS).iter_rows(named=True):
-        context = row["context"]
-        if context in reports:
+        rows = _of_study(read_run(path)[0].lazy(), study)
+    found: dict[str, Report] = {}
+    for row in rows:
+        context, report = row["context"], Report(row["record_id"], joined(row["reference"]), joined(row["hypothesis"]))
+        if context in found:
             raise DataError(
-                f"{path} has several reports of {study} in context {context}, {reports[context]['record_id']} and "
-                f"{row['record_id']}; name one examination by what its record id has behind {context}-"
+                f"{path} has several reports of {study} in context {context}, {found[context].record_id} and "
+                f"{report.record_id}; name one examination by what its record id has behind {context}-"
             )
-        reports[context] = row | {"reference": joined(row["reference"]), "hypothesis": joined(row["hypothesis"])}
+        found[context] = report
     for context in contexts:
-        if context not in reports:
-            there = f"it has {', '.join(reports)}: choose with --context" if reports else "name another study"
+        if context not in found:
+            there = f"it has {', '.join(found)}: choose with --context" if found else "name another study"
             raise DataError(f"{path} has no report of study {study} in context {context}; {there}")
-    return reports
+    return [found[context] for context in contexts]
 
 
-def _views(rows: dict[str, dict], records: Path, images: Path) -> tuple[tuple[View, ...], list[str]]:
+def _views(rows: Sequence[dict], records: Path, images: Path) -> tuple[tuple[View, ...], list[str]]:
     """The radiographs of the shown records, and why one is not shown."""
     if not rows:
         return (), [f"No radiograph and no previous report is shown: {records} does not hold these records."]
     views, missing = [], []
     paths = dict(read_images(images).select("image_id", "path").iter_rows()) if images.is_file() else {}
-    for name in ("frontal", "lateral"):
-        with_it = (row[name] for context, row in rows.items() if name == "frontal" or availability(context)[0])
-        image = next(filter(None, with_it), None)
+    lateral = next((row["lateral"] for row in rows if availability(row["context"])[0]), None)
+    for name, image in (("frontal", rows[0]["frontal"]), ("lateral", lateral)):
         if image is None:
             continue
         try:
@@ -173,7 +169,10 @@ def _views(rows: dict[str, dict], records: Path, images: Path) -> tuple[tuple[Vi
 def write_side_by_side(shown: SideBySide, folder: Path) -> list[Path]:
     """Write page and drawing, named by the study, into ``folder``."""
     stem = folder / f"study-{file_name(shown.study)}"
-    texts = {stem.with_suffix(".html"): render("show.html", shown=shown), stem.with_suffix(".svg"): draw(shown)}
+    texts = {
+        stem.with_suffix(".html"): render("show.html", TEMPLATES, shown=shown),
+        stem.with_suffix(".svg"): draw(shown),
+    }
     for path, text in texts.items():
         write_text(path, text)
     return [*texts]
