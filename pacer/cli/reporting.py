@@ -114,8 +114,7 @@ def score(
         typer.Option(help="Split to score, or all; default: the decoded one, or test of --references with splits."),
     ] = None,
     context: ContextNames = None,
-    missing: Annotated[str, typer.Option(help="A reference without a report: error, empty, or nearest.")] = "error",
-    images: Annotated[Path | None, typer.Option(help="images.parquet, for --missing nearest.")] = None,
+    missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
     duplicates: Annotated[str, typer.Option(help="An id that stands twice: error, first, or all.")] = "error",
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
     deduplicate: Annotated[bool, typer.Option(help="Drop repeated sentences of a report.")] = False,
@@ -177,9 +176,7 @@ def score(
     elif references and hypotheses and not (records or predictions or truth):
         if context and len(context) > 1:
             raise ConfigError("with --references one --context can be chosen, or none for all of them")
-        scores = score_reports(
-            references, hypotheses, chexbert, out, protocol, labels_path=labels, images=images, settings=settings
-        )
+        scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, settings=settings)
     else:
         raise ConfigError("give --records and --predictions (and --truth), or --references and --hypotheses")
     signature = read_json(out / "signature.json")

@@ -14,7 +14,6 @@ import polars as pl
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
 from pacer.corpus.text.cleaning import CLEANERS
-from pacer.external.neighbours import nearest
 from pacer.external.protocols import last_box, without_repeats
 from pacer.external.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, ReportFile, read_reports
 from pacer.metrics.cases import UNKNOWN, Scored
@@ -24,7 +23,7 @@ from pacer.metrics.meteor import Meteor
 from pacer.metrics.pairing import Prediction, named
 from pacer.metrics.scoring import anchors_of, score_contexts
 from pacer.metrics.signature import STRICTLY
-from pacer.records.schemas import read_about, read_images
+from pacer.records.schemas import read_about
 
 #: Columns of a frame of paired records; ``given_id``: the id in the file, which several rows may share.
 _SCHEMA = dict.fromkeys(
@@ -37,8 +36,7 @@ _SCHEMA = dict.fromkeys(
 class Protocol:
     """How reports are read, paired and changed before scoring; all of it goes into the signature.
 
-    ``missing``: a reference without a report is an error, has an ``empty`` one, or that of the record whose frontal
-    radiograph is ``nearest``. ``duplicates``: an id that stands
+    ``missing``: a reference without a report is an error, or has an ``empty`` one. ``duplicates``: an id that stands
     more than once is an error, or its ``first`` row counts, or ``all`` do. ``extract``: ``boxed`` takes the last
     ``\\boxed{}``. ``deduplicate``: drop repeated sentences. ``clean_references``, ``clean_hypotheses``: a report
     cleaner of :data:`~pacer.corpus.text.cleaning.CLEANERS`. ``split``: of references that have splits; ``None``: test,
@@ -61,7 +59,7 @@ class Protocol:
     def __post_init__(self) -> None:
         """Raises ConfigError for a value that is not one of those allowed."""
         allowed = {
-            "missing": ("error", "empty", "nearest"),
+            "missing": ("error", "empty"),
             "duplicates": ("error", "first", "all"),
             "extract": ("none", "boxed"),
             "clean_references": ("none", *CLEANERS),
@@ -82,7 +80,6 @@ def score_reports(
     protocol: Protocol = Protocol(),
     *,
     labels_path: str | Path | None = None,
-    images: str | Path | None = None,
     settings: ScoreSettings = DEFAULTS,
 ) -> dict[str, dict]:
     """Score a file of hypotheses against a file of references; writes what
@@ -92,7 +89,6 @@ def score_reports(
         references, hypotheses: see :mod:`pacer.external.report_files`. References with a column ``context`` that names
             the four contexts are scored by context, others as one, ``all``.
         labels_path: CheXbert labels of the references, made there if the file does not exist.
-        images: table of the images that the references name, for ``missing: nearest``.
 
     Raises:
         DataError: a file is malformed, both sides are the same column, a split or context is asked for that the
@@ -119,7 +115,7 @@ def score_reports(
     if protocol.clean_references != "none":
         about = {"cleaner": protocol.clean_references}
     with Meteor() as meteor:
-        records, reports, counts = pair_reports(expected, found, protocol, images)
+        records, reports, counts = pair_reports(expected, found, protocol)
         if labels_path is not None and not Path(labels_path).is_file():
             label_references(records, chexbert_dir, labels_path, settings.batch_size, settings.precision)
         predictions = [
@@ -157,7 +153,7 @@ def _pairing(hypotheses: ReportFile, counts: Mapping[str, Any]) -> str:
 
 
 def pair_reports(
-    references: ReportFile, hypotheses: ReportFile, protocol: Protocol, images: str | Path | None = None
+    references: ReportFile, hypotheses: ReportFile, protocol: Protocol
 ) -> tuple[pl.DataFrame, list[str], dict[str, Any]]:
     """Records in the order of the references, the report to score of each, and what was done, in counts.
 
@@ -204,15 +200,13 @@ def pair_reports(
         there = f' ({null} of these {len(missing)} have a row, which holds null: write "" for an empty report)'
         raise DataError(
             f"no report in {hypotheses.path} for {named([pair.name for pair in missing])}{there * (null > 0)}; "
-            "--missing empty scores an empty one, --missing nearest that of the nearest radiograph"
+            "--missing empty scores an empty one"
         )
-    taken = _neighbours(references, pairs, raw, images) if protocol.missing == "nearest" and missing else {}
-    reports, changes = _changed([raw[taken.get(place, place)] or "" for place in range(len(raw))], protocol)
+    reports, changes = _changed([text or "" for text in raw], protocol)
     counts = {
         "duplicate_references": len(references.texts) - len(expected),
         "duplicate_hypotheses": len(hypotheses.texts) - len(found),
         "missing_hypotheses": len(missing),
-        **({"neighbours": {pairs[at].name: pairs[near].name for at, near in taken.items()}} if taken else {}),
     }
     return _records(references, pairs, protocol), reports, counts | changes
 
@@ -223,19 +217,6 @@ class _Row(NamedTuple):
     name: str
     reference: int
     hypothesis: int | None
-
-
-def _neighbours(
-    references: ReportFile, pairs: list[_Row], raw: list[str | None], images: str | Path | None
-) -> dict[int, int]:
-    """Place of a pair without a report -> the pair of its context whose report it takes."""
-    if images is None or "frontal" not in references.extra:
-        raise ConfigError(
-            "--missing nearest compares radiographs: give references that name them (records.parquet) and --images"
-        )
-    rows = references.take([pair.reference for pair in pairs]).extra
-    paths = dict(read_images(images).select("image_id", "path").iter_rows())
-    return nearest(rows["frontal"], rows.get("context", [None] * len(pairs)), [text is not None for text in raw], paths)
 
 
 def _select(file: ReportFile, protocol: Protocol) -> ReportFile:

@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
+from PIL import Image
 
 from pacer.external.foreign import Protocol, pair_reports
 from pacer.external.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, read_reports
@@ -165,6 +167,22 @@ def test_reports_of_all_four_contexts_come_into_one_file(tmp_path: Path, monkeyp
     paired, reports, _ = pair_reports(references, read_reports("hypotheses.jsonl", HYPOTHESIS_COLUMNS), Protocol())
     assert reports == [f"{context} {text}" for context in contexts for text in TEXTS]
     assert paired["context"].to_list() == [context for context in contexts for _ in TEXTS]
+
+
+def test_records_that_a_system_left_out_take_the_report_of_the_nearest_radiograph(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    y, x = np.mgrid[0:1:64j, 0:1:64j]
+    noise = 5 * np.random.default_rng(0).random(x.shape)
+    for dicom, pixels, edge in zip(DICOMS, (200 * x, 200 * y, 40 + 100 * y + noise), (64, 64, 128), strict=True):
+        Image.fromarray(pixels.astype(np.uint8)).resize((edge, edge)).save(
+            f"{dicom}.png"
+        )  # brightness, size: no matter
+    pl.DataFrame({"image_id": FRONTALS, "path": [f"{dicom}.png" for dicom in DICOMS]}).write_parquet("images.parquet")
+    records().write_parquet("records.parquet")
+    pl.DataFrame({"record_id": ["sn-1", "sn-0"], "report": TEXTS[1::-1]}).write_ndjson("reports.jsonl")
+    exec(RECIPES["recipe 7"], {})
+    found = pl.read_ndjson("hypotheses.jsonl")
+    assert dict(found.iter_rows()) == {"sn-0": TEXTS[0], "sn-1": TEXTS[1], "sn-2": TEXTS[1]}
 
 
 def test_r2gens_texts_are_scored_by_position_against_their_own_references(tmp_path: Path) -> None:
