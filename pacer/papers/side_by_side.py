@@ -24,8 +24,8 @@ from pacer.reporting.support import Piece, pieces, statements
 TEMPLATES = Path(__file__).parent / "templates"
 _READ = (
     "Findings and their polarity are read by the rules of commitments, wording of comparison by its own: it matches "
-    "where the other text has wording of the same rule. Sides, places and degrees are not compared, and the reference "
-    "is a report, not the truth."
+    "where the other text has wording of the same rule and direction. Sides, places and degrees are not compared, and "
+    "the reference is a report, not the truth."
 )
 
 

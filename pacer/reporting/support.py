@@ -1,29 +1,37 @@
 """What supports each statement of a report: two texts compared, phrase by phrase, for case studies.
 
 A phrase is a mention of a finding; or it is **longitudinal**, wording that compares with an earlier examination
-(:mod:`pacer.corpus.text.wording`) and says as much as its rule. It is **matching** where the other text says the same,
-**reference-only** where the reference says it and the generated report does not, and **unverified** where the generated
-report says it and the reference does not. What a text says of findings is read by the rules of commitments
-(:mod:`pacer.rules.extract`), polarity included: "no effusion" against "small effusion" is reference-only on one side
-and unverified on the other.
+(:mod:`pacer.corpus.text.wording`) and says as much as its rule and its direction. It is **matching** where the other
+text says the same, **reference-only** where the reference says it and the generated report does not, and **unverified**
+where the generated report says it and the reference does not. What a text says of findings is read by the rules of
+commitments (:mod:`pacer.rules.extract`), polarity included: "no effusion" against "small effusion" is reference-only on
+one side and unverified on the other.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from pacer.anchors.vocabulary import FINDINGS, POLARITIES
-from pacer.corpus.text.wording import find_wording, prior_wording
+from pacer.corpus.text.wording import find_wording
 from pacer.rules.extract import Mention, find_mentions
 
 Support = Literal["matching", "reference-only", "unverified"]
 Side = Literal["reference", "generated"]
 
-#: A finding and what is said of it; or a rule of comparison and :data:`LONGITUDINAL`.
+#: A finding and what is said of it; or a rule of comparison, with its direction, and :data:`LONGITUDINAL`.
 Statement = tuple[str, str]
 LONGITUDINAL = "longitudinal"
+#: What tells the direction of wording: what is pulled back is not inserted, though both are verbs of change.
+_DIRECTION = re.compile(
+    "increas|decreas|reduc|improv|wors|resol|clear|progress|regress|develop|enlarg|diminish|grow|lessen|reced|subsid"
+    "|evol|disappear|appeared|declin|redistribut|reaccumulat|expan|migrat|remov|withdraw|retract|advanc|pull|reposition"
+    "|exchang|extubat|intubat|drain|evacuat|insert|replac|plac|larg|small|bigg|great|more|less|better|no new|new|now"
+    "|no longer"
+)
 
 _ALONE: dict[Side, Support] = {"reference": "reference-only", "generated": "unverified"}
 _WORDS = {
@@ -64,7 +72,16 @@ def statements(report: str) -> frozenset[Statement]:
     """Every finding that a text speaks of, with the polarity, both polarities of one that it affirms and denies; and
     the rules of comparison that fire in it."""
     said = {(m.finding, m.polarity) for m in find_mentions(report) if m.polarity is not None}
-    return frozenset(said | {(rule, LONGITUDINAL) for rule in prior_wording(report)})
+    return frozenset(said | {statement for _, _, statement in _wording(report)})
+
+
+def _wording(report: str) -> list[tuple[int, int, Statement]]:
+    """Wording of comparison: where it stands, and what it says."""
+    found = []
+    for start, end, rule in find_wording(report):
+        direction = _DIRECTION.search(report[start:end].lower())
+        found.append((start, end, (f"{rule} ({direction[0]})" if direction else rule, LONGITUDINAL)))
+    return found
 
 
 def pieces(
@@ -81,7 +98,7 @@ def pieces(
     """
     mentions = [m for m in find_mentions(report) if m.polarity is not None]
     spans = [(*_extent(m, mentions), (m.finding, str(m.polarity))) for m in mentions]
-    spans += [(start, end, (rule, LONGITUDINAL)) for start, end, rule in find_wording(report)]
+    spans += _wording(report)
     edges = sorted({0, len(report)} | {edge for start, end, _ in spans for edge in (start, end)})
     found = []
     for start, end in pairwise(edges):

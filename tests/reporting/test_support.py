@@ -95,18 +95,32 @@ def test_a_text_supports_itself(side):
     assert any("pleural effusion: negative; in both reports" in piece.about for piece in found)
 
 
-def test_wording_of_comparison_is_a_phrase_of_its_own_that_its_rule_supports():
-    reference = "a new right picc has been inserted . effusion is unchanged ."
-    generated = "the picc has been pulled back . effusion is increasing since the prior study ."
-    found = {
-        piece.text: (piece.support, piece.classes) for piece in pieces(generated, "generated", statements(reference))
-    }
-    assert found["picc"] == ("matching", "matching")
-    assert found["has been pulled"] == ("matching", "matching longitudinal")  # as "has been inserted": a change verb
-    assert found["since the prior"] == ("unverified", "unverified longitudinal")
-    alone = {p.text: p.classes for p in pieces(reference, "reference", statements(generated), statements("no picc ."))}
-    assert alone["new"] == alone["unchanged"] == "reference-only longitudinal changed"
-    assert changes(statements(reference), frozenset()) == (
-        ["pleural effusion (positive)", "support devices (positive)"],
-        [],
-    )
+def test_wording_of_comparison_is_a_phrase_of_its_own_that_rule_and_direction_support():
+    """The paper's Figure 2: a line was inserted, not pulled back."""
+    reference = "as compared with the previous radiograph , a new right picc line has been inserted ."
+    generated = "as compared with the prior study , the picc line has been pulled back , effusion is unchanged ."
+    found = {piece.text: piece.classes for piece in pieces(generated, "generated", statements(reference))}
+    assert found["compared"] == found["prior study"] == "matching longitudinal" and found["picc"] == "matching"
+    assert found["has been pulled"] == found["unchanged"] == "unverified longitudinal"
+    first = statements("compared with before , no picc .")
+    alone = {piece.text: piece.classes for piece in pieces(reference, "reference", statements(generated), first)}
+    assert alone["compared"] == "matching longitudinal" and alone["picc"] == "matching changed"
+    assert alone["new"] == alone["has been inserted"] == "reference-only longitudinal changed"
+    assert changes(statements(reference), frozenset()) == (["support devices (positive)"], [])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("effusion has increased .", "increasing effusion .", True),
+        ("effusion has decreased .", "increasing effusion .", False),
+        ("unchanged effusion .", "no change in the effusion .", True),
+        ("effusion is larger .", "effusion is smaller .", False),
+        ("stable effusion .", "effusion is stable .", True),
+        ("new effusion .", "no new effusion .", False),
+        ("the tube has been removed .", "the tube has been replaced by another .", False),
+    ],
+)
+def test_wording_of_one_direction_is_the_same_whatever_its_form(one: str, other: str, same: bool):
+    kinds = [{rule for rule, kind in statements(text) if kind == "longitudinal"} for text in (one, other)]
+    assert all(kinds) and (kinds[0] == kinds[1]) is same
