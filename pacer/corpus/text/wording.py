@@ -11,6 +11,7 @@ hide the words inside them ("in stable condition" hides "stable").
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -96,21 +97,26 @@ def prior_wording(text: str) -> tuple[str, ...]:
     Returns:
         Names such as "comparison", "unchanged" or "again"; empty when nothing presupposes a previous examination.
     """
-    groups = (match.lastgroup for match in _PATTERN.finditer(_normal(text)))
-    return tuple(dict.fromkeys(_RULE_OF_GROUP[group] for group in groups if group))
+    return tuple(dict.fromkeys(rule for _, _, rule in find_wording(text)))
 
 
 def find_wording(text: str) -> list[tuple[int, int, str]]:
-    """Where which rule fires: ``text[start:end]`` is the phrase of the rule."""
+    """Where which rule fires: ``text[start:end]`` is the phrase of the rule, to the end of its last word."""
     normal, places = "", []
     for word in re.finditer(r"\S+", text):
-        if normal:
-            normal, places = normal + " ", [*places, places[-1] + 1]
+        if places:
+            normal += " "
+            places.append(places[-1] + 1)
         lowered = word[0].lower()  # which can be longer than the word
         normal += lowered
         places += [min(word.start() + at, word.end() - 1) for at in range(len(lowered))]
-    found = ((match, _RULE_OF_GROUP.get(match.lastgroup or "")) for match in _PATTERN.finditer(normal))
-    return [(places[m.start()], places[m.end() - 1] + 1, rule) for m, rule in found if rule]
+    found = []
+    for match in _PATTERN.finditer(normal):
+        if match.lastgroup is not None:
+            end = places[match.end() - 1] + 1
+            end += len([*takewhile(str.isalnum, text[end:])])  # it can end within a number or before an ending
+            found.append((places[match.start()], end, _RULE_OF_GROUP[match.lastgroup]))
+    return found
 
 
 def compares_with_prior(text: str) -> bool:
