@@ -19,6 +19,7 @@ from pacer.papers.marked_svg import draw, runs
 from pacer.papers.side_by_side import Reading, SideBySide, View, side_by_side, write_side_by_side
 from pacer.reporting.cases import CaseImage, ExampleCase
 from pacer.reporting.support import Piece, pieces, statements
+from tests.browser import needs_browser, overflow, visit
 
 pytestmark = pytest.mark.slow
 
@@ -203,3 +204,12 @@ def test_lines_hold_all_words_in_order_and_none_is_too_wide(parts) -> None:
             assert run.end <= 80
         font: ImageFont.FreeTypeFont = marked_svg._font(False)
         assert run.end - run.start == pytest.approx(font.getlength(run.text), abs=1)
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [420, 1400])
+def test_the_page_in_a_browser(both, tmp_path: Path, width: int) -> None:
+    page, _ = write_side_by_side(shown(both), tmp_path / "out")
+    seen = visit(page, width, tmp_path / "visit")
+    assert (seen.console, seen.requests) == ([], [])
+    assert overflow(page, width, tmp_path / "width") <= 0
