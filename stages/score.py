@@ -27,7 +27,7 @@ def main() -> None:
             Path("data/anchors/anchors.parquet"),
             truth if truth.exists() else None,
         ),
-        ScoreSettings(**load_params().score.model_dump()),
+        ScoreSettings.of(load_params().score.model_dump()),
     )
     scores = read_json("metrics/scores.json")  # for `dvc plots`, which draws rows
     by_context = [{"context": context, **scores[context]} for context in CONTEXTS if context in scores]

@@ -26,6 +26,8 @@ from pacer.core.errors import ConfigError
 from pacer.params import Params, load_params
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from pacer.reporting.tables import Check
 
 anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
@@ -134,6 +136,8 @@ def score(
     params: ParamsFile = PARAMS,
 ) -> None:
     """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
+    import polars as pl
+
     from pacer.core.io import check_output, read_json
     from pacer.external.foreign import Protocol, score_reports
     from pacer.metrics.inputs import ScoreInputs, ScoreSettings
@@ -162,7 +166,7 @@ def score(
     config = load_params(params)
     added = dict(_named_command(text) for text in also or ())
     external = {"external": config.score.external | added}
-    settings = ScoreSettings(**validated(config.score.model_dump() | external, "--also", Score).model_dump())
+    settings = ScoreSettings.of(validated(config.score.model_dump() | external, "--also", Score).model_dump())
     if records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError(
@@ -180,7 +184,7 @@ def score(
     else:
         raise ConfigError("give --records and --predictions (and --truth), or --references and --hypotheses")
     signature = read_json(out / "signature.json")
-    _print_scores(scores, signature)
+    _print_scores(scores, signature, pl.read_parquet(out / "cases.parquet"))
     console.print(f"\nwritten to {out}")
     if failed_scorers(signature):  # said already
         raise typer.Exit(1)
@@ -193,8 +197,16 @@ def _named_command(text: str) -> tuple[str, str]:
     return name, command
 
 
-def _print_scores(scores: dict, signature: dict) -> None:
-    from pacer.reporting.score_tables import CONTENTS, convention_table, external_table, original_table, score_table
+def _print_scores(scores: dict, signature: dict, cases: pl.DataFrame) -> None:
+    from pacer.comparison.looks import warnings
+    from pacer.reporting.score_tables import (
+        CONTENTS,
+        VARIETY,
+        convention_table,
+        external_table,
+        original_table,
+        score_table,
+    )
     from pacer.reporting.signature import caution, reading_notes, signature_line
 
     print_table(score_table(scores))
@@ -210,6 +222,10 @@ def _print_scores(scores: dict, signature: dict) -> None:
     print_table(convention_table(scores))
     console.print("\nPolarity of the findings, and comparison with earlier examinations")
     print_table(score_table(scores, CONTENTS))
+    console.print("\nShares of the reports and of the references; words per word of the references")
+    print_table(score_table(scores, VARIETY))
+    for line in warnings(scores, cases, signature["clinical"]["convention"]):
+        say(line, "yellow")
     console.print()
     for line in filter(None, (*reading_notes(signature), signature_line(signature), caution(signature))):
         say(line)
@@ -284,6 +300,19 @@ def show(
         say(note)
     for path in write_side_by_side(found, out):
         say(f"written to {path}")
+
+
+def subgroups(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of scores, or a folder with metrics/.")],
+    score: Annotated[str, typer.Option(help="f1, rougeL, or NAME/value of an external scorer.")] = "f1",
+) -> None:
+    """Show a score by view, sections, previous report, findings, length and columns of score.groups."""
+    from pacer.comparison.compare import read_run
+    from pacer.comparison.subgroups import subgroups as found
+    from pacer.reporting.score_tables import subgroup_table
+
+    cases, signature = read_run(run)
+    print_table(subgroup_table(found(cases, signature["clinical"]["convention"], score)))
 
 
 @anchors.command("show")

@@ -73,9 +73,10 @@ def contexts_of(cases: pl.DataFrame) -> list[str]:
     return [name for name in (*CONTEXTS, UNKNOWN) if name in present]
 
 
-def label_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
-    """:func:`~pacer.comparison.statistics.label_statistics` of the cases; 0 in rows that the convention leaves out."""
-    labels = [np.array(cases[f"{side}_labels"].to_list()) for side in ("reference", "hypothesis")]
+def label_rows(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis") -> np.ndarray:
+    """:func:`~pacer.comparison.statistics.label_statistics` of the cases; 0 in rows that the convention leaves out.
+    ``reports``: ``hypothesis`` or a control."""
+    labels = [np.array(cases[f"{side}_labels"].to_list()) for side in ("reference", reports)]
     rows = statistics.label_statistics(*labels, rule)
     if rule.duplicates == "first" and "study_id" in cases.columns:
         unknown = cases["study_id"].fill_null("") == ""  # each a study of its own, as in the scores

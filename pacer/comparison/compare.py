@@ -24,6 +24,7 @@ _SCORES = ("f1", "bleu4", "rougeL", "meteor")
 #: which the comparison has of its own; and what follows from labeller and references, which are compared themselves.
 _OWN = (
     "predictions",
+    "data.groups",
     "data.predictions",
     "data.hypotheses",
     "language.hypotheses",
@@ -126,7 +127,7 @@ def compare_repeats(
     Raises:
         DataError: as :func:`compare_runs`; or the repeats do not have the same records.
     """
-    convention = (read_run(Path(runs[0][0]))[1].get("clinical") or {}).get("convention", "llm-rg4")
+    convention = (read_run(runs[0][0])[1].get("clinical") or {}).get("convention", "llm-rg4")
     repeats = [_paired(first, second, convention, None) for first, second in runs]
     for (first, _), repeat in zip(runs, repeats, strict=True):
         if (repeat.unit, repeat.ids, repeat.contexts) != (repeats[0].unit, repeats[0].ids, repeats[0].contexts):
@@ -155,7 +156,7 @@ class _Paired(NamedTuple):
 
 def _paired(first: str | Path, second: str | Path, convention: str, unit: str | None) -> _Paired:
     """Two runs, record by record; raises as :func:`compare_runs`."""
-    (one, signature), (two, other) = read_run(Path(first)), read_run(Path(second))
+    (one, signature), (two, other) = read_run(first), read_run(second)
     check_pairs(one["record_id"].to_list(), two["record_id"].to_list(), str(first), str(second))
     two = one.select("record_id").join(two, on="record_id", how="left", maintain_order="left")
     left_out = {}
@@ -195,12 +196,13 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
     return _Paired(pairs, chosen, ids, contexts, left_out, _differing(signature, other))
 
 
-def read_run(folder: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Cases and signature of a scored run: a folder that holds them, or has them in ``metrics/``.
+def read_run(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Cases and signature of a folder of scores, or of one that has them in ``metrics/``.
 
     Raises:
-        DataError: it has none, or they are damaged.
+        DataError: there are none, or they are damaged.
     """
+    folder = Path(folder)
     inside = folder if (folder / "cases.parquet").is_file() else folder / "metrics"
     path = inside / "cases.parquet"
     try:

@@ -14,13 +14,13 @@ import polars as pl
 
 from pacer.core.contexts import availability
 from pacer.core.hygiene import is_absent
-from pacer.corpus.mimic import bare_id
 from pacer.corpus.readers import Format
 from pacer.corpus.rows import Examination, LeftOut, Prior, Problem
 from pacer.corpus.text.cleaning import CLEANERS
 from pacer.corpus.text.sentences import says_something, without_sentences
 from pacer.corpus.text.wording import compares_with_prior
 from pacer.params import Corpus
+from pacer.records.mimic import bare_id
 from pacer.records.schemas import PRIOR_SCHEMA, RECORD_SCHEMA
 
 #: The records, and beside them where each comes from (so that a later check can still name its row), whether its

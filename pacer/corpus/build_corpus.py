@@ -20,7 +20,6 @@ from pacer.corpus.assemble import Assembler
 from pacer.corpus.draft import Sieve, keep_sound, write_draft
 from pacer.corpus.images import copies_across_splits, inspect_images, keep_used_images, look_at_images
 from pacer.corpus.ledger import Ledger, most_frequent
-from pacer.corpus.mimic import bare_id
 from pacer.corpus.original import OriginalFindings, read_original_findings
 from pacer.corpus.readers import FORMATS
 from pacer.corpus.rows import Notes
@@ -28,6 +27,7 @@ from pacer.corpus.source.files import Source, read_source
 from pacer.params import Corpus
 from pacer.radiographs.opening import MISSING
 from pacer.records.columns import repeated_rows
+from pacer.records.mimic import bare_id
 from pacer.records.schemas import read_truth
 
 #: What the folder of a corpus consists of.

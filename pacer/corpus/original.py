@@ -15,10 +15,10 @@ from pathlib import Path
 
 from pacer.core.errors import DataError
 from pacer.core.progress import Ticker
-from pacer.corpus.mimic import bare_id
 from pacer.corpus.mimic_reports import read_report_files
 from pacer.corpus.sections import find_sections
 from pacer.corpus.source.json_stream import stream_records
+from pacer.records.mimic import bare_id
 
 _NUMBER = re.compile(r"[0-9]+")
 

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from pacer.core.contexts import contexts_within
-from pacer.corpus.mimic import mimic_ids
 from pacer.corpus.rows import (
     Examination,
     LeftOut,
@@ -32,6 +31,7 @@ from pacer.corpus.source.files import Source
 from pacer.corpus.source.json_stream import stream_records
 from pacer.corpus.views import View, check_coverage, read_views, view_of
 from pacer.params import Corpus
+from pacer.records.mimic import mimic_ids
 
 #: Fields that hold the frontal and the lateral image.
 IMAGE_FIELDS = ("image_path", "image_path")

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from pacer.core.contexts import Context, availability
-from pacer.corpus.mimic import mimic_ids
 from pacer.corpus.rows import (
     Examination,
     Notes,
@@ -32,6 +31,7 @@ from pacer.corpus.rows import (
 from pacer.corpus.source.files import Source
 from pacer.corpus.source.json_stream import stream_records
 from pacer.params import Corpus
+from pacer.records.mimic import mimic_ids
 from pacer.records.schemas import SPLITS
 from pacer.tables.table import shown
 

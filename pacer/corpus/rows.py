@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pacer.core.contexts import Context
 from pacer.core.errors import DataError
 from pacer.core.hygiene import fault_of
-from pacer.corpus.mimic import bare_id
+from pacer.records.mimic import bare_id
 from pacer.tables.table import shown
 
 #: Values that are counted one by one under a topic.

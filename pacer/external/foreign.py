@@ -25,11 +25,10 @@ from pacer.metrics.scoring import anchors_of, score_contexts
 from pacer.metrics.signature import STRICTLY
 from pacer.records.schemas import read_about
 
+#: Columns of the references that stay as they are.
+_KEPT = ("study_id", "subject_id", "findings_original", "view", "sections")
 #: Columns of a frame of paired records; ``given_id``: the id in the file, which several rows may share.
-_SCHEMA = dict.fromkeys(
-    ("record_id", "given_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"),
-    pl.String(),
-)
+_SCHEMA = dict.fromkeys(("record_id", "given_id", "context", "report", "report_raw", *_KEPT), pl.String())
 
 
 @dataclass(frozen=True)
@@ -129,6 +128,11 @@ def score_reports(
                 rows = records.filter(mine)
                 anchors = anchors_of(rows["report_raw"])
                 contexts[context] = Scored(rows, list(compress(predictions, mine)), {}, anchors)
+        train = None
+        if protocol.split not in (None, "train", "all"):
+            rows = given.take([row for row, split in enumerate(given.extra["split"]) if split == "train"])
+            clean = CLEANERS.get(protocol.clean_references, str)
+            train = pl.DataFrame({"report": [clean(text) for text in rows.texts if text]}) if rows.texts else None
         files = {"references": expected, "hypotheses": found}
         read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
         return score_contexts(
@@ -142,6 +146,7 @@ def score_reports(
                 protocol=read | asdict(protocol) | counts | {"pairing": _pairing(found, counts)},
             ),
             meteor,
+            train_records=train,
         )
 
 
@@ -305,7 +310,7 @@ def _records(references: ReportFile, pairs: list[_Row], protocol: Protocol) -> p
             "context": contexts,
             "report": list(map(clean, texts)),
             "report_raw": [raw or text for raw, text in zip(values("report_raw"), texts, strict=True)],
-            **{column: values(column) for column in ("study_id", "subject_id", "findings_original")},
+            **{column: values(column) for column in _KEPT},
         },
         schema=_SCHEMA,
     )

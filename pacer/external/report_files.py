@@ -34,7 +34,7 @@ HYPOTHESIS_COLUMNS = ("hypothesis", "report", "prediction", "generated", "text")
 #: The reports in ReXrank's file of predictions, which repeats the references beside them.
 _REXRANK_COLUMN = "model_prediction"
 #: What else a file of references may say of its records.
-EXTRA_COLUMNS = ("context", "split", "study_id", "subject_id", "report_raw", "findings_original")
+EXTRA_COLUMNS = ("context", "split", "study_id", "subject_id", "report_raw", "findings_original", "view", "sections")
 #: What stands for the column of ids of an object of JSON.
 _KEYS = "the keys"
 #: What asks for a column of reports by its name.

@@ -23,6 +23,9 @@ UNKNOWN = "all"
 #: Name of the row that averages the contexts.
 MEAN = "mean"
 
+#: Columns of ``cases.parquet`` that a user's table brought (:mod:`pacer.metrics.group_columns`) begin so.
+GROUP = "group."
+
 Lists = dict[str, list[str]]
 
 
@@ -96,9 +99,15 @@ _COLUMNS: dict[str, pl.DataType] = {
 }
 
 
+#: Columns of the records by which the cases can be grouped, where the records have them.
+_GROUPED = ("view", "sections", "prior_days")
+
+
 def case_table(contexts: Mapping[str, Scored], truths: Mapping[str, Sequence[list[str]]] | None) -> pl.DataFrame:
-    """One row a record: ids, texts, labels, language scores, commitments, wording, gate, fallback, latent findings."""
-    return pl.concat([_case_table(name, scored, truths[name] if truths else None) for name, scored in contexts.items()])
+    """One row a record: ids, texts, labels, language scores, commitments, wording, gate, fallback, latent findings, and
+    CheXbert's labels of the report of each control (``{control}_labels``, null where it was not run)."""
+    tables = [_case_table(name, scored, truths[name] if truths else None) for name, scored in contexts.items()]
+    return pl.concat(tables, how="diagonal")
 
 
 def _case_table(name: str, scored: Scored, truth: Sequence[list[str]] | None) -> pl.DataFrame:
@@ -129,6 +138,11 @@ def _case_table(name: str, scored: Scored, truth: Sequence[list[str]] | None) ->
         "fallback": [prediction.fallback for prediction in predictions],
     }
     table = pl.DataFrame(columns, schema=_COLUMNS).with_columns(
-        pl.Series(name, values, dtype=pl.Float64) for name, values in scored.external.items()
+        *(pl.Series(name, values, dtype=pl.Float64) for name, values in scored.external.items()),
+        *(
+            pl.Series(f"{name}_labels", labels.tolist(), dtype=_COLUMNS["hypothesis_labels"])
+            for name, labels in scored.control_labels.items()
+        ),
+        *(column for column in scored.records if column.name in _GROUPED or column.name.startswith(GROUP)),
     )
     return table if truth is None else table.with_columns(pl.Series("truth", truth, dtype=_TEXTS))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -31,6 +32,7 @@ from pacer.metrics.commitments import commitment_scores
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.external_scorers import Pair, run_scorer
 from pacer.metrics.extraction import extraction_counts
+from pacer.metrics.group_columns import with_groups, with_prior_days
 from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs, ScoreSettings
 from pacer.metrics.lines import joined
 from pacer.metrics.meteor import Meteor
@@ -38,6 +40,7 @@ from pacer.metrics.nlg import language_scores
 from pacer.metrics.pairing import check_pairs, named, read_predictions
 from pacer.metrics.signature import build_signature, flat
 from pacer.metrics.truth import truth_scores
+from pacer.metrics.variety import variety_scores
 from pacer.metrics.wording_scores import report_wording, wording_counts, wording_scores
 from pacer.records.schemas import of_split, read_about, read_records
 from pacer.rules.extract import extract_anchor
@@ -100,8 +103,16 @@ def score_decoded(
         say(note)
     if inputs.labels is not None and not inputs.labels.is_file():
         label_references(wanted, inputs.chexbert, inputs.labels, settings.batch_size, settings.precision)
-    train = table.filter(pl.col("split") == "train") if inputs.truth is not None else None
-    return score_predictions(wanted, predictions, out, inputs, settings, train_records=train, about=read_about(records))
+    train = table.filter(split="train")
+    return score_predictions(
+        with_prior_days(wanted, records.parent / "priors.parquet"),
+        predictions,
+        out,
+        inputs,
+        settings,
+        train_records=None if train.is_empty() or "train" in set(wanted["split"]) else train,
+        about=read_about(records),
+    )
 
 
 def score_predictions(
@@ -121,7 +132,8 @@ def score_predictions(
             without records are skipped.
         predictions_dir: ``{context}.jsonl``, and ``controls/{control}/{context}.jsonl`` where a control was run.
         out_dir: where the files go; other files there stay.
-        train_records: training records for the constant-report yardstick (used with ``inputs.truth``).
+        train_records: training records, of which it is said how many reports are copied; with ``inputs.truth`` they
+            give the constant-report yardstick too.
         about: how the references were made (:func:`~pacer.records.schemas.read_about`), for the signature.
 
     Returns:
@@ -164,11 +176,17 @@ def score_contexts(
     labeller = CheXbert(inputs.chexbert, settings.batch_size, precision=settings.precision)
     train = train_records if inputs.truth is not None else None
     train_labels = _label(contexts, inputs, train, labeller)
+    train_reports = None if train_records is None else frozenset(map(joined, train_records["report"]))
     limit = origin.max_new_tokens
+    if settings.groups is not None:
+        origin = replace(origin, files={**origin.files, "groups": Path(settings.groups.file)})
+        for scored in contexts.values():
+            scored.records = with_groups(scored.records, settings.groups)
     scores: dict[str, dict] = {}
     comparisons, wording = {}, {}
     for name, scored in contexts.items():
         scores[name], comparisons[name] = _context_scores(name, scored, settings, limit, meteor)
+        scores[name] |= variety_scores(scored.references, scored.hypotheses, train_reports)
         wording[name] = wording_counts(scored.reference_wording, scored.wording)
     averaged = set(contexts) <= set(CONTEXTS)
     external = _external_scores(contexts, scores, settings, out_dir)
@@ -347,9 +365,15 @@ def _conventions(contexts: dict[str, Scored], averaged: bool) -> tuple[dict[str,
 def _control_scores(contexts: dict[str, Scored], convention: str) -> dict[str, dict[str, Numbers]]:
     scores: dict[str, dict[str, Numbers]] = {}
     for name, scored in contexts.items():
+        own = scored.hypotheses
         for control, labels in scored.control_labels.items():
             values = clinical_efficacy(scored.reference_labels, labels, convention, scored.studies)
-            scores.setdefault(control, {})[name] = {"n": len(labels)} | {key: values[key] for key in RATIOS}
+            same = [joined(there.report) == report for there, report in zip(scored.controls[control], own, strict=True)]
+            scores.setdefault(control, {})[name] = {
+                "n": len(labels),
+                **{key: values[key] for key in RATIOS},
+                "unchanged_share": sum(same) / len(same),
+            }
     return scores
 
 

@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from pacer.params.corpus import Cleaner
 from pacer.params.strict import Positive, PositiveFloat, Strict
@@ -24,6 +24,15 @@ def _is_command(command: str) -> str:
     return command
 
 
+class Groups(Strict):
+    """A table with a row a patient, study or record, by whose ``columns`` scores are shown too."""
+
+    file: str
+    id: Literal["subject_id", "study_id", "record_id"]
+    column: str
+    columns: Annotated[list[str], Field(min_length=1)]
+
+
 class Score(Strict):
     convention: Literal["llm-rg4", "r2gen", "nicolson", "top5", "weighted"]
     originals: Literal[Cleaner, "lowercase", "as_is"]
@@ -31,3 +40,4 @@ class Score(Strict):
     precision: Literal["float32", "bfloat16"]
     external: dict[Annotated[str, AfterValidator(_is_name)], Annotated[str, AfterValidator(_is_command)]]
     external_minutes: PositiveFloat
+    groups: Groups | None = None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pacer.comparison.compare import Comparison
     from pacer.comparison.groups import GroupTests
     from pacer.comparison.resampling import Difference, Interval
+    from pacer.comparison.subgroups import Subgroup
     from pacer.reporting.published import PublishedTable
 
 Columns = Sequence[tuple[str, str]]
@@ -60,6 +61,16 @@ CONTENTS: Columns = (
     ("prior_wording_rate", "Compares"),
     ("reference_prior_wording_rate", "References compare"),
     ("unfounded_prior_wording_rate", "Compares without a prior"),
+)
+#: Whether the reports vary with the case.
+VARIETY: Columns = (
+    ("distinct_share", "Distinct"),
+    ("reference_distinct_share", "References"),
+    ("most_frequent_share", "Most frequent"),
+    ("reference_most_frequent_share", "References"),
+    ("copied_share", "In train"),
+    ("reference_copied_share", "References"),
+    ("length_ratio", "Length"),
 )
 CONTROLS = {
     "another_patient": "Another patient's sources",
@@ -201,16 +212,21 @@ def convention_table(scores: Mapping, caption: str = "") -> Table | None:
 
 
 def control_table(scores: Mapping, caption: str = "") -> Table | None:
-    """F1 against the references with the case's own sources and with each control's; None when no control was run."""
+    """F1 against the references with the case's own sources and with each control's, and the share of reports that stay
+    the same with the control's; None when no control was run."""
     controls = scores.get("controls") or {}
     if not controls:
         return None
     rows = []
     for context in contexts_in(scores):
-        found = [controls[control].get(context, {}).get("f1") for control in controls]
+        found = [
+            controls[control].get(context, {}).get(key) for control in controls for key in ("f1", "unchanged_share")
+        ]
         rows.append((context.upper(), *map(number, (scores[context].get("f1"), *found))))
     names = (CONTROLS.get(name, name.replace("_", " ")) for name in controls)
-    return Table(("Context", "Own sources", *names), tuple(rows), caption)
+    return Table(
+        ("Context", "Own sources", *(head for name in names for head in (name, "same report"))), tuple(rows), caption
+    )
 
 
 def truth_table(truth: Mapping[str, float], caption: str = "") -> Table:
@@ -246,6 +262,21 @@ def label_table(labels: Sequence[LabelScores], level: float, caption: str = "") 
     )
     heads = ("Observation", "In references", "In reports", "P", "R", "F1", f"{100 * level:g} %")
     return Table((*heads, *map(str.upper, contexts)), rows, caption)
+
+
+def subgroup_table(groups: Sequence[Subgroup], caption: str = "") -> Table:
+    """One group a row: its score, and its difference to the records of the other groups of its column."""
+    rows: list[tuple[str, ...]] = []
+    rules = set()
+    for place, one in enumerate(groups):
+        if place and one.column != groups[place - 1].column:
+            rules.add(place)
+        cells = difference_cells(one.difference) if one.difference else ("", "", "")
+        adjusted = p_value(one.adjusted) if one.difference else ""
+        counts = (number(one.n), number(one.units), score_cell(one.score.value), span(one.score))
+        rows.append((one.column, one.value, *counts, *cells, adjusted))
+    heads = ("Group", "", "Records", "Patients", "Score", "95 %", "Difference to the rest", "95 %", "p", "p, Holm")
+    return Table(heads, tuple(rows), caption, (False, False, *(True,) * 8), rules=frozenset(rules))
 
 
 def gate_table(tests: GroupTests, caption: str = "") -> Table | None:

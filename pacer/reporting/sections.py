@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from pacer.comparison import looks
 from pacer.comparison.case_statistics import label_intervals
 from pacer.comparison.groups import compare_groups
+from pacer.comparison.subgroups import LEAST_UNITS, subgroups
 from pacer.core.contexts import CONTEXTS
 from pacer.reporting import charts, score_tables
 from pacer.reporting.anchor_audit import read_anchor_audit
@@ -88,13 +90,21 @@ def scores(results: Results) -> Section:
     return Section("scores", "Scores", parts)
 
 
-def sources(results: Results) -> Section | None:
-    """What the scores become with other sources, and against the truth of a generated world."""
+def sources(results: Results) -> Section:
+    """Whether the reports vary with the case, what the scores become with other sources, and against the truth of a
+    generated world."""
     truth = results.scores.get("truth")
+    variety = score_tables.score_table(
+        results.scores,
+        score_tables.VARIETY,
+        "Shares of distinct reports, of the most frequent one, and of those that stand word for word in the training "
+        "split, each beside the same of the references; words per word of the references.",
+    )
+    warnings = looks.warnings(results.scores, results.cases, results.convention)
     controls = score_tables.control_table(
         results.scores,
         "Micro-F1 of the labeller's observations against the references, by sources: the same cases decoded with "
-        "others. A model that ignores what it is given loses nothing.",
+        "others, and the share of reports that stay the same. A model that ignores what it is given loses nothing.",
     )
     latent = truth and score_tables.truth_table(
         truth,
@@ -102,8 +112,14 @@ def sources(results: Results) -> Section | None:
         "model that ignores its sources does no better with the case's own than with another patient's, and no better "
         "than one report given to everyone.",
     )
-    parts = [*shown("truth", latent or None), *shown("controls", controls)]
-    return Section("sources", "Use of the sources", parts) if parts else None
+    parts: list[Part] = [
+        *(Text(line, "note") for line in warnings),
+        *([] if controls else [Text("No control was decoded, so nothing here says whether the sources matter.")]),
+        *shown("truth", latent or None),
+        *shown("controls", controls),
+        *shown("variety", variety),
+    ]
+    return Section("sources", "Use of the sources", parts)
 
 
 def observations(results: Results) -> Section:
@@ -122,6 +138,18 @@ def observations(results: Results) -> Section:
     )
     figure = Figure("observations", charts.label_chart(labels), caption)
     return Section("findings", "By observation", [figure, Shown("observations", table)])
+
+
+def groups(results: Results) -> Section | None:
+    """Whether some records are reported worse than others."""
+    found = subgroups(results.cases, results.convention)
+    table = score_tables.subgroup_table(
+        found,
+        "Micro-F1 by group over the records of all contexts together, and its difference to the other groups of the "
+        "line; intervals and p values from the variance between patients, p also after Holm's correction over all "
+        f"tests; groups of fewer than {LEAST_UNITS} patients are not tested. Groups differ in what there is to find.",
+    )
+    return Section("groups", "By group", [Shown("groups", table)]) if found else None
 
 
 def cases(results: Results) -> Section | None:
@@ -256,6 +284,7 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     scores,
     sources,
     observations,
+    groups,
     cases,
     gate,
     routing,

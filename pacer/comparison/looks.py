@@ -1,0 +1,76 @@
+"""Does the model look at its sources? What in a run's scores says that it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import polars as pl
+
+from pacer.comparison import statistics
+from pacer.comparison.case_statistics import contexts_of, label_rows, resampled_units
+from pacer.comparison.resampling import Difference, Pair, differences, sums_by_unit
+from pacer.metrics.conventions import CONVENTIONS
+
+#: By how much the share of the most frequent report, and of copied ones, may exceed the same of the references.
+EXCESS = 0.25
+#: Share of reports that may stay the same with another patient's sources.
+UNCHANGED = 0.5
+#: The control that gives each case another patient's sources.
+_CONTROL = "another_patient"
+
+
+def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
+    """What a reader must know before any score is believed, a sentence each; none for a model that looks.
+
+    Args:
+        scores: ``scores.json``. cases: ``cases.parquet``. convention: of the F1.
+    """
+    contexts = [context for context in contexts_of(cases) if "most_frequent_share" in scores[context]]
+    found = []
+    for key, words in (
+        ("most_frequent_share", "are one and the same"),
+        ("copied_share", "stand word for word in the training split"),
+    ):
+        shares = {c: (scores[c].get(key), scores[c].get(f"reference_{key}")) for c in contexts}
+        beyond = [
+            f"{context.upper()} {own:.0%} (references {expected:.0%})"
+            for context, (own, expected) in shares.items()
+            if own is not None and expected is not None and own - expected >= EXCESS
+        ]
+        if beyond:
+            found.append(f"Many of the reports {words}: {', '.join(beyond)}.")
+    control = (scores.get("controls") or {}).get(_CONTROL, {})
+    same = {c: control[c]["unchanged_share"] for c in contexts if "unchanged_share" in control.get(c, {})}
+    if kept := [f"{context.upper()} {share:.0%}" for context, share in same.items() if share >= UNCHANGED]:
+        found.append(f"Reports stay the same with another patient's sources: {', '.join(kept)}.")
+    blind = [context.upper() for context, gain in source_gains(cases, convention).items() if (gain.low or 0) <= 0]
+    if blind:
+        found.append(
+            "F1 with the case's own sources is not shown to be above F1 with another patient's (the 95 % interval of "
+            f"the difference holds 0): {', '.join(blind)}."
+        )
+    return found
+
+
+def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
+    """F1 with another patient's sources, with the case's own, and their difference, by context; empty where the control
+    was not run."""
+    column = f"{_CONTROL}_labels"
+    if column not in cases.columns:
+        return {}
+    cases = cases.filter(pl.col(column).is_not_null())
+    rule = CONVENTIONS[convention]
+    _, codes, count = resampled_units(cases)
+    score = partial(statistics.f1, weighted=rule.averages[0] == "weighted")
+    pairs = {}
+    for context in contexts_of(cases):
+        mine = (cases["context"] == context).to_numpy()
+        own = cases.filter(pl.Series(mine))
+        sums = (
+            sums_by_unit(label_rows(own, rule, reports), codes[mine], count) for reports in (_CONTROL, "hypothesis")
+        )
+        pairs[context] = {"f1": Pair(*sums, score)}
+    found = differences(pairs)
+    return {context: found[context]["f1"] for context in pairs}

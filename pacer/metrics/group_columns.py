@@ -1,0 +1,60 @@
+"""What records are grouped by, besides what their own table says: the age of the previous report, and columns of a
+user's own, such as sex and age band."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from pacer.core.errors import DataError
+from pacer.metrics.cases import GROUP
+from pacer.metrics.inputs import GroupTable
+from pacer.records.mimic import bare_id
+from pacer.tables.table import open_table, shown_columns
+
+#: Values that a column may have; of more no one is large enough to say anything.
+_VALUES = 20
+
+
+def with_groups(records: pl.DataFrame, table: GroupTable | None) -> pl.DataFrame:
+    """The records with the columns of the table, named as :data:`~pacer.metrics.cases.GROUP` says.
+
+    Raises:
+        DataError: the table is damaged or lacks a column, an id has two values, a column has more than 20, or no record
+            is in it.
+    """
+    if table is None:
+        return records
+    file = open_table(table.file, (table.column, *table.columns))
+    missing = [name for name in (table.column, *table.columns) if name not in file.columns]
+    if missing:
+        raise DataError(
+            f"{table.file} has no column {missing[0]} (score.groups); it has: {shown_columns(file.columns)}"
+        )
+    texts = file.frame([table.column, *table.columns]).cast(pl.String)
+    texts = texts.with_columns(pl.all().str.strip_chars().replace("", None)).rename({table.column: table.id})
+    texts = texts.with_columns(pl.col(table.id).map_elements(bare_id, return_dtype=pl.String))
+    groups = records.select(table.id).unique().join(texts, on=table.id).unique()
+    if groups.is_empty():
+        raise DataError(f"{table.file}: no record has a {table.id} of its column {table.column}; name another column")
+    if groups[table.id].n_unique() < groups.height:
+        twice = groups.filter(pl.col(table.id).is_duplicated())[table.id].min()
+        raise DataError(f"{table.file} has different values for {table.id} {twice}; give each one row, or equal ones")
+    for name in table.columns:
+        if groups[name].n_unique() > _VALUES:
+            raise DataError(
+                f"{table.file}: column {name} has {groups[name].n_unique()} values, more than {_VALUES}; give bands"
+            )
+    named = groups.rename({name: f"{GROUP}{name}" for name in table.columns})
+    return records.join(named, on=table.id, how="left", maintain_order="left")
+
+
+def with_prior_days(records: pl.DataFrame, priors: Path) -> pl.DataFrame:
+    """The records with ``prior_days``, the days since the previous report of those that have one; ``priors``: the
+    corpus's ``priors.parquet``, which need not be there."""
+    if not priors.is_file():
+        return records
+    days = pl.read_parquet(priors, columns=["study_id", "gap_days"]).rename({"gap_days": "prior_days"})
+    found = records.join(days, on="study_id", how="left", maintain_order="left")
+    return found.with_columns(pl.when(pl.col("prior_report").is_not_null()).then("prior_days"))
