@@ -2,7 +2,3 @@
 
 Uses pretrained, records and core.
 """
-
-from pacer.metrics.chexbert.labeller import CheXbert
-
-__all__ = ["CheXbert"]
