@@ -15,7 +15,7 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
 from pacer.corpus.text.cleaning import CLEANERS
 from pacer.external.protocols import last_box, without_repeats
-from pacer.external.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, ReportFile, read_reports
+from pacer.external.report_files import HYPOTHESIS_COLUMNS, KEPT_COLUMNS, REFERENCE_COLUMNS, ReportFile, read_reports
 from pacer.metrics.cases import UNKNOWN, Scored
 from pacer.metrics.chexbert.reference_labels import label_references
 from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs, ScoreSettings
@@ -25,10 +25,8 @@ from pacer.metrics.scoring import anchors_of, score_contexts
 from pacer.metrics.signature import STRICTLY
 from pacer.records.schemas import read_about
 
-#: Columns of the references that stay as they are.
-_KEPT = ("study_id", "subject_id", "findings_original", "view", "sections")
 #: Columns of a frame of paired records; ``given_id``: the id in the file, which several rows may share.
-_SCHEMA = dict.fromkeys(("record_id", "given_id", "context", "report", "report_raw", *_KEPT), pl.String())
+_SCHEMA = dict.fromkeys(("record_id", "given_id", "context", "report", "report_raw", *KEPT_COLUMNS), pl.String())
 
 
 @dataclass(frozen=True)
@@ -310,7 +308,7 @@ def _records(references: ReportFile, pairs: list[_Row], protocol: Protocol) -> p
             "context": contexts,
             "report": list(map(clean, texts)),
             "report_raw": [raw or text for raw, text in zip(values("report_raw"), texts, strict=True)],
-            **{column: values(column) for column in _KEPT},
+            **{column: values(column) for column in KEPT_COLUMNS},
         },
         schema=_SCHEMA,
     )

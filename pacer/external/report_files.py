@@ -33,8 +33,9 @@ REFERENCE_COLUMNS = ("reference", "report", "ground_truth", "findings", "text")
 HYPOTHESIS_COLUMNS = ("hypothesis", "report", "prediction", "generated", "text")
 #: The reports in ReXrank's file of predictions, which repeats the references beside them.
 _REXRANK_COLUMN = "model_prediction"
-#: What else a file of references may say of its records.
-EXTRA_COLUMNS = ("context", "split", "study_id", "subject_id", "report_raw", "findings_original", "view", "sections")
+#: What else a file of references may say of its records; some of it is kept as it stands.
+KEPT_COLUMNS = ("study_id", "subject_id", "findings_original", "view", "sections")
+EXTRA_COLUMNS = ("context", "split", "report_raw", *KEPT_COLUMNS)
 #: What stands for the column of ids of an object of JSON.
 _KEYS = "the keys"
 #: What asks for a column of reports by its name.

@@ -14,7 +14,7 @@ import numpy as np
 
 from pacer.core.io import hash_file, hash_json
 from pacer.metrics.cases import Scored
-from pacer.metrics.chexbert.network import CHECKPOINT
+from pacer.metrics.chexbert.observations import CHECKPOINT
 from pacer.metrics.clinical import unrelated_f1
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.inputs import Origin, ScoreInputs, ScoreSettings

@@ -25,8 +25,8 @@ from pacer.backbones.standins.training import (
     training_batches,
 )
 from pacer.corpus.text.cleaning import clean_report
-from pacer.metrics.chexbert.network import CHECKPOINT, CheXbertNetwork
-from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.metrics.chexbert.network import CheXbertNetwork
+from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.params import TextStandin
 from pacer.records.findings import FINDINGS
 

@@ -13,8 +13,8 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.hygiene import is_broken
 from pacer.core.progress import Ticker
-from pacer.metrics.chexbert.network import CHECKPOINT, CheXbertNetwork
-from pacer.metrics.chexbert.observations import OBSERVATIONS
+from pacer.metrics.chexbert.network import CheXbertNetwork
+from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATIONS
 from pacer.pretrained.pointers import resolve
 
 MAX_PIECES = 512

@@ -8,9 +8,6 @@ from transformers import BertModel
 
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 
-#: The checkpoint's file: ``{"model_state_dict": {"module.bert...": ..., "module.linear_heads.i...": ...}}``.
-CHECKPOINT = "chexbert.pth"
-
 
 class CheXbertNetwork(nn.Module):
     """BERT and its 14 heads: 13 of four classes, "No Finding" of two. Dropout is never active.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: The checkpoint's file: ``{"model_state_dict": {"module.bert...": ..., "module.linear_heads.i...": ...}}``.
+CHECKPOINT = "chexbert.pth"
+
 #: The labelled observations, in the order of the heads.
 OBSERVATIONS: tuple[str, ...] = (
     "Enlarged Cardiomediastinum",
