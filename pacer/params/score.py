@@ -40,4 +40,4 @@ class Score(Strict):
     precision: Literal["float32", "bfloat16"]
     external: dict[Annotated[str, AfterValidator(_is_name)], Annotated[str, AfterValidator(_is_command)]]
     external_minutes: PositiveFloat
-    groups: Groups | None = None
+    groups: Groups | None
