@@ -173,15 +173,15 @@ def score_contexts(
         context -> averages), and ``"controls"`` and ``"truth"`` where there are such. A score without a denominator is
         ``None``, and named in the signature. A single context that is none of the four has no mean.
     """
+    if settings.groups is not None:
+        origin = replace(origin, files={**origin.files, "groups": Path(settings.groups.file)})
+        for scored in contexts.values():
+            scored.records = with_groups(scored.records, settings.groups)
     labeller = CheXbert(inputs.chexbert, settings.batch_size, precision=settings.precision)
     train = train_records if inputs.truth is not None else None
     train_labels = _label(contexts, inputs, train, labeller)
     train_reports = None if train_records is None else frozenset(map(joined, train_records["report"]))
     limit = origin.max_new_tokens
-    if settings.groups is not None:
-        origin = replace(origin, files={**origin.files, "groups": Path(settings.groups.file)})
-        for scored in contexts.values():
-            scored.records = with_groups(scored.records, settings.groups)
     scores: dict[str, dict] = {}
     comparisons, wording = {}, {}
     for name, scored in contexts.items():

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from pycocoevalcap.bleu.bleu import Bleu
+from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import write_jsonl
@@ -22,6 +25,8 @@ from pacer.metrics.scoring import score_predictions
 from pacer.reporting.signature import reading_notes, signature_line
 
 pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
 
 REFERENCES = {"s1": "the heart is normal . no effusion .", "s2": "small left effusion .", "s3": "possible edema ."}
 REPORTS = {"s3": "edema .", "s1": "the heart is normal . heart is clear .", "s2": "no effusion . no effusion ."}
@@ -342,10 +347,12 @@ def test_references_with_contexts_are_scored_by_context(files, chexbert_director
         score_reports(files / "records.parquet", files / "h.jsonl", chexbert, files / "out", Protocol(split="all"))
 
 
-def test_the_command_scores_and_compares(files, chexbert_directory, one_meteor, capsys, monkeypatch):
+@pytest.fixture
+def pacer(capsys, monkeypatch) -> Callable[..., str]:
+    """What a command prints, or what it says where it fails."""
     from pacer.cli import main
 
-    def pacer(*arguments) -> str:
+    def run(*arguments) -> str:
         monkeypatch.setattr(sys, "argv", ["pacer", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()
@@ -353,6 +360,10 @@ def test_the_command_scores_and_compares(files, chexbert_directory, one_meteor, 
         return printed.out if not ended.value.code else printed.err
 
     monkeypatch.setenv("COLUMNS", "200")
+    return run
+
+
+def test_the_command_scores_and_compares(files, chexbert_directory, one_meteor, pacer):
     chexbert = chexbert_directory()
     told = pacer(
         "score",
@@ -390,6 +401,40 @@ def test_the_command_scores_and_compares(files, chexbert_directory, one_meteor, 
         ["--records", "r", "--predictions", "p", "--missing", "empty"],
     ):
         assert "--references and --hypotheses" in pacer("score", "--out", files / "three", *wrong)
+
+
+def test_copies_of_train_are_called_so_and_groups_are_those_of_a_table(files, chexbert_directory, one_meteor, pacer):
+    rows = [
+        {
+            "id": f"{split}{number}",
+            "split": split,
+            "view": "AP",
+            "subject_id": str(number),
+            "report": f"{text} {split} .",
+        }
+        for split in ("test", "train")
+        for number, text in enumerate(REFERENCES.values())
+    ]
+    write_jsonl(files / "refs.jsonl", rows)
+    write_jsonl(files / "copied.jsonl", [{"id": f"test{number}", "report": rows[-1]["report"]} for number in range(3)])
+    (files / "patients.csv").write_text("patient,sex\n0,F\n1,M\n2,F\n")
+    groups = {"file": str(files / "patients.csv"), "id": "subject_id", "column": "patient", "columns": ["sex"]}
+    params = YAML().load(ROOT / "params.yaml")
+    params["score"]["groups"] = groups
+    YAML().dump(params, files / "params.yaml")
+    sides = ("--references", files / "refs.jsonl", "--hypotheses", files / "copied.jsonl", "--chexbert")
+    told = pacer("score", *sides, chexbert_directory(), "--params", files / "params.yaml", "--out", files / "out")
+    assert "Many of the reports are one and the same: ALL 100% (references 33%)." in told
+    assert "Many of the reports stand word for word in the training split: ALL 100% (references 0%)." in told
+    signature = json.loads((files / "out/signature.json").read_text())
+    assert len(signature["data"]["groups"]) == 64
+    lines = [line.split() for line in pacer("subgroups", files / "out", "--score", "rougeL").splitlines()]
+    assert next(line for line in lines if line[:2] == ["sex", "F"])[2:4] == ["2", "2"], "records and patients"
+    assert not any(line[:1] == ["View"] for line in lines), "one view is no group"
+    groups["column"] = "nobody"
+    YAML().dump(params, files / "params.yaml")
+    told = pacer("score", *sides, chexbert_directory(), "--params", files / "params.yaml", "--out", files / "out")
+    assert "patients.csv has no column nobody (score.groups); it has: patient, sex" in told
 
 
 def test_a_split_or_context_that_the_references_do_not_tell_is_refused(files, chexbert_directory):
