@@ -89,9 +89,11 @@ def fill_checklist(root: Path, metrics: Path) -> Filled:
         lines.append(f"\n## {standard.title}\n\n{standard.cite}.\n")
         for name, item in standard.items.items():
             facts = [fact for fact in item.facts.split() if answers[fact]]
-            states.append(2 if not facts else 1 if item.left else 0)
+            lacking = [fact for fact in item.facts.split() if not answers[fact]]
+            states.append(2 if not facts else 1 if item.left or lacking else 0)
             files = dict.fromkeys(f"`{file}`" for fact in facts for file in answers[fact])
             said = f" → {', '.join(f'[{fact}](#{fact})' for fact in facts)} ({', '.join(files)})" if facts else ""
+            said += f", nothing on {', '.join(lacking)}" if facts and lacking else ""
             left = f" **{item.left}**" if item.left else ""
             lines.append(f"- [{'x' if facts else ' '}] **{name}** {item.asks}{said}{left}")
         counts[standard.title] = (states.count(0), states.count(1), states.count(2))
@@ -118,7 +120,7 @@ def _yaml(path: Path) -> dict[str, Any]:
 
 def _lock(path: Path) -> Values:
     """Stage -> path and hash of what it made; under an empty name, stage -> the parameters that it ran with."""
-    stages = _yaml(path)["stages"]
+    stages = (_yaml(path) or {}).get("stages", {})
     made = {name: {out["path"]: out.get("md5") for out in stage.get("outs", [])} for name, stage in stages.items()}
     return made | {"": {name: stage.get("params", {}).get("params.yaml", {}) for name, stage in stages.items()}}
 
@@ -137,7 +139,7 @@ def _prompts(_: Path) -> Values:
 def _intervals(path: Path) -> Values:
     """Score -> context -> value and interval, and ``how`` they were made."""
     cases, signature = read_run(path.parent)
-    found = score_intervals(cases, signature["clinical"]["convention"])
+    found = score_intervals(cases, (signature.get("clinical") or {}).get("convention", "llm-rg4"))
     scores: dict[str, Any] = {}
     for context, own in found.scores.items():
         for name, one in own.items():

@@ -80,6 +80,8 @@ def test_a_fresh_clone_has_few_answers_and_says_what_is_not_there(tmp_path: Path
     assert "`data/corpus/audit.json`" in filled.markdown.split("Not there: ")[1]
     answered = re.findall(r"- \[x\] \*\*(\w+)\*\*", filled.markdown)
     assert answered == ["6c", "9a", "11"]  # the prompt is in the code
+    assert "(`pacer/model/prompt/instruction.py`), nothing on decoding\n" in filled.markdown
+    assert filled.counts == {"TRIPOD-LLM": (0, 3, 46), "CLAIM 2024": (0, 0, 44)}
 
 
 def test_parameters_that_changed_since_are_told(repository: Path) -> None:
