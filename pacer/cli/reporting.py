@@ -26,8 +26,7 @@ from pacer.core.errors import ConfigError
 from pacer.params import Params, load_params
 
 if TYPE_CHECKING:
-    import polars as pl
-
+    from pacer.external.bundle import Rescored
     from pacer.reporting.tables import Check
 
 anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
@@ -106,6 +105,9 @@ def score(
         Path | None, typer.Option(help="Instead: references as CSV, JSONL, JSON or Parquet (docs/scoring.md).")
     ] = None,
     hypotheses: Annotated[Path | None, typer.Option(help="And the reports of any system, in any of these.")] = None,
+    archive: Annotated[
+        Path | None, typer.Option("--bundle", help="Instead: an archive of `pacer bundle`; its numbers come out again.")
+    ] = None,
     chexbert: Annotated[Path, typer.Option(help="The labeller of the findings.")] = Path("models/backbones/chexbert"),
     labels: Annotated[
         Path | None, typer.Option(help="Keep the labels of the references here; a file that is there is used.")
@@ -136,8 +138,6 @@ def score(
     params: ParamsFile = PARAMS,
 ) -> None:
     """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
-    import polars as pl
-
     from pacer.core.io import check_output, read_json
     from pacer.external.foreign import Protocol, score_reports
     from pacer.metrics.inputs import ScoreInputs, ScoreSettings
@@ -161,6 +161,16 @@ def score(
         hypothesis_text=hypothesis_text,
     )
     check_output(out, folder=True)
+    if archive is not None:
+        others = (records, predictions, references, hypotheses, labels, truth, context, also)
+        if any(others) or protocol != Protocol():
+            raise ConfigError("--bundle goes with --out alone: the archive holds all that its scores need")
+        from pacer.external.bundle import score_bundle
+
+        again = score_bundle(archive, out)
+        say(_of_bundle(again, archive))
+        _print_scores(again.scores, out)
+        return
     if labels is not None and not labels.is_file():
         check_output(labels, folder=False)
     config = load_params(params)
@@ -182,11 +192,11 @@ def score(
             raise ConfigError("with --references one --context can be chosen, or none for all of them")
         scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, settings=settings)
     else:
-        raise ConfigError("give --records and --predictions (and --truth), or --references and --hypotheses")
-    signature = read_json(out / "signature.json")
-    _print_scores(scores, signature, pl.read_parquet(out / "cases.parquet"))
-    console.print(f"\nwritten to {out}")
-    if failed_scorers(signature):  # said already
+        raise ConfigError(
+            "give --records and --predictions (and --truth), or --references and --hypotheses, or --bundle alone"
+        )
+    _print_scores(scores, out)
+    if failed_scorers(read_json(out / "signature.json")):  # said already
         raise typer.Exit(1)
 
 
@@ -197,8 +207,37 @@ def _named_command(text: str) -> tuple[str, str]:
     return name, command
 
 
-def _print_scores(scores: dict, signature: dict, cases: pl.DataFrame) -> None:
+def bundle(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of scores, or a folder with metrics/.")],
+    out: Annotated[Path, typer.Option(help="The archive, such as supplement.zip.")],
+    labels_only: Annotated[
+        bool, typer.Option("--labels-only", help="Ids and labels, no text: for credentialed corpora.")
+    ] = False,
+    params: ParamsFile = PARAMS,
+    lock: Annotated[Path, typer.Option(help="DVC's lock file; may be missing.")] = Path("dvc.lock"),
+) -> None:
+    """Pack a scored run for a paper's supplement; `pacer score --bundle` takes it to the same numbers."""
+    from pacer.core.io import check_output, hash_file
+    from pacer.external.bundle import write_bundle
+
+    check_output(out, folder=False)
+    found = write_bundle(run, out, params, lock, labels_only=labels_only)
+    say(_of_bundle(found, out))
+    if not lock.is_file():
+        say(f"note: there is no {lock}, so the archive holds none", "yellow")
+    say(f"{len(found.cases):,} cases written to {out}, SHA-256 {hash_file(out)}")
+
+
+def _of_bundle(found: Rescored, archive: Path) -> str:
+    left = f"; its cases do not give {', '.join(found.missing)}" if found.missing else ""
+    return f"{found.equal:,} numbers computed from the cases of {archive} are those of its scores.json{left}"
+
+
+def _print_scores(scores: dict, out: Path) -> None:
+    import polars as pl
+
     from pacer.comparison.looks import warnings
+    from pacer.core.io import read_json
     from pacer.reporting.score_tables import (
         CONTENTS,
         VARIETY,
@@ -209,6 +248,7 @@ def _print_scores(scores: dict, signature: dict, cases: pl.DataFrame) -> None:
     )
     from pacer.reporting.signature import caution, reading_notes, signature_line
 
+    signature, cases = read_json(out / "signature.json"), pl.read_parquet(out / "cases.parquet")
     print_table(score_table(scores))
     originals = original_table(scores, signature["language"]["target"])
     if originals is not None:
@@ -222,13 +262,16 @@ def _print_scores(scores: dict, signature: dict, cases: pl.DataFrame) -> None:
     print_table(convention_table(scores))
     console.print("\nPolarity of the findings, and comparison with earlier examinations")
     print_table(score_table(scores, CONTENTS))
-    console.print("\nShares of the reports and of the references; words per word of the references")
-    print_table(score_table(scores, VARIETY))
+    variety = score_table(scores, VARIETY)
+    if len(variety.columns) > 1:
+        console.print("\nShares of the reports and of the references; words per word of the references")
+        print_table(variety)
     for line in warnings(scores, cases, signature["clinical"]["convention"]):
         say(line, "yellow")
     console.print()
     for line in filter(None, (*reading_notes(signature), signature_line(signature), caution(signature))):
         say(line)
+    console.print(f"\nwritten to {out}")
 
 
 def compare(

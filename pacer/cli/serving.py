@@ -119,8 +119,9 @@ def generate(
             kind = "reports.jsonl" if cases else "predictions.json"
             raise ConfigError(f"{mode} needs --out, the file for the results, such as {kind}")
         from pacer.core.io import check_output
-        from pacer.serving import case_files
-        from pacer.serving import rexrank as benchmark
+        from pacer.corpus.rexrank import read_studies
+        from pacer.serving.case_files import read_cases
+        from pacer.serving.rexrank import cases_of, write_predictions
         from pacer.tables.table import CsvForm
 
         check_output(out, folder=False)
@@ -130,21 +131,21 @@ def generate(
                 raise ConfigError(
                     f"--out {out}: --rexrank needs a file .json other than {source}; .jsonl is made beside it"
                 )
-            lines, studies = out.with_suffix(".jsonl"), benchmark.read_studies(source)
-            found = benchmark.cases_of(studies, img_root_dir or source.parent)
+            lines, studies = out.with_suffix(".jsonl"), read_studies(source)
+            found = cases_of(studies, img_root_dir or source.parent)
         else:
             try:
                 form = CsvForm(delimiter, known_encoding(encoding or "utf-8"), "--")
             except ValueError as error:
                 raise ConfigError(f"--encoding {encoding!r:.40}: {error}") from None
-            found = case_files.read_cases(source, form)
+            found = read_cases(source, form)
         reporter = _load(model, device, dtype, backbones)
         from pacer.cli.reports import show_summary
         from pacer.serving.batch import report_cases
 
         done = report_cases(reporter, found, lines, all_contexts=all_contexts, batch_size=batch_size, skip_bad=skip_bad)
         if source == rexrank:
-            benchmark.write_predictions(out, studies, lines)
+            write_predictions(out, studies, lines)
         show_summary(done, out, reporter.notes)
         return
     if frontal is None:

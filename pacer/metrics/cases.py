@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -36,7 +37,9 @@ class Scored:
 
     ``anchors``: reference commitments. ``read``: what the rules read in the generated reports. ``*_labels``: CheXbert
     classes ``[n, 14]``. ``*_wording``: rules of comparison that fire in each report. ``external``: ``NAME/value`` ->
-    number of each record.
+    number of each record. ``unchanged``: is a report the same as with a control's sources? ``train``: texts of these
+    records that stand word for word in the training split, or all of that; ``None``: not known. ``has_texts``: False
+    for cases of which the labels alone are known.
     """
 
     records: pl.DataFrame
@@ -51,6 +54,9 @@ class Scored:
     wording: list[tuple[str, ...]] = field(default_factory=list)
     language: LanguageScores | None = None
     external: dict[str, list[float]] = field(default_factory=dict)
+    unchanged: dict[str, list[bool]] = field(default_factory=dict)
+    train: frozenset[str] | None = None
+    has_texts: bool = True
 
     @property
     def ids(self) -> list[str]:
@@ -85,17 +91,22 @@ class Scored:
         return found if any(found.values()) else {}
 
 
-#: The columns of ``cases.parquet``.
 _TEXTS = pl.List(pl.String)
-_COLUMNS: dict[str, pl.DataType] = {
-    **dict.fromkeys(("record_id", "context", "study_id", "subject_id", "reference", "hypothesis"), pl.String()),
+#: The columns of ``cases.parquet`` that hold no text, and say nothing of its words but what follows from labels.
+LABELS: dict[str, pl.DataType] = {
+    **dict.fromkeys(("record_id", "context", "study_id", "subject_id"), pl.String()),
     **dict.fromkeys(("reference_labels", "hypothesis_labels"), pl.List(pl.Int64)),
-    **dict.fromkeys(("rougeL", "meteor"), pl.Float64()),
-    "meteor_statistics": pl.List(pl.Float64),
     **{f"{side}_{polarity}": _TEXTS for side in ("anchor", "reference", "report") for polarity in POLARITIES},
     **dict.fromkeys(("reference_wording", "hypothesis_wording"), _TEXTS),
     "gate": pl.Float64(),
-    "fallback": pl.Boolean(),
+    **dict.fromkeys(("fallback", "unclosed"), pl.Boolean()),
+    "tokens": pl.Int64(),
+}
+#: Those that every such file has.
+COLUMNS: dict[str, pl.DataType] = LABELS | {
+    **dict.fromkeys(("reference", "hypothesis", "findings_original"), pl.String()),
+    **dict.fromkeys(("rougeL", "meteor"), pl.Float64()),
+    "meteor_statistics": pl.List(pl.Float64),
 }
 
 
@@ -105,7 +116,8 @@ _GROUPED = ("view", "sections", "prior_days")
 
 def case_table(contexts: Mapping[str, Scored], truths: Mapping[str, Sequence[list[str]]] | None) -> pl.DataFrame:
     """One row a record: ids, texts, labels, language scores, commitments, wording, gate, fallback, latent findings, and
-    CheXbert's labels of the report of each control (``{control}_labels``, null where it was not run)."""
+    CheXbert's labels of the report of each control (``{control}_labels``, null where it was not run), whether that is
+    the same report, and whether texts are copied from the training split."""
     tables = [_case_table(name, scored, truths[name] if truths else None) for name, scored in contexts.items()]
     return pl.concat(tables, how="diagonal")
 
@@ -122,6 +134,7 @@ def _case_table(name: str, scored: Scored, truth: Sequence[list[str]] | None) ->
         "subject_id": scored.records["subject_id"].to_list(),
         "reference": scored.references,
         "hypothesis": scored.hypotheses,
+        "findings_original": scored.originals,
         "reference_labels": scored.reference_labels.tolist(),
         "hypothesis_labels": scored.labels.tolist(),
         "rougeL": language.rouge,
@@ -134,15 +147,64 @@ def _case_table(name: str, scored: Scored, truth: Sequence[list[str]] | None) ->
         },
         "reference_wording": [list(rules) for rules in scored.reference_wording],
         "hypothesis_wording": [list(rules) for rules in scored.wording],
-        "gate": [prediction.gate for prediction in predictions],
-        "fallback": [prediction.fallback for prediction in predictions],
+        **{
+            name: [getattr(prediction, name) for prediction in predictions]
+            for name in ("gate", "fallback", "unclosed", "tokens")
+        },
     }
-    table = pl.DataFrame(columns, schema=_COLUMNS).with_columns(
+    columns |= (
+        {}
+        if scored.train is None
+        else {
+            "reference_copied": [text in scored.train for text in scored.references],
+            "hypothesis_copied": [text in scored.train for text in scored.hypotheses],
+        }
+    )
+    table = pl.DataFrame(columns, schema_overrides=COLUMNS).with_columns(
         *(pl.Series(name, values, dtype=pl.Float64) for name, values in scored.external.items()),
+        *(pl.Series(f"{name}_unchanged", same) for name, same in scored.unchanged.items()),
         *(
-            pl.Series(f"{name}_labels", labels.tolist(), dtype=_COLUMNS["hypothesis_labels"])
+            pl.Series(f"{name}_labels", labels.tolist(), dtype=COLUMNS["hypothesis_labels"])
             for name, labels in scored.control_labels.items()
         ),
         *(column for column in scored.records if column.name in _GROUPED or column.name.startswith(GROUP)),
     )
     return table if truth is None else table.with_columns(pl.Series("truth", truth, dtype=_TEXTS))
+
+
+def scored_cases(cases: pl.DataFrame) -> dict[str, Scored]:
+    """What :func:`case_table` was made of, as far as scores follow from it: context -> records, predictions and labels,
+    those of external scorers included; of cases without texts what needs none."""
+    return {name: _scored(rows) for (name,), rows in cases.group_by("context", maintain_order=True)}
+
+
+def _scored(rows: pl.DataFrame) -> Scored:
+    def lists(side: str) -> list[Any]:
+        states = zip(*(rows[f"{side}_{polarity}"].to_list() for polarity in POLARITIES), strict=True)
+        return [None if state[0] is None else dict(zip(POLARITIES, state, strict=True)) for state in states]
+
+    def of_controls(ending: str) -> dict[str, pl.Series]:
+        names = [name for name in rows.columns if name.endswith(ending) and name not in COLUMNS]
+        return {name.removesuffix(ending): rows[name] for name in names if rows[name][0] is not None}
+
+    has_texts, ends = "hypothesis" in rows.columns, ("fallback", "gate", "unclosed", "tokens")
+    reports = rows["hypothesis"] if has_texts else [""] * rows.height
+    train = None
+    if "hypothesis_copied" in rows.columns:
+        train = frozenset().union(*(rows.filter(f"{side}_copied")[side] for side in ("reference", "hypothesis")))
+    return Scored(
+        rows.rename({"reference": "report"}, strict=False),
+        [*map(Prediction, rows["record_id"], reports, lists("anchor"), *(rows[name] for name in ends))],
+        {},
+        lists("reference"),
+        lists("report"),
+        np.array(rows["reference_labels"].to_list()),
+        np.array(rows["hypothesis_labels"].to_list()),
+        {name: np.array(labels.to_list()) for name, labels in of_controls("_labels").items()},
+        rows["reference_wording"].to_list(),
+        rows["hypothesis_wording"].to_list(),
+        external={name: rows[name].to_list() for name in rows.columns if "/" in name},
+        unchanged={name: same.to_list() for name, same in of_controls("_unchanged").items()},
+        train=train,
+        has_texts=has_texts,
+    )

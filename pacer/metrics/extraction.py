@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pacer.anchors.render import CLOSE_REPORT, OPEN_REPORT
 from pacer.metrics.pairing import Prediction
 
 
@@ -20,11 +19,9 @@ def extraction_counts(predictions: Sequence[Prediction], max_new_tokens: int | N
         the decoder allows (an end that falls exactly there is counted too).
     """
     counts = {"fallback": sum(prediction.fallback for prediction in predictions)}
-    texts = [prediction.generated for prediction in predictions if prediction.generated is not None]
-    if texts and len(texts) == len(predictions):
-        counts["unclosed"] = sum(
-            OPEN_REPORT in text and CLOSE_REPORT not in text.rpartition(OPEN_REPORT)[2] for text in texts
-        )
+    unclosed = [prediction.unclosed for prediction in predictions if prediction.unclosed is not None]
+    if unclosed and len(unclosed) == len(predictions):
+        counts["unclosed"] = sum(unclosed)
     anchors = [prediction.anchor for prediction in predictions if prediction.anchor is not None]
     if anchors:
         counts["empty_anchor"] = sum(not any(anchor.values()) for anchor in anchors)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pacer.anchors.render import CLOSE_REPORT, OPEN_REPORT
 from pacer.core.errors import DataError
 from pacer.core.hygiene import is_broken
 from pacer.core.io import numbered_jsonl
@@ -19,14 +20,15 @@ from pacer.records.findings import FINDINGS
 class Prediction:
     """What was generated for one record; ``anchor`` maps polarity to findings, or is ``None`` without one.
 
-    ``generated``: the whole text, ``tokens``: its length; both ``None`` where the line does not say."""
+    ``unclosed``: the last ``<REPORT>`` of the whole text has no ``</REPORT>``, ``tokens``: its length; both ``None``
+    where the line does not say."""
 
     record_id: str
     report: str
     anchor: dict[str, list[str]] | None
     fallback: bool
     gate: float | None
-    generated: str | None = None
+    unclosed: bool | None = None
     tokens: int | None = None
 
 
@@ -82,16 +84,21 @@ def _prediction(row: Any, path: Path, line: int) -> Prediction:
         for polarity, findings in anchor.items():
             if not isinstance(findings, list) or any(finding not in FINDINGS for finding in findings):
                 raise DataError(f"{where}: anchor: {polarity} must be a list of findings of the vocabulary")
-    gate = row.get("gate")
+    gate, text = row.get("gate"), row.get("generated")
     return Prediction(
         row["record_id"],
         row["report"],
         anchor,
         row.get("fallback") or False,
         None if gate is None else float(gate),
-        row.get("generated"),
+        None if text is None else is_unclosed(text),
         row.get("tokens"),
     )
+
+
+def is_unclosed(generated: str) -> bool:
+    """Whether the last ``<REPORT>`` of a generated text has no ``</REPORT>``."""
+    return OPEN_REPORT in generated and CLOSE_REPORT not in generated.rpartition(OPEN_REPORT)[2]
 
 
 def _is_count(value: Any) -> bool:

@@ -181,25 +181,14 @@ def score_contexts(
     train = train_records if inputs.truth is not None else None
     train_labels = _label(contexts, inputs, train, labeller)
     train_reports = None if train_records is None else frozenset(map(joined, train_records["report"]))
+    for scored in contexts.values():
+        scored.train = train_reports
+    external = _ask_scorers(contexts, settings, out_dir)
     limit = origin.max_new_tokens
-    scores: dict[str, dict] = {}
-    comparisons, wording = {}, {}
-    for name, scored in contexts.items():
-        scores[name], comparisons[name] = _context_scores(name, scored, settings, limit, meteor)
-        scores[name] |= variety_scores(scored.references, scored.hypotheses, train_reports)
-        wording[name] = wording_counts(scored.reference_wording, scored.wording)
-    averaged = set(contexts) <= set(CONTEXTS)
-    external = _external_scores(contexts, scores, settings, out_dir)
-    if averaged:
-        scores["mean"] = _mean(scores)
-    scores["conventions"], labels = _conventions(contexts, averaged)
-    confusion = {name: label_confusion(s.reference_labels, s.labels) for name, s in contexts.items()}
-    if controls := _control_scores(contexts, settings.convention):
-        scores["controls"] = controls
+    scores, details = numbers_of(contexts, settings, limit, meteor)
     truths = None
     if inputs.truth is not None:
         scores["truth"], truths = truth_scores(contexts, inputs.truth, train, train_labels)
-    details = {"commitments": comparisons, "wording": wording, "labels": labels, "confusion": confusion}
     counts = {name: _counts(scored, limit) for name, scored in contexts.items()}
     undefined = [name for name, value in flat(scores).items() if value is None]
     signature = build_signature(contexts, inputs, settings, origin, counts, undefined, external)
@@ -209,6 +198,31 @@ def score_contexts(
     write_json(out_dir / "signature.json", signature)
     write_json(out_dir / "scores.json", scores)
     return scores
+
+
+def numbers_of(
+    contexts: dict[str, Scored], settings: ScoreSettings, limit: int | None, meteor: Meteor | None
+) -> tuple[dict[str, dict], dict[str, dict]]:
+    """Scores and details of reports that are labelled, and that external scorers have judged.
+
+    Args:
+        limit: tokens that the decoder allows, where it is known. meteor: not needed where no context has texts; scores
+            that follow from texts are then left out.
+    """
+    scores: dict[str, dict] = {}
+    comparisons, wording = {}, {}
+    for name, scored in contexts.items():
+        scores[name], comparisons[name] = _context_scores(name, scored, settings, limit, meteor)
+        scores[name] |= {value: float(np.mean(numbers)) for value, numbers in scored.external.items()}
+        wording[name] = wording_counts(scored.reference_wording, scored.wording)
+    averaged = set(contexts) <= set(CONTEXTS)
+    if averaged:
+        scores["mean"] = _mean(scores)
+    scores["conventions"], labels = _conventions(contexts, averaged)
+    confusion = {name: label_confusion(s.reference_labels, s.labels) for name, s in contexts.items()}
+    if controls := _control_scores(contexts, settings.convention):
+        scores["controls"] = controls
+    return scores, {"commitments": comparisons, "wording": wording, "labels": labels, "confusion": confusion}
 
 
 def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: Path | None) -> dict[str, Scored]:
@@ -290,40 +304,50 @@ def _label(
     for name, scored in contexts.items():
         scored.labels = labels[name, "hypotheses"]
         scored.reference_labels = labels.get((name, "references"), scored.reference_labels)
-        scored.control_labels = {control: labels[name, f"control {control}"] for control in scored.controls}
+        for control, predictions in scored.controls.items():
+            scored.control_labels[control] = labels[name, f"control {control}"]
+            reports = (joined(prediction.report) for prediction in predictions)
+            scored.unchanged[control] = [one == own for one, own in zip(reports, scored.hypotheses, strict=True)]
     return labels.get(("train", "references"), train_labels)
 
 
 def _context_scores(
-    name: str, scored: Scored, settings: ScoreSettings, limit: int | None, meteor: Meteor
+    name: str, scored: Scored, settings: ScoreSettings, limit: int | None, meteor: Meteor | None
 ) -> tuple[Numbers, dict]:
     """Scores of one context, and the comparisons of polarity behind those of the commitments."""
-    hypotheses = scored.hypotheses
     clinical = clinical_efficacy(scored.reference_labels, scored.labels, settings.convention, scored.studies)
-    scores: Numbers = {"n": len(hypotheses)} | {ratio: clinical[ratio] for ratio in RATIOS}
-    scored.language = language_scores(scored.references, hypotheses, meteor)
-    scores |= scored.language.scores
-    form = ORIGINALS[settings.originals]
-    written = [(joined(form(text)), found) for text, found in zip(scored.originals, hypotheses, strict=True) if text]
-    if written:
-        found = language_scores([text for text, _ in written], [text for _, text in written], meteor)
-        scores |= {"original_n": len(written)} | {f"original_{key}": value for key, value in found.scores.items()}
+    scores: Numbers = {"n": len(scored.predictions)} | {ratio: clinical[ratio] for ratio in RATIOS}
+    if scored.has_texts and meteor is not None:
+        scores |= _text_scores(scored, settings, meteor)
     counts = extraction_counts(scored.predictions, limit)
-    scores |= {f"{what}_rate": count / len(hypotheses) for what, count in counts.items()}
-    scores["empty_rate"] = sum(map(_is_empty, hypotheses)) / len(hypotheses)
+    scores |= {f"{what}_rate": count / len(scored.predictions) for what, count in counts.items()}
+    if scored.has_texts:
+        scores["empty_rate"] = sum(map(_is_empty, scored.hypotheses)) / len(scored.predictions)
+        scores |= variety_scores(scored.references, scored.hypotheses, scored.train)
+        scored.read = anchors_of(scored.hypotheses)
+        scored.reference_wording, scored.wording = map(report_wording, (scored.references, scored.hypotheses))
     gates = [prediction.gate for prediction in scored.predictions if prediction.gate is not None]
     if gates:
         scores["gate"] = float(np.mean(gates))
-    scored.read = anchors_of(hypotheses)
     generated = [prediction.anchor for prediction in scored.predictions]
     commitments, comparisons = commitment_scores(scored.anchors, generated, scored.read)
-    scored.reference_wording, scored.wording = report_wording(scored.references), report_wording(hypotheses)
     return scores | commitments | wording_scores(name, scored.reference_wording, scored.wording), comparisons
 
 
-def _external_scores(
-    contexts: dict[str, Scored], scores: dict[str, dict], settings: ScoreSettings, out_dir: Path
-) -> dict[str, dict[str, Any]]:
+def _text_scores(scored: Scored, settings: ScoreSettings, meteor: Meteor) -> Numbers:
+    """Language scores, against the originals too where there are such."""
+    scored.language = language_scores(scored.references, scored.hypotheses, meteor)
+    form = ORIGINALS[settings.originals]
+    pairs = zip(scored.originals, scored.hypotheses, strict=True)
+    written = [(joined(form(text)), found) for text, found in pairs if text]
+    if not written:
+        return dict(scored.language.scores)
+    found = language_scores([text for text, _ in written], [text for _, text in written], meteor)
+    own = {f"original_{key}": value for key, value in found.scores.items()}
+    return scored.language.scores | {"original_n": len(written)} | own
+
+
+def _ask_scorers(contexts: dict[str, Scored], settings: ScoreSettings, out_dir: Path) -> dict[str, dict[str, Any]]:
     """Give the contexts the numbers of external scorers, as ``NAME/value``; returns what the signature says of each."""
     pairs = [
         Pair(*row)
@@ -338,9 +362,8 @@ def _external_scores(
         about[name] = {"failed": found.failed} if found.failed else {"values": [*found.values], "about": found.about}
         for value, numbers in found.values.items():
             remaining = iter(numbers)
-            for context, scored in contexts.items():
-                own = scored.external[f"{name}/{value}"] = list(islice(remaining, len(scored.predictions)))
-                scores[context][f"{name}/{value}"] = float(np.mean(own))
+            for scored in contexts.values():
+                scored.external[f"{name}/{value}"] = list(islice(remaining, len(scored.predictions)))
     return about
 
 
@@ -365,15 +388,11 @@ def _conventions(contexts: dict[str, Scored], averaged: bool) -> tuple[dict[str,
 def _control_scores(contexts: dict[str, Scored], convention: str) -> dict[str, dict[str, Numbers]]:
     scores: dict[str, dict[str, Numbers]] = {}
     for name, scored in contexts.items():
-        own = scored.hypotheses
         for control, labels in scored.control_labels.items():
             values = clinical_efficacy(scored.reference_labels, labels, convention, scored.studies)
-            same = [joined(there.report) == report for there, report in zip(scored.controls[control], own, strict=True)]
-            scores.setdefault(control, {})[name] = {
-                "n": len(labels),
-                **{key: values[key] for key in RATIOS},
-                "unchanged_share": sum(same) / len(same),
-            }
+            share = sum(scored.unchanged[control]) / len(labels)
+            ratios = {key: values[key] for key in RATIOS}
+            scores.setdefault(control, {})[name] = {"n": len(labels), **ratios, "unchanged_share": share}
     return scores
 
 

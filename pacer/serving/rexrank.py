@@ -7,12 +7,10 @@ from pathlib import Path
 
 from pacer.core.hygiene import stray_path
 from pacer.core.io import read_jsonl, write_json
-from pacer.corpus.rexrank import Study, read_studies
+from pacer.corpus.rexrank import Study
 from pacer.corpus.studies import RankedImage, by_view, rank_of
 from pacer.serving.case import Case
 from pacer.serving.case_files import BadCase
-
-__all__ = ["cases_of", "read_studies", "write_predictions"]
 
 
 def cases_of(studies: Mapping[str, Study], images: Path) -> list[Case | BadCase]:

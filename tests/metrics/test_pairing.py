@@ -27,7 +27,7 @@ def test_a_line_needs_no_more_than_id_and_report(tmp_path):
     path.write_text(json.dumps({"record_id": "sn-2", "report": "x"}) + "\n" + json.dumps(LINE) + "\n")
     whole, bare = read_predictions(path, ["sn-1", "sn-2"])
     assert (whole.anchor, whole.fallback, whole.gate, whole.tokens) == (LISTS, False, 0.5, 7)
-    assert (bare.anchor, bare.fallback, bare.gate, bare.generated, bare.tokens) == (None, False, None, None, None)
+    assert (bare.anchor, bare.fallback, bare.gate, bare.unclosed, bare.tokens) == (None, False, None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from pacer.metrics.commitments import commitment_scores
 from pacer.metrics.extraction import extraction_counts
-from pacer.metrics.pairing import Prediction
+from pacer.metrics.pairing import Prediction, is_unclosed
 from pacer.metrics.wording_scores import report_wording, wording_counts, wording_scores
 
 NOTHING: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
@@ -70,7 +70,9 @@ def test_without_any_wording_its_f1_is_undefined():
 
 
 def prediction(generated: str | None, lists=None, fallback=False, tokens: int | None = 9) -> Prediction:
-    return Prediction("x", "report", lists, fallback, None, generated, tokens)
+    return Prediction(
+        "x", "report", lists, fallback, None, None if generated is None else is_unclosed(generated), tokens
+    )
 
 
 def test_extraction_is_counted_from_the_lines():
