@@ -11,6 +11,8 @@ from ruamel.yaml import YAML, YAMLError
 
 from pacer.comparison.case_statistics import score_intervals
 from pacer.comparison.compare import read_run
+from pacer.comparison.resampling import Interval
+from pacer.comparison.subgroups import subgroups
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.metrics.signature import flat
@@ -137,17 +139,24 @@ def _prompts(_: Path) -> Values:
 
 
 def _intervals(path: Path) -> Values:
-    """Score -> context -> value and interval, and ``how`` they were made."""
+    """Score -> context -> value and interval, ``how`` they were made, and ``groups``: column -> value -> F1."""
     cases, signature = read_run(path.parent)
-    found = score_intervals(cases, (signature.get("clinical") or {}).get("convention", "llm-rg4"))
-    scores: dict[str, Any] = {}
+    convention = (signature.get("clinical") or {}).get("convention", "llm-rg4")
+    found = score_intervals(cases, convention)
+    drawn = f"{number(found.resamples)} bootstrap samples of {number(found.units)}, by {found.unit}"
+    values: dict[str, Any] = {"how": f"{100 * found.level:g} % percentiles of {drawn}", "groups": {}}
     for context, own in found.scores.items():
         for name, one in own.items():
-            if None not in (one.value, one.low, one.high):
-                text = f"{number(one.value)} [{number(one.low)}, {number(one.high)}]"
-                scores.setdefault(name, {})[context] = text
-    drawn = f"{number(found.resamples)} bootstrap samples of {number(found.units)}, by {found.unit}"
-    return scores | {"how": f"{100 * found.level:g} % percentiles of {drawn}"}
+            values.setdefault(name, {})[context] = _interval(one)
+    for group in subgroups(cases, convention):
+        values["groups"].setdefault(group.column, {})[group.value] = f"{_interval(group.score)} of {group.n}"
+    return values
+
+
+def _interval(one: Interval) -> str:
+    if one.value is None or one.low is None or one.high is None:
+        return "undefined"
+    return f"{number(one.value)} [{number(one.low)}, {number(one.high)}]"
 
 
 #: How files that are no JSON become nested values.

@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from pacer.papers.checklist import FILE, _said, fill_checklist, load_questions
@@ -27,6 +28,9 @@ def repository(full_run: Run, tmp_path: Path) -> Path:
     signature = json.loads((root / "metrics/signature.json").read_text())
     signature["predictions"]["settings"] = {"num_beams": 3, "max_new_tokens": 260}
     (root / "metrics/signature.json").write_text(json.dumps(signature))
+    cases = pl.read_parquet(root / "metrics/cases.parquet")
+    views = [("AP", "PA")[place % 2] for place in range(len(cases))]
+    cases.with_columns(pl.Series("view", views)).write_parquet(root / "metrics/cases.parquet")
     corpus = load_params(root / "params.yaml").corpus.model_dump(mode="json")
     made = [{"path": "data/corpus", "hash": "md5", "md5": "abc.dir", "size": 1}]
     lock = {"stages": {"corpus": {"cmd": "x", "params": {"params.yaml": {"corpus": corpus}}, "outs": made}}}
@@ -65,6 +69,7 @@ def test_answers_name_their_file_and_hold_its_numbers(repository: Path) -> None:
     assert "Write radiological finding and impression for this posterior anterior chest X-ray visual feature" in text
     [f1] = re.findall(r"F1 \(sn ([\d.]+) \[([\d.]+), ([\d.]+)\]", text)
     assert float(f1[1]) <= float(f1[0]) <= float(f1[2]) and "10,000 bootstrap samples of" in text
+    assert "F1 by (" in text.split("### groups\n")[1].split("###")[0]
     assert "- [ ] **3a** What is the clinical context" in text and "stand-in for CheXbert" in text
     for line in text.splitlines():
         if line.startswith("- [x]"):
