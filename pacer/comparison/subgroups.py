@@ -69,7 +69,8 @@ def subgroups(cases: pl.DataFrame, convention: str, score: str = "f1") -> list[S
             own, rest = ((labels == value).fill_null(False), (labels != value).fill_null(False))
             mine, others = (_Ratio(rows[part], codes[part], count) for part in map(pl.Series.to_numpy, (own, rest)))
             difference = None if place and len(values) == 2 else _difference(mine, others)
-            found.append(Subgroup(column, value, int(own.sum()), mine.units, mine.interval(), difference))
+            interval = mine.interval() if "/" in score else _within_0_and_1(mine.interval())
+            found.append(Subgroup(column, value, int(own.sum()), mine.units, interval, difference))
     adjusted = holm([group.difference.p if group.difference else None for group in found])
     return [replace(group, adjusted=p) for group, p in zip(found, adjusted, strict=True)]
 
@@ -117,6 +118,12 @@ class _Ratio:
     def interval(self) -> Interval:
         low, high, _ = _estimate(self.value, self.influence, self.units, self.units - 1)
         return Interval(None if np.isnan(self.value) else self.value, low, high, 0)
+
+
+def _within_0_and_1(found: Interval) -> Interval:
+    if found.low is None or found.high is None:
+        return found
+    return replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
 
 
 def _difference(own: _Ratio, rest: _Ratio) -> Difference | None:

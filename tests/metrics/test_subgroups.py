@@ -68,6 +68,9 @@ def test_values_are_the_scores_of_the_groups_records() -> None:
         *("View", "Sections", "Previous report", "Age of the previous report", "Findings in the reference"),
         *("Reference", "Length of the reference", "sex"),
     }
+    assert all(
+        0 <= g.score.low <= g.score.value <= g.score.high <= 1 for g in found.values() if g.score.low is not None
+    )
     ages = [value for column, value in found if column == "Age of the previous report"]
     assert ages[-1] == "over a year" and ages[-2] == "up to a year"
     sexes = [found["sex", "F"], found["sex", "M"]]
