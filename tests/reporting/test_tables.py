@@ -92,10 +92,11 @@ def test_truth_groups_without_their_numbers_are_left_out():
 
 
 def test_controls_leave_a_dash_where_a_context_has_none():
-    table = control_table({**SCORES, "controls": {"no_lateral": {"mw": {"f1": 0.4}}}}, "A caption")
+    found = {"no_lateral": {"mw": {"f1": 0.4, "unchanged_share": 0.5}}}
+    table = control_table({**SCORES, "controls": found}, "A caption")
     assert table is not None and table.caption == "A caption"
-    assert table.columns == ("Context", "Own sources", "Without the lateral view")
-    assert table.rows == (("SN", "0.250", "–"), ("MW", "0.500", "0.400"))
+    assert table.columns == ("Context", "Own sources", "Without the lateral view", "same report")
+    assert table.rows == (("SN", "0.250", "–", "–"), ("MW", "0.500", "0.400", "0.500"))
     assert control_table(SCORES) is None
 
 
