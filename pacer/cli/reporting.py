@@ -196,7 +196,7 @@ def score(
             "give --records and --predictions (and --truth), or --references and --hypotheses, or --bundle alone"
         )
     _print_scores(scores, out)
-    if failed_scorers(read_json(out / "signature.json")):  # said already
+    if failed_scorers(read_json(out / "signature.json")):
         raise typer.Exit(1)
 
 
@@ -225,7 +225,7 @@ def bundle(
     say(_of_bundle(found, out))
     if not lock.is_file():
         say(f"note: there is no {lock}, so the archive holds none", "yellow")
-    say(f"{len(found.cases):,} cases written to {out}, SHA-256 {hash_file(out)}")
+    say(f"{len(found.cases):,} cases and the parameters in {params} written to {out}, SHA-256 {hash_file(out)}")
 
 
 def _of_bundle(found: Rescored, archive: Path) -> str:
@@ -246,7 +246,7 @@ def _print_scores(scores: dict, out: Path) -> None:
         original_table,
         score_table,
     )
-    from pacer.reporting.signature import caution, reading_notes, signature_line
+    from pacer.reporting.signature import caution, failed_scorers, reading_notes, signature_line
 
     signature, cases = read_json(out / "signature.json"), pl.read_parquet(out / "cases.parquet")
     print_table(score_table(scores))
@@ -272,6 +272,8 @@ def _print_scores(scores: dict, out: Path) -> None:
     for line in filter(None, (*reading_notes(signature), signature_line(signature), caution(signature))):
         say(line)
     console.print(f"\nwritten to {out}")
+    for line in failed_scorers(signature):
+        say(line, "yellow")
 
 
 def compare(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pacer.reporting.tables import Table
 
 console = Console(highlight=False)
+#: Columns of a table that goes into a file or a pipe, which has no width of its own.
+_FILE_WIDTH = 240
 
 PARAMS, BACKBONES = Path("params.yaml"), Path("models/backbones")
 ParamsFile = Annotated[Path, typer.Option("--params", help="Parameter file to use.", show_default="params.yaml")]
@@ -60,7 +62,7 @@ def print_rows(rows: Iterable[Iterable[str | Text]], headings: tuple[str, ...] =
 
 
 def print_table(table: Table | None) -> None:
-    """Print a result table, where there is one."""
+    """Print a result table, where there is one, and what is said below it; its numbers are whole in a file too."""
     if table is None:
         return
     grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0))
@@ -68,7 +70,9 @@ def print_table(table: Table | None) -> None:
         grid.add_column(column, justify="right" if right else "left")
     for row in table.rows:
         grid.add_row(*row)
-    console.print(grid)
+    console.print(grid, width=None if console.is_terminal else _FILE_WIDTH)
+    for note in table.notes:
+        say(note)
 
 
 def chips(anchor: Anchor) -> Text:

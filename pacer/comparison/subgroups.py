@@ -23,7 +23,7 @@ from pacer.metrics.cases import GROUP
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.conventions import CONVENTIONS
 
-#: Patients that a group and the rest need for a test; with fewer the distribution of the difference is not known.
+#: Patients that an interval needs, and for a test both sides; with fewer, nothing is known of its spread.
 LEAST_UNITS = 10
 _LEVEL = 0.95
 _AGES = {0: "same day", 7: "up to a week", 90: "up to 90 days", 365: "up to a year"}
@@ -34,9 +34,9 @@ _OLDER = "over a year"
 class Subgroup:
     """A score of the records that have ``value`` in ``column``, against all others that have another value there.
 
-    ``n``: records; ``units``: patients among them. ``difference``: the rest first, with 95 % interval and p value;
-    ``adjusted``: p after Holm's correction over all tests. ``None``: not tested (of two groups the second is the rest
-    of the first; see :data:`LEAST_UNITS`).
+    ``n``: records; ``units``: patients among them, or what ``unit`` says. ``difference``: the rest first, with 95 %
+    interval and p value; ``adjusted``: p after Holm's correction over all tests. ``None``: not tested (of two groups the
+    second is the rest of the first; see :data:`LEAST_UNITS`).
     """
 
     column: str
@@ -46,6 +46,7 @@ class Subgroup:
     score: Interval
     difference: Difference | None = None
     adjusted: float | None = None
+    unit: str = "subject"
 
 
 def subgroups(cases: pl.DataFrame, convention: str, score: str = "f1") -> list[Subgroup]:
@@ -59,7 +60,7 @@ def subgroups(cases: pl.DataFrame, convention: str, score: str = "f1") -> list[S
         ConfigError: the score is none of these.
     """
     rows = _ratio_rows(cases, convention, score)
-    _, codes, count = resampled_units(cases)
+    unit, codes, count = resampled_units(cases)
     found = []
     for column, labels in grouped(cases):
         values = [value for value in labels.unique().sort() if value is not None]
@@ -70,7 +71,7 @@ def subgroups(cases: pl.DataFrame, convention: str, score: str = "f1") -> list[S
             mine, others = (_Ratio(rows[part], codes[part], count) for part in map(pl.Series.to_numpy, (own, rest)))
             difference = None if place and len(values) == 2 else _difference(mine, others)
             interval = mine.interval() if "/" in score else _within_0_and_1(mine.interval())
-            found.append(Subgroup(column, value, int(own.sum()), mine.units, interval, difference))
+            found.append(Subgroup(column, value, int(own.sum()), mine.units, interval, difference, unit=unit))
     adjusted = holm([group.difference.p if group.difference else None for group in found])
     return [replace(group, adjusted=p) for group, p in zip(found, adjusted, strict=True)]
 
@@ -116,7 +117,8 @@ class _Ratio:
         self.influence = (sums[:, 0] - self.value * sums[:, 1]) / bottom if bottom else np.full(count, np.nan)
 
     def interval(self) -> Interval:
-        low, high, _ = _estimate(self.value, self.influence, self.units, self.units - 1)
+        enough = self.units >= LEAST_UNITS
+        low, high, _ = _estimate(self.value, self.influence, self.units, self.units - 1) if enough else (None,) * 3
         return Interval(None if np.isnan(self.value) else self.value, low, high, 0)
 
 

@@ -16,6 +16,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -80,6 +81,8 @@ def _scored(
     known, last = _kept(journal)
     left = [number for number, key in enumerate(keys) if key not in known]
     called = False
+    if not left:
+        print(f"scorer {name}: all answers are kept in {journal}, nothing is asked", file=sys.stderr)
     with Ticker(f"scorer {name}", len(pairs), done=len(pairs) - len(left)) as ticker:
         while left:
             batch = left[:BATCH]

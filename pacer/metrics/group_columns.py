@@ -36,6 +36,8 @@ def with_groups(records: pl.DataFrame, table: GroupTable | None) -> pl.DataFrame
     texts = texts.with_columns(pl.all().str.strip_chars().replace("", None)).rename({table.column: table.id})
     texts = texts.with_columns(pl.col(table.id).map_elements(bare_id, return_dtype=pl.String))
     groups = records.select(table.id).unique().join(texts, on=table.id).unique()
+    if records[table.id].null_count() == len(records):
+        raise DataError(f"score.groups: no record has a {table.id}; name that column so, or choose another id")
     if groups.is_empty():
         raise DataError(f"{table.file}: no record has a {table.id} of its column {table.column}; name another column")
     if groups[table.id].n_unique() < groups.height:

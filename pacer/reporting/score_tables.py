@@ -275,8 +275,14 @@ def subgroup_table(groups: Sequence[Subgroup], caption: str = "") -> Table:
         adjusted = p_value(one.adjusted) if one.difference else ""
         counts = (number(one.n), number(one.units), score_cell(one.score.value), span(one.score))
         rows.append((one.column, one.value, *counts, *cells, adjusted))
-    heads = ("Group", "", "Records", "Patients", "Score", "95 %", "Difference to the rest", "95 %", "p", "p, Holm")
-    return Table(heads, tuple(rows), caption, (False, False, *(True,) * 8), rules=frozenset(rules))
+    known = not groups or groups[0].unit == "subject"
+    units = "Patients" if known else f"Units: {groups[0].unit}"
+    heads = ("Group", "", "Records", units, "Score", "95 %", "Difference to the rest", "95 %", "p", "p, Holm")
+    unknown = (
+        "Patients are not known for every record (subject_id): the tests take those of one patient as independent."
+    )
+    notes = () if known else (unknown,)
+    return Table(heads, tuple(rows), caption, (False, False, *(True,) * 8), rules=frozenset(rules), notes=notes)
 
 
 def gate_table(tests: GroupTests, caption: str = "") -> Table | None:

@@ -121,6 +121,7 @@ def test_small_groups_and_unknown_values_are_not_tested() -> None:
     found = by_group(subgroups(cases, "llm-rg4"))
     rare = found["site", "rare"]
     assert rare.n == 4 and rare.units < LEAST_UNITS and rare.difference is None and rare.adjusted is None
+    assert rare.score.value is not None and rare.score.low is None
     assert found["site", "usual"].n == len(cases) - 40, "records without a value stand in neither group"
     table = subgroup_table(list(found.values()))
     assert table.rows[-2][:3] == ("site", "rare", "4") and table.rows[-2][-1] == ""
@@ -129,8 +130,12 @@ def test_small_groups_and_unknown_values_are_not_tested() -> None:
 
 
 def test_patients_that_are_not_known_give_way_to_examinations() -> None:
-    found = by_group(subgroups(made(3, known=False), "llm-rg4"))["Previous report", "with"]
-    assert found.units == found.n == 120
+    found = subgroups(made(3, known=False), "llm-rg4")
+    one = by_group(found)["Previous report", "with"]
+    assert one.units == one.n == 120 and one.unit == "study"
+    table = subgroup_table(found)
+    assert table.columns[3] == "Units: study" and "Patients are not known" in table.notes[0]
+    assert not subgroup_table(subgroups(made(3), "llm-rg4")).notes
 
 
 RECORDS = pl.DataFrame({"record_id": ["a", "b", "c"], "subject_id": ["1", "1", "2"], "study_id": ["7", "8", "9"]})
@@ -161,6 +166,12 @@ def test_columns_of_a_users_table(tmp_path: Path) -> None:
 def test_a_table_that_does_not_fit_is_refused(tmp_path: Path, text: str, column: str, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
         with_groups(RECORDS, table(tmp_path, text, column=column))
+
+
+def test_ids_that_the_records_lack_are_asked_for(tmp_path: Path) -> None:
+    records = RECORDS.with_columns(subject_id=pl.lit(None, pl.String))
+    with pytest.raises(DataError, match=r"score\.groups: no record has a subject_id; name that column so"):
+        with_groups(records, table(tmp_path, "patient,sex\n1,F\n"))
 
 
 def test_a_column_of_many_values_is_refused(tmp_path: Path) -> None:
