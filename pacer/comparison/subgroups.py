@@ -35,8 +35,8 @@ class Subgroup:
     """A score of the records that have ``value`` in ``column``, against all others that have another value there.
 
     ``n``: records; ``units``: patients among them, or what ``unit`` says. ``difference``: the rest first, with 95 %
-    interval and p value; ``adjusted``: p after Holm's correction over all tests. ``None``: not tested (of two groups the
-    second is the rest of the first; see :data:`LEAST_UNITS`).
+    interval and p value; ``adjusted``: p after Holm's correction over all tests. ``None``: not tested (of two groups
+    the second is the rest of the first; see :data:`LEAST_UNITS`).
     """
 
     column: str
