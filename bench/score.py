@@ -33,8 +33,7 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from pacer.metrics.chexbert.labeller import CheXbert
-from pacer.metrics.chexbert.network import CHECKPOINT
-from pacer.metrics.chexbert.observations import OBSERVATIONS
+from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATIONS
 from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.nlg import language_scores, rouge_rows

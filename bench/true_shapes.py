@@ -41,7 +41,8 @@ from transformers import (
     LlamaForCausalLM,
 )
 
-from pacer.metrics.chexbert.network import CHECKPOINT, CheXbertNetwork
+from pacer.metrics.chexbert.network import CheXbertNetwork
+from pacer.metrics.chexbert.observations import CHECKPOINT
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Bar of the resident memory, in gigabytes.
