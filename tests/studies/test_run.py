@@ -180,7 +180,8 @@ def start(repository: FakeRepository) -> subprocess.Popen:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    wait(lambda: (repository.fake / "hanging").exists(), process)
+    hanging = repository.fake / "hanging"
+    wait(lambda: hanging.exists() and hanging.read_text() != "", process)
     (repository.fake / "hang").unlink()
     return process
 
