@@ -187,12 +187,12 @@ def start(repository: FakeRepository) -> subprocess.Popen:
 
 
 def wait(condition, process: subprocess.Popen | None = None) -> None:
-    for _ in range(1200):
+    for _ in range(3600):
         if condition():
             return
         assert process is None or process.poll() is None, process.communicate()[0]
         time.sleep(0.05)
-    raise AssertionError("waited a minute")
+    raise AssertionError("waited three minutes")
 
 
 def alive(pid: int) -> bool:
