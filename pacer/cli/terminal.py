@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -71,8 +70,8 @@ def print_table(table: Table | None) -> None:
         grid.add_column(column, justify="right" if right else "left")
     for row in table.rows:
         grid.add_row(*row)
-    wide = console.is_terminal or "COLUMNS" in os.environ
-    (console if wide else Console(file=console.file, width=_FILE_WIDTH, highlight=False)).print(grid)
+    wide = console if console.is_terminal else Console(file=console.file, width=_FILE_WIDTH, highlight=False)
+    wide.print(grid)
     for note in table.notes:
         say(note)
 
