@@ -1,12 +1,17 @@
-"""``accelerate launch``, without its list of the values that were left to it: they are meant to be.
+"""Start a stage in every process that accelerate's configuration or the visible devices ask for.
 
-Started as ``python stages/launch.py SCRIPT [ARGUMENT...]``; a configuration of accelerate counts as it always does.
+Started as ``python stages/launch.py SCRIPT [ARGUMENT...]``. Several processes are ``accelerate launch``'s, without its
+list of the values that were left to it: they are meant to be. Where one is all there is it is this one, so that a small
+machine imports torch once a stage.
 """
 
 import logging
+import runpy
 import sys
+from pathlib import Path
 
-from accelerate.commands.accelerate_cli import main
+import torch
+from accelerate.commands.config import default_config_file
 
 
 def _left_to_it(record: logging.LogRecord) -> bool:
@@ -14,6 +19,12 @@ def _left_to_it(record: logging.LogRecord) -> bool:
 
 
 if __name__ == "__main__":
-    logging.getLogger("accelerate.commands.launch").addFilter(lambda record: not _left_to_it(record))
-    sys.argv[1:1] = ["launch", "--quiet"]
-    main()
+    if torch.accelerator.device_count() > 1 or Path(default_config_file).exists():
+        from accelerate.commands.accelerate_cli import main
+
+        logging.getLogger("accelerate.commands.launch").addFilter(lambda record: not _left_to_it(record))
+        sys.argv[1:1] = ["launch", "--quiet"]
+        main()
+    else:
+        del sys.argv[0]
+        runpy.run_path(sys.argv[0], run_name="__main__")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -28,6 +30,14 @@ MARK = "PACER_STUDY_FOLDER"
 _OWN_CODE = 'PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" exec "$@"'
 #: Seconds that a process has to end by itself.
 _GRACE = 30.0
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a run has of the machine: names of GPUs, comma-separated, and numbers of cores; None: whatever there is."""
+
+    devices: str | None = None
+    cores: tuple[int, ...] | None = None
 
 
 class Dvc:
@@ -52,13 +62,13 @@ class Dvc:
         *arguments: str,
         folder: Path,
         log: Path,
-        devices: str | None = None,
+        share: Share = Share(),
         report: Callable[[str, str], None] = lambda stage, outcome: None,
     ) -> dict[str, str]:
         """Run ``dvc ARGUMENTS`` in ``folder`` to its end; all that it prints goes to the end of ``log``.
 
         Args:
-            devices: GPUs that the stages may use; None: all that are visible.
+            share: what the stages may use.
             report: called with each stage that DVC comes to, and ``ran``, ``restored`` (from the run cache) or
                 ``unchanged``, when DVC says so (for ``ran``: when it starts).
 
@@ -68,7 +78,9 @@ class Dvc:
         Raises:
             PacerError: DVC failed; the message has the end of what it printed.
         """
-        variables = [f"{MARK}={folder}"] + ([] if devices is None else [f"CUDA_VISIBLE_DEVICES={devices}"])
+        variables = [f"{MARK}={folder}"]
+        if share.devices is not None:
+            variables.append(f"CUDA_VISIBLE_DEVICES={share.devices}")
         stages: dict[str, str] = {}
         lines: list[str] = []
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -86,6 +98,8 @@ class Dvc:
                     errors="replace",
                     process_group=0,
                 )
+                if share.cores is not None:  # threads of several runs that spin for each other take five times as long
+                    os.sched_setaffinity(process.pid, share.cores)
             with process:
                 try:
                     for line in process.stdout or ():

@@ -7,6 +7,7 @@ run cache gives back every stage that another run has made already: rows that di
 
 from __future__ import annotations
 
+import os
 import queue
 import re
 import shutil
@@ -25,7 +26,7 @@ from pathlib import Path
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json, whole_directory, write_json
-from pacer.studies.dvc import Dvc, only_study
+from pacer.studies.dvc import Dvc, Share, only_study
 from pacer.studies.pipeline import DEFINITION, LOCK, Lock, Pipeline, code_hash, read_lock
 from pacer.studies.plan import Run, identify, overridden, plan, read_files
 from pacer.studies.study import Study
@@ -125,7 +126,7 @@ class Making:
 
 
 class Workshop:
-    """Makes runs of a study, each in its checkout, as many at a time as there are shares of the devices."""
+    """Makes runs of a study, each in its checkout, as many at a time as there are shares of the machine."""
 
     def __init__(
         self,
@@ -135,18 +136,18 @@ class Workshop:
         texts: dict[str, str],
         pipelines: dict[str | None, Pipeline],
         dvc: Dvc,
-        devices: list[str | None],
+        shares: list[Share],
         report: Report,
     ):
         self._root, self._state, self._study, self._texts = root, state, study, texts
-        self._pipelines, self._dvc, self._jobs, self._report = pipelines, dvc, len(devices), report
+        self._pipelines, self._dvc, self._jobs, self._report = pipelines, dvc, len(shares), report
         self._cache = dvc.cache(root)
         paths = {path for one in pipelines.values() for path in (*one.code, *one.files, *one.locks, DEFINITION)}
         self._snapshot = Snapshot.take(root, state, sorted(paths))
         self._hashes = {path: code_hash(root, path) for one in pipelines.values() for path in one.code}
-        self._devices: queue.Queue[str | None] = queue.Queue()
-        for share in devices:
-            self._devices.put(share)
+        self._shares: queue.Queue[Share] = queue.Queue()
+        for share in shares:
+            self._shares.put(share)
         self._naming = threading.Lock()
 
     def make(self, runs: list[Run]) -> None:
@@ -180,18 +181,18 @@ class Workshop:
 
     def _step(self, making: Making, stages: list[str]) -> None:
         """Make stages of a run that others wait for; with none, all that is left, its experiment and its record."""
-        devices = self._devices.get()
+        share = self._shares.get()
         try:
             with making.lock:
-                self._carry_on(making, stages, devices)
+                self._carry_on(making, stages, share)
         finally:
-            self._devices.put(devices)
+            self._shares.put(share)
 
-    def _carry_on(self, making: Making, stages: list[str], devices: str | None) -> None:
+    def _carry_on(self, making: Making, stages: list[str], share: Share) -> None:
         run, tree, started = making.run, making.tree, time.monotonic()
         pipeline = self._pipelines[run.target]
         log = self._state / "logs" / f"{run.place}.txt"
-        call = partial(self._dvc, folder=tree.root, log=log, devices=devices)
+        call = partial(self._dvc, folder=tree.root, log=log, share=share)
         # another run may have prepared the same data by now
         data = identify(pipeline, run.values, self._hashes.__getitem__, _locks(self._root, self._state)).data
         if not making.prepared:
@@ -263,20 +264,27 @@ def shared_stages(runs: list[Run]) -> dict[frozenset[int], list[str]]:
     return shared
 
 
-def shares(devices: str | None, jobs: int) -> list[str | None]:
-    """GPUs of each of ``jobs``; None: whatever is visible. With fewer GPUs than jobs, some share one.
+def shares(devices: str | None, jobs: int) -> list[Share]:
+    """Of the machine, for each of ``jobs``: where there are fewer GPUs or cores than jobs, some share one.
 
     Args:
         devices: names of GPUs, comma-separated; None: those of this machine.
     """
+    if jobs == 1:
+        return [Share()]
     names = devices.split(",") if devices else []
     if devices is None:
         with suppress(OSError, subprocess.CalledProcessError):
             command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
             names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    if jobs == 1 or not names:
-        return [None] * jobs
-    return [",".join(names[job % len(names) :: jobs]) for job in range(jobs)]
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return [
+        Share(",".join(_part(names, job, jobs)) or None, tuple(_part(cores, job, jobs)) or None) for job in range(jobs)
+    ]
+
+
+def _part(things: list, job: int, jobs: int) -> list:
+    return things[job % len(things) :: jobs] if things else []
 
 
 def _missing(runs: list[Run], rows: frozenset[str], state: Path) -> tuple[list[Run], int]:

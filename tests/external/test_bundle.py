@@ -277,7 +277,10 @@ def test_by_command_as_a_user_packs_and_scores_it(pacer, run: Path):
     assert (
         "numbers computed from the cases of supplement.zip are those of its scores.json; its cases do not" in made.out
     )
-    assert "note: there is no dvc.lock" in made.out and "8 cases and the parameters in params.yaml written to supplement.zip, SHA-256" in made.out
+    assert (
+        "note: there is no dvc.lock" in made.out
+        and "8 cases and the parameters in params.yaml written to supplement.zip, SHA-256" in made.out
+    )
     for name in ("supplement.zip", "whole.zip"):
         if name == "whole.zip":
             assert pacer("bundle", "metrics", "--out", name).code == 0

@@ -15,7 +15,7 @@ import pytest
 
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import read_json
-from pacer.studies.dvc import MARK
+from pacer.studies.dvc import MARK, Dvc, Share
 from pacer.studies.run import results_folder, run_study, shares
 from pacer.studies.study import load_study
 from pacer.studies.table import build_table, collect
@@ -389,9 +389,26 @@ def test_a_failed_row_lets_those_beside_it_end(repository: FakeRepository, run) 
     assert run(jobs=2)[0] == "tiny: 2 of 3 runs to make"
 
 
-def test_jobs_share_out_the_devices() -> None:
-    assert shares("0,1,2", 1) == [None] and shares("", 2) == [None, None]
-    assert shares("0,1,2", 2) == ["0,2", "1"] and shares("0", 2) == ["0", "0"]
+def test_jobs_share_out_the_devices_and_the_cores() -> None:
+    assert shares("0,1,2", 1) == [Share()]
+    assert [share.devices for share in shares("", 2)] == [None, None]
+    assert [share.devices for share in shares("0,1,2", 2)] == ["0,2", "1"]
+    assert [share.devices for share in shares("0", 2)] == ["0", "0"]
+    cores = os.sched_getaffinity(0)
+    for jobs in range(2, 2 * len(cores) + 1):
+        given = [core for share in shares("", jobs) for core in share.cores or ()]
+        assert set(given) == cores and len(given) == max(len(cores), jobs)
+
+
+def test_dvc_and_its_stages_keep_to_the_cores_of_their_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads on each of two cores, waiting for each other, would take several times as long."""
+    command = tmp_path / "dvc"
+    command.write_text("#!/bin/sh\nsleep 0.5\ntaskset -pc $$\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    core = min(os.sched_getaffinity(0))
+    Dvc(tmp_path)("repro", folder=tmp_path, log=tmp_path / "log.txt", share=Share(cores=(core,)))
+    assert (tmp_path / "log.txt").read_text().endswith(f"affinity list: {core}\n")
 
 
 # Stages that prepare data count as what they made
