@@ -164,7 +164,7 @@ def estimate(params: Params, counts: Counts, machine: Machine) -> list[StageCost
         ("parent", params.parent, TEXT, views),
         ("calibrate", params.calibrate, TEXT * CALIBRATE, views),
     ):
-        if name != "calibrate" or params.calibrate.gate_inputs != "none":
+        if name != "calibrate" or params.calibrate.trains != "calibrator" or params.calibrate.gate_inputs != "none":
             visits = phase.updates * phase.batch_size * phase.accumulation
             own = counts.records if name != "warmup" else counts.records.keys() & {"sn"}
             limit = params.train.validation_records or sys.maxsize

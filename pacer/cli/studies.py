@@ -69,12 +69,14 @@ def _writable(name: str) -> Study:
 
 def _write_table(chosen: Study) -> str:
     """Write a study's table in all formats; returns it as Markdown."""
-    from pacer.studies.paired import compare
+    from pacer.comparison.compare import compare_repeats
+    from pacer.studies.paired import compare_worlds
     from pacer.studies.render import markdown, write_table
     from pacer.studies.run import results_folder
     from pacer.studies.table import build_table, collect
 
     results = results_folder(Path.cwd())
+    compare = compare_worlds if chosen.seeds_of == "world" else compare_repeats
     table = build_table(chosen, collect(chosen, Path.cwd(), results), compare)
     written = write_table(table, results / chosen.name)
     say(f"written: {', '.join(str(path.relative_to(Path.cwd())) for path in written)}")

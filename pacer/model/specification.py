@@ -55,7 +55,8 @@ class ModelSpecification(Strict):
 
 def specification_of(phase: str, params: Params) -> ModelSpecification:
     """The model of phase ``warmup``, ``parent`` or ``calibrate``."""
-    instructed, calibrated = phase != "warmup", phase == "calibrate"
+    instructed = phase != "warmup"
+    calibrated = phase == "calibrate" and params.calibrate.trains == "calibrator"
     return ModelSpecification(
         features=TappedDepths(depths=params.features.depths),
         refine=params.refine,

@@ -66,6 +66,8 @@ class Params(Strict):
             )
         if "sn" not in self.corpus.contexts:
             raise ValueError("corpus.contexts must hold sn: the warm-up trains on it")
+        if others := set(self.parent.contexts or ()) - set(self.corpus.contexts):
+            raise ValueError(f"parent.contexts holds {', '.join(sorted(others))}, which corpus.contexts does not")
         return self
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from pacer.core.contexts import Context
 from pacer.params.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Strict
 
 
@@ -40,6 +41,7 @@ class Warmup(Strict):
 
 
 class Parent(Warmup):
+    contexts: Annotated[list[Context], Field(min_length=1)] | None
     rho_start: Fraction
     rho_end: Fraction
     rho_updates: Natural
@@ -50,6 +52,7 @@ class Parent(Warmup):
 
 
 class Calibrate(Warmup):
+    trains: Literal["calibrator", "interface", "lora"]
     rho: Fraction
     lambda_q: NaturalFloat
     lambda_cons: NaturalFloat

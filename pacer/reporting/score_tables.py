@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
@@ -115,6 +116,13 @@ def contexts_in(scores: Mapping) -> Sequence[str]:
     if not present:
         raise DataError(f"the scores hold no context; expected {', '.join(CONTEXTS)}, found {', '.join(scores)}")
     return present
+
+
+def context_mean(scores: Mapping[str, Any], metric: str, context: str = MEAN) -> float | None:
+    """A score in a context, or the plain mean over all contexts; None where one of them has no such score."""
+    names = contexts_in(scores) if context == MEAN else [context]
+    values = [scores[name].get(metric) for name in names]
+    return fmean(values) if all(value is not None for value in values) else None
 
 
 def rows_in(scores: Mapping) -> Sequence[str]:

@@ -4,19 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
-from pacer.comparison.compare import compare_repeats
+from scipy.stats import ttest_rel
+
 from pacer.comparison.groups import holm
 from pacer.comparison.resampling import Difference
 from pacer.core.errors import DataError
-from pacer.reporting.score_tables import difference_cells
+from pacer.core.io import read_json
+from pacer.reporting.score_tables import context_mean, difference_cells
 from pacer.reporting.tables import p_value
 from pacer.studies.study import HEADINGS, Study
 
 #: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first.
 Compare = Callable[[Sequence[tuple[Path, Path]]], Mapping[str, Difference]]
-compare: Compare = compare_repeats
+
+
+def compare_worlds(repeats: Sequence[tuple[Path, Path]]) -> dict[str, Difference]:
+    """Differences of means over contexts, a pair of numbers each world, by Student's t; one world has no interval."""
+    runs = [[read_json(folder / "scores.json") for folder in pair] for pair in repeats]
+    found = {}
+    for metric in HEADINGS:
+        first, second = ([context_mean(pair[side], metric) for pair in runs] for side in (0, 1))
+        one, two = ([value for value in values if value is not None] for values in (first, second))
+        if not len(one) == len(two) == len(runs):
+            continue
+        low = high = p = None
+        if len(runs) > 1:
+            test = ttest_rel(two, one)
+            (low, high), p = test.confidence_interval(), float(test.pvalue)
+        found[metric] = Difference(fmean(one), fmean(two), fmean(two) - fmean(one), low, high, p, 0)
+    return found
+
 
 COLUMNS = ("Score", "Difference", "95 % interval", "p", "p (Holm)")
 NOTE = (
@@ -24,6 +44,10 @@ NOTE = (
     "10,000 resamples each, of patients with all their records (examinations where patients are not known). p (Holm) "
     "allows for the number of rows that are tested on a score. All are about other patients for these trained models, "
     "not about other trainings."
+)
+WORLDS_NOTE = (
+    "Differences are of means over all contexts, then over the worlds, each with stand-ins and a training of its own. "
+    "Interval and p: Student's t for pairs. p (Holm) allows for the number of rows that are tested on a score."
 )
 
 
@@ -37,17 +61,15 @@ class Tested(NamedTuple):
 def compare_rows(
     study: Study, folders: Mapping[tuple[int, int | None], Path], compare: Compare
 ) -> tuple[list[Tested], list[str]]:
-    """Every row of a study against the row that it names for it; and why rows were not tested.
+    """Every pair of rows that a study tests; and why some were not.
 
     Args:
         folders: of (row, seed); the seed of foreign scores is None, and they stand against every seed.
     """
     found: list[tuple[int, int, str, Difference]] = []
     notes = []
-    for index, row in enumerate(study.rows):
-        base = study.base_of(row)
-        if base is None or base == index:
-            continue
+    for index, base in study.tested():
+        row = study.rows[index]
         repeats = _repeats(index, base, folders)
         if not repeats:
             continue

@@ -28,8 +28,8 @@ HEADINGS = {
     "original_bleu4": "Orig. B@4",
     "original_rougeL": "Orig. R-L",
 }
-#: Set by the seeds of a study, never by a row.
-SEED = "train.seed"
+#: What the seeds of a study are of -> the parameters that they set, which no row does.
+SEEDED = {"training": ("train.seed",), "world": ("corpus.seed", "backbones.seed")}
 #: In front of a key of ``set`` or ``needs`` that is one of the baselines' own parameters, as with `dvc exp run -S`.
 BASELINE_KEY = "baselines/params.yaml:"
 
@@ -68,7 +68,7 @@ class Row(Strict):
         if self.how is not None and self.files is None:
             raise ValueError("how says what makes the reports of a row with files")
         for key in self.set:
-            if key == SEED or _BASELINE_SEED.fullmatch(key):
+            if _BASELINE_SEED.fullmatch(key):
                 raise ValueError(f"{key} is set by seeds")
         if self.target is None and any(key.startswith(BASELINE_KEY) for key in (*self.set, *self.needs)):
             raise ValueError(f"{BASELINE_KEY} is read by rows with a target alone")
@@ -85,9 +85,11 @@ class Absent(Strict):
 class Study(Strict):
     """A study.
 
-    ``layout``: one block of rows per context, or the plain mean over contexts. ``set``: parameters that all rows share.
+    ``layout``: one block of rows per context, or the plain mean over contexts. ``seeds`` are of the ``training``, whose
+    rows stand on one corpus, or of a generated ``world``, stand-ins included. ``set``: parameters that all rows share.
     ``published``: table of ``pacer/reporting/published.yaml`` that stands beside. ``against``: row that the other rows
-    are tested against, case by case, or one of each group. ``absent``: systems of that table without a row.
+    are tested against, case by case, or one of each group. ``compared``: further pairs of rows, the first of which is
+    tested against the second. ``absent``: systems of that table without a row.
     """
 
     name: Name
@@ -95,9 +97,11 @@ class Study(Strict):
     layout: Literal["contexts", "mean"]
     metrics: Annotated[list[Metric], Field(min_length=1)]
     seeds: Annotated[list[Natural], Field(min_length=1)]
+    seeds_of: Literal["training", "world"] = "training"
     set: dict[str, JsonValue] = Field(default_factory=dict)
     published: Name | None = None
     against: Name | dict[Name, Name] | None = None
+    compared: list[Annotated[list[Name], Field(min_length=2, max_length=2)]] = Field(default_factory=list)
     absent: list[Absent] = Field(default_factory=list)
     rows: Annotated[list[Row], Field(min_length=1)]
 
@@ -106,8 +110,9 @@ class Study(Strict):
         for what, values in (("metrics", self.metrics), ("seeds", self.seeds)):
             if len(set(values)) != len(values):
                 raise ValueError(f"{what} holds a value twice")
-        if SEED in self.set:
-            raise ValueError(f"{SEED} is set by seeds")
+        for key in (key for values in (self.set, *(row.set for row in self.rows)) for key in values):
+            if key in SEEDED[self.seeds_of]:
+                raise ValueError(f"{key} is set by seeds")
         if any(key.startswith(BASELINE_KEY) for key in self.set):
             raise ValueError(f"{BASELINE_KEY} belongs in the rows with a target")
         labels = [(row.group, row.name) for row in self.rows]
@@ -122,6 +127,9 @@ class Study(Strict):
                 raise ValueError(f"against: {name} is none of the rows" + (f" of group {group}" if group else ""))
             if len(found) > 1:
                 raise ValueError(f"against: {name} is a row of several groups; name one for each group")
+        for name in (name for pair in self.compared for name in pair):
+            if sum(row.name == name for row in self.rows) != 1:
+                raise ValueError(f"compared: {name} must be the name of one row")
         if self.published is not None:
             known = load_published()
             if self.published not in known:
@@ -132,8 +140,14 @@ class Study(Strict):
                 raise ValueError(f"absent: {name} must be a system of the published table that is none of the rows")
         return self
 
-    def base_of(self, row: Row) -> int | None:
-        """Place of the row that a row is tested against."""
+    def tested(self) -> list[tuple[int, int]]:
+        """Places of the rows that are tested, each with that of the row which it is tested against."""
+        bases = ((at, self._base_of(row)) for at, row in enumerate(self.rows))
+        places = {row.name: at for at, row in enumerate(self.rows)}
+        pairs = [(at, base) for at, base in bases if base is not None and base != at]
+        return [*pairs, *((places[first], places[second]) for first, second in self.compared)]
+
+    def _base_of(self, row: Row) -> int | None:
         grouped = isinstance(self.against, dict)
         name = self.against.get(row.group or "") if isinstance(self.against, dict) else self.against
         same = [at for at, other in enumerate(self.rows) if not grouped or other.group == row.group]
@@ -141,7 +155,7 @@ class Study(Strict):
 
     def overrides(self, row: Row, seed: int) -> dict[str, JsonValue]:
         """``group.key`` -> value for one run of a row; a row's own value wins over the study's."""
-        return {**self.set, **row.set, SEED: seed}
+        return {**self.set, **row.set, **dict.fromkeys(SEEDED[self.seeds_of], seed)}
 
 
 def study_names(folder: Path) -> list[str]:

@@ -22,10 +22,10 @@ from pacer.reporting.published import (
     differences_to_published,
     load_published,
 )
-from pacer.reporting.score_tables import contexts_in
+from pacer.reporting.score_tables import context_mean, contexts_in
 from pacer.reporting.signature import caution
 from pacer.reporting.tables import MARKS, Mark, number
-from pacer.studies.paired import NOTE, Compare, Tested, compare_rows
+from pacer.studies.paired import NOTE, WORLDS_NOTE, Compare, Tested, compare_rows
 from pacer.studies.run import RECORD, folders
 from pacer.studies.study import HEADINGS, Study
 
@@ -123,9 +123,10 @@ def build_table(study: Study, runs: Sequence[ScoredRun], compare: Compare | None
         beside = [block for block in beside if block not in near]
     blocks += [_published_block(block, study.metrics, comparable) for block in beside]
     notes, tested = _notes(study, runs, published, apart), []
-    if compare is not None and study.against is not None:
+    if compare is not None:
         tested, untested = compare_rows(study, {(run.row, run.seed): run.folder for run in runs}, compare)
-        notes += [NOTE.format(seeds=" and seeds" if len(study.seeds) > 1 else "")] * bool(tested) + untested
+        note = WORLDS_NOTE if study.seeds_of == "world" else NOTE.format(seeds=" and seeds" * (len(study.seeds) > 1))
+        notes += [note] * bool(tested) + untested
     columns = tuple(HEADINGS[metric] for metric in study.metrics)
     return StudyTable(study.title, columns, tuple(blocks), tuple(notes), tuple(tested))
 
@@ -155,13 +156,6 @@ def printed(values: Sequence[float]) -> tuple[str, str] | None:
         return None
     mean = number(float(fmean(values)))
     return mean, mean if len(values) == 1 else f"{mean} ± {number(stdev(values))}"
-
-
-def context_mean(scores: Mapping[str, Any], metric: str, context: str = MEAN) -> float | None:
-    """A score in a context, or the plain mean over all contexts; None where one of them has no such score."""
-    names = contexts_in(scores) if context == MEAN else [context]
-    values = [scores[name].get(metric) for name in names]
-    return fmean(values) if all(value is not None for value in values) else None
 
 
 def _value(runs: Sequence[ScoredRun], row: int, metric: str, context: str) -> tuple[str, str] | None:
@@ -206,7 +200,8 @@ def _notes(
         notes.append(f"Plain mean over the contexts {contexts}, before rounding.")
     notes.append("Bold: best of its block; underlined: second best; ties by the printed value share their mark.")
     if len(study.seeds) > 1:
-        notes.append(f"Mean ± sample standard deviation over seeds {', '.join(map(str, study.seeds))} of the training.")
+        seeds = ", ".join(map(str, study.seeds))
+        notes.append(f"Mean ± sample standard deviation over seeds {seeds} of the {study.seeds_of}.")
     if own:
         notes.append(f"Scored on split {', '.join(sorted({record['split'] for record in own}))}.")
     if runs and any(metric.startswith("original_") for metric in study.metrics):
@@ -216,10 +211,12 @@ def _notes(
     if any(record["corpus"]["source"] == "phantom" for record in own):
         notes.append("Rows of this repository come from a generated corpus, not from patients.")
     notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})
-    if len({_protocol(run.signature) for run in runs}) > 1:
+    alike = [[run for run in runs if study.seeds_of == "training" or run.seed == seed] for seed in study.seeds]
+    if any(len({_protocol(run.signature) for run in beside}) > 1 for beside in alike):
         differing = "labeller, convention, target, cleaning or number of records"
         notes.append(f"The rows were not scored alike ({differing} differ).")
-    if len({(run.signature.get("data") or {}).get("records") for run in runs if run.record is not None}) > 1:
+    records = [{(run.signature.get("data") or {}).get("records") for run in beside if run.record} for beside in alike]
+    if max(map(len, records)) > 1:
         notes.append("The rows of this repository were not scored on the same records.")
     if published is not None:
         printed = f"The published rows are as printed in {published.where} of the paper ({published.title})."

@@ -26,6 +26,10 @@ class DirectProbability:
         return self.start + (self.end - self.start) * update / self.rise
 
 
+#: What ``calibrate.trains`` names. Beside the paper's calibrator, what it can be compared with: the parent's own parts.
+TRAINED = {"calibrator": ("calibrator.",), "interface": ("router.", "interface."), "lora": ("language.",)}
+
+
 @dataclass(frozen=True)
 class Phase:
     """One row of the training protocol (paper, appendix "Optimization Protocol").
@@ -86,13 +90,13 @@ def phase_of(name: str, params: Params) -> Phase:
         trains = ("router.", "interface.queries", "interface.frontal.")
         losses, rho = LossWeights(lambda_q=1.0, lambda_tlw=tlw), DirectProbability(1.0, 1.0)
     elif name == "parent":
-        contexts, schedule = CONTEXTS, params.parent
+        contexts, schedule = params.parent.contexts or CONTEXTS, params.parent
         trains = ("router.", "interface.", "language.")
         losses = LossWeights(lambda_q=schedule.lambda_q, lambda_tlw=tlw)
         rho = fixed or DirectProbability(schedule.rho_start, schedule.rho_end, schedule.rho_updates)
     elif name == "calibrate":
         contexts, schedule = CONTEXTS, params.calibrate
-        trains = ("calibrator.",)
+        trains = TRAINED[schedule.trains]
         losses = LossWeights(
             lambda_q=schedule.lambda_q,
             lambda_tlw=tlw,
@@ -102,7 +106,7 @@ def phase_of(name: str, params: Params) -> Phase:
         rho = fixed or DirectProbability(schedule.rho, schedule.rho)
     else:
         raise ValueError(f"phase {name!r} is not warmup, parent or calibrate")
-    return Phase(name, contexts, name == "warmup", trains, schedule, losses, rho, params.train, params.batches)
+    return Phase(name, tuple(contexts), name == "warmup", trains, schedule, losses, rho, params.train, params.batches)
 
 
 def fixed_route(route: str) -> DirectProbability | None:

@@ -117,13 +117,13 @@ class PhaseTraining(Training):
                 model.interface.start_lateral_from_frontal()
             if parent.prior_start == "frontal":
                 model.interface.start_prior_from_frontal()
-        if self.phase.name == "calibrate":
+        if self.phase.name == "calibrate" and self.params.calibrate.trains != "lora":
             model.merge_lora()
         return model.to(accelerator.device)
 
     def prepare(self, model: Pacer, examples: Examples, scratch: Path, accelerator: Accelerator) -> None:
         """Compress the sources beforehand where what compresses them is frozen."""
-        if self.phase.name == "calibrate":
+        if self.phase.name == "calibrate" and self.params.calibrate.trains != "interface":
             examples.compressed = open_source_cache(
                 self.params.calibrate.source_cache,
                 Plan(self.phase, examples).visits(),
@@ -138,7 +138,8 @@ class PhaseTraining(Training):
 def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
     """Train phase ``name`` and publish its checkpoint as ``out``; resumes what an earlier run left in scratch."""
     training = PhaseTraining(name, params, inputs, out)
-    if name == "calibrate" and params.calibrate.gate_inputs == "none":
+    own = params.calibrate
+    if name == "calibrate" and own.trains == "calibrator" and own.gate_inputs == "none":
         state = process_state()
         if state.is_main_process:
             with scratch_directory(out, "log") as directory, open_log(directory) as log:

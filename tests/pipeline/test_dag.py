@@ -372,7 +372,7 @@ def test_an_experiment_runs_again_only_what_it_changes_and_shows_in_the_metrics(
 
 def test_pixels_train_the_model_that_states_train(repository: Repository, tmp_path: Path) -> None:
     other = Repository(tmp_path)
-    for made in ("data/corpus", "data/anchors", "data/emphasis", "models/backbones"):
+    for made in ("data/source", "data/corpus", "data/anchors", "data/emphasis", "models/backbones"):
         shutil.copytree(repository.folder / made, other.folder / made)
     own = other.folder / "params.yaml"
     own.write_text(re.sub("mode: (states|full)", "mode: pixels", own.read_text()))

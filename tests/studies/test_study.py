@@ -61,8 +61,8 @@ def effective(study: Study, profile: str) -> list[dict]:
 
 
 def test_the_repository_has_the_studies_of_the_paper() -> None:
-    names = ["components", "conventional_sn", "emphasis", "lambda_cons", "main", "mechanisms"]
-    names += ["transfer", "transfer_mean"]
+    names = ["adaptation", "components", "conventional_sn", "emphasis", "lambda_cons", "main", "mechanisms"]
+    names += ["transfer", "transfer_mean", "worlds"]
     assert study_names(STUDIES) == names
 
 
@@ -71,6 +71,10 @@ def test_the_repository_has_the_studies_of_the_paper() -> None:
 def test_every_row_is_valid_in_every_profile(name: str, profile: str) -> None:
     study = load_study(STUDIES, name)
     params = (ROOT / "configs" / f"{profile}.yaml").read_text()
+    if name == "adaptation" and profile in ("mimic_rg4_sn", "openi"):
+        with pytest.raises(ConfigError, match=r"parent\.contexts holds mw, which corpus\.contexts does not"):
+            planned(study, params)
+        return
     ours = [row.name for row in study.rows if row.files is None]
     for weights, expected in (("released.pth", ours), ("null", [name for name in ours if name != "LLM-RG4"])):
         assert [run.name for run in planned(study, params, weights=weights)] == expected * len(study.seeds)
@@ -135,7 +139,7 @@ def test_rows_and_columns_are_those_of_the_published_table(name: str) -> None:
 
     study = load_study(STUDIES, name)
     if study.published is None:
-        assert name in ("emphasis", "lambda_cons")
+        assert name in ("adaptation", "emphasis", "lambda_cons", "worlds")
         return
     table = load_published()[study.published]
     assert tuple(study.metrics) == table.metrics
@@ -187,6 +191,13 @@ def test_a_rows_own_value_wins_over_the_studys(tmp_path: Path) -> None:
     assert study.overrides(study.rows[1], 1)["calibrate.gate_inputs"] == "h"
 
 
+def test_seeds_of_worlds_leave_the_training_alone(tmp_path: Path) -> None:
+    study = read(tmp_path, GOOD + "seeds_of: world\nset: {train.seed: 3}\n")
+    assert study.overrides(study.rows[1], 2).items() >= {"corpus.seed": 2, "backbones.seed": 2, "train.seed": 3}.items()
+    with pytest.raises(ConfigError, match=r"corpus\.seed is set by seeds"):
+        read(tmp_path, GOOD + "seeds_of: world\nset: {corpus.seed: 3}\n")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -203,6 +214,7 @@ def test_a_rows_own_value_wins_over_the_studys(tmp_path: Path) -> None:
         ("name: two", "name: two, sets: {}", "unknown key rows.1.sets"),
         ("calibrate.gate_inputs: none", "train.seed: 3", "train.seed is set by seeds"),
         ("rows:", "against: three\nrows:", "against: three is none of the rows"),
+        ("rows:", "compared: [[two, three]]\nrows:", "compared: three must be the name of one row"),
         ("rows:", "published: nowhere\nrows:", "published: nowhere is not one of main, conventional_sn"),
         ("rows:", "name: other\nrows:", "named by its file"),
         ("layout: mean", "layout: [", "not valid YAML"),

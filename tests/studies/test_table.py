@@ -13,9 +13,11 @@ from pacer.comparison.groups import holm
 from pacer.comparison.resampling import Difference
 from pacer.core.errors import DataError
 from pacer.core.io import write_json
+from pacer.reporting.score_tables import context_mean
+from pacer.studies.paired import WORLDS_NOTE, compare_worlds
 from pacer.studies.render import latex, markdown, page
 from pacer.studies.study import Study
-from pacer.studies.table import Cell, ScoredRun, build_table, collect, context_mean, printed, ranked
+from pacer.studies.table import Cell, ScoredRun, build_table, collect, printed, ranked
 
 SIGNATURE = {
     "standin_labeller": True,
@@ -307,6 +309,35 @@ def test_all_seeds_of_a_row_are_compared_at_once_with_the_same_seeds_of_the_othe
     assert {line.cells for line in table.comparison} == {("F1", "−0.012", "−0.020 to +0.001", "< 0.001", "0.001")}
     assert "three was tested with seed 2 alone." in table.notes
     assert build_table(settings, runs).comparison == ()
+
+
+def test_worlds_are_the_repeats_of_a_study_of_worlds(tmp_path: Path) -> None:
+    """Differences .03, .05, .01: mean .03, standard deviation .02, and t(2) of a 95 % interval is 4.3027."""
+    values = {0: (0.50, 0.40, 0.60), 1: (0.53, 0.45, 0.61)}
+    runs = []
+    for row, worlds in values.items():
+        for seed, f1 in enumerate(worlds, 1):
+            own = SIGNATURE | {"counts": {"sn": {"n": seed}}, "data": {"records": f"world {seed}"}}
+            runs.append(scored(row, seed, signature=own, sn={"f1": f1})._replace(folder=tmp_path / f"{row}-{seed}"))
+            write_json(runs[-1].folder / "scores.json", runs[-1].scores)
+    rows = [{"name": "one"}, {"name": "two"}]
+    settings = study(seeds=[1, 2, 3], seeds_of="world", metrics=["f1"], against="one", rows=rows)
+    table = build_table(settings, runs, compare_worlds)
+    # t = .03 / (.02 / sqrt(3)) = 2.598
+    assert [line.cells for line in table.comparison] == [("F1", "+0.030", "−0.020 to +0.080", "0.122", "0.122")]
+    assert WORLDS_NOTE in table.notes and not any("not scored" in note for note in table.notes)
+    assert any("not scored on the same" in note for note in build_table(study(seeds=[1, 2, 3]), runs).notes)
+    [single] = compare_worlds([(tmp_path / "0-1", tmp_path / "1-1")]).values()
+    assert single.difference == pytest.approx(0.03) and single.low is single.p is None
+
+
+def test_further_pairs_of_rows_are_tested() -> None:
+    runs = [scored(row, sn={"f1": 0.5, "bleu4": 0.1}) for row in range(3)]
+    rows = [{"name": "one"}, {"name": "two"}, {"name": "three"}]
+    settings = study(rows=rows, against="one", compared=[["three", "two"]])
+    table = build_table(settings, runs, lambda repeats: {"f1": difference()})
+    assert [line.label for line in table.comparison] == ["two − one", "three − one", "three − two"]
+    assert {line.cells[-1] for line in table.comparison} == {"0.001"}  # three tests
 
 
 def test_a_row_that_cannot_be_compared_leaves_the_table_whole() -> None:

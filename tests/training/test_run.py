@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,15 +11,17 @@ import polars as pl
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from safetensors.torch import load_file
 
 from pacer.cli.memory_plan import SMOLLM2, VICUNA
-from pacer.core.errors import CheckpointError, DataError
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, write_json
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
 from pacer.model.assemble import load_model
 from pacer.model.checkpoint import read_record
 from pacer.model.precision import CPU_BFLOAT16_PARAMETERS, language_parameters
-from pacer.params import Params, load_params
+from pacer.params import Params, load_params, parse_params
 from pacer.records.schemas import RECORD_SCHEMA, write_table
 from pacer.training import run
 from pacer.training.examples import Examples
@@ -102,6 +105,54 @@ def test_without_calibrate_the_checkpoint_is_its_parent(phase, backbones: Path, 
     assert model.calibrator is None
     for (name, value), other in zip(model.named_parameters(), parent.parameters(), strict=True):
         assert torch.equal(value, other), name
+
+
+@pytest.mark.parametrize(
+    ("trains", "parts"),
+    [("lora", ("language.",)), ("interface", ("router.", "interface.")), ("calibrator", ("calibrator.",))],
+)
+def test_a_part_of_the_parent_is_trained_on_instead(trains, parts, phase, backbones: Path, tmp_path: Path) -> None:
+    """The checkpoint has that part alone; the rest of the model is the parent's."""
+    params = parameters(trains=trains, learning_rate=0.1)
+    for name, start in (("warmup", None), ("parent", "warmup"), ("calibrate", "parent")):
+        logged = phase(name, params, start)
+    assert all(math.isfinite(values["loss/total"]) for _, values in logged if "loss/total" in values)
+    own = load_file(tmp_path / "calibrate" / "model.safetensors")
+    parent = load_file(tmp_path / "parent" / "model.safetensors")
+    assert own and all(name.startswith(parts) for name in own)
+    if trains != "calibrator":
+        assert own.keys() == {name for name in parent if name.startswith(parts)}
+        assert any(not torch.equal(own[name], parent[name]) for name in own)
+    model, _ = load_model(tmp_path / "calibrate", backbones)
+    assert (model.calibrator is not None) == (trains == "calibrator")
+    weights = dict(model.named_parameters())
+    for name, value in (parent | own).items():
+        if "lora_" not in name:  # merged
+            assert torch.equal(weights[name], value), name
+
+
+def test_a_parent_sees_the_contexts_that_it_is_given(phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = parameters(gate_inputs="none")
+    params = params.model_copy(update={"parent": params.parent.model_copy(update={"contexts": ["mw"]})})
+    phase("warmup", params, None)
+    seen = set()
+    batches = Examples.batch
+
+    def noting(self: Examples, rows, *arguments, **more):
+        seen.update(self.table.context[list(rows)].tolist())
+        return batches(self, rows, *arguments, **more)
+
+    monkeypatch.setattr(Examples, "batch", noting)
+    logged = phase("parent", params, "warmup")
+    assert seen == {CONTEXTS.index("mw")}
+    assert {key for _, values in logged for key in values if key.startswith("validation/")} == {
+        "validation/mw",
+        "validation/mean",
+    }
+    with pytest.raises(ConfigError, match=r"parent.contexts holds mn, which corpus.contexts does not"):
+        values = params.model_dump()
+        values["corpus"]["contexts"] = ["sn", "mw"]
+        parse_params(values | {"parent": values["parent"] | {"contexts": ["sn", "mn"]}})
 
 
 def test_a_start_from_other_frozen_models_is_refused(phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
