@@ -14,7 +14,6 @@ from pacer.core.io import hash_bytes, hash_json, publish, scratch_directory, wri
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.emphasis.audit import SPLITS, Audit
-from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.params import Emphasis
 from pacer.pretrained.pointers import fingerprint, resolve
 from pacer.pretrained.tokenizer import read_tokenizer
@@ -83,7 +82,9 @@ def _attributed(
     config: Emphasis, records: Path, backbones: Path, kept: dict[str, Attributed], journal: Path, audit: Audit
 ) -> dict[str, list[float]]:
     """The score of each sentence of every distinct train and val report; what ``kept`` lacks is added to it."""
-    from pacer.emphasis.attribution import VERSION, Attributor, sentence_scores  # captum, which no other source needs
+    # torch, transformers and captum, which no other source needs
+    from pacer.emphasis.attribution import VERSION, Attributor, sentence_scores
+    from pacer.metrics.chexbert.labeller import CheXbert
 
     own = [frame.filter(_TRAINED)["report"].unique() for frame in batches(records, ["split", "report"])]
     # alike in length, so that batches have little padding; the longest first, so that memory is not exceeded late

@@ -237,6 +237,6 @@ def test_marks_that_set_nothing_apart_are_doubted(
     assert case.audit["doubt"] is None
 
 
-def test_captum_is_loaded_for_computed_marks_alone() -> None:
-    code = "import sys, pacer.emphasis.build_emphasis; sys.exit('captum' in sys.modules)"
+def test_torch_is_loaded_for_computed_marks_alone() -> None:
+    code = "import sys, pacer.emphasis.build_emphasis; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
