@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from scipy.stats import ttest_rel
+from scipy.stats import ttest_1samp
 
 from pacer.comparison.groups import holm
 from pacer.comparison.resampling import Difference
@@ -22,7 +22,7 @@ Compare = Callable[[Sequence[tuple[Path, Path]]], Mapping[str, Difference]]
 
 
 def compare_worlds(repeats: Sequence[tuple[Path, Path]]) -> dict[str, Difference]:
-    """Differences of means over contexts, a pair of numbers each world, by Student's t; one world has no interval."""
+    """Differences of means over contexts, a pair of numbers each world, by Student's t; equal ones have no interval."""
     runs = [[read_json(folder / "scores.json") for folder in pair] for pair in repeats]
     found = {}
     for metric in HEADINGS:
@@ -30,11 +30,12 @@ def compare_worlds(repeats: Sequence[tuple[Path, Path]]) -> dict[str, Difference
         one, two = ([value for value in values if value is not None] for values in (first, second))
         if not len(one) == len(two) == len(runs):
             continue
+        apart = [b - a for a, b in zip(one, two, strict=True)]
         low = high = p = None
-        if len(runs) > 1:
-            test = ttest_rel(two, one)
+        if max(apart) - min(apart) > 1e-9:
+            test = ttest_1samp(apart, 0.0)
             (low, high), p = test.confidence_interval(), float(test.pvalue)
-        found[metric] = Difference(fmean(one), fmean(two), fmean(two) - fmean(one), low, high, p, 0)
+        found[metric] = Difference(fmean(one), fmean(two), fmean(apart), low, high, p, 0)
     return found
 
 

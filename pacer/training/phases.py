@@ -90,7 +90,8 @@ def phase_of(name: str, params: Params) -> Phase:
         trains = ("router.", "interface.queries", "interface.frontal.")
         losses, rho = LossWeights(lambda_q=1.0, lambda_tlw=tlw), DirectProbability(1.0, 1.0)
     elif name == "parent":
-        contexts, schedule = params.parent.contexts or CONTEXTS, params.parent
+        schedule = params.parent
+        contexts = tuple(c for c in CONTEXTS if c in (schedule.contexts or CONTEXTS))
         trains = ("router.", "interface.", "language.")
         losses = LossWeights(lambda_q=schedule.lambda_q, lambda_tlw=tlw)
         rho = fixed or DirectProbability(schedule.rho_start, schedule.rho_end, schedule.rho_updates)
@@ -106,7 +107,7 @@ def phase_of(name: str, params: Params) -> Phase:
         rho = fixed or DirectProbability(schedule.rho, schedule.rho)
     else:
         raise ValueError(f"phase {name!r} is not warmup, parent or calibrate")
-    return Phase(name, tuple(contexts), name == "warmup", trains, schedule, losses, rho, params.train, params.batches)
+    return Phase(name, contexts, name == "warmup", trains, schedule, losses, rho, params.train, params.batches)
 
 
 def fixed_route(route: str) -> DirectProbability | None:

@@ -328,7 +328,8 @@ def test_worlds_are_the_repeats_of_a_study_of_worlds(tmp_path: Path) -> None:
     assert WORLDS_NOTE in table.notes and not any("not scored" in note for note in table.notes)
     assert any("not scored on the same" in note for note in build_table(study(seeds=[1, 2, 3]), runs).notes)
     [single] = compare_worlds([(tmp_path / "0-1", tmp_path / "1-1")]).values()
-    assert single.difference == pytest.approx(0.03) and single.low is single.p is None
+    [same] = compare_worlds([(tmp_path / f"0-{seed}", tmp_path / f"0-{seed}") for seed in (1, 2)]).values()
+    assert single.difference == pytest.approx(0.03) and single.low is single.p is same.low is same.p is None
 
 
 def test_further_pairs_of_rows_are_tested() -> None:
