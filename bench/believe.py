@@ -55,30 +55,23 @@ def _sentences(report: str) -> list[str]:
     return [part for part in re.split(r"(?<=[.!?])\s+", report) if part]
 
 
-def _affirming(report: str) -> tuple[int, str] | None:
-    """Place of the first sentence that affirms a finding, and that finding."""
-    for place, sentence in enumerate(_sentences(report)):
+def _without(report: str, instead: Callable[[str], list[str]]) -> str:
+    """The report with other sentences for the first that affirms a finding; ``instead`` is given that finding."""
+    sentences = _sentences(report)
+    for place, sentence in enumerate(sentences):
         if found := extract_anchor(sentence).positive:
-            return place, found[0]
-    return None
+            return " ".join([*sentences[:place], *instead(found[0]), *sentences[place + 1 :]])
+    return report
 
 
 def denied(report: str) -> str:
     """The first affirmed finding is denied."""
-    if (found := _affirming(report)) is None:
-        return report
-    sentences = _sentences(report)
-    sentences[found[0]] = f"there is no {found[1]}."
-    return " ".join(sentences)
+    return _without(report, lambda finding: [f"there is no {finding}."])
 
 
 def dropped(report: str) -> str:
     """The first affirming sentence is left out."""
-    if (found := _affirming(report)) is None:
-        return report
-    sentences = _sentences(report)
-    del sentences[found[0]]
-    return " ".join(sentences)
+    return _without(report, lambda _: [])
 
 
 def invented(report: str, draw: random.Random) -> str:
@@ -155,7 +148,7 @@ def world(rows: dict[str, Path], row: str, scratch: Path) -> dict[str, dict]:
         systems[name] = scored_cases(cases)
         for (context,), own in cases.group_by("context", maintain_order=True):
             truth[context] = np.array([[finding in found for finding in FINDINGS] for found in own["truth"]])
-    systems |= planted(scored_cases(pl.read_parquet(rows[row] / "cases.parquet")), draw)
+    systems |= planted(systems[row], draw)
     with Meteor() as meteor:
         return {name: judged(contexts, truth, labeller, meteor) for name, contexts in systems.items()}
 
