@@ -6,7 +6,7 @@
 
 Cases are the examples of the page, each with its lateral view, previous report and indication. A report that is made
 again has to be the same, and the page's has to be the Reporter's: that is asserted first. Wall seconds, so the machine
-should be free. Memory: resident bytes of the serving process after 50 requests and after 500 more, from 25 open pages.
+should be free. Memory: resident bytes of the serving process after 50 requests and after 500 more.
 Exit code 1 where the memory has grown by more than its bar.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import gc
 import html
+import io
 import json
 import os
 import platform
@@ -30,19 +31,20 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import torch
 from measuring import Unequal, hardware, table
+from PIL import Image
 
 from pacer.params import load_params
 from pacer.serving.case import Case
 from pacer.serving.examples import example_cases
 from pacer.serving.export import export_model
 from pacer.serving.reporter import Reporter
-from pacer.serving.uploads import environment, upload_folder
 
 ROOT = Path(__file__).resolve().parents[1]
-WARM, REQUESTS, PAGES = 50, 500, 25
+WARM, REQUESTS = 50, 500
 #: Bytes by which the memory may grow over the requests.
 BAR = 32e6
 
@@ -63,50 +65,24 @@ def export_own(folder: Path) -> Path:
 
 
 class Client:
-    """Asks as an open page does."""
+    """Asks as an open page does: with all of a case each time."""
 
     def __init__(self, address: str):
         self.address = address.rstrip("/")
-        config = json.loads(urllib.request.urlopen(f"{self.address}/config").read())
-        ids = {part["id"]: part["props"].get("elem_id") for part in config["components"]}
-        events = list(enumerate(config["dependencies"]))
-        self.examples = {
-            name: number
-            for number, event in events
-            if str(name := ids.get(event["targets"][0][0])).startswith("example-")
-        }
-        self.writing, inputs = next(
-            (number, event["inputs"]) for number, event in events if event["queue"] and event["backend_fn"]
-        )
-        self.inputs = [ids.get(number) for number in inputs]
 
-    def choose(self, page: str, number: int) -> None:
-        self._post("run/predict", data=[], fn_index=self.examples[f"example-{number}"], session_hash=page)
-
-    def write(self, page: str, example: Case) -> str:
-        """The HTML of the report of the chosen example with all its sources."""
-        values = {
-            "with-lateral": True,
-            "with-prior": True,
-            "prior": example.prior,
-            "view": example.view,
-            "indication": example.indication,
-            "history": example.history,
-        }
-        self._post(
-            "queue/join", data=[values.get(name) for name in self.inputs], fn_index=self.writing, session_hash=page
-        )
-        with urllib.request.urlopen(f"{self.address}/gradio_api/queue/data?session_hash={page}") as lines:
-            for line in lines:
-                if b'"process_completed"' in line:
-                    return json.loads(line.removeprefix(b"data:"))["output"]["data"][0]
-        raise Unequal("the page gave no report")
-
-    def _post(self, path: str, **body: Any) -> None:
+    def write(self, example: Case) -> str:
+        """The HTML of the report of an example with all its sources."""
+        images = []
+        for image in example.images().values():
+            Image.fromarray(np.asarray(image)).save(buffer := io.BytesIO(), "PNG")
+            images.append(buffer.getvalue())
+        fields = {name: getattr(example, name) for name in ("prior", "view", "indication", "history")}
+        first = json.dumps({"sizes": list(map(len, images)), **fields}).encode()
         asked = urllib.request.Request(
-            f"{self.address}/gradio_api/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+            f"{self.address}/report/own", b"\n".join([first, b"".join(images)]), {"Origin": self.address}
         )
-        urllib.request.urlopen(asked).read()
+        with urllib.request.urlopen(asked) as lines:
+            return json.loads(lines.readlines()[-1])["html"]
 
 
 def report_in(shown: str) -> str:
@@ -138,10 +114,9 @@ def memory_over_requests(reporter: Reporter, examples: list[Case], expected: lis
             if number == WARM:
                 gc.collect()
                 before = process.memory_info().rss
-            page, which = f"page{number % PAGES}", number % len(examples)
-            client.choose(page, which)
+            which = number % len(examples)
             started = time.perf_counter()
-            shown = client.write(page, examples[which])
+            shown = client.write(examples[which])
             times.append(time.perf_counter() - started)
             if report_in(shown) != " ".join(expected[which].split()):
                 raise Unequal(f"request {number}: the page's report is not the Reporter's")
@@ -159,7 +134,6 @@ def main() -> None:
     load = os.getloadavg()[0]
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        os.environ.update(environment(stack.enter_context(upload_folder())))
         model = arguments.model or export_own(scratch)
         started = time.perf_counter()
         reporter = Reporter.from_pretrained(model, device=arguments.device)
@@ -199,7 +173,7 @@ def main() -> None:
         "the page too.",
         "",
         *table(["", "seconds: median (range)"], rows),
-        f"Memory over {REQUESTS} requests from {PAGES} pages: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB "
+        f"Memory over {REQUESTS} requests: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB "
         f"after, {grown / 1e6:+,.1f} MB (at most {BAR / 1e6:.0f}: {'met' if met else '**missed**'}).",
     ]
     text = "\n".join(lines)

@@ -176,29 +176,36 @@ def serve(
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(min=1, max=65535)] = 7860,
+    name: Annotated[
+        list[str] | None, typer.Option(help="Name under which others reach the page, as behind a proxy; repeatable.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="Text that a visitor's link must hold; default: one is made up and printed.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="PEM file for TLS; with --key.")] = None,
+    key: Annotated[Path | None, typer.Option(help="PEM file of the certificate's key.")] = None,
     device: Device = None,
     dtype: Dtype = None,
     backbones: OtherBackbones = None,
 ) -> None:
     """Show a page in the browser where you can drop an X-ray. For research only; not for clinical decisions."""
     import importlib.util
-    import os
     import signal
 
-    if importlib.util.find_spec("gradio") is None:
-        raise ConfigError("the page needs Gradio, which is not installed: pip install -e '.[app]'")
-    from pacer.serving.uploads import environment, upload_folder
+    if importlib.util.find_spec("uvicorn") is None or importlib.util.find_spec("pebble") is None:
+        raise ConfigError("the page needs the extra app, which is not installed: pip install -e '.[app]'")
+    if (certificate is None) != (key is None):
+        raise ConfigError("--certificate and --key belong together; give both or none")
+    from pacer.serving.server import LOOPBACK, served, token_for
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the folder is removed however one asks it to end
-    with suppress(KeyboardInterrupt), upload_folder() as uploads:
-        for name in [name for name in os.environ if name.startswith("GRADIO_")]:
-            del os.environ[name]  # none may open what is closed here
-        os.environ.update(environment(uploads))
+    token = token_for(token_file) if token_file or name or host not in LOOPBACK else None
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
         reporter = _load(model, device, dtype, backbones)
-        from pacer.serving.server import served
-
-        with served(reporter, host, port, console.print) as address:
-            console.print(f"PACER is at {address} (Ctrl-C ends it). For research only.")
+        names, log = name or (), console.print
+        with served(reporter, host, port, log, token=token, names=names, certificate=certificate, key=key) as address:
+            link = f"{address}?token={token}" if token and not token_file else address
+            console.print(f"PACER is at {link} (Ctrl-C ends it). For research only.", soft_wrap=True, markup=False)
             while True:
                 signal.pause()
 

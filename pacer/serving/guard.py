@@ -1,69 +1,136 @@
-"""What the page's server answers: the requests that the page itself makes, and nothing else that Gradio offers."""
+"""Who may ask the page for what: hosts, origins, a token, and a bound to what one client and all together may hold."""
 
 from __future__ import annotations
 
+import asyncio
+import hmac
+import ipaddress
 import re
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.requests import cookie_parser
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-#: No file of the server (``/file=``), no proxy, no interface description, no saved runs, no links to states.
-_ALLOWED = {
-    "GET": re.compile(
-        r"/|/config/?|/(gradio_api/)?theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json"
-        r"|/(assets|static)/[\w./-]+|/gradio_api/(queue/data|startup-events|upload_progress|app_id"
-        r"|heartbeat/\w+)"
-    ),
-    "HEAD": re.compile(r"/"),
-    "POST": re.compile(r"/gradio_api/(queue/join|run/predict|upload|cancel)/?"),
-}
-#: Bytes of a request other than an upload: texts that are too long get their sentence, and floods end here.
-_MAX_BODY = 2_000_000
+from pacer.serving.sources import MAX_BYTES, MAX_CHARACTERS
+
+#: Writes one line.
+Log = Callable[[str], None]
+#: Two images and three texts, in JSON at most 12 bytes a character.
+MAX_BODY = 2 * MAX_BYTES + 36 * MAX_CHARACTERS + 10_000
+#: Bytes of bodies that all requests together may hold, and requests that one client may have at a time.
+ALL_BODIES, MOST_OF_ONE = 1_000_000_000, 16
+#: Seconds in which the next piece of a body has to come.
+PATIENCE = 30.0
 _HEADERS = {
-    "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
-    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
-    "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+#: Answers the link with the token: the next request comes from the page itself, and its address holds no token.
+_ENTER = '<!doctype html><title>PACER</title><meta http-equiv="refresh" content="0;url=./"><a href="./">PACER</a>'
 
 
 class Guard:
-    """ASGI middleware: refuses all other paths and tells the browser to ask no other server for anything."""
+    """ASGI middleware.
 
-    def __init__(self, app: ASGIApp):
-        self.app = app
+    Args:
+        hosts: names that the page was started under. An address in digits is always allowed: no name that somebody
+            else controls leads there. token: None: whoever reaches the page may use it.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str], token: str | None, log: Log):
+        self._app, self._hosts, self._token, self._log = app, frozenset(hosts), token, log
+        self._asking: Counter[str] = Counter()
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
         if scope["type"] != "http":
             return
-        status = _refusal(scope)
-        if status is not None:
-            while (await receive()).get("more_body"):
-                pass  # who still sends would not hear the answer
-            await PlainTextResponse("not available\n", status, _HEADERS)(scope, receive, send)
-            return
+        started, client, status = time.monotonic(), (scope.get("client") or ("?",))[0], 0
+        refusal = self._refusal(scope, client)
+        size = 0 if refusal else int(Headers(scope=scope).get("content-length", 0))
+        arriving = size > 0
+        self._asking[client] += 1
+        self._held += size
 
         async def answer(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
+                status = message["status"]
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        await self.app(scope, receive, answer)
+        async def body() -> Message:
+            nonlocal arriving
+            async with asyncio.timeout(PATIENCE if arriving else None):
+                message = await receive()
+            arriving = arriving and message.get("more_body", False)
+            return message
+
+        try:
+            await (refusal or self._app)(scope, body, answer)
+        except Exception as error:  # it was answered; what it says may be of a case, so its type and place are told
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self._log(f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}")
+        finally:
+            self._held -= size
+            self._asking[client] -= 1
+            if not self._asking[client]:
+                del self._asking[client]
+            path = scope["path"] if re.fullmatch(r"/[a-z0-9/.-]{0,40}", scope["path"]) else "?"
+            self._log(f"{client} {scope['method']:.8} {path} {status} {time.monotonic() - started:.2f} s")
+
+    def _refusal(self, scope: Scope, client: str) -> Response | None:
+        headers = Headers(scope=scope)
+        host, length = headers.get("host", ""), headers.get("content-length", "0")
+        if not self._known(host):
+            return _no(421, "The page was not started under this name; `pacer serve --name` adds one.")
+        if self._asking[client] >= MOST_OF_ONE:
+            return _no(429, f"{MOST_OF_ONE} requests of yours are being answered; wait for one of them.")
+        if "transfer-encoding" in headers or not (length.isascii() and length.isdigit()):
+            return _no(411, "A request states its length.")
+        if int(length) > MAX_BODY:
+            return _no(413, f"The case has more than {MAX_BODY:,} bytes.")
+        if self._held + int(length) > ALL_BODIES:
+            return _no(503, "Other cases are being received; try again in a moment.")
+        if scope["method"] == "POST" and urlsplit(headers.get("origin", "")).netloc != host:
+            return _no(403, "The request does not come from the page.")
+        return None if self._token is None else self._entry(scope, headers, self._token)
+
+    def _known(self, host: str) -> bool:
+        with suppress(ValueError):
+            name = urlsplit(f"//{host}").hostname or ""
+            if name in self._hosts:
+                return True
+            ipaddress.ip_address(name)
+            return True
+        return False
+
+    def _entry(self, scope: Scope, headers: Headers, token: str) -> Response | None:
+        """A cookie for the link with the token; None where the cookie is there."""
+        cookie = f"pacer-{scope['server'][1] if scope.get('server') else 0}"
+        given = cookie_parser(headers.get("cookie", "")).get(cookie, "")
+        if hmac.compare_digest(given.encode(), token.encode()):
+            return None
+        asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        if scope["method"] == "GET" and hmac.compare_digest(asked.encode(), token.encode()):
+            entry = HTMLResponse(_ENTER)
+            entry.set_cookie(cookie, token, httponly=True, samesite="strict", secure=scope["scheme"] == "https")
+            return entry
+        return _no(401, "Open the link that `pacer serve` printed when the page was started; it holds a token.")
 
 
-def _refusal(scope: Scope) -> int | None:
-    method, path = scope["method"], scope["path"]
-    if method not in _ALLOWED or ".." in path or not _ALLOWED[method].fullmatch(path):
-        return 404
-    if method == "POST" and not path.startswith("/gradio_api/upload"):
-        length = Headers(scope=scope).get("content-length", "")
-        if not length.isdigit():
-            return 411
-        if int(length) > _MAX_BODY:
-            return 413
-    return None
+def _no(status: int, sentence: str) -> Response:
+    return PlainTextResponse(sentence, status, {"connection": "close"})

@@ -169,9 +169,9 @@ class Reporter:
         return tuple(inner for inner in contexts_within(*availability(context)) if inner in self.contexts)
 
     def in_all_contexts(self, case: Case | Prepared) -> dict[Context, Result]:
-        """The same case in each of its :meth:`contexts_of`."""
+        """The same case in each of its :meth:`contexts_of`, its own first."""
         prepared = self._prepared(case)
-        contexts = self.contexts_of(prepared.context)
+        contexts = self.contexts_of(prepared.context)[::-1]
         results = self.generate([prepared.in_context(context) for context in contexts])
         return dict(zip(contexts, results, strict=True))
 

@@ -1,69 +1,122 @@
-"""Serving the page on this machine, contacting no other."""
+"""Serving the page, contacting no other machine."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import asyncio
+import re
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
+from pathlib import Path
 
-import gradio as gr
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pacer.core.errors import ConfigError
+from pacer.serving.decoder import Decoder
 from pacer.serving.examples import example_cases
-from pacer.serving.guard import Guard
-from pacer.serving.page import CSS, Log, build_page, example_style
+from pacer.serving.guard import Guard, Log
+from pacer.serving.page import Page
 from pacer.serving.reporter import Reporter
-from pacer.serving.sources import MAX_BYTES
 
-#: Open pages whose images are kept; the page that has rested longest loses its own.
-_SESSIONS = 256
-_LOCAL = ["127.0.0.1", "localhost", "::1", "[::1]"]
-#: Fonts of the reader's own machine.
-_FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
-_MONO = ["ui-monospace", "SF Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+#: Connections, most of which rest; each takes one of the process's file descriptors.
+_CONNECTIONS = 512
+#: Seconds that a connection may rest, or be in the middle of a request's head.
+_REST = 15.0
+
+
+class _Patient(H11Protocol):
+    """Closes a connection that has no request for a while: uvicorn waits for the end of a head for ever."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(_REST, self._look, None)
+
+    def _look(self, seen: object) -> None:
+        """Args: seen: the request that was there at the last look; None: none."""
+        if self.cycle is seen and (seen is None or self.cycle.response_complete):
+            self.transport.close()
+        if not self.transport.is_closing():
+            self.loop.call_later(_REST, self._look, self.cycle)
+
+
+def token_for(file: Path | None) -> str:
+    """The text in a file, or a new one that nobody can guess.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds fewer than 16 characters, or others than an address may.
+    """
+    if file is None:
+        return secrets.token_urlsafe(24)
+    try:
+        token = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError(f"--token-file {file} cannot be read as text") from None
+    if not re.fullmatch(r"[\w-]{16,}", token, re.ASCII):
+        raise ConfigError(f"--token-file {file} must hold 16 or more letters, digits, - and _, and nothing else")
+    return token
 
 
 @contextmanager
-def served(reporter: Reporter, host: str, port: int, log: Log) -> Generator[str]:
+def served(
+    reporter: Reporter,
+    host: str,
+    port: int,
+    log: Log,
+    *,
+    token: str | None = None,
+    names: Collection[str] = (),
+    certificate: Path | None = None,
+    key: Path | None = None,
+) -> Generator[str]:
     """Serve the page while the context lasts; gives its address.
 
-    Uploads go where ``GRADIO_TEMP_DIR`` says: see :mod:`pacer.serving.uploads`.
+    Args:
+        token: that a visitor needs; None: none. names: under which the page is reached, beside ``host``.
+        certificate, key: PEM files for TLS.
 
     Raises:
-        ConfigError: the port cannot be had.
+        ConfigError: the port cannot be had, or the certificate cannot be used.
     """
-    examples = example_cases()
-    page = build_page(reporter, examples, log)
-    middleware = [Middleware(Guard)]
-    if host in _LOCAL:  # a foreign site that names this machine by a host of its own is refused
-        middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=_LOCAL))
+    decoder = Decoder()
+    page = Page(reporter, example_cases(), decoder, log)
+    config = uvicorn.Config(
+        Guard(page.app(), {*LOOPBACK, socket.gethostname().lower(), host, *names}, token, log),
+        http=_Patient,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=_CONNECTIONS,
+        timeout_graceful_shutdown=3,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+    )
     try:
-        _, address, _ = page.launch(
-            server_name=host,
-            server_port=port,
-            prevent_thread_lock=True,
-            quiet=True,
-            share=False,
-            show_error=False,
-            footer_links=[],
-            run_history=False,
-            pwa=False,
-            mcp_server=False,
-            ssr_mode=False,
-            enable_monitoring=False,
-            max_file_size=MAX_BYTES,
-            state_session_capacity=_SESSIONS,
-            num_workers=0,
-            app_kwargs={"middleware": middleware},
-            css=f"{CSS.read_text('utf-8')}\n{example_style(examples)}",
-            theme=gr.themes.Base(
-                primary_hue="blue", neutral_hue="zinc", radius_size="sm", font=_FONTS, font_mono=_MONO
-            ),
-        )
+        config.load()
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigError(f"the certificate {certificate} and its key cannot be used: {error.strerror}") from None
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
         raise ConfigError(f"port {port} of {host} cannot be had; name another with --port") from error
+    server = uvicorn.Server(config)
+    running = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    running.start()
+    while not server.started and running.is_alive():
+        time.sleep(0.01)
     try:
-        yield address
+        shown = f"[{host}]" if ":" in host else host
+        yield f"http{'s' if certificate else ''}://{shown}:{port}/"
     finally:
-        page.close(verbose=False)
+        server.should_exit = True
+        running.join()
+        listening.close()
+        decoder.close()

@@ -10,6 +10,7 @@ import io
 import os
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -20,8 +21,17 @@ from pacer.core.io import open_file
 from pacer.corpus.views import View, parse_view
 from pacer.radiographs.opening import as_radiograph, read_image
 
-#: A path, the bytes of a file, an image that Pillow has opened, or an array [H, W] or [H, W, 3].
-ImageSource = str | PathLike | bytes | Image.Image | np.ndarray
+
+class Opened(NamedTuple):
+    """A radiograph as training sees it, mode "L" or "RGB", and the view that a DICOM file names."""
+
+    image: Image.Image
+    view: View | None
+
+
+#: A path, the bytes of a file, an image that Pillow has opened, an array [H, W] or [H, W, 3], or what
+#: :func:`load_image` made of one of these.
+ImageSource = str | PathLike | bytes | Image.Image | np.ndarray | Opened
 
 #: Larger files are refused unread. An uncompressed radiograph of 4,000 by 5,000 pixels of 16 bits has 40 million bytes.
 MAX_BYTES = 100_000_000
@@ -34,8 +44,8 @@ FORMATS = ("JPEG", "PNG", "TIFF", "BMP")
 _DEFLATED = b"1.2.840.10008.1.2.1.99"
 
 
-def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None]:
-    """One radiograph as training sees it, mode "L" or "RGB", and the view that a DICOM file names.
+def load_image(source: ImageSource, name: str) -> Opened:
+    """One radiograph.
 
     Arrays of ``uint8`` are taken as they are; deeper ones [H, W] are scaled from their smallest to their largest value,
     as deep files are.
@@ -46,10 +56,12 @@ def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None
     Raises:
         DataError: the source is of another type, too large, empty, no image, damaged, or no single radiograph.
     """
+    if isinstance(source, Opened):
+        return source
     if isinstance(source, np.ndarray):
         source = _pillow(source, name)
     if isinstance(source, Image.Image):
-        return as_radiograph(source, name), None
+        return Opened(as_radiograph(source, name), None)
     if isinstance(source, str | PathLike):
         content = _read(Path(source), f"image {name}", MAX_BYTES, f"more than {MAX_BYTES:,}")
         name = f"{name}, {source}"  # the ending marks a DICOM file without preamble, as it does in a corpus
@@ -69,7 +81,7 @@ def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None
             f"image {name}: the DICOM file is packed as a whole (Deflated Explicit VR Little Endian); "
             "unpack it first, for example with dcmconv"
         )
-    return read_image(io.BytesIO(content), name, FORMATS), _dicom_view(content)
+    return Opened(read_image(io.BytesIO(content), name, FORMATS), _dicom_view(content))
 
 
 def _read(path: Path, name: str, limit: int, excess: str) -> bytes:

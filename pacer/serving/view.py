@@ -43,11 +43,6 @@ def preview(image: Image.Image, name: str, caption: str) -> str:
     return render("preview.html", address=data_uri(small), name=name, caption=caption)
 
 
-def context_line(context: Context | None) -> str:
-    """In which context the report will be written; None: there is no frontal image yet."""
-    return render("context.html", context=context, sources=SOURCES[context] if context else None)
-
-
 def result_page(result: Result) -> str:
     """One report: commitment, marked sentences, gate, routing maps, notes and timings."""
     films = [film(name.capitalize(), routing) for name, routing in result.routing().items()]

@@ -16,8 +16,6 @@ BASELINES = YAML(typ="safe").load(ROOT / "baselines" / "dvc.yaml")["stages"]
 STAGES = PIPELINE | BASELINES  # the paths of both start at the root
 #: DVC tracks the parameters' values, so their code is in no deps.
 PARAMS = ROOT / "pacer" / "params"
-#: A command, which tells Gradio by variables what it reads nowhere else.
-SETS_ENVIRONMENT = ROOT / "pacer" / "cli" / "serving.py"
 #: Rooms from the bottom to the top; one may use what stands in a row above its own.
 LEVELS = (
     ("core", "corpus.text", "model.prompt"),
@@ -169,8 +167,7 @@ def test_nothing_in_the_library_imports_dvc_or_reads_the_environment() -> None:
     for path in (ROOT / "pacer").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"^\s*(import|from) dvc", text, re.MULTILINE), path
-        if path != SETS_ENVIRONMENT:
-            assert "os.environ" not in text and "getenv" not in text, path
+        assert "os.environ" not in text and "getenv" not in text, path
 
 
 def test_the_baselines_have_names_and_paths_of_their_own() -> None:

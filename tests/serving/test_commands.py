@@ -96,9 +96,9 @@ def test_all_contexts_side_by_side(world: World, generate) -> None:
     shown = generate(*arguments_of(world, "mw-50000003"), "--all-contexts")
     assert shown.code == 0
     header = next(line for line in shown.out.splitlines() if "SN" in line)
-    assert [word for word in header.split() if word.isupper()] == ["SN", "SW", "MN", "MW"]
+    assert [word for word in header.split() if word.isupper()] == ["MW", "MN", "SW", "SN"]
     told = json.loads(generate(*arguments_of(world, "mw-50000002"), "--all-contexts", "--json").out)
-    assert list(told) == ["sn", "sw", "mn", "mw"]
+    assert list(told) == ["mw", "mn", "sw", "sn"]
     for context, found in told.items():
         own = next(line for line in world.predictions(context) if line["record_id"].endswith("50000002"))
         assert found["generated"] == own["generated"]

@@ -170,7 +170,7 @@ def test_all_contexts_are_the_case_with_sources_left_out(world: World, reporter:
         line = next(line for line in world.predictions(context) if line["record_id"].endswith("50000003"))
         assert (result.context, result.generated, result.gate) == (context, line["generated"], line["gate"])
         assert (result.lateral is None) == (context[0] == "s")
-    assert list(reporter.in_all_contexts(world.case("mn-50000003"))) == ["sn", "mn"]
+    assert list(reporter.in_all_contexts(world.case("mn-50000003"))) == ["mn", "sn"]
     with pytest.raises(ValueError, match="has the sources of sn, not of mw"):
         reporter.prepare(world.case("sn-50000003")).in_context("mw")
 

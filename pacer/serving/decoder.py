@@ -1,0 +1,43 @@
+"""Images that strangers hand in are decoded in processes of their own, which may be lost."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import resource
+from concurrent.futures import TimeoutError as TookTooLong
+
+from pebble import ProcessExpired, ProcessPool
+
+from pacer.core.errors import DataError
+from pacer.serving.sources import Opened, load_image
+
+#: An image of the most pixels and 16 bits takes some seconds and 1 GB.
+_PROCESSES, _SECONDS, _BYTES = 2, 20, 4 << 30
+
+
+class Decoder:
+    """:func:`~pacer.serving.sources.load_image` with an end to its time and its memory."""
+
+    def __init__(self, seconds: float = _SECONDS):
+        self._seconds = seconds
+        context = multiprocessing.get_context("spawn")  # a fork would copy the locks of the server's threads
+        self._pool = ProcessPool(_PROCESSES, context=context, initializer=_limit)
+
+    async def __call__(self, content: bytes, name: str) -> Opened:
+        """Raises DataError as load_image, and where the image takes too long or its process was lost."""
+        decoded = self._pool.schedule(load_image, args=[content, name], timeout=self._seconds)
+        try:
+            return await asyncio.wrap_future(decoded)
+        except TookTooLong:
+            raise DataError(f"image {name}: it takes more than {self._seconds:g} s to decode") from None
+        except (ProcessExpired, MemoryError):
+            raise DataError(f"image {name}: it takes more memory to decode than an image may") from None
+
+    def close(self) -> None:
+        self._pool.stop()
+        self._pool.join()
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))

@@ -1,0 +1,170 @@
+// The page holds the case; the server is given all of it with each request and keeps nothing.
+"use strict";
+const $ = (selector) => document.querySelector(selector);
+const LARGEST = 100_000_000;
+const PANELS = { own: "report", contexts: "contexts" };
+const images = {}; // place -> the file that the server could open
+const looks = { frontal: 0, lateral: 0 }; // requests for a picture, numbered: late answers are dropped
+let running = null; // the request for reports that is under way
+
+const used = (place) => images[place] && ($(`#with-${place}`)?.checked ?? true);
+const prior = () => ($("#with-prior")?.checked ? $("#prior").value : "");
+
+function edited() { // the case is another one: what was asked for is not awaited, what stands there is out of date
+  tell(running ? "The case was changed; its report was cancelled." : "");
+  running?.abort();
+  for (const panel of Object.values(PANELS)) {
+    const shown = $(`#${panel}`);
+    if (shown.querySelector("article") && !shown.querySelector(".outdated"))
+      shown.insertAdjacentHTML("afterbegin", "<p class='problem outdated' role='status'>Out of date: the case was changed after this was written.</p>");
+  }
+  const context = (used("lateral") ? "M" : "S") + (prior().trim() ? "W" : "N");
+  const sources = ["frontal view", used("lateral") && "lateral view", prior().trim() && "previous report"];
+  $("#context").innerHTML = images.frontal
+    ? `<b class="badge">${context}</b> ${sources.filter(Boolean).join(", ")}` : "<span class='quiet'>Add a frontal radiograph to begin.</span>";
+}
+
+function tell(sentence) { $("#state").textContent = sentence; }
+
+function busy() {
+  const looking = Object.keys(looks).some((place) => $(`#shown-${place}`)?.dataset.looking);
+  $("#write").disabled = $("#compare").disabled = Boolean(running) || looking;
+  $("#cancel").hidden = !running;
+}
+
+function empty(place, shown = "") {
+  looks[place] += 1;
+  delete images[place];
+  $(`#shown-${place}`).innerHTML = shown;
+  delete $(`#shown-${place}`).dataset.looking;
+  $(`#drop-${place}`).value = "";
+  $(`#drop-${place}`).parentElement.hidden = false;
+  $(`#remove-${place}`).hidden = true;
+}
+
+async function take(place, file) {
+  empty(place);
+  const number = looks[place], shown = $(`#shown-${place}`);
+  shown.dataset.looking = "yes";
+  shown.textContent = "Opening…";
+  busy();
+  let answer, html;
+  try {
+    if (file.size > LARGEST) throw new Error(`The file has ${file.size.toLocaleString("en")} bytes, more than ${LARGEST.toLocaleString("en")}.`);
+    answer = await fetch(`look/${place}`, { method: "POST", body: file });
+    html = await answer.text();
+    if (!answer.ok && answer.status !== 422) throw new Error(html);
+  } catch (error) { answer = { ok: false }; html = problem(error); }
+  if (number !== looks[place]) return;
+  empty(place, html);
+  if (answer.ok) {
+    images[place] = file;
+    $(`#drop-${place}`).parentElement.hidden = true;
+    $(`#remove-${place}`).hidden = false;
+  }
+  edited(); busy();
+}
+
+function problem(error) {
+  const shown = document.createElement("p");
+  shown.className = "problem";
+  shown.setAttribute("role", "alert");
+  shown.textContent = error instanceof TypeError ? "The server cannot be reached." : error.message;
+  return shown.outerHTML;
+}
+
+function open(kind) {
+  for (const [other, panel] of Object.entries(PANELS)) {
+    $(`#tab-${other}`).setAttribute("aria-selected", other === kind);
+    $(`#tab-${other}`).tabIndex = other === kind ? 0 : -1;
+    $(`#${panel}`).hidden = other !== kind;
+  }
+}
+
+async function* lines(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (let part; !(part = await reader.read()).done; ) {
+    const found = (rest + part.value).split("\n");
+    rest = found.pop();
+    yield* found.map((line) => JSON.parse(line));
+  }
+}
+
+async function write(kind) {
+  const own = (running = new AbortController()), panel = $(`#${PANELS[kind]}`);
+  const files = ["frontal", "lateral"].filter(used).map((place) => images[place]);
+  const value = (name) => $(`#${name}`).value;
+  const fields = { sizes: images.frontal ? files.map((file) => file.size) : [], prior: prior(), indication: value("indication"),
+    history: value("history"), view: value("view"), sections: value("sections") };
+  open(kind); busy(); tell("Sending the case…");
+  let html = problem(new Error("The server ended before the report did.")), said = "";
+  try {
+    const body = new Blob([JSON.stringify(fields) + "\n", ...(images.frontal ? files : [])]);
+    const answer = await fetch(`report/${kind}`, { method: "POST", body, signal: own.signal });
+    if (answer.status === 422) html = await answer.text();
+    else if (!answer.ok) throw new Error(await answer.text());
+    else for await (const line of lines(answer.body)) {
+      if (line.html !== undefined) html = line.html;
+      else tell(line.before ? `Waiting: ${line.before} before this case.` : "Writing…");
+    }
+    said = html.includes("<article") ? "Done: the result stands under Results." : "";
+  } catch (error) {
+    if (own.signal.aborted) return;
+    html = problem(error);
+  } finally {
+    if (running === own) { running = null; busy(); }
+  }
+  tell(said);
+  panel.innerHTML = html;
+  const top = $("#results").getBoundingClientRect().top; // in a narrow window the results stand below the case
+  if (top < 0 || top > innerHeight / 2) $("#results").scrollIntoView();
+}
+
+async function example(button) {
+  const fields = JSON.parse(button.dataset.fields);
+  for (const place of Object.keys(looks)) if ($(`#drop-${place}`)) empty(place);
+  for (const name of ["prior", "indication", "history", "view"]) if ($(`#${name}`)) $(`#${name}`).value = fields[name];
+  $("#sections").value = "";
+  for (const name of ["lateral", "prior"]) if ($(`#with-${name}`)) $(`#with-${name}`).checked = true;
+  edited();
+  await Promise.all(fields.images.map(async (place) => take(place, await (await fetch(`${button.id.replace("-", "/")}/${place}`)).blob())));
+}
+
+for (const place of Object.keys(looks)) {
+  const input = $(`#drop-${place}`);
+  if (!input) continue;
+  const zone = input.closest(".slot");
+  input.addEventListener("change", () => input.files.length && take(place, input.files[0]));
+  zone.addEventListener("dragover", (event) => { event.preventDefault(); zone.classList.add("over"); });
+  zone.addEventListener("dragleave", () => zone.classList.remove("over"));
+  zone.addEventListener("drop", (event) => {
+    event.preventDefault(); zone.classList.remove("over");
+    if (event.dataTransfer.files.length) take(place, event.dataTransfer.files[0]);
+  });
+  $(`#remove-${place}`).addEventListener("click", () => { empty(place); edited(); busy(); $(`#drop-${place}`).focus(); });
+}
+$("#remove-prior")?.addEventListener("click", () => { $("#prior").value = ""; edited(); $("#prior").focus(); });
+$("#case").addEventListener("input", (event) => event.target.type !== "file" && edited());
+$("#case").addEventListener("submit", (event) => { event.preventDefault(); write("own"); });
+$("#compare").addEventListener("click", () => write("contexts"));
+$("#cancel").addEventListener("click", () => { running?.abort(); running = null; busy(); tell("Cancelled."); $("#write").focus(); });
+for (const button of document.querySelectorAll("[id^=example-]")) button.addEventListener("click", () => example(button));
+for (const kind of Object.keys(PANELS)) {
+  $(`#tab-${kind}`).addEventListener("click", () => open(kind));
+  $(`#tab-${kind}`).addEventListener("keydown", (event) => {
+    if (!["ArrowLeft", "ArrowRight"].includes(event.key)) return;
+    const other = kind === "own" ? "contexts" : "own";
+    open(other); $(`#tab-${other}`).focus();
+  });
+}
+$("#results").addEventListener("input", ({ target }) => { // the sliders of a map
+  const films = target.closest(".films");
+  if (target.classList.contains("strength")) films.style.setProperty("--strength", target.value);
+  if (!target.classList.contains("depth")) return;
+  const name = target.dataset.names.split("|")[target.value];
+  target.setAttribute("aria-valuetext", name);
+  target.previousElementSibling.value = name;
+  for (const part of films.querySelectorAll(".map, .means td")) part.classList.toggle("shown", part.dataset.place === target.value);
+});
+edited();
