@@ -77,5 +77,5 @@ def test_real_dicom(reporter: Reporter, tmp_path: Path, name: str) -> None:
     film.PixelData *= 2
     film.file_meta.TransferSyntaxUID = film.file_meta.get("TransferSyntaxUID") or ExplicitVRLittleEndian
     film.save_as(tmp_path / "film.dcm")
-    with pytest.raises(Exception, match="it has 2 frames, not one"):
+    with pytest.raises(Exception, match="frames, not one"):
         reporter(tmp_path / "film.dcm")
