@@ -7,14 +7,13 @@ that any machine with pip can have.
 from __future__ import annotations
 
 import importlib.util
-import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pacer.core.errors import BackboneError
 from pacer.core.io import hash_file, write_json
 from pacer.params import Backbone
-from pacer.pretrained.pointers import PROVENANCE
+from pacer.pretrained.pointers import PROVENANCE, from_files
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -36,10 +35,10 @@ def convert_gguf(backbone: Backbone, out: str | Path) -> None:
 
     source = locate_gguf(backbone)
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
-        model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
-    except (OSError, ValueError, KeyError, IndexError, RuntimeError, struct.error) as error:
-        raise BackboneError(f"{source} cannot be read as a model: {' '.join(str(error).split())[:200]}") from None
+        tokenizer: Any = from_files(AutoTokenizer, source.parent, gguf_file=source.name)
+        model = from_files(AutoModelForCausalLM, source.parent, gguf_file=source.name, dtype=torch.float32)
+    except BackboneError as error:
+        raise BackboneError(f"{source} cannot be read as a model: {error}") from None
     _settle_special_tokens(model, tokenizer, source)
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import safetensors.torch
 import torch
 from accelerate import Accelerator
 from pydantic import SerializeAsAny
@@ -25,6 +24,7 @@ from pacer.model.checkpoint import (
     parent_reference,
     read_record,
     read_strictly,
+    read_weights,
 )
 from pacer.model.pacer import Pacer
 from pacer.params import Params
@@ -147,5 +147,5 @@ def load_adapted(
     assert record.parent is not None
     parent, _ = load_parent(checkpoint / record.parent.path, backbones, dtype)
     model = adapt(parent, own)
-    load_strictly(model, safetensors.torch.load_file(checkpoint / WEIGHTS), checkpoint)
+    load_strictly(model, read_weights(checkpoint / WEIGHTS), checkpoint)
     return model.eval().requires_grad_(False), record, own

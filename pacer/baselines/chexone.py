@@ -19,7 +19,7 @@ from pacer.core.errors import BackboneError, ConfigError, DataError
 from pacer.core.io import hash_json, publish, read_json, scratch_directory, write_json, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
-from pacer.pretrained.pointers import fingerprint, resolve
+from pacer.pretrained.pointers import fingerprint, from_files, load_frozen, resolve
 from pacer.radiographs.opening import open_image
 
 #: With the double braces of the paper and of the released model's own instructions.
@@ -60,14 +60,14 @@ class CheXOne:
             raise BackboneError(f"{directory} is a model of type {found}; CheXOne is of type {ARCHITECTURE}")
         self.settings, self.device = settings, device
         half = device.type == "cuda" and torch.cuda.is_bf16_supported()
-        self.model: Any = AutoModelForImageTextToText.from_pretrained(
-            target, dtype=torch.bfloat16 if half else torch.float32, local_files_only=True
+        self.model: Any = load_frozen(
+            AutoModelForImageTextToText, target, dtype=torch.bfloat16 if half else torch.float32
         )
         self.model.to(device).eval()
         generation = self.model.generation_config  # greedy: what belongs to sampling has no meaning
         generation.do_sample, generation.temperature, generation.top_p, generation.top_k = False, None, None, None
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(target, padding_side="left", local_files_only=True)
-        self.images: Any = Qwen2VLImageProcessorPil.from_pretrained(target, local_files_only=True)
+        self.tokenizer: Any = from_files(AutoTokenizer, target, padding_side="left")
+        self.images: Any = from_files(Qwen2VLImageProcessorPil, target)
         self.images.size = {**dict(self.images.size), "longest_edge": settings.max_pixels}
 
     def inputs(self, paths: Sequence[Path]) -> dict[str, torch.Tensor]:

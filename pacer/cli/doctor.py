@@ -254,6 +254,7 @@ def _model(params: Params, models: Path, processes: int) -> str:
     from pacer.model.checkpoint import check_quantization, load_strictly, load_weights
     from pacer.model.precision import language_parameters
     from pacer.model.specification import specification_of
+    from pacer.pretrained.pointers import from_files
     from pacer.training.phases import phase_of
     from pacer.training.run import mixed_precision
 
@@ -270,7 +271,7 @@ def _model(params: Params, models: Path, processes: int) -> str:
     with torch.device("meta"):
         half = mixed_precision(params.train.precision, language_parameters(models)) == "bf16"
         dtype = torch.bfloat16 if half else torch.float32
-        language = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(models / "language"), dtype=dtype)
+        language = AutoModelForCausalLM.from_config(from_files(AutoConfig, models / "language"), dtype=dtype)
         d_text = read_json(models / "text" / "config.json")["hidden_size"]
         model = wire(language, load_endpoint_norm(models / "vision"), d_text, specification_of("calibrate", params))
     model.set_attention(params.train.attention)

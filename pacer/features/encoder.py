@@ -12,7 +12,7 @@ from transformers import AutoModel, BertModel, BertTokenizer
 
 from pacer.core.errors import ConfigError
 from pacer.features.prepare import Preparation
-from pacer.pretrained.pointers import load_frozen
+from pacer.pretrained.pointers import from_files, load_frozen
 
 
 def check_depths(depths: Sequence[int], blocks: int) -> None:
@@ -65,7 +65,7 @@ class TextEncoder:
     """
 
     def __init__(self, directory: Path, tokens: int, device: torch.device | str = "cpu", precision: str = "float32"):
-        self.tokenizer: Any = BertTokenizer.from_pretrained(directory)
+        self.tokenizer: Any = from_files(BertTokenizer, directory)
         # CXR-BERT's own classes are remote code; its encoder is a plain BERT whose weights load by name
         model = load_frozen(BertModel, directory, add_pooling_layer=False, dtype=torch.float32)
         self.model = model.eval().requires_grad_(False).to(device)

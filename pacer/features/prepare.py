@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import AutoImageProcessor, BitImageProcessorPil
 
 from pacer.core.errors import BackboneError
+from pacer.pretrained.pointers import from_files
 from pacer.radiographs.opening import open_image
 
 #: Counts the changes after which a file may give other values; part of each image's key.
@@ -37,12 +38,9 @@ class Preparation:
 
     def __init__(self, directory: Path):
         try:
-            self.processor: Any = AutoImageProcessor.from_pretrained(directory, backend="pil")
-        except (OSError, ValueError):
-            raise BackboneError(
-                f"{directory} has no image processor (preprocessor_config.json) that can be read; it "
-                "comes with the encoder"
-            ) from None
+            self.processor: Any = from_files(AutoImageProcessor, directory, backend="pil")
+        except BackboneError as error:
+            raise BackboneError(f"{error}: the encoder's preprocessor_config.json") from None
         uncovered = _uncovered(self.processor)
         if uncovered:
             raise BackboneError(f"the image processor of {directory} cannot be followed exactly: {uncovered}")

@@ -137,10 +137,22 @@ def load_weights(directory: str | Path) -> tuple[CheckpointRecord, dict[str, Ten
             raise CheckpointError(f"{parent} has changed since {directory} was trained on it; train {directory} again")
         weights |= load_weights(parent)[1]
     if (directory / WEIGHTS).exists():
-        weights |= safetensors.torch.load_file(directory / WEIGHTS)
+        weights |= read_weights(directory / WEIGHTS)
     if not weights:
         raise CheckpointError(f"{directory} has neither {WEIGHTS} nor a parent")
     return record, weights
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    try:
+        return safetensors.torch.load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise CheckpointError(f"{path} cannot be read as weights ({error}); make or copy it again") from None
 
 
 def check_frozen(record: CheckpointRecord, frozen: dict[str, str], origin: str | Path) -> None:

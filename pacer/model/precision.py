@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from pacer.core.errors import BackboneError
 from pacer.core.io import read_json
 from pacer.pretrained.pointers import resolve
 
@@ -27,8 +28,16 @@ def automatic_dtype(device: str | torch.device, parameters: float) -> torch.dtyp
 
 
 def language_parameters(backbones: str | Path) -> int:
-    """How many parameters the language model has, by its configuration."""
-    return count_parameters(read_json(resolve(Path(backbones) / "language") / "config.json"))
+    """How many parameters the language model has, by its configuration.
+
+    Raises:
+        BackboneError: that is not one of a Llama model.
+    """
+    path = resolve(Path(backbones) / "language") / "config.json"
+    try:
+        return count_parameters(read_json(path))
+    except (KeyError, TypeError, ArithmeticError):
+        raise BackboneError(f"{path} cannot be read as that of a model such as Llama; fetch it again") from None
 
 
 def count_parameters(config: Mapping[str, Any]) -> int:

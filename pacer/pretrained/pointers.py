@@ -72,12 +72,27 @@ def is_standin(provenance: dict[str, Any]) -> bool:
     return provenance.get("provider") == "standin" or (isinstance(origin, dict) and is_standin(origin))
 
 
-def load_frozen(kind: Any, directory: str | Path, **options: Any) -> Any:
-    """``kind.from_pretrained(directory, **options)`` of a transformers class: without a progress bar, and without
-    transformers' report where that names nothing but weights that are not used here.
+def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
+    """``kind.from_pretrained(directory, **options)`` of a transformers class; no code that lies there is run, and
+    nothing is fetched.
 
     Raises:
-        BackboneError: a weight is missing, in whose place transformers would draw random numbers.
+        BackboneError: its files are missing, damaged or not what this class reads.
+    """
+    try:
+        return kind.from_pretrained(directory, local_files_only=True, trust_remote_code=False, **options)
+    except Exception as error:  # such files can raise anything, in words that advise to trust them
+        raise BackboneError(
+            f"the files in {directory} cannot be read as {kind.__name__} ({type(error).__name__}); fetch them again"
+        ) from None
+
+
+def load_frozen(kind: Any, directory: str | Path, **options: Any) -> Any:
+    """:func:`from_files` of a model: without a progress bar, and without transformers' report where that names nothing
+    but weights that are not used here.
+
+    Raises:
+        BackboneError: as from_files, or a weight is missing, in whose place transformers would draw random numbers.
     """
     from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
 
@@ -85,7 +100,7 @@ def load_frozen(kind: Any, directory: str | Path, **options: Any) -> Any:
     disable_progress_bar()
     logger.addFilter(_matters)
     try:
-        model, info = kind.from_pretrained(directory, output_loading_info=True, **options)
+        model, info = from_files(kind, directory, output_loading_info=True, **options)
     finally:
         logger.removeFilter(_matters)
         if shown:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pacer.core.errors import BackboneError
+from pacer.pretrained.pointers import from_files
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -35,11 +36,7 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
 
     directory = Path(directory)
     reference = _sentencepiece(directory / SENTENCEPIECE) if (directory / SENTENCEPIECE).is_file() else None
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(directory)
-    except Exception as error:  # tokenizers raises the base class
-        cause = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        raise BackboneError(f"the tokenizer in {directory} cannot be read ({cause}); fetch its files again") from None
+    tokenizer = from_files(AutoTokenizer, directory)
     if tokenizer.bos_token_id is None or tokenizer.eos_token_id is None:
         raise BackboneError(f"the tokenizer in {directory} must have a BOS and an EOS token")
     if reference is not None:

@@ -92,7 +92,16 @@ def read_settings(directory: Path) -> PackageSettings:
             f"{directory} has version {version!r} of the layout, and this software reads version "
             f"{VERSION}; export the model again, or use the software that it was exported with"
         )
-    for name, expected in manifest["files"].items():
+    listed = manifest.get("files")
+    if not isinstance(listed, dict):
+        raise CheckpointError(f"{directory / MANIFEST} does not say which files there are; copy the folder again")
+    there = (path.relative_to(directory) for path in directory.rglob("*") if path.is_file())
+    for path in sorted(there):  # a file more can change what a model says: transformers looks for many
+        if str(PurePosixPath(path)) not in {MANIFEST, *listed} and not any(part.startswith(".") for part in path.parts):
+            raise CheckpointError(
+                f"{directory} holds {path}, which was not exported; remove it, or copy the folder again"
+            )
+    for name, expected in listed.items():
         path = directory / PurePosixPath(name)
         if not path.is_file():
             raise CheckpointError(f"{directory} is not whole: {name} is missing; copy the folder again")

@@ -165,7 +165,7 @@ def test_threads_may_call_at_once(world: World, reporter: Reporter) -> None:
 def test_all_contexts_are_the_case_with_sources_left_out(world: World, reporter: Reporter) -> None:
     case = world.case("mw-50000003")
     results = reporter.in_all_contexts(case)
-    assert list(results) == list(CONTEXTS)
+    assert list(results) == list(reversed(CONTEXTS))
     for context, result in results.items():
         line = next(line for line in world.predictions(context) if line["record_id"].endswith("50000003"))
         assert (result.context, result.generated, result.gate) == (context, line["generated"], line["gate"])

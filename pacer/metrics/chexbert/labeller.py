@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from pacer.core.hygiene import is_broken
 from pacer.core.progress import Ticker
 from pacer.metrics.chexbert.network import CheXbertNetwork
 from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATIONS
-from pacer.pretrained.pointers import resolve
+from pacer.pretrained.pointers import from_files, resolve
 
 MAX_PIECES = 512
 #: Pieces of a batch on a CPU: more do not stay in its caches, and padding costs what it would not on a GPU.
@@ -60,11 +59,13 @@ class CheXbert:
                 f"{folder} lacks {', '.join(missing)}; expected {CHECKPOINT} and the config.json "
                 "and tokenizer files of its BERT (bert-base-uncased for the published weights)"
             )
+        self.tokenizer: Any = from_files(AutoTokenizer, folder)
         try:
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        except (OSError, ValueError) as error:
-            raise BackboneError(f"{folder} holds no usable tokenizer: {' '.join(str(error).split())[:200]}") from None
-        self.network = CheXbertNetwork(BertModel(BertConfig.from_pretrained(folder, local_files_only=True)))
+            self.network = CheXbertNetwork(BertModel(from_files(BertConfig, folder)))
+        except (ArithmeticError, TypeError, ValueError, RuntimeError) as error:
+            raise BackboneError(
+                f"{folder / 'config.json'} is not of a BERT ({type(error).__name__}); fetch it again"
+            ) from None
         _load(self.network, folder / CHECKPOINT)
         if len(self.tokenizer) > self.network.bert.config.vocab_size:
             raise BackboneError(
@@ -123,8 +124,10 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
     """Load the checkpoint strictly; ``module.`` prefixes and the old ``position_ids`` buffer are accepted."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise BackboneError(f"{path} cannot be read as weights: {' '.join(str(error).split())[:200]}") from None
+    except Exception as error:  # a damaged or hostile file raises anything, in words that advise to trust it
+        raise BackboneError(
+            f"{path} cannot be read as weights alone ({type(error).__name__}); fetch it again from its authors"
+        ) from None
     state = content.get("model_state_dict") if isinstance(content, dict) else None
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise BackboneError(f"{path} is no CheXbert checkpoint: it has no state dictionary under model_state_dict")

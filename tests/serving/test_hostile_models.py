@@ -1,0 +1,166 @@
+"""Model folders as somebody hostile, or a bad disk, makes them: each is refused in one sentence, or harmless.
+
+What was tried: in each file that a folder brings (configurations, tokenizers, processors, weights, settings, manifest)
+nothing, zeros, half of it, other JSON and values of other types, with hashes that fit; `auto_map`, which names code to
+run; a file that transformers reads although it was not exported; pickles that call functions, for LLM-RG4 (CheXbert's: `tests/metrics/test_chexbert.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from pacer.core.errors import CheckpointError, PacerError
+from pacer.core.io import read_json, write_json
+from pacer.model.upstream import import_llm_rg4
+from pacer.serving.package import MANIFEST, write_manifest
+from pacer.serving.reporter import Reporter
+
+pytestmark = pytest.mark.slow
+
+#: Runs where it is imported.
+CODE = "import pathlib; pathlib.Path(__file__).with_name('ran').touch()\n"
+NAMES_CODE = {
+    "auto_map": {
+        "AutoConfig": "evil.Config",
+        "AutoModel": "evil.Model",
+        "AutoModelForCausalLM": "evil.Model",
+        "AutoTokenizer": ["evil.Tokenizer", "evil.Tokenizer"],
+        "AutoImageProcessor": "evil.Processor",
+    },
+    "model_type": "not-known",
+    "tokenizer_class": "EvilTokenizer",
+    "image_processor_type": "EvilProcessor",
+}
+
+
+@pytest.fixture
+def folder(exported: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(exported, tmp_path / "model"))
+
+
+def opened(folder: Path) -> None:
+    """Load a folder whose hashes fit whatever is in it now."""
+    about = {key: value for key, value in read_json(folder / MANIFEST).items() if key not in ("version", "files")}
+    (folder / MANIFEST).unlink()
+    write_manifest(folder, about)
+    Reporter.from_pretrained(folder, device="cpu")
+
+
+def spoiled(content: bytes, name: str) -> Iterator[bytes]:
+    yield b""
+    yield bytes(100)
+    if not name.endswith(".json"):
+        yield content[: len(content) // 2]
+        yield (2**62).to_bytes(8, "little") + content[8:]
+        return
+    yield from (b"[]", b"null", b"{}", b'"x"', b"\xff\xfe{}", b'{"a":' * 5000 + b"1" + b"}" * 5000)
+    fields = json.loads(content)
+    for key in list(fields)[:4]:
+        for value in (None, -1, "x", [1]):
+            yield json.dumps(fields | {key: value}).encode()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.json",
+        "model.safetensors",
+        "reporter.json",
+        "tokenizer/tokenizer.json",
+        "tokenizer/tokenizer_config.json",
+        "backbones/language/config.json",
+        "backbones/vision/preprocessor_config.json",
+        "backbones/text/model.safetensors",
+    ],
+)
+def test_spoiled_files(folder: Path, name: str, capfd: pytest.CaptureFixture) -> None:
+    content = (folder / name).read_bytes()
+    refused = 0
+    for bad in spoiled(content, name):
+        (folder / name).write_bytes(bad)
+        try:
+            opened(folder)
+        except PacerError as error:
+            refused += 1
+            assert "weights_only" not in str(error) and "trust_remote" not in str(error) and len(str(error)) < 600
+    assert refused >= 4
+    told = capfd.readouterr()
+    assert "[y/N]" not in told.out + told.err
+
+
+@pytest.mark.parametrize("place", ["backbones/language", "backbones/vision", "backbones/text", "tokenizer"])
+def test_no_code_of_a_folder_runs(folder: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where somebody would answer `y`."""
+    monkeypatch.setattr("builtins.input", lambda prompt="": "y")
+    for path in (folder / place).glob("*config.json"):
+        write_json(path, read_json(path) | NAMES_CODE)
+    (folder / place / "evil.py").write_text(CODE)
+    with pytest.raises(PacerError):
+        opened(folder)
+    assert not list(folder.rglob("ran"))
+
+
+def test_a_file_that_was_not_exported(folder: Path) -> None:
+    """Transformers would read it: another EOS gives other reports. What a system leaves in any folder may stay."""
+    (folder / ".DS_Store").touch()
+    Reporter.from_pretrained(folder, device="cpu")
+    write_json(folder / "tokenizer" / "special_tokens_map.json", {"eos_token": "a"})
+    with pytest.raises(CheckpointError, match=r"holds tokenizer/special_tokens_map\.json, which was not exported"):
+        Reporter.from_pretrained(folder, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"files": {}}, "which was not exported"),
+        ({"files": ["config.json"]}, "does not say which files"),
+        ({"files": None}, "does not say which files"),
+        ({"version": "1"}, "version '1'"),
+    ],
+)
+def test_manifests(folder: Path, change: dict, sentence: str) -> None:
+    write_json(folder / MANIFEST, read_json(folder / MANIFEST) | change)
+    with pytest.raises(CheckpointError, match=sentence):
+        Reporter.from_pretrained(folder, device="cpu")
+
+
+class Calls:
+    """Unpickled, it runs a command."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable, tuple]:
+        return os.system, (f"touch {self.path}",)
+
+
+def pickles(folder: Path) -> Iterator[Path]:
+    """Files that are no weights, some of which call a function."""
+    path = folder / "bad.pth"
+    for content in (b"", b"\x80", b"not a pickle", bytes(1000), b"PK\x03\x04" + bytes(50), pickle.dumps([1])):
+        path.write_bytes(content)
+        yield path
+    for version in range(6):
+        path.write_bytes(pickle.dumps(Calls(folder / "ran"), protocol=version))
+        yield path
+    for value in (Calls(folder / "ran"), {"model_state_dict": Calls(folder / "ran")}, {"a": torch.zeros(2)}, 3, None):
+        torch.save(value, path)
+        yield path
+        path.write_bytes(path.read_bytes()[:-40])
+        yield path
+
+
+def test_pickles_of_llm_rg4(tmp_path: Path) -> None:
+    for path in pickles(tmp_path):
+        with pytest.raises(PacerError) as error:
+            import_llm_rg4(path)
+        assert "weights_only" not in str(error.value)
+    assert not (tmp_path / "ran").exists()
