@@ -2,7 +2,8 @@
 
 What was tried: in each file that a folder brings (configurations, tokenizers, processors, weights, settings, manifest)
 nothing, zeros, half of it, other JSON and values of other types, with hashes that fit; `auto_map`, which names code to
-run; a file that transformers reads although it was not exported; pickles that call functions, for LLM-RG4 (CheXbert's: `tests/metrics/test_chexbert.py`).
+run; a file that transformers reads although it was not exported; pickles that call
+functions, for LLM-RG4 (CheXbert's: `tests/metrics/test_chexbert.py`).
 """
 
 from __future__ import annotations
