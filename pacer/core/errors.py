@@ -10,6 +10,8 @@ import sys
 import traceback
 from collections.abc import Callable
 
+from pacer.core.hygiene import printable
+
 
 class PacerError(Exception):
     """Base of all errors caused by input, configuration or the machine; shown as one line."""
@@ -44,5 +46,5 @@ def run_cleanly(main: Callable[[], None]) -> None:
     except PacerError as error:
         if show_traceback:
             traceback.print_exc()
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         sys.exit(1)

@@ -40,6 +40,29 @@ def is_absent(text: str) -> bool:
     return bool(_ABSENT.fullmatch(text) and text.strip())
 
 
+#: Ids are names: characters in one.
+LONGEST_ID = 200
+#: What does not show in a name, or changes how the rest is shown: controls, line ends, marks of direction.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
+
+def id_fault(text: str) -> str | None:
+    """Why a text is no id of a record, study or patient; None where it may be one."""
+    if text != text.strip() or not text:
+        return "an id is not blank and has no blanks at its ends"
+    if len(text) > LONGEST_ID:
+        return f"an id has {len(text):,} characters, more than {LONGEST_ID}"
+    if found := _UNSEEN.search(text):
+        return f"character {found.start() + 1} of an id is U+{ord(found[0]):04X}, which does not show"
+    return None
+
+
+def printable(text: str) -> str:
+    """A text for a terminal or a log: what a file or a person has put into it moves no cursor and begins no line of its
+    own kind; line ends stay, since messages have several lines."""
+    return _UNSEEN.sub(lambda found: "\n" if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+
+
 def file_name(text: str) -> str:
     """An id of the user's as part of a file's name, another one for every id: letters, digits, ``_`` and ``-`` alone,
     and the beginning of its hash where that changes it or cuts it (at 80)."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from pacer.core.contexts import availability
-from pacer.core.hygiene import is_absent
+from pacer.core.hygiene import id_fault, is_absent
 from pacer.corpus.readers import Format
 from pacer.corpus.rows import Examination, LeftOut, Prior, Problem
 from pacer.corpus.text.cleaning import CLEANERS
@@ -78,6 +78,9 @@ class Assembler:
 
     def records(self, exam: Examination) -> list[dict[str, Any]] | Problem | LeftOut:
         """The rows of :data:`DRAFT_SCHEMA` of an examination, none beyond the limit, or why there is none."""
+        for field, value in (("id", exam.id), ("study_id", exam.study_id), ("subject_id", exam.subject_id)):
+            if reason := id_fault(value):
+                return Problem(exam.place, field, reason, exam.rows)
         exam = self._without_absent(exam)
         contexts = [context for context in exam.contexts if context in self.contexts]
         if not contexts:

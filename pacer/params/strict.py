@@ -7,6 +7,7 @@ allowed.
 from __future__ import annotations
 
 import difflib
+import reprlib
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
@@ -16,6 +17,10 @@ from ruamel.yaml.error import MarkedYAMLError
 
 from pacer.core.errors import ConfigError
 from pacer.core.io import open_file
+
+#: Problems in one message, and how a value stands in it: aliases of YAML make large ones of few bytes.
+_SHOWN, _SHORT = 50, reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 200, 200
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -64,8 +69,10 @@ def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
     try:
         return kind.model_validate(raw)
     except ValidationError as error:
-        problems = "; ".join(_explain(problem, kind) for problem in error.errors())
-        if any(problem["type"] == "missing" for problem in error.errors()):
+        found = error.errors()
+        problems = "; ".join(_explain(problem, kind) for problem in found[:_SHOWN])
+        problems += f"; and {len(found) - _SHOWN} more" * (len(found) > _SHOWN)
+        if any(problem["type"] == "missing" for problem in found):
             problems += kind.if_incomplete
         raise ConfigError(f"{origin}: {problems}") from None
 
@@ -89,7 +96,7 @@ def _explain(problem: Any, kind: type[Strict]) -> str:
         return f"unknown key {key}; the closest known key is {close[0] if close else '-'}"
     if problem["type"] == "missing":
         return f"{key} is missing"
-    shown = "" if isinstance(value, dict) else f" = {value!r}"
+    shown = "" if isinstance(value, dict) else f" = {_SHORT.repr(value)}"
     message = problem["msg"].removeprefix("Value error, ")
     return f"{key}{shown}{': ' * bool(key)}{message[0].lower()}{message[1:]}"
 

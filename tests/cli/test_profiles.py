@@ -205,3 +205,15 @@ def test_outside_the_repository_the_command_says_so(pacer, repository: Path, mon
     monkeypatch.chdir(repository / "empty")
     outcome = pacer("use", "micro")
     assert outcome.code == 1 and "run this from the root of the repository" in outcome.error
+
+
+def test_aliases_that_grow_do_not_make_the_error_grow(tmp_path: Path) -> None:
+    """A few bytes of YAML stand for a value of gigabytes; what is wrong with it takes a line."""
+    path = tmp_path / "params.yaml"
+    layers = "".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}' if n else 'lol'] * 9)}]\n" for n in range(9))
+    path.write_text(
+        layers + (REPOSITORY / "params.yaml").read_text().replace("contexts: [sn, sw, mn, mw]", "contexts: *x8", 1)
+    )
+    with pytest.raises(ConfigError, match=r"corpus\.contexts\.0 = ") as error:
+        load_params(path)
+    assert len(str(error.value)) < 20_000

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.core.hygiene import ABSENT_WORDS, fault_of, file_name, is_absent, is_broken, stray_path
+from pacer.core.hygiene import ABSENT_WORDS, fault_of, file_name, id_fault, is_absent, is_broken, printable, stray_path
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=30))
@@ -65,3 +65,34 @@ def test_ids_that_could_be_paths_or_endings_are_none_as_names() -> None:
     assert file_name("50347691") == "50347691" and file_name("p10_s5-a") == "p10_s5-a"
     for id_ in ("a/../../x", "..", "/etc/x", "a\\b", "x.html", "a b", "é", "x" * 300):
         assert set(file_name(id_)) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-") and file_name(id_) != id_
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=30))
+def test_an_id_is_a_name_that_one_can_see(text: str) -> None:
+    fault = id_fault(text)
+    seen = all(unicodedata.category(character) not in ("Cc", "Cs", "Zl", "Zp") for character in text)
+    assert (fault is None) <= (seen and text == text.strip() != "")
+    if seen and text.isascii() and text == text.strip() != "":
+        assert fault is None
+
+
+def test_ids_that_are_none() -> None:
+    for text, why in (
+        ("x" * 201, "has 201 characters, more than 200"),
+        ("a\nb", "character 2 of an id is U+000A"),
+        ("a\x1b[31mb", "U+001B"),
+        ("a\u202eb", "U+202E"),
+        (" a", "no blanks at its ends"),
+        ("", "is not blank"),
+    ):
+        assert why in str(id_fault(text))
+    assert id_fault("2019/0012") is id_fault("../../x") is id_fault("Müller 7") is None  # no path is made of them
+
+
+@given(st.text(max_size=50))
+def test_what_is_printed_moves_no_cursor(text: str) -> None:
+    shown = printable(text)
+    assert not any(unicodedata.category(character) == "Cc" and character != "\n" for character in shown)
+    assert shown.count("\n") == text.count("\n")
+    if not any(unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp") for character in text):
+        assert shown == text
