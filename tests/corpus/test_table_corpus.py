@@ -224,9 +224,9 @@ def test_ids_are_checked_where_they_enter(studies: Studies) -> None:
     """What does not show in a name, or is longer than one, would fail in the last stage; slashes and dots may stay."""
     studies.settings["max_bad_rows"] = 3
     for study in ("a\x1bb", "x" * 201, "a\u202eb", "2019/0012", "../../x"):
-        studies.add(study, "2180-01-01", image="one.png", subject=f"patient of {len(study)}")
+        studies.add(study, "2180-01-01", image="one.png", subject=f"patient of {len(study)}", findings="Clear.")
     audit = studies.build()
     assert set(studies.records["study_id"]) == {"2019/0012", "../../x"} and audit["rows"]["bad"] == 3
     problems = (studies.folder / "corpus" / "problems.csv").read_text()
-    for why in ("U+001B", "201 characters, more than 200", "U+202E, which does not show"):
+    for why in ("character 2 of an id is U+001B", "201 characters, more than 200", "U+202E, which does not show"):
         assert why in problems
