@@ -21,9 +21,12 @@ from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from pacer.core.errors import DataError, PacerError
 
+#: Entry of a line that says what the others should be.
+CHECK = "pacer_crc32"
 #: The file in a scratch directory's parent that its user holds locked.
 _LOCK = "lock"
 
@@ -187,6 +190,11 @@ def write_jsonl(path: str | Path, rows: list[dict]) -> None:
     write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
+def checked(row: dict[str, Any]) -> dict[str, Any]:
+    """A line with the CRC-32 of its other entries: :func:`parse_lines` compares it and takes it off."""
+    return row | {CHECK: f"{crc32(json.dumps(row).encode()):08x}"}
+
+
 def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
     """Number and value of each line of JSON (``.gz`` is unpacked), blank lines passed over; a malformed line, or a key
     that stands twice in an object, is a :class:`DataError` naming file and line."""
@@ -198,7 +206,8 @@ def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
 
 
 def parse_lines(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[int, Any]]:
-    """:func:`numbered_jsonl` of lines that were read already; ``path`` is for errors."""
+    """:func:`numbered_jsonl` of lines that were read already; ``path`` is for errors. A line of :func:`checked` that
+    has changed is malformed; one without a check, of another program, is taken as it is."""
     for number, line in enumerate(lines, start=1):
         try:
             text = line.decode("utf-8-sig")
@@ -207,6 +216,8 @@ def parse_lines(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[int,
             value = _parsed(text)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{path}, line {number} is not valid JSON: {_reason(error)}") from None
+        if isinstance(value, dict) and value.pop(CHECK, None) not in (None, checked(value)[CHECK]):
+            raise DataError(f"{path}, line {number} is not as it was written")
         yield number, value
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pacer.core.errors import PacerError
-from pacer.core.io import parse_lines
+from pacer.core.io import checked, parse_lines
 
 
 def whole_lines(path: str | Path) -> bytes:
@@ -35,7 +35,7 @@ def read_journal(path: str | Path) -> Iterator[tuple[int, Any]]:
     """Number and value of each whole line.
 
     Raises:
-        DataError: a line is malformed; file and line are named.
+        DataError: a line is malformed or has changed; file and line are named.
     """
     return parse_lines(whole_lines(path).split(b"\n"), path)
 
@@ -65,7 +65,7 @@ class Journal:
         Raises:
             PacerError: the file cannot be written, for lack of space for example.
         """
-        content = json.dumps(row).encode() + b"\n"
+        content = json.dumps(checked(row)).encode() + b"\n"
         try:
             with self._lock:
                 start = os.fstat(self._file.fileno()).st_size

@@ -13,9 +13,10 @@ from safetensors.torch import save
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
-from pacer.core.io import hash_bytes, hash_json, publish, scratch_directory, write_json, write_jsonl
+from pacer.core.io import hash_bytes, hash_json, publish, scratch_directory, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
+from pacer.core.seal import write_sealed
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
@@ -112,7 +113,8 @@ def decode_records(
                 "trained_with": record.versions,
                 "records": {name or "main": len(part) for name, part in runs.items()},
             }
-            write_json(final / "manifest.json", manifest | dict(about or {}))
+            made = [str(path.relative_to(final)) for path in final.rglob("*") if path.is_file()]
+            write_sealed(final / "manifest.json", manifest | dict(about or {}), made)
             publish(final, out)
         state.wait_for_everyone()
 

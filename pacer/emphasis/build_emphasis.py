@@ -10,7 +10,7 @@ import polars as pl
 from transformers import PreTrainedTokenizerBase
 
 from pacer.core.errors import DataError
-from pacer.core.io import hash_bytes, hash_json, publish, scratch_directory, write_json, write_jsonl
+from pacer.core.io import checked, hash_bytes, hash_json, publish, scratch_directory, write_json, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.emphasis.audit import SPLITS, Audit
@@ -59,7 +59,7 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
                 for record_id, split in frame.select("record_id", "split").iter_rows():
                     writer.add({"record_id": record_id, "emphasis": next(marks) if split in SPLITS else None})
         write_json(made / AUDIT, audit.found())
-        write_jsonl(made / CACHE, [{"key": key, **own._asdict()} for key, own in sorted(kept.items())])
+        write_jsonl(made / CACHE, [checked({"key": key, **own._asdict()}) for key, own in sorted(kept.items())])
         publish(made, out)
     print(audit.summary(), flush=True)
 

@@ -19,8 +19,9 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 
 from pacer.core.errors import DataError, PacerError
-from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory, write_json
+from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory
 from pacer.core.progress import Ticker
+from pacer.core.seal import write_sealed
 from pacer.encoding.encode import encode_images, encode_priors
 from pacer.encoding.plan import WORDS, announce
 from pacer.encoding.recipes import encoding_of, recipes
@@ -103,7 +104,7 @@ def build_store(
                 "indexes": indexes,
                 "shards": {name: notes[name].shard._asdict() for name in sorted(notes)},
             }
-            write_json(scratch.store / MANIFEST, manifest)
+            write_sealed(scratch.store / MANIFEST, manifest)
             publish(scratch.store, out)
         state.wait_for_everyone()
 

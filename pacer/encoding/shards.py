@@ -20,7 +20,8 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from pacer.core.errors import DataError
-from pacer.core.io import atomic_path, hash_file, read_json, write_json
+from pacer.core.io import atomic_path, hash_file, write_json
+from pacer.core.seal import read_sealed
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
 
 #: What entries are: images or previous reports.
@@ -166,7 +167,7 @@ def finished(out: Path) -> dict[Path, Note]:
     """
     if not (out / MANIFEST).exists():
         return {}
-    manifest = read_json(out / MANIFEST)
+    manifest = read_sealed(out / MANIFEST)
     shards: dict[Path, Note] = {}
     try:
         for kind, (index, column) in INDEXES.items():

@@ -22,7 +22,8 @@ import polars as pl
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.core.io import atomic_path, read_json, write_json
+from pacer.core.io import atomic_path, write_json
+from pacer.core.seal import read_sealed, write_sealed
 from pacer.corpus.text.cleaning import CLEANERS
 from pacer.metrics.cases import POLARITIES, Lists, Scored, case_table
 from pacer.metrics.chexbert.labeller import CheXbert
@@ -67,7 +68,7 @@ def decoded_records(
     says, else test and all), cut at the manifest's limit; and where these are not all of the split how many they are,
     in words."""
     path = Path(predictions_dir) / "manifest.json"
-    manifest = read_json(path) if path.is_file() else {}
+    manifest = read_sealed(path) if path.is_file() else {}
     settings = manifest.get("settings", {})
     split, limit = split or settings.get("split", "test"), settings.get("limit")
     contexts = contexts or manifest.get("contexts") or ()
@@ -148,7 +149,7 @@ def score_predictions(
         files = {"anchors": inputs.anchors} | {
             f"predictions/{name}": predictions_dir / f"{name}.jsonl" for name in contexts
         }
-        origin = Origin(files, about or {}, made=read_json(manifest) if manifest.is_file() else None)
+        origin = Origin(files, about or {}, made=read_sealed(manifest) if manifest.is_file() else None)
         return score_contexts(contexts, out_dir, inputs, settings, origin, meteor, train_records=train_records)
 
 
@@ -195,8 +196,8 @@ def score_contexts(
     with atomic_path(out_dir / "cases.parquet") as temporary:
         case_table(contexts, truths).write_parquet(temporary)
     write_json(out_dir / "details.json", details)
-    write_json(out_dir / "signature.json", signature)
     write_json(out_dir / "scores.json", scores)
+    write_sealed(out_dir / "signature.json", signature, ["scores.json", "cases.parquet"])
     return scores
 
 

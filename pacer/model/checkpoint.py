@@ -11,8 +11,9 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from pacer.core.errors import CheckpointError, ConfigError
-from pacer.core.io import hash_file, publish, read_json, scratch_directory, write_json
+from pacer.core.errors import CheckpointError, ConfigError, DataError
+from pacer.core.io import hash_file, publish, scratch_directory
+from pacer.core.seal import read_sealed, write_sealed
 from pacer.model.specification import ModelSpecification
 from pacer.params import Groups, Natural, Strict, validated
 
@@ -43,9 +44,10 @@ class CheckpointRecord(Strict):
     versions: dict[str, str]
 
     def write(self, directory: Path) -> None:
-        """Write the record into a checkpoint's directory."""
+        """Write the record into a checkpoint's directory, with the hash of the weights that are there."""
         own = self.model_dump(include=set(CheckpointRecord.model_fields))
-        write_json(directory / RECORD, own | {"model": self.model.written()})
+        weights = [WEIGHTS] if (directory / WEIGHTS).is_file() else []
+        write_sealed(directory / RECORD, own | {"model": self.model.written()}, weights)
 
 
 def package_versions() -> dict[str, str]:
@@ -101,7 +103,11 @@ def read_strictly(path: Path, kind: type[Groups], what: str) -> Groups:
     if not path.exists():
         raise CheckpointError(f"{path.parent} is not {what}: it has no {path.name}")
     try:
-        return validated(read_json(path), f"{path} is not the record of {what}", kind)
+        content = read_sealed(path)
+    except DataError as error:
+        raise CheckpointError(str(error)) from None
+    try:
+        return validated(content, f"{path} is not the record of {what}", kind)
     except ConfigError as error:
         raise CheckpointError(f"{error}; use the version of this software that wrote it, or train again") from None
 

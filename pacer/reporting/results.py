@@ -14,6 +14,7 @@ import polars as pl
 from pacer.comparison.case_statistics import UNITS, Intervals, score_intervals
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
+from pacer.core.seal import read_sealed
 from pacer.params import Params
 from pacer.records.schemas import read_images, read_records
 from pacer.reporting.cases import predictions_by_id
@@ -113,11 +114,11 @@ def read_results(
         anchors_audit=read_json(anchors / "audit.json"),
         emphasis_audit=read_json(emphasis / "audit.json"),
         predictions=predictions_by_id(predictions),
-        decoding=read_json(predictions / "manifest.json"),
+        decoding=read_sealed(predictions / "manifest.json"),
         # without a router the weights are all on the endpoint, and there is nothing to draw
         routing=read_routing(predictions) if params.refine.variant != "endpoint" else {},
         scores=read_json(metrics / "scores.json"),
-        signature=read_json(metrics / "signature.json"),
+        signature=read_sealed(metrics / "signature.json"),
         cases=pl.read_parquet(cases),
         curves={phase: read_curves(metrics / phase) for phase in PHASES if (metrics / phase).is_dir()},
         examples=examples,

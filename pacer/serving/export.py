@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import check_replaceable, read_json, whole_directory, write_json, write_text
+from pacer.core.seal import read_sealed
 from pacer.features import prepare, rounding
 from pacer.features.store import MANIFEST as STORE
 from pacer.model.assemble import FROZEN, frozen_fingerprints, load_tokenizer
@@ -145,7 +146,7 @@ def _settings(records: Path, features: Path, record: CheckpointRecord, decode: D
 
 def _states(features: Path, record: CheckpointRecord) -> States:
     """How the store's states were made: training and decoding read them there."""
-    manifest = read_json(features / STORE)
+    manifest = read_sealed(features / STORE)
     try:
         encoding, recipes = manifest["encoding"], manifest["recipes"]
         states = States(
@@ -180,7 +181,7 @@ def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]
     names = ("scores", "signature")
     if metrics is None or not all((metrics / f"{name}.json").is_file() for name in names):
         return {}
-    found = {name: read_json(metrics / f"{name}.json") for name in names}
+    found = {"scores": read_json(metrics / "scores.json"), "signature": read_sealed(metrics / "signature.json")}
     predictions = found["signature"].get("predictions") or {}
     search = {name: value for name, value in predictions.get("settings", {}).items() if name in _DECIDING}
     same = predictions.get("weights") == weights_hash(model) and search == decode.model_dump(include=_DECIDING)

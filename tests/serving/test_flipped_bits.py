@@ -1,0 +1,80 @@
+"""One flipped bit in what a stage left: its reader finds it in one line, or what it reads is the same. Never used
+silently."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pacer.core.errors import PacerError
+from pacer.core.seal import read_sealed
+from pacer.features.store import FeatureStore
+from pacer.model.checkpoint import load_weights
+from pacer.records.schemas import read_images
+from pacer.reporting.cases import predictions_by_id
+from pacer.reporting.routing import read_routing
+from tests.serving.world import World
+
+pytestmark = pytest.mark.slow
+
+
+def states(root: Path) -> list[torch.Tensor]:
+    store = FeatureStore(root / "features")
+    images = read_images(root / "corpus" / "images.parquet")["image_id"].sort().to_list()
+    return [store.depth_states(images), *store.prior_states(["clear ."])]
+
+
+def weights(root: Path) -> list[Any]:
+    record, found = load_weights(root / "calibrate")
+    return [record, *(found[name] for name in sorted(found))]
+
+
+def predictions(root: Path) -> list[Any]:
+    folder = root / "predictions"
+    return [read_sealed(folder / "manifest.json"), predictions_by_id(folder), sorted(read_routing(folder))]
+
+
+READERS: dict[str, Callable[[Path], list[Any]]] = {
+    "features": states,
+    "calibrate": weights,
+    "parent": weights,
+    "predictions": predictions,
+}
+
+
+def same(one: Any, other: Any) -> bool:
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+@pytest.mark.parametrize("folder", READERS)
+def test_a_flipped_bit(world: World, tmp_path: Path, folder: str) -> None:
+    root = tmp_path / "world"
+    for name in ("features", "calibrate", "parent", "predictions", "corpus"):
+        shutil.copytree(world.root / name, root / name)
+    read, rng = READERS[folder], np.random.default_rng(5)
+    texts = world.records()["prior_report"].drop_nulls()
+    assert "clear ." in set(texts)
+    whole = read(root)
+    files = sorted(path for path in (root / folder).rglob("*") if path.is_file())
+    found = 0
+    for path in files:
+        content = path.read_bytes()
+        for _ in range(12):
+            changed = bytearray(content)
+            changed[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
+            path.write_bytes(changed)
+            try:
+                now = read(root)
+            except PacerError as error:
+                found += 1
+                assert "\n" not in str(error)
+            else:
+                assert len(now) == len(whole) and all(map(same, now, whole)), f"{path} is used silently"
+        path.write_bytes(content)
+    assert found > 6 * len(files)
