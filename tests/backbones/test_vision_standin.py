@@ -60,3 +60,22 @@ def test_the_endpoint_is_standardised(images: TrainingImages, tmp_path: Path) ->
     endpoint = states(tmp_path, images)[-1][2:].flatten(0, 1)  # without the held-out tenth
     np.testing.assert_allclose(endpoint.mean(0), 0, atol=1e-3)
     np.testing.assert_allclose(endpoint.std(0), 1, atol=1e-3)
+
+
+def test_a_corpus_whose_places_are_not_known_trains_once(images: TrainingImages, tmp_path: Path) -> None:
+    """Its radiographs are varied, and its endpoint is not evened out."""
+    provenance = make_vision_standin(CONFIG, images._replace(masks=None), 5, tmp_path)
+    assert provenance["steps"] == [CONFIG.steps] and "varied" in provenance["objective"]
+
+
+def test_varied_radiographs_are_those_that_they_were() -> None:
+    """Another cut and exposure each time, no mirror: what is bright on the left stays on the left."""
+    torch.manual_seed(0)
+    pixels = torch.zeros(64, 1, 56, 56)
+    pixels[..., 10:46, 8:24] = 1.0
+    varied = vision._varied(pixels.expand(-1, 3, -1, -1))
+    assert varied.shape == (64, 3, 56, 56) and torch.equal(varied[:, 0], varied[:, 2])
+    left, right = varied[..., :28].mean((1, 2, 3)), varied[..., 28:].mean((1, 2, 3))
+    assert (left > right).all() and len(set(left.tolist())) == 64
+    spread = varied.amax((1, 2, 3)) - varied.amin((1, 2, 3))
+    assert 0.7 < spread.min() < 0.9 and 1.1 < spread.max() < 1.3  # contrast by a fifth

@@ -1,15 +1,20 @@
 """A small Dinov2 encoder that has learnt findings and their places: the stand-in for RAD-DINO.
 
-It is trained twice. First all of it: the endpoint's mean patch predicts the image's findings; at blocks 4 and 8 (a
-third and two thirds of the depth) each patch predicts which findings lie in it, where the training world knows the
-places. Then the last third alone, on an objective of the whole image: every patch of the endpoint predicts the
+In a world that knows the places of findings it is trained twice. First all of it: the endpoint's mean patch predicts
+the image's findings; at blocks 4 and 8 (a third and two thirds of the depth) each patch predicts which findings lie
+in it. Then the last third alone, on an objective of the whole image: every patch of the endpoint predicts the
 extensive findings, and the patches of an image are drawn together, as those of deep vision transformers come to be
 alike (over-smoothing). So the endpoint holds what concerns the whole image, and fine local evidence is at the earlier
 depths: there is something to find for a model that reads them.
+
+From the radiographs of a corpus, whose places are not known, it is trained once, on the image's findings alone: what
+its endpoint loses is then what such a training loses. Each time that it meets a radiograph, it is cut, turned and
+exposed a little differently, since a corpus has few.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -66,9 +71,11 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     model.train()
     descend([*model.parameters(), *heads.parameters()], lambda rows: _loss(model, heads, data, rows), config.steps)
     auroc = _auroc(model, heads, data, np.arange(held_out))  # before the second training
-    model.requires_grad_(False)
-    last = nn.ModuleList([model.encoder.layer[2 * BLOCKS // 3 :], model.layernorm, heads["label"]]).requires_grad_(True)
-    descend(last.parameters(), lambda rows: _whole_image_loss(model, heads, data, rows), second)
+    if data.masks is not None:
+        model.requires_grad_(False)
+        last = [model.encoder.layer[2 * BLOCKS // 3 :], model.layernorm, heads["label"]]
+        parameters = nn.ModuleList(last).requires_grad_(True).parameters()
+        descend(parameters, lambda rows: _whole_image_loss(model, heads, data, rows), second)
     model.eval()
     _standardise_endpoint(model, data, learnt[:512])
     model.save_pretrained(out)
@@ -76,9 +83,14 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     return {
         "model": f"Dinov2, {BLOCKS} blocks, width {config.width}",
         "images": len(learnt),
-        "steps": [config.steps, second],
-        "objective": "findings from the endpoint's mean patch, and from patches at blocks 4 and 8 where places are "
-        "known; then, blocks 9 to 12 alone, extensive findings from every patch, patches alike",
+        "steps": [config.steps] if data.masks is None else [config.steps, second],
+        "objective": "findings from the endpoint's mean patch"
+        + (
+            ", of varied radiographs"
+            if data.masks is None
+            else ", and from patches at blocks 4 and 8; then, blocks 9 to 12 alone, extensive findings from every "
+            "patch, patches alike"
+        ),
         "held_out_auroc": auroc,
     }
 
@@ -117,8 +129,26 @@ def _pixels(images: np.ndarray) -> Tensor:
     return grey.unsqueeze(1).expand(-1, 3, -1, -1)
 
 
+def _varied(pixels: Tensor) -> Tensor:
+    """Radiographs [B, 3, H, W], each cut to 75 to 100 % of its sides at some place, turned by up to 10 degrees, and
+    with other brightness and contrast; left stays left."""
+    count = len(pixels)
+    scale, turn = torch.empty(count).uniform_(0.75, 1), torch.empty(count).uniform_(-math.pi / 18, math.pi / 18)
+    place = torch.empty(2, count).uniform_(-1, 1) * (1 - scale)
+    along, across = scale * turn.cos(), scale * turn.sin()
+    moves = torch.stack(
+        [torch.stack([along, -across, place[0]], 1), torch.stack([across, along, place[1]], 1)], 1
+    )  # [B, 2, 3]
+    grid = F.affine_grid(moves, [count, 1, *pixels.shape[2:]], align_corners=False)
+    cut = F.grid_sample(pixels[:, :1], grid, padding_mode="border", align_corners=False).expand(-1, 3, -1, -1)
+    exposure = torch.empty(2, count, 1, 1, 1).uniform_(-0.2, 0.2)
+    return cut * (1 + exposure[0]) + exposure[1]
+
+
 def _loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> Tensor:
-    outputs = model(pixel_values=_pixels(data.images[rows]), output_hidden_states=True)
+    pixels = _pixels(data.images[rows])
+    pixels = _varied(pixels) if data.masks is None else pixels
+    outputs = model(pixel_values=pixels, output_hidden_states=True)
     labels = torch.from_numpy(data.labels[rows])
     loss = F.binary_cross_entropy_with_logits(heads["label"](outputs.last_hidden_state[:, 1:].mean(1)), labels)
     if data.masks is None:
