@@ -25,6 +25,7 @@ import polars as pl
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import atomic_path, hash_bytes, open_file, parse_lines, write_json
+from pacer.core.seal import FILES, SEAL, write_sealed
 from pacer.metrics.cases import COLUMNS, LABELS, MEAN, UNKNOWN, scored_cases
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.inputs import ScoreSettings
@@ -122,8 +123,9 @@ def score_bundle(path: Path, out: Path) -> Rescored:
     found = _rescored(content, path)
     with atomic_path(out / "cases.parquet") as temporary:
         found.cases.write_parquet(temporary)
-    for name, value in (("details.json", found.details), (_SIGNATURE, found.signature), (_SCORES, found.scores)):
+    for name, value in (("details.json", found.details), (_SCORES, found.scores)):
         write_json(out / name, value)
+    write_sealed(out / _SIGNATURE, found.signature, [_SCORES, "cases.parquet"])
     return found
 
 
@@ -153,6 +155,7 @@ def _rescored(content: bytes, path: Path) -> Rescored:
             raise DataError(f"{path}: {name} is {mine[name]} by its cases and {shown(theirs[name])} in its {_SCORES}")
     parts = [name.split(".") for name in theirs if name not in mine]
     missing = dict.fromkeys(part[-1] if part[0] in (*CONTEXTS, UNKNOWN, MEAN) else part[0] for part in parts)
+    signature = {key: value for key, value in signature.items() if key not in (SEAL, FILES)}  # of the run's own files
     signature["bundle"] = {"sha256": hash_bytes(content), "texts": has_texts, "missing": [*missing]}
     return Rescored(scores, details, signature, cases, len(shared), [*missing])
 

@@ -22,6 +22,7 @@ from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import read_json
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_tokenizer
+from pacer.model.checkpoint import read_record
 from pacer.model.pacer import Batch
 from pacer.params.baselines import Bank
 from pacer.training.examples import Examples
@@ -318,10 +319,12 @@ def test_it_is_trained_and_decoded_with_its_bank(
     make(several, inputs, parent, tmp_path / "other", entries=5)
     with pytest.raises(CheckpointError, match="another bank"):
         decode("refused", tmp_path / "other")
+    record = read_record(out)
     save_file(
         {name: tensor + 1 for name, tensor in weights.items()} | {"added.more": torch.ones(1)},
         out / "model.safetensors",
     )
+    record.write(out)
     with pytest.raises(CheckpointError, match=r"added\.more"):
         load_adapted(out, backbones, TrainedRAGPT, adapt)
 

@@ -22,6 +22,7 @@ from pacer.core.errors import CheckpointError, ConfigError
 from pacer.core.io import read_json
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_tokenizer
+from pacer.model.checkpoint import read_record
 from pacer.model.pacer import Batch, Pacer
 from pacer.params.baselines import SimMLM as SimMLMSettings
 from pacer.params.baselines import load_baseline_params
@@ -337,8 +338,9 @@ def test_decoding_writes_the_settings_and_asks_the_experts(
     own, params, inputs, parent: Path, backbones: Path, records: pl.DataFrame, tmp_path: Path, log
 ) -> None:
     train(own, params, inputs, parent, tmp_path / "simmlm", log)
-    weights = load_file(tmp_path / "simmlm" / "model.safetensors")
+    record, weights = read_record(tmp_path / "simmlm"), load_file(tmp_path / "simmlm" / "model.safetensors")
     save_file({name: tensor + 1.0 for name, tensor in weights.items()}, tmp_path / "simmlm" / "model.safetensors")
+    record.write(tmp_path / "simmlm")
     cases = records.with_columns(split=pl.lit("test"))
     config = decode_settings(max_new_tokens=20, batch_size=3, examples=1, controls=["no_lateral"])
     run.decode_simmlm(tmp_path / "simmlm", backbones, cases, inputs["features"], config, tmp_path / "out")

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_bytes, read_json
+from pacer.core.seal import read_sealed
 from pacer.external.bundle import MEMBERS, score_bundle, write_bundle
 from pacer.metrics.cases import LABELS, case_table, scored_cases
 from pacer.metrics.signature import flat
@@ -74,9 +75,9 @@ def test_with_texts_every_number_comes_out_again(run, packed, tmp_path):
     assert scores["controls"]["no_lateral"]["mn"]["unchanged_share"] == 0.25
     assert read_json(tmp_path / "again" / "scores.json") == scores
     assert read_json(tmp_path / "again" / "details.json") == read_json(run / "details.json")
-    signature = read_json(tmp_path / "again" / "signature.json")
+    signature = read_sealed(tmp_path / "again" / "signature.json")
     about = signature.pop("bundle")
-    assert signature == read_json(run / "signature.json")
+    assert signature == read_sealed(run / "signature.json")
     assert about == {"sha256": hash_bytes(path.read_bytes()), "texts": True, "missing": ["truth"]}
     written = pl.read_parquet(tmp_path / "again" / "cases.parquet")
     assert written.to_dicts() == pl.read_parquet(run / "cases.parquet").select(written.columns).to_dicts()

@@ -12,6 +12,7 @@ import pytest
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from pacer.core.io import hash_file, read_json, read_jsonl, write_json
+from pacer.core.seal import read_sealed
 from pacer.decoding.run import decode_records
 from pacer.encoding.build_store import build_store
 from pacer.model.checkpoint import weights_hash
@@ -157,7 +158,7 @@ def test_a_model_without_calibrate(world: World, tmp_path: Path, phase: str) -> 
     if phase == "reference":
         model = tmp_path / "calibrate"
         model.mkdir()
-        record = read_json(world.root / "calibrate" / "config.json")
+        record = read_sealed(world.root / "calibrate" / "config.json")
         record["model"]["calibrate"]["gate_inputs"] = "none"
         record["parent"]["path"] = str(world.root / "parent")
         write_json(model / "config.json", record)
@@ -170,7 +171,7 @@ def test_a_model_without_calibrate(world: World, tmp_path: Path, phase: str) -> 
 
 
 def test_inputs_that_do_not_belong_together_are_refused(world: World, tmp_path: Path) -> None:
-    record = read_json(world.root / "parent" / "config.json")
+    record = read_sealed(world.root / "parent" / "config.json")
     warmup = tmp_path / "warmup"
     shutil.copytree(world.root / "parent", warmup)
     write_json(warmup / "config.json", record | {"phase": "warmup"})
