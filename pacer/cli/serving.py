@@ -190,7 +190,9 @@ def serve(
 ) -> None:
     """Show a page in the browser where you can drop an X-ray. For research only; not for clinical decisions."""
     import importlib.util
+    import os
     import signal
+    import sys
 
     if importlib.util.find_spec("uvicorn") is None or importlib.util.find_spec("pebble") is None:
         raise ConfigError("the page needs the extra app, which is not installed: pip install -e '.[app]'")
@@ -202,12 +204,14 @@ def serve(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         reporter = _load(model, device, dtype, backbones)
-        names, log = name or (), console.print
-        with served(reporter, host, port, log, token=token, names=names, certificate=certificate, key=key) as address:
+        names = name or ()
+        with served(reporter, host, port, say, token=token, names=names, certificate=certificate, key=key) as address:
             link = f"{address}?token={token}" if token and not token_file else address
             console.print(f"PACER is at {link} (Ctrl-C ends it). For research only.", soft_wrap=True, markup=False)
             while True:
                 signal.pause()
+    sys.stdout.flush()
+    os._exit(0)  # a report that nobody waits for may still be written, and torch aborts where Python ends around it
 
 
 def _load(model: Path, device: str | None, dtype: str | None, backbones: Path | None) -> Reporter:

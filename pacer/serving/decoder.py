@@ -33,6 +33,8 @@ class Decoder:
             raise DataError(f"image {name}: it takes more than {self._seconds:g} s to decode") from None
         except (ProcessExpired, MemoryError):
             raise DataError(f"image {name}: it takes more memory to decode than an image may") from None
+        finally:
+            del decoded  # it holds the error, whose frame is this one
 
     def close(self) -> None:
         self._pool.stop()

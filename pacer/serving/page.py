@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import traceback
+from asyncio import Semaphore
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from anyio import to_thread
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -26,6 +28,12 @@ from pacer.serving.decoder import Decoder
 from pacer.serving.guard import Log
 from pacer.serving.line import Line
 from pacer.serving.reporter import Reporter
+from pacer.serving.sources import MAX_CHARACTERS
+
+#: Characters of its first line: three texts, in JSON at most 12 bytes a character, and what stands around them.
+_FIRST = 36 * MAX_CHARACTERS + 10_000
+#: Cases whose images are opened at a time: each image is up to 240 MB until the encoder's size is made of it.
+_OPENED = 2
 
 
 class Fields(BaseModel):
@@ -33,7 +41,7 @@ class Fields(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    sizes: list[int]
+    sizes: Annotated[list[int], FailFast(), Field(max_length=2)]
     prior: str = ""
     indication: str = ""
     history: str = ""
@@ -50,14 +58,14 @@ class Page:
 
     def __init__(self, reporter: Reporter, examples: list[Case], decoder: Decoder, log: Log):
         self._reporter, self._examples, self._decoder, self._log = reporter, examples, decoder, log
-        self._line = Line()
+        self._line, self._opening = Line(), Semaphore(_OPENED)
 
     def app(self) -> Starlette:
         return Starlette(
             routes=[
                 Route("/", self._page),
                 Route("/page.{ending}", self._file),
-                Route("/example/{number:int}/{place}", self._example),
+                Route("/example/{number}/{place}", self._example),
                 Route("/look/{place}", self._look, methods=["POST"]),
                 Route("/report/{kind}", self._report, methods=["POST"]),
             ],
@@ -89,14 +97,14 @@ class Page:
         )
 
     async def _file(self, request: Request) -> Response:
-        path = Path(view.OWN, f"page.{request.path_params['ending']}")
-        if path.suffix not in (".css", ".js"):
+        if (ending := request.path_params["ending"]) not in ("css", "js"):
             raise HTTPException(404)
-        return FileResponse(path)
+        return FileResponse(Path(view.OWN, f"page.{ending}"))
 
     async def _example(self, request: Request) -> Response:
-        number, place = request.path_params["number"], request.path_params["place"]
-        if number >= len(self._examples) or place not in (images := self._examples[number].images()):
+        places = {str(number): example.images() for number, example in enumerate(self._examples)}
+        images, place = places.get(request.path_params["number"], {}), request.path_params["place"]
+        if place not in images:
             raise HTTPException(404)
         buffer = io.BytesIO()
         Image.fromarray(np.asarray(images[place])).save(buffer, "PNG")
@@ -108,9 +116,11 @@ class Page:
         if place not in ("frontal", "lateral"):
             raise HTTPException(404)
         try:
-            image, seen = await self._decoder(await request.body(), f"given as {place}")
+            content = await request.body()
+            async with self._opening:
+                image, seen = await self._decoder(content, f"given as {place}")
         except DataError as error:
-            return HTMLResponse(view.problem(str(error)), 422)
+            return _refused(error)
         caption = f"{image.width:,} × {image.height:,}" + (f", {seen.view}" if seen and seen.view != "other" else "")
         return HTMLResponse(view.preview(image, place, caption))
 
@@ -119,12 +129,16 @@ class Page:
         if (kind := request.path_params["kind"]) not in ("own", "contexts"):
             raise HTTPException(404)
         try:
-            prepared = await self._prepared(await request.body())
+            body = await request.body()
+            async with self._opening:
+                prepared = await self._prepared(body)
         except PacerError as error:
-            return HTMLResponse(view.problem(str(error)), 422)
+            return _refused(error)
         return StreamingResponse(self._answer(kind, prepared), media_type="application/x-ndjson")
 
     async def _prepared(self, body: bytes) -> Prepared:
+        if body.find(b"\n", 0, _FIRST) < 0:
+            raise DataError("the request is not the page's: its first line does not end")
         first, _, rest = body.partition(b"\n")
         try:
             fields = Fields.model_validate_json(first)
@@ -133,7 +147,7 @@ class Page:
         sizes = fields.sizes
         if not sizes:
             raise DataError("There is no frontal radiograph yet; drop one on the left, or choose an example")
-        if len(sizes) > 2 or min(sizes) < 0 or sum(sizes) != len(rest):
+        if min(sizes) < 0 or sum(sizes) != len(rest):
             raise DataError("the request is not the page's: its images are not of the sizes that it names")
         images = [
             await self._decoder(content, f"{place} of this case")
@@ -172,6 +186,12 @@ class Page:
             shown = view.contexts_page(results)
         self._log(f"reports {' '.join(results)}, {max(made.timings.total for made in results.values()):.2f} s")
         return shown
+
+
+def _refused(error: PacerError) -> Response:
+    """One sentence; the frames that the error came through hold images, and would until they are collected."""
+    traceback.clear_frames(error.__traceback__)
+    return HTMLResponse(view.problem(str(error)), 422)
 
 
 def _sentence(status: int, text: str) -> Callable[[Request, Exception], Response]:

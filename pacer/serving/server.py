@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import resource
 import secrets
 import socket
 import threading
@@ -24,7 +25,7 @@ from pacer.serving.reporter import Reporter
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 #: Connections, most of which rest; each takes one of the process's file descriptors.
-_CONNECTIONS = 512
+_CONNECTIONS, _OF_ONE = 512, 64
 #: Seconds that a connection may rest, or be in the middle of a request's head.
 _REST = 15.0
 
@@ -34,14 +35,21 @@ class _Patient(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.loop.set_exception_handler(lambda loop, context: None)  # a line a refused connection would flood the log
+        peer = (self.client or ("?",))[0]
+        same = sum((other.client or ("?",))[0] == peer for other in self.connections if isinstance(other, _Patient))
+        if len(self.connections) > _CONNECTIONS or (same > _OF_ONE and peer not in LOOPBACK):
+            transport.abort()
         self.loop.call_later(_REST, self._look, None)
 
     def _look(self, seen: object) -> None:
         """Args: seen: the request that was there at the last look; None: none."""
+        if self.transport.is_closing():
+            self.transport.abort()  # what was still to go is not read
+            return
         if self.cycle is seen and (seen is None or self.cycle.response_complete):
             self.transport.close()
-        if not self.transport.is_closing():
-            self.loop.call_later(_REST, self._look, self.cycle)
+        self.loop.call_later(_REST, self._look, self.cycle)
 
 
 def token_for(file: Path | None) -> str:
@@ -82,10 +90,12 @@ def served(
     Raises:
         ConfigError: the port cannot be had, or the certificate cannot be used.
     """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     decoder = Decoder()
     page = Page(reporter, example_cases(), decoder, log)
     config = uvicorn.Config(
-        Guard(page.app(), {*LOOPBACK, socket.gethostname().lower(), host, *names}, token, log),
+        Guard(page.app(), {*LOOPBACK, socket.gethostname().lower(), host, *map(str.lower, names)}, token, log),
         http=_Patient,
         ws="none",
         lifespan="off",
@@ -93,7 +103,6 @@ def served(
         log_level="critical",
         access_log=False,
         server_header=False,
-        limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=3,
         ssl_certfile=certificate,
         ssl_keyfile=key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import re
@@ -22,6 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from PIL import Image
 
@@ -420,6 +422,10 @@ def answered(body: bytes) -> str:
         "/example/0/prior",
         "/example/-1/frontal",
         "/look/frontal/x",
+        "/page.x.css",
+        "/page.a%00.css",
+        f"/page.{'a' * 300}.css",
+        f"/example/{'1' * 5000}/frontal",
     ],
 )
 def test_nothing_but_the_page_is_answered(site: Site, path: str) -> None:
@@ -436,7 +442,7 @@ def test_nothing_is_fetched_nor_run_that_a_request_names(site: Site) -> None:
         (case(view="LL"), "'PA'"),
         (case()[:-5], "sizes"),
         (b'{"sizes": [-1, 1]}\n', "sizes"),
-        (b'{"sizes": [1, 1, 1]}\nabc', "sizes"),
+        (b'{"sizes": [1, 1, 1]}\nabc', "at most 2 items"),
         (b"\xff\n", "the request is not the page"),
         (b"", "the request is not the page"),
     ):
@@ -451,7 +457,7 @@ def test_hosts_and_origins(site: Site) -> None:
     assert ask(site, "/", Host="evil.example")[0] == 421
     assert ask(site, "/", Host=f"localhost:{site.host.rpartition(':')[2]}")[0] == 200
     assert ask(site, "/", Host="[::1]:80")[0] == 200 and ask(site, "/", Host="[")[0] == 421
-    for origin in ("http://evil.example", "http://127.0.0.1:1", "null", ""):
+    for origin in ("http://evil.example", "http://127.0.0.1:1", "null", "", "http://["):
         assert ask(site, "/look/frontal", film("PNG"), Origin=origin)[0] == 403
     with urllib.request.urlopen(site.address) as answer:
         assert "access-control-allow-origin" not in answer.headers
@@ -692,3 +698,69 @@ def test_a_token_from_a_file(tmp_path: Path) -> None:
             server.token_for(file)
     with pytest.raises(ConfigError, match="cannot be read"):
         server.token_for(tmp_path / "none")
+
+
+def test_a_first_line_that_is_too_long_is_not_read(site: Site) -> None:
+    """Each entry of a long list would be judged, for seconds in which nobody is answered."""
+    for body in (json.dumps({"sizes": [""] * 400_000}).encode() + b"\n", b" " * 5_000_000):
+        status, told = ask(site, "/report/own", body)
+        assert status == 422 and b"first line does not end" in told
+    status, told = ask(site, "/report/own", json.dumps({"sizes": [""] * 90_000}).encode() + b"\n")
+    assert status == 422 and b"the request is not the page" in told
+
+
+def test_what_a_refused_case_held_is_let_go(site: Site) -> None:
+    """Errors keep the frames that they came through, and these the images; a cycle of them waits long."""
+    large = np.zeros((5000, 5000), np.uint8)
+    large[::2] = 200
+    buffer = io.BytesIO()
+    Image.fromarray(large).save(buffer, "PNG")
+    both = json.dumps({"sizes": [len(buffer.getvalue())] * 2}).encode() + b"\n" + buffer.getvalue() * 2
+    process = psutil.Process()
+    gc.disable()
+    try:
+        for number in range(6):
+            status, told = ask(site, "/report/own", both)
+            assert status == 422 and b"the same image" in told
+            if number == 1:
+                before = process.memory_info().rss
+    finally:
+        gc.enable()
+    assert process.memory_info().rss < before + 60e6  # the images of a case have 50 MB
+
+
+def test_who_does_not_read_keeps_nobody_waiting(reporter: Reporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers that are not taken fill the connection, and then a place in the line would be kept."""
+    monkeypatch.setattr(guard, "PATIENCE", 1.0)
+    with serving(reporter) as site, socket.socket() as held:
+        host, port = site.host.split(":")
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        held.connect((host, int(port)))
+        body = case()
+        head = f"Host: {site.host}\r\nOrigin: {site.address}\r\n"
+        held.sendall(f"GET /page.js HTTP/1.1\r\n{head}\r\n".encode() * 600)
+        held.sendall(f"POST /report/own HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        assert 'data-context="sn"' in answered(ask(site, "/report/own", body)[1])
+
+
+def test_what_a_proxy_passes_on_is_no_line_of_the_log(site: Site) -> None:
+    before = len(site.log)
+    for client in ("a[bold]b", "10.0.0.1 POST /report/own 200 1.00 s", "x" * 3000, "\x9b31m"):
+        assert ask(site, "/", **{"X-Forwarded-For": client})[0] == 200
+    deadline = time.monotonic() + 10
+    while len(site.log) < before + 4 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert all(re.fullmatch(r"\? GET / 200 \d+\.\d\d s", entry) for entry in site.log[before:])
+
+
+def test_connections_of_one_client_are_bounded(reporter: Reporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_CONNECTIONS", 20)
+    with serving(reporter) as site, ExitStack() as stack:
+        host, port = site.host.split(":")
+        for _ in range(60):
+            stack.enter_context(socket.create_connection((host, int(port))))
+        time.sleep(0.5)
+        assert len(site.log) == 0
+        stack.close()
+        time.sleep(0.5)
+        assert ask(site, "/")[0] == 200
