@@ -30,6 +30,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from measuring import hardware, table
 from ruamel.yaml import YAML
 
@@ -292,7 +293,7 @@ def main() -> None:
     lines = [
         "# Faults",
         "",
-        f"`python bench/faults.py WORK`, {date.today()}, seed {options.seed}. {hardware('cpu')}; "
+        f"`python bench/faults.py WORK`, {date.today()}, seed {options.seed}. {hardware(torch.device("cpu"))}; "
         f"{len(rows) - before} trials in {(time.monotonic() - started) / 60:.0f} minutes of this call.",
         "",
         *table(["fault", "tried", "harmed the command", "survived", "other bytes"], found),

@@ -6,6 +6,8 @@ No message may hold report text: patient text stays out of terminals and logs.
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -34,7 +36,7 @@ class CheckpointError(PacerError):
 
 
 def run_cleanly(main: Callable[[], None]) -> None:
-    """Run a stage's ``main``; a PacerError becomes one line on stderr and exit code 1.
+    """Run a stage's ``main``; a PacerError, or a disk without room, becomes one line on stderr and exit code 1.
 
     ``--traceback`` on the command line shows where it was raised as well.
     """
@@ -43,8 +45,25 @@ def run_cleanly(main: Callable[[], None]) -> None:
         sys.argv.remove("--traceback")
     try:
         main()
-    except PacerError as error:
+    except Exception as error:
+        if isinstance(error, PacerError):
+            said = str(error)
+        elif _no_room(error):
+            place = getattr(error, "filename", None)
+            said = f"the disk is full{f' ({place})' if place else ''}; free some space and run the same command again"
+        else:
+            raise
         if show_traceback:
             traceback.print_exc()
-        print(f"error: {printable(str(error))}", file=sys.stderr)
+        print(f"error: {printable(said)}", file=sys.stderr)
         sys.exit(1)
+
+
+def _no_room(error: BaseException | None) -> bool:
+    """Whether an error, or one that it came of, is a disk without room; libraries tell it in errors of their own."""
+    words = os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)
+    while error is not None:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(word in str(error) for word in words):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -1,0 +1,37 @@
+"""What becomes of errors at the end of a stage or a command."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from pacer.core.errors import DataError, run_cleanly
+
+
+def ended(error: Exception, cause: Exception | None = None) -> None:
+    def fail() -> None:
+        raise error from cause
+
+    run_cleanly(fail)
+
+
+def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture) -> None:
+    """In the system's own error, in a library's, and where it is the cause of one."""
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/a.safetensors")
+    for error, cause in (
+        (full, None),
+        (RuntimeError("I/O error: No space left on device (os error 28)"), None),
+        (ValueError("cannot write"), full),
+    ):
+        with pytest.raises(SystemExit):
+            ended(error, cause)
+        told = capsys.readouterr().err
+        assert told.startswith("error: the disk is full") and told.endswith("run the same command again\n")
+        assert told.count("\n") == 1
+    with pytest.raises(OSError, match="Permission"):
+        ended(OSError(errno.EACCES, "Permission denied"))
+    with pytest.raises(SystemExit):
+        ended(DataError("what arrived"))
+    assert capsys.readouterr().err == "error: what arrived\n"
