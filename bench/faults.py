@@ -293,7 +293,7 @@ def main() -> None:
     lines = [
         "# Faults",
         "",
-        f"`python bench/faults.py WORK`, {date.today()}, seed {options.seed}. {hardware(torch.device("cpu"))}; "
+        f"`python bench/faults.py WORK`, {date.today()}, seed {options.seed}. {hardware(torch.device('cpu'))}; "
         f"{len(rows) - before} trials in {(time.monotonic() - started) / 60:.0f} minutes of this call.",
         "",
         *table(["fault", "tried", "harmed the command", "survived", "other bytes"], found),
