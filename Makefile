@@ -8,7 +8,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup smollm radeval repro test quick coverage format check bench gpu figures clean
+.PHONY: help setup smollm radeval repro test quick coverage format check bench gpu faults figures clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ bench: $(READY)  ## measure the building blocks on this machine (not what needs 
 
 gpu: $(READY)  ## tests and measurements that need a GPU: 40 minutes at most (PARTS="tests decode": these; MINUTES=9: some)
 	python bench/gpu.py $(PARTS) $(if $(MINUTES),--minutes $(MINUTES))
+
+faults: $(READY)  ## kills, full disks and flipped bits over the micro profile, in WORK=FOLDER; an hour, goes on after a stop; OPTIONS="--times 10 --jobs 8": a night
+	python bench/faults.py $(or $(WORK),../pacer-faults) $(OPTIONS)
 
 figures: $(READY)  ## draw the report page again from what the last run left, without DVC
 	python stages/report.py

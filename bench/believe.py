@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -32,6 +33,7 @@ from pacer.metrics.meteor import Meteor
 from pacer.metrics.scoring import numbers_of
 from pacer.metrics.truth import findings_present, truth_f1
 from pacer.records.findings import FINDINGS
+from pacer.reporting.figures import LIGHT, drawing, row_axis
 from pacer.rules.extract import extract_anchor
 from pacer.studies.run import folders, results_folder
 from pacer.studies.study import load_study
@@ -160,31 +162,76 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
     return mean, mean - reach, mean + reach
 
 
-def table(worlds: list[dict[str, dict]], row: str, faults: Sequence[str]) -> str:
-    """Both questions as Markdown."""
-    heads = ["Score", "Spearman's correlation with the truth", *faults, "misses"]
-    lines = [f"| {' | '.join(heads)} |", "|:---|:---|" + "---:|" * len(faults) + ":---|"]
+class Judgement(NamedTuple):
+    """What a score says: correlation with the truth over the systems; what each fault costs, with intervals; those
+    that it misses."""
+
+    rank: tuple[float, float, float]
+    costs: dict[str, tuple[float, float, float]]
+    own: float
+    missed: list[str]
+
+
+def judgements(worlds: list[dict[str, dict]], row: str, faults: Sequence[str]) -> dict[str, Judgement]:
+    """By the title of the score."""
+    found = {}
     falls = {fault: interval([one[row][TRUTH] - one[fault][TRUTH] for one in worlds]) for fault in faults}
     for score, title in (SCORES | {TRUTH: "F1 against the truth"}).items():
         ranks = [spearmanr([s[score] for s in one.values()], [s[TRUTH] for s in one.values()])[0] for one in worlds]
         costs = {fault: interval([one[row][score] - one[fault][score] for one in worlds]) for fault in faults}
         missed = [fault for fault in faults if falls[fault][1] > 0 and costs[fault][1] <= 0]
-        mean, low, high = interval(ranks)
-        cells = [title, f"{mean:.2f} ({low:.2f} to {high:.2f})", *(f"{costs[fault][0]:+.3f}" for fault in faults)]
-        lines.append(f"| {' | '.join([*cells, ', '.join(missed) or 'none'])} |")
+        own = float(np.mean([one[row][score] for one in worlds]))
+        found[title] = Judgement(interval(ranks), costs, own, missed)
+    return found
+
+
+def table(found: dict[str, Judgement], faults: Sequence[str]) -> str:
+    """Both questions as Markdown."""
+    heads = ["Score", "Spearman's correlation with the truth", *faults, "misses"]
+    lines = [f"| {' | '.join(heads)} |", "|:---|:---|" + "---:|" * len(faults) + ":---|"]
+    for title, one in found.items():
+        mean, low, high = one.rank
+        cells = [title, f"{mean:.2f} ({low:.2f} to {high:.2f})", *(f"{one.costs[fault][0]:+.3f}" for fault in faults)]
+        lines.append(f"| {' | '.join([*cells, ', '.join(one.missed) or 'none'])} |")
     return "\n".join(lines)
+
+
+def chart(found: dict[str, Judgement], faults: Sequence[str]) -> str:
+    """SVG: correlations with intervals; and what each fault costs, as a share of the score, missed ones marked."""
+    titles = list(found)
+
+    def draw(grid: Any) -> None:
+        ranks, costs = grid
+        for place, one in enumerate(found.values()):
+            mean, low, high = one.rank
+            ranks.hlines(place, low, min(high, 1.0), color=LIGHT["--series-none"], linewidth=4)
+            ranks.scatter(mean, place, s=36, color=LIGHT["--ink"], zorder=4)
+            for across, fault in enumerate(faults):
+                colour = "--series-6" if fault in one.missed else "--series-3" if one.costs[fault][1] > 0 else "--muted"
+                text = f"{100 * one.costs[fault][0] / one.own:+.0f} %"
+                costs.text(across, place, text, ha="center", va="center", fontsize=8.5, color=LIGHT[colour])
+        row_axis(ranks, titles)
+        ranks.set_xlim(right=1.03)
+        ranks.set_xlabel("rank correlation with the truth")
+        costs.set_xlim(-0.6, len(faults) - 0.4)
+        costs.set_xticks(range(len(faults)), [fault.replace(" ", "\n") for fault in faults], fontsize=7.5)
+        costs.grid(axis="x", visible=False)
+        costs.set_title("lost by the fault: green is shown, red is missed", fontsize=8.5)
+
+    return drawing(9.5, 0.8 + 0.34 * len(titles), draw, columns=2, sharey=True, width_ratios=[1, 2.2])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", default="worlds")
     parser.add_argument("--row", default="PACER (+ Calibrate)", help="the row whose reports get the faults")
+    parser.add_argument("--chart", type=Path, help="SVG file")
     options = parser.parse_args()
     study = load_study(Path("studies"), options.study)
-    found: dict[int, dict[str, Path]] = {}
+    made: dict[int, dict[str, Path]] = {}
     for place, seed, folder in folders(study, results_folder(Path.cwd())):
-        found.setdefault(seed, {})[study.rows[place].name] = folder
-    whole = [rows for rows in found.values() if len(rows) == len(study.rows)]
+        made.setdefault(seed, {})[study.rows[place].name] = folder
+    whole = [rows for rows in made.values() if len(rows) == len(study.rows)]
     if len(whole) < 2:
         raise SystemExit(f"{len(whole)} of {len(study.seeds)} worlds are whole; `pacer study run {study.name}` first")
     with tempfile.TemporaryDirectory() as scratch, Ticker("worlds", len(whole)) as ticker:
@@ -193,7 +240,11 @@ def main() -> None:
             worlds.append(world(rows, options.row, Path(scratch)))
             ticker.advance()
     print(f"# Which score can be believed?\n\n{len(worlds)} worlds, {len(worlds[0])} systems each.\n")
-    print(table(worlds, options.row, [name for name in worlds[0] if name not in whole[0]]))
+    faults = [name for name in worlds[0] if name not in whole[0]]
+    found = judgements(worlds, options.row, faults)
+    print(table(found, faults))
+    if options.chart:
+        options.chart.write_text(chart(found, faults))
 
 
 if __name__ == "__main__":

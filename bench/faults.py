@@ -1,17 +1,21 @@
-"""A campaign of faults over the micro profile: kills, full disks, flipped bits, requests to end.
+"""A campaign of faults over the micro profile: kills, full disks, flipped bits, clocks that jump.
 
-    python bench/faults.py WORK                                  a developer's tenth: 100 kills, 50 flips, 20 full disks
-    python bench/faults.py WORK --kills 1000 --flips 500 --full 200 --out bench/results/faults.md
+    python bench/faults.py WORK                  a developer's tenth: 100 kills, 50 flips and some of the others
+    python bench/faults.py WORK --times 10 --jobs 2 --out bench/results/faults.md
 
-WORK gets a clone of the repository with the pipeline run once; what came of each trial stands in WORK/tried.jsonl, and
-the same command goes on after a stop. A trial is drawn from the seed and its number alone. After each fault the command
-is called again, and everything that it leaves must be what the unharmed run left, byte for byte (speeds and memory, and
-the page that shows them, apart):
+WORK gets a clone of the repository for each job, with the pipeline run once; what came of each trial stands in
+WORK/tried.jsonl, and the same command goes on after a stop. A trial is drawn from the seed and its number alone. After
+each fault the command is called again, and everything that it leaves must be what the unharmed run left, byte for byte
+(speeds and memory, and the page that shows them, apart):
 
-    kill    SIGKILL to the whole process group at a random moment of a stage, of `dvc repro`, or of a command
-    end     SIGTERM likewise
-    full    the file system has no room from a random byte on (a library between the program and the system refuses)
-    flip    one bit of one file that a stage left; the stages that read it must name it, or leave the same bytes
+    kill     SIGKILL to the whole process group at a random moment of a stage, of `dvc repro`, or of a command
+    end      SIGTERM likewise
+    full     the file system has no room from a random byte on (a library between program and system refuses)
+    flip     one bit of one file that a stage left; the stages that read it must name it, or leave the same bytes
+    scratch  a kill, then one bit of what the killed command left for its next call
+    vanish   a file that the command reads is gone from a random moment on, and back for the next call
+    twice    the command is called a second time while it runs
+    clock    the time of day jumps by up to ten years at a random moment, and back
 """
 
 from __future__ import annotations
@@ -20,12 +24,16 @@ import argparse
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,7 +50,9 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Outs that hold speeds, memory or what shows them.
 VARY = ("reports", "plots", "metrics.json")
 KINDS = ("outs", "metrics", "plots")
-#: Refuses writes once a number of bytes is written, as a full disk does.
+#: Trials of the tenth.
+TENTH = {"kill": 100, "end": 10, "full": 20, "flip": 50, "scratch": 10, "vanish": 10, "twice": 5, "clock": 5}
+#: Refuses writes once a number of bytes is written, as a full disk does; moves the time of day between two readings.
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -51,10 +61,21 @@ SHIM = r"""
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
-static atomic_long left = -1;
+static atomic_long left = -1, readings = 0;
+int clock_gettime(clockid_t clock, struct timespec *now) {
+  int failed = ((int(*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime"))(clock, now);
+  const char *from = getenv("JUMP_FROM"), *to = getenv("JUMP_TO"), *by = getenv("JUMP_BY");
+  if (clock == CLOCK_REALTIME && from && to && by) {
+    long reading = readings++;
+    if (reading >= atol(from) && reading < atol(to)) now->tv_sec += atol(by);
+  }
+  return failed;
+}
 static int full(int file, size_t count) {
   struct stat about;
+  if (!getenv("FULL_AFTER")) return 0;
   if (fstat(file, &about) || !S_ISREG(about.st_mode)) return 0;
   if (left == -1) left = atol(getenv("FULL_AFTER"));
   if ((left -= (long)count) < 0) { left = 0; errno = ENOSPC; return 1; }
@@ -77,12 +98,36 @@ ssize_t writev(int file, const struct iovec *parts, int count) {
 """
 
 
+#: A scorer of another environment: the words of a report.
+SCORER = """import json, sys
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+with open(options["--hypotheses"]) as lines, open(options["--out"] + "/scores.jsonl", "w") as out:
+    for row in map(json.loads, lines):
+        print(json.dumps({"record_id": row["record_id"], "words": len(row["text"].split())}), file=out)
+with open(options["--out"] + "/about.json", "w") as out:
+    json.dump({"name": "words", "version": "1"}, out)
+"""
+
+
 class Step(NamedTuple):
     """A command, what it leaves, and what it reads of what others leave."""
 
+    name: str
     command: str
     outs: list[str]
     deps: list[str]
+
+
+class Running(subprocess.Popen):
+    """A command in a process group of its own."""
+
+    def __init__(self, command: list[str], **options: Any):
+        self._told = tempfile.TemporaryFile("w+")  # noqa: SIM115  a pipe that is full would stop the command
+        super().__init__(command, stdout=self._told, stderr=self._told, start_new_session=True, **options)
+
+    def told(self) -> str:
+        self._told.seek(0)
+        return self._told.read()
 
 
 class Project:
@@ -90,13 +135,14 @@ class Project:
 
     def __init__(self, work: Path):
         self.folder, self.whole = work / "project", work / "whole"
-        self.shim = work / "full.so"
-        self.environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        self.shim = work / "faults.so"
+        own = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+        self.environment = os.environ | own
         if not self.whole.exists():
             shutil.rmtree(self.folder, ignore_errors=True)
             work.mkdir(parents=True, exist_ok=True)
-            (work / "full.c").write_text(SHIM)
-            subprocess.run(["cc", "-shared", "-fPIC", "-o", str(self.shim), str(work / "full.c"), "-ldl"], check=True)
+            (work / "faults.c").write_text(SHIM)
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", str(self.shim), str(work / "faults.c"), "-ldl"], check=True)
             subprocess.run(["git", "clone", "--quiet", str(ROOT), str(self.folder)], check=True)
             shutil.copy(self.folder / "configs" / "micro.yaml", self.folder / "params.yaml")
             self.run("dvc config --local core.analytics false")
@@ -106,6 +152,11 @@ class Project:
                 self.run(step.command)
             shutil.copytree(self.folder, self.whole, ignore=shutil.ignore_patterns(".git"))
         self.steps = self.stages() | self.commands()
+        durations = work / "seconds.json"
+        if not durations.exists():
+            self.reset()
+            durations.write_text(json.dumps({name: self.timed(step) for name, step in self.steps.items()}))
+        self.seconds = json.loads(durations.read_text())
 
     def stages(self) -> dict[str, Step]:
         found = YAML(typ="safe").load(self.folder / "dvc.yaml")["stages"]
@@ -115,32 +166,61 @@ class Project:
         }
         made = [out for outs in own.values() for out in outs]
         return {
-            name: Step(s["cmd"], own[name], [out for out in made if any(inside(out, dep) for dep in s["deps"])])
+            name: Step(name, s["cmd"], own[name], [out for out in made if any(inside(out, dep) for dep in s["deps"])])
             for name, s in found.items()
             if name != "report"
         }
 
-    @staticmethod
-    def commands() -> dict[str, Step]:
+    def commands(self) -> dict[str, Step]:
+        (self.folder / "words.py").write_text(SCORER)
+        cases = self.folder / "cases"
+        if not cases.exists():
+            cases.mkdir()
+            for image in sorted((self.folder / "data" / "source" / "images").rglob("*.*"))[:12]:
+                shutil.copy(image, cases)
         return {
-            "dvc repro": Step("dvc repro score", ["predictions", "metrics/scores.json", "models/calibrate"], []),
+            "dvc repro": Step(
+                "dvc repro", "dvc repro score", ["predictions", "metrics/scores.json", "models/calibrate"], []
+            ),
             "export": Step(
-                f"{PACER} export exported", ["exported"], ["models/calibrate", "models/parent", "data/features"]
+                "export",
+                f"{PACER} export exported",
+                ["exported"],
+                ["models/calibrate", "models/parent", "data/features"],
             ),
             "score": Step(
-                f"{PACER} score --records data/corpus/records.parquet --predictions predictions --out scored",
+                "score",
+                f"{PACER} score --records data/corpus/records.parquet --predictions predictions --out scored "
+                f"--also 'words={sys.executable} words.py'",
                 ["scored"],
                 ["predictions"],
             ),
+            "generate": Step(
+                "generate",
+                f"{PACER} generate --model exported --cases cases --out generated/reports.jsonl",
+                ["generated"],
+                ["exported"],
+            ),
         }
 
-    def run(self, command: str, check: bool = True, **more: Any) -> subprocess.CompletedProcess:
-        done = subprocess.run(
-            command.split(), cwd=self.folder, env=self.environment, capture_output=True, text=True, **more
-        )
-        if check and done.returncode:
-            sys.exit(f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-        return done
+    def run(self, command: str, check: bool = True) -> tuple[int, str]:
+        """Status and what it said."""
+        begun = self.begin(command)
+        status, told = begun.wait(), begun.told()
+        if check and status:
+            sys.exit(f"{command}\n{told[-4000:]}")
+        return status, told
+
+    def begin(self, command: str, **environment: str) -> Running:
+        if environment:
+            environment["LD_PRELOAD"] = str(self.shim)
+        return Running(shlex.split(command), cwd=self.folder, env=self.environment | environment)
+
+    def timed(self, step: Step) -> float:
+        self.without(step)
+        started = time.monotonic()
+        self.run(step.command)
+        return time.monotonic() - started
 
     def reset(self) -> None:
         """All as the whole run left it."""
@@ -182,109 +262,143 @@ def bring(source: Path, target: Path) -> None:
     shutil.copytree(source, target) if source.is_dir() else shutil.copy2(source, target)
 
 
-def contents(path: Path) -> dict[str, str]:
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return {str(file.relative_to(path)): hash_file(file) for file in files}
+def contents(path: Path) -> dict[str, Any]:
+    """Hashes of files; of reports with the seconds that they took, what else is in the lines."""
+    look = untimed if path.name == "generated" else hash_file
+    return {str(file.relative_to(path)): look(file) for file in files_below(path)}
 
 
-def interrupted(project: Project, step: Step, draw: random.Random, how: str) -> dict[str, Any]:
+def untimed(path: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in path.read_text().split("\n") if line.startswith("{") and line.endswith("}")]
+    return [{key: value for key, value in row.items() if key not in ("seconds", "pacer_crc32")} for row in rows]
+
+
+def harmed(project: Project, step: Step, draw: random.Random, how: str) -> dict[str, Any]:
     """Begin a command, harm it, call it again, compare."""
     project.without(step)
-    environment, seconds = project.environment, project.seconds[step.command]
+    moment = draw.uniform(0, project.seconds[step.name])
+    environment: dict[str, str] = {}
     if how == "full":
-        room = int(10 ** draw.uniform(1, 6.5))
-        environment = environment | {"LD_PRELOAD": str(project.shim), "FULL_AFTER": str(room)}
-    begun = subprocess.Popen(
-        step.command.split(), cwd=project.folder, env=environment, start_new_session=True, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    told = ""
-    if how == "full":
-        told = begun.communicate()[1]
-    else:
-        try:
-            begun.communicate(timeout=draw.uniform(0, seconds))
-        except subprocess.TimeoutExpired:
-            os.killpg(begun.pid, signal.SIGKILL if how == "kill" else signal.SIGTERM)
-            told = begun.communicate()[1]
-    ended = begun.returncode
-    again = project.run(step.command, check=False)
-    harmed = bool(ended) if how == "full" else ended not in (0, None)
-    traced = how == "full" and harmed and "Traceback" in told
+        environment = {"FULL_AFTER": str(int(10 ** draw.uniform(1, 6.5)))}
+    elif how == "clock":
+        first = int(10 ** draw.uniform(0, 4))
+        environment = {"JUMP_FROM": str(first), "JUMP_TO": str(first + int(10 ** draw.uniform(0, 4)))}
+        environment["JUMP_BY"] = str(int(draw.uniform(-3e8, 3e8)))
+    begun = project.begin(step.command, **environment)
+    with suppress(subprocess.TimeoutExpired):
+        begun.wait(moment if how in ("kill", "end", "scratch", "vanish", "twice") else None)
+    other: Running | None = None
+    gone: Path | None = None
+    if begun.poll() is None:
+        if how in ("kill", "scratch", "end"):
+            os.killpg(begun.pid, signal.SIGTERM if how == "end" else signal.SIGKILL)
+        elif how == "twice":
+            other = project.begin(step.command)
+        elif how == "vanish":
+            read = [path for dep in step.deps for path in files_below(project.folder / dep)]
+            if read:
+                gone = draw.choice(sorted(read))
+                gone.unlink()
+    ended = [(running.wait(), running.told()) for running in (begun, other) if running is not None]
+    if gone is not None:
+        bring(project.whole / gone.relative_to(project.folder), gone)
+    where = gone
+    if how == "scratch":
+        left = sorted(path for found in project.folder.rglob("*.scratch") for path in files_below(found))
+        where = draw.choice(left) if left else None
+        if where:
+            turn(where, draw)
+    # what a person sees of a fault that they did not cause by a signal must be a sentence
+    seen = [told for status, told in ended if status and how in ("full", "vanish", "twice", "clock")]
+    if how == "clock" and begun.returncode:
+        seen = ["Traceback: the clock ended the command"]
+    done = step.name == "export" and not project.differing(step)  # killed as it ended: what is there is not replaced
+    status, told = project.run(step.command, check=False)
+    if done:
+        status = 0
+    if how == "scratch" and status:
+        seen.append(told)
+        for path in project.folder.rglob("*.scratch"):  # the way out that the sentence names
+            shutil.rmtree(path)
+        status, told = project.run(step.command, check=False)
+    traced = [sentence for sentence in seen if "Traceback" in sentence]
     return {
-        "harmed": harmed,
-        "ok": again.returncode == 0 and not traced,
-        "why": ("a traceback" if traced else again.stderr.strip()[-300:]) if again.returncode or traced else "",
-        "differing": [] if again.returncode else project.differing(step),
+        "harmed": any(status for status, _ in ended) or bool(where),
+        "ok": not status and not traced,
+        "why": (traced[0] if traced else told).strip()[-300:] if status or traced else "",
+        "differing": [] if status else project.differing(step),
+        "file": str(where.relative_to(project.folder)) if where else "",
     }
 
 
-def flipped(project: Project, draw: random.Random) -> dict[str, Any]:
-    """One bit of one file; then the stages that read it."""
-    readers = [(name, step, dep) for name, step in project.steps.items() for dep in step.deps if not dep.endswith(VARY)]
-    name, step, dep = draw.choice(readers)
-    files = sorted(path for path in [project.folder / dep, *(project.folder / dep).rglob("*")] if path.is_file())
-    path = draw.choice(files)
+def files_below(path: Path) -> list[Path]:
+    return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+
+
+def turn(path: Path, draw: random.Random) -> None:
+    """One bit."""
     content = bytearray(path.read_bytes())
     if content:
         content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
     path.write_bytes(content)
+
+
+def flipped(project: Project, draw: random.Random) -> dict[str, Any]:
+    """One bit of one file; then the stages that read it."""
+    readers = [(step, dep) for step in project.steps.values() for dep in step.deps if not dep.endswith(VARY)]
+    step, dep = draw.choice(readers)
+    path = draw.choice(sorted(files_below(project.folder / dep)))
+    turn(path, draw)
     project.without(step)
-    done = project.run(step.command, check=False)
-    found = done.returncode != 0
-    named = found and "Traceback" not in done.stderr
-    differing = [] if found else project.differing(step)
+    status, told = project.run(step.command, check=False)
+    traced = status != 0 and "Traceback" in told
+    differing = [] if status else project.differing(step)
     return {
-        "harmed": found,
-        "ok": named or (not found and not differing),
-        "why": "" if named or not found else done.stderr.strip()[-300:],
+        "harmed": status != 0,
+        "ok": not traced and not differing,
+        "why": told.strip()[-300:] if traced else "",
         "differing": differing,
-        "file": f"{path.relative_to(project.folder)} read by {name}",
+        "step": step.name,
+        "file": str(path.relative_to(project.folder)),
     }
-
-
-def trials(kills: int, ends: int, full: int, flips: int) -> Iterator[tuple[str, int]]:
-    for how, count in (("kill", kills), ("end", ends), ("full", full), ("flip", flips)):
-        yield from ((how, number) for number in range(count))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("work", type=Path, help="folder for the clone and the trials")
-    for name, count in (("kills", 100), ("ends", 20), ("full", 20), ("flips", 50)):
-        parser.add_argument(f"--{name}", type=int, default=count)
+    parser.add_argument("work", type=Path, help="folder for the clones and the trials")
+    parser.add_argument("--times", type=int, default=1, help="tenths; 10 is a night's")
+    parser.add_argument("--jobs", type=int, default=1, help="trials at a time, each in a clone of its own")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="also write the table here")
     options = parser.parse_args()
-    project, journal = Project(options.work.resolve()), options.work / "tried.jsonl"
-    project.reset()
-    durations = options.work / "seconds.json"
-    if not durations.exists():
-        seconds = {}
-        for step in project.steps.values():
-            project.without(step)
-            started = time.monotonic()
-            project.run(step.command)
-            seconds[step.command] = time.monotonic() - started
-        durations.write_text(json.dumps(seconds))
-    project.seconds = json.loads(durations.read_text())
+    journal = options.work.resolve() / "tried.jsonl"
     tried = {tuple(row["trial"]): row for _, row in read_journal(journal)}
-    planned = list(trials(options.kills, options.ends, options.full, options.flips))
-    started, before = time.monotonic(), len(tried)
-    with Journal(journal) as kept, Ticker("trials", len(planned), done=len(tried)) as ticker:
-        for how, number in planned:
-            if (options.seed, how, number) in tried:
-                continue
-            draw = random.Random(f"{options.seed} {how} {number}")
+    planned = [(options.seed, how, n) for how, count in TENTH.items() for n in range(count * options.times)]
+    waiting = iter([trial for trial in planned if trial not in tried])
+    started, before, lock = time.monotonic(), len(tried), threading.Lock()
+
+    def work(job: int) -> None:
+        project = Project(options.work.resolve() / str(job))
+        while True:
+            with lock:
+                trial = next(waiting, None)
+            if trial is None:
+                return
+            how, draw = trial[1], random.Random(" ".join(map(str, trial)))
             project.reset()
-            name = draw.choice(sorted(project.steps))
-            row = flipped(project, draw) if how == "flip" else interrupted(project, project.steps[name], draw, how)
-            row = {"trial": [options.seed, how, number], "step": name, **row}
+            step = project.steps[draw.choice(sorted(project.steps))]
+            row = flipped(project, draw) if how == "flip" else harmed(project, step, draw, how)
+            row = {"trial": list(trial), "step": step.name, **row}
             kept.append(row, durable=True)
-            tried[options.seed, how, number] = row
-            ticker.advance(note="" if row["ok"] and not row["differing"] else f"{how} {number} FAILED")
-    rows = [row for key, row in tried.items() if key[1:] in planned]
-    counts = {how: [row for row in rows if row["trial"][1] == how] for how in ("kill", "end", "full", "flip")}
+            with lock:
+                tried[trial] = row
+                ticker.advance(note="" if row["ok"] and not row["differing"] else f"{how} {trial[2]} FAILED")
+
+    ticker = Ticker("trials", len(planned), done=before)
+    with Journal(journal) as kept, ticker, ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(work, range(options.jobs)))
+    rows = [tried[trial] for trial in planned]
+    counts = {how: [row for row in rows if row["trial"][1] == how] for how in TENTH}
     found = [
         [how, str(len(own)), str(sum(row["harmed"] for row in own)), str(sum(row["ok"] for row in own)),
          str(sum(bool(row["differing"]) for row in own))]

@@ -147,9 +147,9 @@ def nlg_part(references: list[str], hypotheses: list[str]) -> tuple[list[list[st
     ]
     started = time.perf_counter()
     with Meteor() as meteor:
-        meteor(references[:1], hypotheses[:1])
+        meteor.score(references[:1], hypotheses[:1])
         ready = time.perf_counter()
-        meteor(references, hypotheses)
+        meteor.score(references, hypotheses)
         rows += [["METEOR, its start", f"{ready - started:.1f}"], ["METEOR", f"{time.perf_counter() - ready:.1f}"]]
 
     def everything() -> None:

@@ -29,9 +29,10 @@ def main() -> None:
         ),
         ScoreSettings.of(load_params().score.model_dump()),
     )
-    scores = read_json("metrics/scores.json")  # for `dvc plots`, which draws rows
-    by_context = [{"context": context, **scores[context]} for context in CONTEXTS if context in scores]
-    pl.DataFrame(by_context, infer_schema_length=None).write_csv("metrics/by_context.csv")
+    if not name:  # for `dvc plots`, which draws rows
+        scores = read_json("metrics/scores.json")
+        by_context = [{"context": context, **scores[context]} for context in CONTEXTS if context in scores]
+        pl.DataFrame(by_context, infer_schema_length=None).write_csv("metrics/by_context.csv")
     external = read_json(home / "metrics" / name / "signature.json")["external"]
     if failed := [scorer for scorer, found in external.items() if "failed" in found]:
         raise PacerError(f"no numbers from {', '.join(failed)}; mend score.external, or take it out, and repeat")

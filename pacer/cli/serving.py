@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -198,6 +199,11 @@ def serve(
         raise ConfigError("the page needs the extra app, which is not installed: pip install -e '.[app]'")
     if (certificate is None) != (key is None):
         raise ConfigError("--certificate and --key belong together; give both or none")
+    for other in name or ():
+        if not re.fullmatch(r"[\w.-]+", other):
+            raise ConfigError(
+                f"--name {other!r} must be a name alone, such as pacer.example.org: no http://, port or path"
+            )
     from pacer.serving.server import LOOPBACK, served, token_for
 
     token = token_for(token_file) if token_file or name or host not in LOOPBACK else None

@@ -36,7 +36,8 @@ class CheckpointError(PacerError):
 
 
 def run_cleanly(main: Callable[[], None]) -> None:
-    """Run a stage's ``main``; a PacerError, or a disk without room, becomes one line on stderr and exit code 1.
+    """Run a stage's ``main``; a PacerError, a disk without room, too little memory or a file that the system does not
+    give becomes one line on stderr and exit code 1.
 
     ``--traceback`` on the command line shows where it was raised as well.
     """
@@ -51,12 +52,22 @@ def run_cleanly(main: Callable[[], None]) -> None:
         elif _no_room(error):
             place = getattr(error, "filename", None)
             said = f"the disk is full{f' ({place})' if place else ''}; free some space and run the same command again"
+        elif _no_memory(error):
+            said = "there is too little memory; `pacer doctor` says what each stage takes"
+        elif isinstance(error, OSError) and error.filename is not None:
+            said = f"{error.filename}: {error.strerror}; put that right and run the same command again"
         else:
             raise
         if show_traceback:
             traceback.print_exc()
         print(f"error: {printable(said)}", file=sys.stderr)
         sys.exit(1)
+
+
+def _no_memory(error: Exception) -> bool:
+    """Whether Python, or PyTorch on a device or on the CPU, could not have what it asked for."""
+    device = type(error).__name__ == "OutOfMemoryError"  # torch is not imported for its name
+    return isinstance(error, MemoryError) or device or "can't allocate memory" in str(error)
 
 
 def _no_room(error: BaseException | None) -> bool:

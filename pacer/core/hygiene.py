@@ -63,6 +63,11 @@ def printable(text: str) -> str:
     return _UNSEEN.sub(lambda found: "\n" if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
 
 
+def cell(text: str) -> str:
+    """A user's text as a cell of a CSV file that people open: a spreadsheet must not take it for a formula."""
+    return f"'{text}" if text.startswith(tuple("=+-@\t\r")) else text
+
+
 def file_name(text: str) -> str:
     """An id of the user's as part of a file's name, another one for every id: letters, digits, ``_`` and ``-`` alone,
     and the beginning of its hash where that changes it or cuts it (at 80)."""

@@ -14,7 +14,8 @@ from typing import Any
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.core.io import hash_json, publish, scratch_directory, write_json
+from pacer.core.io import hash_json, publish, scratch_directory
+from pacer.core.seal import AUDIT, write_sealed
 from pacer.corpus import audit
 from pacer.corpus.assemble import Assembler
 from pacer.corpus.draft import Sieve, keep_sound, write_draft
@@ -105,7 +106,7 @@ def build_corpus(
             pair: {"count": len(found), "examples": found[: audit.LISTED]} for pair, found in copies.items()
         }
         result["original_references"] = _original_summary(records, originals)
-        write_json(whole / "audit.json", result)
+        write_sealed(whole / AUDIT, result, [path.name for path in whole.glob("*.parquet")])
         publish(whole, out)
     return result
 

@@ -19,6 +19,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 
 from pacer.core.errors import DataError, PacerError
+from pacer.core.hygiene import cell
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory
 from pacer.core.progress import Ticker
 from pacer.core.seal import write_sealed
@@ -211,7 +212,7 @@ def _refuse_unreadable(unreadable: dict[str, str], paths: dict[str, str], out: P
     """
     listing = Path(f"{out}.unreadable.csv")
     found = dict(gather_object(list(unreadable.items())))
-    rows = [(name, path, found[name]) for name, path in paths.items() if name in found]
+    rows = [(cell(name), cell(path), found[name]) for name, path in paths.items() if name in found]
     if state.is_main_process:
         listing.unlink(missing_ok=True)
         if rows:

@@ -101,10 +101,6 @@ class Meteor:
         """Kill the Java process and wait for its end; may be called any number of times."""
         self._finalizer()
 
-    def __call__(self, references: Sequence[str], hypotheses: Sequence[str]) -> tuple[float, list[float]]:
-        """The corpus score (METEOR's own aggregate, not the mean) and the score of each pair; see :meth:`score`."""
-        return self.score(references, hypotheses)[:2]
-
     def score(self, references: Sequence[str], hypotheses: Sequence[str]) -> MeteorScores:
         """Corpus score, scores and counts of the pairs.
 

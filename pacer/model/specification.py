@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from pacer.params import Commit, Fraction, Interface, Lora, Params, Positive, Prompt, Refine, Strict, Trajectory
+from pacer.params import Commit, Fraction, Interface, Lora, Params, Positive, Prompt, Refine, Size, Strict, Trajectory
 
 
 class TappedDepths(Strict):
@@ -19,9 +19,9 @@ class Calibrator(Strict):
     """Arguments of :class:`~pacer.model.calibrate.PrefixCalibrator`; with ``none`` there is no calibrator."""
 
     gate_inputs: Literal["none", "h", "he", "hz", "hze"]
-    rank: Positive
-    d_availability: Positive | None
-    d_gate: Positive | None
+    rank: Size
+    d_availability: Size | None
+    d_gate: Size | None
     dropout: Fraction
     gate_bias: float
 

@@ -23,12 +23,14 @@ from pacer.params.model import Commit, Interface, Lora, Prompt, Refine, Trajecto
 from pacer.params.params import Params, load_params, parse_params
 from pacer.params.score import Score
 from pacer.params.strict import (
+    Beams,
     Fraction,
     Groups,
     Natural,
     NaturalFloat,
     Positive,
     PositiveFloat,
+    Size,
     Strict,
     read_params,
     validated,
@@ -41,6 +43,7 @@ __all__ = [
     "Backbone",
     "Backbones",
     "Batches",
+    "Beams",
     "Calibrate",
     "Cleaner",
     "Commit",
@@ -67,6 +70,7 @@ __all__ = [
     "R2Gen",
     "Refine",
     "Score",
+    "Size",
     "Standin",
     "Strict",
     "SubjectShares",

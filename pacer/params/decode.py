@@ -6,14 +6,14 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from pacer.params.strict import Natural, Positive, PositiveFloat, Strict
+from pacer.params.strict import Beams, Natural, Positive, PositiveFloat, Strict
 
 
 class Decode(Strict):
     split: Literal["test", "val", "all"]
     limit: Positive | None
     engine: Literal["beam", "generate"]
-    num_beams: Positive
+    num_beams: Beams
     min_new_tokens: Natural
     max_new_tokens: Positive
     repetition_penalty: PositiveFloat

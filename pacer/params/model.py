@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pacer.params.strict import Fraction, Positive, PositiveFloat, Strict
+from pacer.params.strict import Fraction, Positive, PositiveFloat, Size, Strict
 
 
 class Prompt(Strict):
@@ -25,7 +25,7 @@ class Commit(Strict):
 
 class Refine(Strict):
     variant: Literal["patchwise", "global", "endpoint"]
-    d_routing: Positive | None
+    d_routing: Size | None
     max_scale: PositiveFloat
     init_scale: PositiveFloat
 
@@ -37,9 +37,9 @@ class Refine(Strict):
 
 
 class Interface(Strict):
-    num_queries: Positive
-    num_heads: Positive
-    d_hidden: Positive
+    num_queries: Size
+    num_heads: Size
+    d_hidden: Size
     dropout: Fraction
     query_std: PositiveFloat
     fusion_init: Literal["random", "identity"]
@@ -47,7 +47,7 @@ class Interface(Strict):
 
 
 class Lora(Strict):
-    rank: Positive
+    rank: Size
     alpha: Positive
     dropout: Fraction
     targets: Annotated[list[str], Field(min_length=1)]

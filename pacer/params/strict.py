@@ -24,6 +24,9 @@ _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 200, 200
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(ge=1)]
+#: Of a trained block; models of others must not ask for more memory than there is.
+Size = Annotated[int, Field(ge=1, le=16_384)]
+Beams = Annotated[int, Field(ge=1, le=64)]
 Natural = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 NaturalFloat = Annotated[float, Field(ge=0.0)]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pacer.core.contexts import Context
-from pacer.params.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Strict
+from pacer.params.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Size, Strict
 
 
 class Train(Strict):
@@ -58,9 +58,9 @@ class Calibrate(Warmup):
     lambda_cons: NaturalFloat
     lambda_drift: NaturalFloat
     gate_inputs: Literal["none", "h", "he", "hz", "hze"]
-    rank: Positive
-    d_availability: Positive | None
-    d_gate: Positive | None
+    rank: Size
+    d_availability: Size | None
+    d_gate: Size | None
     dropout: Fraction
     gate_bias: float
     source_cache: Literal["auto", "on", "off"]

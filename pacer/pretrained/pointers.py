@@ -6,15 +6,32 @@
 from __future__ import annotations
 
 import logging
+import os
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ValidationError
 
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import hash_file, hash_json, read_json, write_json
 
 POINTER = "pointer.json"
 PROVENANCE = "provenance.json"
+
+
+def _below(name: str) -> str:
+    if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+        raise ValueError("leads out of the folder")
+    return name
+
+
+class Pointer(BaseModel, strict=True):
+    """What ``pointer.json`` says."""
+
+    path: str
+    files: dict[Annotated[str, AfterValidator(_below)], str]
+    bytes: dict[str, int] = {}
 
 
 def resolve(directory: str | Path) -> Path:
@@ -31,13 +48,14 @@ def resolve(directory: str | Path) -> Path:
         raise BackboneError(f"{directory} is not a directory; the stage `backbones` makes it")
     if not (directory / POINTER).is_file():
         return directory
-    target, files, sizes = _read(directory / POINTER)
-    if not target.is_dir():
+    pointer = read_pointer(directory)
+    target = Path(pointer.path)
+    if not os.path.isdir(target):  # pathlib raises for a name that is too long
         raise BackboneError(
             f"{directory / POINTER} points to {target}, which is not there; put it back or repeat the stage `backbones`"
         )
-    for name, expected in files.items():
-        _check(directory / POINTER, target / name, expected, sizes.get(name))
+    for name, expected in pointer.files.items():
+        _check(directory / POINTER, target / name, expected, pointer.bytes.get(name))
     return target
 
 
@@ -52,7 +70,7 @@ def fingerprint(directory: str | Path) -> str:
     directory = Path(directory)
     target = resolve(directory)
     if target != directory or (directory / POINTER).is_file():
-        return hash_json(_read(directory / POINTER)[1])
+        return hash_json(read_pointer(directory).files)
     files = [file for file in sorted(target.iterdir()) if file.is_file() and file.name != PROVENANCE]
     return hash_json({file.name: _file_hash(file) for file in files})
 
@@ -68,8 +86,12 @@ def provenance(directory: str | Path) -> dict[str, Any]:
 
 def is_standin(provenance: dict[str, Any]) -> bool:
     """Was the model trained as a stand-in, or is it a copy of one that was (its ``origin``)?"""
-    origin = provenance.get("origin")
-    return provenance.get("provider") == "standin" or (isinstance(origin, dict) and is_standin(origin))
+    origin: Any = provenance
+    while isinstance(origin, dict):
+        if origin.get("provider") == "standin":
+            return True
+        origin = origin.get("origin")
+    return False
 
 
 def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
@@ -118,6 +140,21 @@ def _matters(record: logging.LogRecord) -> bool:
     return "LOAD REPORT" not in message or any(word in message for word in ("MISSING", "MISMATCH", "CONVERSION"))
 
 
+def read_pointer(directory: str | Path) -> Pointer:
+    """What the ``pointer.json`` of a directory says.
+
+    Raises:
+        BackboneError: it is malformed.
+    """
+    path = Path(directory) / POINTER
+    try:
+        return Pointer.model_validate(read_json(path))
+    except (DataError, ValidationError):
+        raise BackboneError(
+            f"{path} is malformed: expected path and files below it; repeat the stage `backbones`"
+        ) from None
+
+
 def write_pointer(target: str | Path, names: list[str], out: str | Path) -> dict[str, str]:
     """Write ``out/pointer.json`` for the files ``names`` of ``target``; returns their hashes ``{name: SHA-256}``."""
     target = Path(target).absolute()
@@ -127,16 +164,8 @@ def write_pointer(target: str | Path, names: list[str], out: str | Path) -> dict
     return files
 
 
-def _read(pointer: Path) -> tuple[Path, dict[str, str], dict[str, int]]:
-    try:
-        content = read_json(pointer)
-        return Path(content["path"]), dict(content["files"]), dict(content.get("bytes", {}))
-    except (DataError, KeyError, TypeError, ValueError):
-        raise BackboneError(f"{pointer} is malformed: expected path and files; repeat the stage `backbones`") from None
-
-
 def _check(pointer: Path, file: Path, expected: str, size: int | None) -> None:
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise BackboneError(f"{file}, listed in {pointer}, is missing; put it back or repeat the stage `backbones`")
     changed = size is not None and file.stat().st_size != size
     if changed or _file_hash(file) != expected:

@@ -300,7 +300,9 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> Any:
         raise UnidentifiedImageError
     modality = str(data.get("Modality") or "").strip().upper()
     if modality and modality not in _MODALITIES:
-        raise _NoRadiograph(f"the DICOM file is no radiograph: its Modality is {modality:.16}")
+        # a file's own words are not repeated: fields hold anything, patients' names too
+        known = modality if re.fullmatch("[A-Z]{2}", modality) else "not that of one"
+        raise _NoRadiograph(f"the DICOM file is no radiograph: its Modality is {known}")
     photometric = data.get("PhotometricInterpretation")
     if photometric not in ("MONOCHROME1", "MONOCHROME2") or data.get("SamplesPerPixel", 1) != 1:
         raise _Refused("its PhotometricInterpretation is not MONOCHROME1 or MONOCHROME2")
@@ -352,6 +354,8 @@ def _decoder_installed(syntax: Any) -> bool:
 
 def _needs_plugin(data: Any) -> str:
     syntax = data.file_meta.TransferSyntaxUID
+    if syntax.name == syntax:
+        return "its transfer syntax is none of the standard"
     return f"no installed plugin decodes its transfer syntax {syntax.name}; pip install 'pylibjpeg[all]'"
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pacer.core.errors import DataError
+from pacer.core.seal import check_sealed
 from pacer.records.schemas import ABOUT, RECORD_SCHEMA, check_columns
 
 #: Records held at a time.
@@ -63,6 +64,7 @@ class TableWriter:
 
 def batches(path: Path, columns: Sequence[str] | None = None, size: int = 4 * BATCH) -> Iterator[pl.DataFrame]:
     """The rows of a Parquet file in order, exactly ``size`` at a time (fewer at the end)."""
+    check_sealed(path)
     # pre-buffering would hold the compressed columns of the whole file
     with pq.ParquetFile(path, pre_buffer=False) as file:
         waiting: pl.DataFrame | None = None

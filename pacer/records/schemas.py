@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path
+from pacer.core.seal import check_sealed
 from pacer.records.findings import FINDINGS
 
 #: Where ``records.parquet`` says how it was made, in the file's own metadata.
@@ -138,6 +139,7 @@ def check_columns(path: str | Path, schema: dict[str, pl.DataType]) -> None:
     """What :func:`read_table` refuses, without reading the rows."""
     if not Path(path).is_file():
         raise DataError(f"{path} does not exist; run the stage that makes it")
+    check_sealed(path)
     try:
         found = pl.read_parquet_schema(path)
     except pl.exceptions.PolarsError as error:

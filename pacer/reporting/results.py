@@ -110,9 +110,9 @@ def read_results(
         params=params,
         records=read_records(corpus / "records.parquet"),
         image_paths=dict(read_images(corpus / "images.parquet").select("image_id", "path").iter_rows()),
-        corpus_audit=read_json(corpus / "audit.json"),
-        anchors_audit=read_json(anchors / "audit.json"),
-        emphasis_audit=read_json(emphasis / "audit.json"),
+        corpus_audit=read_sealed(corpus / "audit.json"),
+        anchors_audit=read_sealed(anchors / "audit.json"),
+        emphasis_audit=read_sealed(emphasis / "audit.json"),
         predictions=predictions_by_id(predictions),
         decoding=read_sealed(predictions / "manifest.json"),
         # without a router the weights are all on the endpoint, and there is nothing to draw

@@ -59,7 +59,7 @@ def _origin(origin: dict[str, Any]) -> str:
         made = f": {origin['model']}, trained on {origin['data']}" if {"model", "data"} <= origin.keys() else ""
         return f"a small stand-in made by the pipeline{made}"
     if origin.get("provider") == "hub":
-        return f"{origin['id']}, revision {origin.get('commit', origin['revision'])}"
+        return f"{origin.get('id')}, revision {origin.get('commit') or origin.get('revision')}"
     return f"provider {origin.get('provider', 'unknown')}"
 
 

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from safetensors import SafetensorError
 
 from pacer.core.contexts import CONTEXTS
@@ -16,6 +17,7 @@ from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import check_replaceable, read_json, whole_directory, write_json, write_text
 from pacer.core.seal import read_sealed
 from pacer.features import prepare, rounding
+from pacer.features.online import open_features
 from pacer.features.store import MANIFEST as STORE
 from pacer.model.assemble import FROZEN, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
@@ -28,9 +30,11 @@ from pacer.model.checkpoint import (
     weights_hash,
 )
 from pacer.params import Decode
-from pacer.pretrained.pointers import POINTER, PROVENANCE, provenance, resolve, write_pointer
+from pacer.pretrained.pointers import POINTER, PROVENANCE, provenance, read_pointer, resolve, write_pointer
 from pacer.records.schemas import read_about, read_records
 from pacer.serving.card import model_card
+from pacer.serving.familiar import FILE as LIKENESS
+from pacer.serving.familiar import write_likeness
 from pacer.serving.package import (
     BACKBONES,
     CARD,
@@ -102,6 +106,8 @@ def export_model(
     with _writable(out), whole_directory(out) as directory:
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
         write_json(directory / SETTINGS, settings.model_dump())
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        write_likeness(open_features(features, backbones, device), read_records(records), directory / LIKENESS)
         language = resolve(backbones / "language")
         _copy(
             [file.name for pattern in _TOKENIZER_FILES for file in language.glob(pattern)],
@@ -192,7 +198,7 @@ def _bring(source: Path, out: Path, *, copy: bool) -> None:
     """A frozen model as a copy of its files, or as a pointer with their hashes; both have the model's fingerprint."""
     target = resolve(source)
     if (source / POINTER).is_file():
-        names = sorted(read_json(source / POINTER)["files"])
+        names = sorted(read_pointer(source).files)
     else:
         names = sorted(file.name for file in target.iterdir() if file.is_file() and file.name != PROVENANCE)
     _copy(names if copy else [], target, out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,8 +18,8 @@ from pacer.core.errors import BackboneError, CheckpointError
 from pacer.core.io import hash_file, read_json, write_json
 from pacer.features import prepare, rounding
 from pacer.model.assemble import FROZEN
-from pacer.params import Cleaner, Decode, Positive, Strict, read_params
-from pacer.pretrained.pointers import POINTER, provenance
+from pacer.params import Beams, Cleaner, Decode, Positive, Strict, read_params
+from pacer.pretrained.pointers import POINTER, Pointer, provenance, read_pointer
 
 #: Of this layout. A change that older software cannot read counts up.
 VERSION = 1
@@ -50,7 +51,7 @@ class Search(Strict):
     """Those settings of the group ``decode`` that decide about tokens."""
 
     engine: Literal["beam", "generate"]
-    num_beams: Positive
+    num_beams: Beams
     min_new_tokens: Annotated[int, Field(ge=0)]
     max_new_tokens: Positive
     repetition_penalty: Annotated[float, Field(gt=0.0)]
@@ -95,18 +96,19 @@ def read_settings(directory: Path) -> PackageSettings:
     listed = manifest.get("files")
     if not isinstance(listed, dict):
         raise CheckpointError(f"{directory / MANIFEST} does not say which files there are; copy the folder again")
-    there = (path.relative_to(directory) for path in directory.rglob("*") if path.is_file())
+    # a link to a folder counts as a file: what lies there is not looked through
+    there = [path.relative_to(directory) for path in directory.rglob("*") if path.is_file() or path.is_symlink()]
+    names = {str(PurePosixPath(path)) for path in there}
     for path in sorted(there):  # a file more can change what a model says: transformers looks for many
         if str(PurePosixPath(path)) not in {MANIFEST, *listed} and not any(part.startswith(".") for part in path.parts):
             raise CheckpointError(
                 f"{directory} holds {path}, which was not exported; remove it, or copy the folder again"
             )
     for name, expected in listed.items():
-        path = directory / PurePosixPath(name)
-        if not path.is_file():
-            raise CheckpointError(f"{directory} is not whole: {name} is missing; copy the folder again")
-        if hash_file(path) != expected:
-            raise CheckpointError(f"{path} has changed since it was exported; copy the folder again")
+        if name not in names or not (directory / name).is_file():
+            raise CheckpointError(f"{directory} is not whole: {name:.200} is missing; copy the folder again")
+        if hash_file(directory / name) != expected:
+            raise CheckpointError(f"{directory / name} has changed since it was exported; copy the folder again")
     settings = read_params(directory / SETTINGS, PackageSettings)
     own = {"prepares images": settings.states.preparation, "rounds states": settings.states.rounding}
     for (what, exported), here in zip(own.items(), (prepare.VERSION, rounding.VERSION), strict=True):
@@ -144,16 +146,18 @@ def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         for name in FROZEN:
-            own, pointer = directory / BACKBONES / name, None
+            own = directory / BACKBONES / name
+            pointer: Pointer | None = None
             if given is not None and (given / name).is_dir():
                 own = given / name
             elif (own / POINTER).is_file():
-                pointer = read_json(own / POINTER)
-            if pointer is None or Path(pointer["path"]).is_dir():
+                pointer = read_pointer(own)
+            if pointer is None or os.path.isdir(pointer.path):
                 (root / name).symlink_to(own.absolute(), target_is_directory=True)
             else:
                 (root / name).mkdir()
-                write_json(root / name / POINTER, pointer | {"path": str(_cached(own, name, pointer["path"]))})
+                moved = pointer.model_copy(update={"path": str(_cached(own, name, pointer.path))})
+                write_json(root / name / POINTER, moved.model_dump())
         yield root
 
 
@@ -165,11 +169,11 @@ def _cached(own: Path, name: str, path: str) -> Path:
             f"the frozen {name} model is not at {path}, where it was when {own} was exported; name a "
             "folder that holds it with --backbones, or export with --with-backbones"
         )
-    revision = origin.get("commit") or origin["revision"]
+    model, revision = str(origin.get("id")), str(origin.get("commit") or origin.get("revision"))
     try:
-        return Path(snapshot_download(origin["id"], revision=revision, local_files_only=True))
+        return Path(snapshot_download(model, revision=revision, local_files_only=True))
     except (HFValidationError, LocalEntryNotFoundError):
         raise BackboneError(
-            f"the frozen {name} model, {origin['id']}, is neither at {path} nor in this machine's hub "
-            f"cache; fetch it with `hf download {origin['id']} --revision {revision}`"
+            f"the frozen {name} model, {model}, is neither at {path} nor in this machine's hub "
+            f"cache; fetch it with `hf download {model} --revision {revision}`"
         ) from None

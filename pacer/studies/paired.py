@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scipy.stats import ttest_1samp
 
@@ -17,6 +17,8 @@ from pacer.reporting.score_tables import context_mean, difference_cells
 from pacer.reporting.tables import p_value
 from pacer.studies.study import HEADINGS, Study
 
+#: Row and seed.
+Run = tuple[int, int | None]
 #: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first.
 Compare = Callable[[Sequence[tuple[Path, Path]]], Mapping[str, Difference]]
 
@@ -53,54 +55,73 @@ WORLDS_NOTE = (
 
 
 class Tested(NamedTuple):
-    """A line of a comparison, ``label`` "row − base", with its cells under :data:`COLUMNS`."""
+    """A line of a comparison, ``label`` "row − base", with its cells under :data:`COLUMNS`; the difference in
+    ``metric``, and the differences with each seed that both rows have."""
 
     label: str
     cells: tuple[str, ...]
+    metric: str
+    difference: Difference
+    by_seed: Mapping[int | None, float]
 
 
 def compare_rows(
-    study: Study, folders: Mapping[tuple[int, int | None], Path], compare: Compare
+    study: Study, folders: Mapping[Run, Path], scores: Mapping[Run, Mapping[str, Any]], compare: Compare
 ) -> tuple[list[Tested], list[str]]:
     """Every pair of rows that a study tests; and why some were not.
 
     Args:
-        folders: of (row, seed); the seed of foreign scores is None, and they stand against every seed.
+        folders, scores: of (row, seed); the seed of foreign scores is None, and they stand against every seed.
     """
     found: list[tuple[int, int, str, Difference]] = []
+    seeds: dict[tuple[int, int], list[int | None]] = {}
     notes = []
     for index, base in study.tested():
         row = study.rows[index]
         repeats = _repeats(index, base, folders)
+        seeds[index, base] = list(repeats)
         if not repeats:
             continue
         try:
-            scores = compare(list(repeats.values()))
+            differences = compare(list(repeats.values()))
         except DataError as error:
             notes.append(f"{row.name} was not tested against {study.rows[base].name}: {error}.")
             continue
-        found += [(index, base, metric, scores[metric]) for metric in study.metrics if metric in scores]
+        found += [(index, base, metric, differences[metric]) for metric in study.metrics if metric in differences]
         if len(study.seeds) > 1 and len(repeats) < len(study.seeds):
             notes.append(f"{row.name} was tested with seed {', '.join(map(str, repeats))} alone.")
     lines = [
         Tested(
             f"{study.rows[index].name} − {study.rows[base].name}",
             (HEADINGS[metric], *difference_cells(difference), p_value(p)),
+            metric,
+            difference,
+            _apart((index, base), seeds[index, base], metric, scores),
         )
         for (index, base, metric, difference), p in zip(found, _holm_by_score(found), strict=True)
     ]
-    return lines, notes
+    return lines, list(dict.fromkeys(notes))
 
 
-def _repeats(
-    index: int, base: int, folders: Mapping[tuple[int, int | None], Path]
-) -> dict[int | None, tuple[Path, Path]]:
+def _repeats(index: int, base: int, folders: Mapping[Run, Path]) -> dict[int | None, tuple[Path, Path]]:
     """Seed -> the base's folder and the row's, of every seed that both have."""
     found = {}
     for seed in dict.fromkeys(seed for row, seed in folders if row in (base, index)):
         first, second = (folders.get((row, seed), folders.get((row, None))) for row in (base, index))
         if first is not None and second is not None:
             found[seed] = first, second
+    return found
+
+
+def _apart(
+    rows: tuple[int, int], seeds: Iterable[int | None], metric: str, scores: Mapping[Run, Mapping[str, Any]]
+) -> dict[int | None, float]:
+    """Seed -> the row's score less its base's."""
+    found = {}
+    for seed in seeds:
+        own, base = (context_mean(scores.get((row, seed)) or scores[row, None], metric) for row in rows)
+        if own is not None and base is not None:
+            found[seed] = own - base
     return found
 
 

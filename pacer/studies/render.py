@@ -1,13 +1,17 @@
-"""A study's table as Markdown, LaTeX and a page of its own."""
+"""A study's table as Markdown, LaTeX and a page of its own, and its differences as a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from markupsafe import Markup
+
 from pacer.core.io import write_text
+from pacer.reporting.figures import for_page
 from pacer.reporting.html import render
 from pacer.reporting.tables import Heading, Mark, Table
+from pacer.studies.chart import difference_chart
 from pacer.studies.paired import COLUMNS
 from pacer.studies.table import StudyTable
 
@@ -15,8 +19,10 @@ DIFFERENCES = "differences, case by case"
 
 
 def write_table(table: StudyTable, folder: Path) -> list[Path]:
-    """Write ``table.md``, ``table.tex`` and ``table.html`` into ``folder``; returns their paths."""
-    texts = {"md": markdown(table), "tex": latex(table), "html": page(table)}
+    """Write ``table.md``, ``table.tex``, ``table.html`` and, where rows were tested, ``table.svg`` into ``folder``;
+    returns their paths."""
+    chart = difference_chart(table.comparison, table.seeds_of)
+    texts = {"md": markdown(table), "tex": latex(table), "html": page(table, chart)} | ({"svg": chart} if chart else {})
     paths = [folder / f"table.{ending}" for ending in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         write_text(path, text)
@@ -33,9 +39,10 @@ def latex(table: StudyTable) -> str:
     return "\n".join(part.latex() for part in _tables(table))
 
 
-def page(table: StudyTable) -> str:
+def page(table: StudyTable, chart: str | None = None) -> str:
     """A page that needs nothing else."""
-    return render("study.html", title=table.title, tables=list(_tables(table)))
+    inline = chart and Markup(for_page(chart, "differences"))
+    return render("study.html", title=table.title, tables=list(_tables(table)), chart=inline)
 
 
 def _tables(table: StudyTable) -> Iterator[Table]:

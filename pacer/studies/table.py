@@ -64,6 +64,7 @@ class StudyTable:
     blocks: tuple[Block, ...]
     notes: tuple[str, ...]
     comparison: tuple[Tested, ...] = ()
+    seeds_of: str = "training"
 
 
 class ScoredRun(NamedTuple):
@@ -125,11 +126,12 @@ def build_table(study: Study, runs: Sequence[ScoredRun], compare: Compare | None
     blocks += [_published_block(block, study.metrics, comparable) for block in beside]
     notes, tested = _notes(study, runs, published, apart), []
     if compare is not None:
-        tested, untested = compare_rows(study, {(run.row, run.seed): run.folder for run in runs}, compare)
+        places = {(run.row, run.seed): run.folder for run in runs}
+        tested, untested = compare_rows(study, places, {(run.row, run.seed): run.scores for run in runs}, compare)
         note = WORLDS_NOTE if study.seeds_of == "world" else NOTE.format(seeds=" and seeds" * (len(study.seeds) > 1))
         notes += [note] * bool(tested) + untested
     columns = tuple(HEADINGS[metric] for metric in study.metrics)
-    return StudyTable(study.title, columns, tuple(blocks), tuple(notes), tuple(tested))
+    return StudyTable(study.title, columns, tuple(blocks), tuple(notes), tuple(tested), study.seeds_of)
 
 
 def ranked(lines: Iterable[tuple[str, Sequence[tuple[str, str] | None]]]) -> tuple[Line, ...]:

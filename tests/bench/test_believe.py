@@ -44,7 +44,10 @@ def test_a_score_that_does_not_fall_with_the_truth_misses_the_fault(bench: Modul
             for name, (truth, blind) in values.items()
         }
 
-    lines = bench.table([world(0.0), world(0.01)], "own", ["flipped", "blurred"]).splitlines()
+    judged = bench.judgements([world(0.0), world(0.01)], "own", ["flipped", "blurred"])
+    lines = bench.table(judged, ["flipped", "blurred"]).splitlines()
     found = {line.split(" | ")[0].strip("| "): line for line in lines[2:]}
     assert found["BLEU-1"].endswith("| flipped |") and found["CheXbert's F1"].endswith("| none |")
     assert "1.00 (1.00 to 1.00)" in found["CheXbert's F1"]
+    drawn = bench.chart(judged, ["flipped", "blurred"])
+    assert all(f">{text}<" in drawn for text in ("BLEU-1", "flipped", "+0 %", "rank correlation with the truth"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,26 @@ def test_direct_dependencies_are_pinned_as_in_the_constraints():
     assert {
         name.lower().replace("_", "-"): version for name, version in (line.split("==") for line in listed)
     }.items() <= (canonical.items())
+
+
+def test_what_is_imported_is_a_dependency():
+    """Of the package itself, or of an extra that its users install; not of the tools for development alone."""
+    extras = PROJECT["optional-dependencies"]
+    given = [*PROJECT["dependencies"], *(one for name, own in extras.items() if name != "dev" for one in own)]
+    wanted = {canonical(one.split("==")[0]) for one in given}
+    of_module = packages_distributions()
+    for path in [*(REPOSITORY / "pacer").rglob("*.py"), *(REPOSITORY / "stages").glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+            for name in {name.split(".")[0] for name in names} & of_module.keys() - {"pacer"}:
+                assert wanted & {canonical(one) for one in of_module[name]}, (
+                    f"{path.relative_to(REPOSITORY)} imports {name}"
+                )
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def test_constraints_fit_every_machine():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
+import torch
 
 from pacer.core.errors import DataError, run_cleanly
 
@@ -35,3 +37,21 @@ def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit):
         ended(DataError("what arrived"))
     assert capsys.readouterr().err == "error: what arrived\n"
+
+
+def test_a_file_that_is_gone_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit):
+        run_cleanly(lambda: print((tmp_path / "gone").read_text()))
+    assert capsys.readouterr().err == (
+        f"error: {tmp_path}/gone: No such file or directory; put that right and run the same command again\n"
+    )
+
+
+def test_too_little_memory_is_one_line(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(RuntimeError) as on_cpu:
+        torch.empty(1 << 62, dtype=torch.uint8)
+    for error in (MemoryError(), torch.OutOfMemoryError("CUDA out of memory. Tried ..."), on_cpu.value):
+        with pytest.raises(SystemExit):
+            ended(error)
+        told = capsys.readouterr().err
+        assert told.startswith("error: there is too little memory; `pacer doctor`") and told.count("\n") == 1

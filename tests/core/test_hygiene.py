@@ -10,7 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.core.hygiene import ABSENT_WORDS, fault_of, file_name, id_fault, is_absent, is_broken, printable, stray_path
+from pacer.core.hygiene import (
+    ABSENT_WORDS,
+    cell,
+    fault_of,
+    file_name,
+    id_fault,
+    is_absent,
+    is_broken,
+    printable,
+    stray_path,
+)
+
+
+def test_no_cell_is_a_formula() -> None:
+    for text in ('=HYPERLINK("x")', "+1", "-1", "@a", "\t=1"):
+        assert cell(text) == f"'{text}"
+    assert cell("p10/s5=1.jpg") == "p10/s5=1.jpg"
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=30))

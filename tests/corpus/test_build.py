@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from pacer.core.errors import DataError
+from pacer.core.seal import read_sealed
 from pacer.corpus.build_corpus import build_corpus
 from pacer.corpus.source.files import describe_source
 from pacer.records.findings import FINDINGS
@@ -62,7 +63,7 @@ def test_rows_of_the_four_contexts(tiny) -> None:
     assert images.height == 8
     assert set(images["width"]) == {20}
     assert set(images["height"]) == {30}
-    assert json.loads((tiny.out / "corpus" / "audit.json").read_text()) == audit
+    assert read_sealed(tiny.out / "corpus" / "audit.json") == audit
     assert audit["contexts"]["sn"]["train"] == {"records": 2, "studies": 2, "subjects": 1, "paper": 172608}
 
 
@@ -365,9 +366,9 @@ def test_truth_travels_with_the_studies_in_use(tiny) -> None:
 
 def test_records_are_read_strictly(tiny) -> None:
     tiny.build()
-    path = tiny.out / "corpus" / "records.parquet"
-    table = read_records(path)
+    table = read_records(tiny.out / "corpus" / "records.parquet")
     assert dict(table.schema) == RECORD_SCHEMA
+    path = tiny.out / "records.parquet"
     table.drop("view").write_parquet(path)
     with pytest.raises(DataError, match=r"missing columns \['view'\]"):
         read_records(path)

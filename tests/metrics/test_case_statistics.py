@@ -15,7 +15,7 @@ from pacer.comparison.resampling import intervals
 from pacer.comparison.statistics import Statistics, mean, mean_statistics
 from pacer.core.errors import DataError
 from pacer.metrics.chexbert.observations import OBSERVATIONS
-from pacer.metrics.nlg import nlg_scores
+from pacer.metrics.nlg import language_scores
 
 pytestmark = pytest.mark.slow
 
@@ -53,15 +53,14 @@ def micro(cases: pl.DataFrame, columns: slice) -> tuple[float, float, float]:
     return tuple(score(truth.ravel(), found.ravel()) for score in (precision_score, recall_score, f1_score))
 
 
-def test_the_values_are_the_scores_of_the_reference_packages(cases: pl.DataFrame):
+def test_the_values_are_the_scores_of_the_reference_packages(cases: pl.DataFrame, meteor):
     found = score_intervals(cases, "llm-rg4", resamples=200)
     assert (found.unit, found.units) == ("subject", 15) and list(found.scores) == ["sn", "mn", "mean"]
     for context in ("sn", "mn"):
         own = cases.filter(context=context)
         scores = found.scores[context]
         assert [scores[name].value for name in ("precision", "recall", "f1")] == pytest.approx(micro(own, slice(None)))
-        texts = [dict(own.select("record_id", side).iter_rows()) for side in ("reference", "hypothesis")]
-        language = nlg_scores(*texts)
+        language = language_scores(own["reference"].to_list(), own["hypothesis"].to_list(), meteor).scores
         for name in ("bleu1", "bleu2", "bleu3", "bleu4"):
             assert scores[name].value == pytest.approx(language[name])
         assert scores["rougeL"].value == pytest.approx(own["rougeL"].mean())

@@ -24,28 +24,28 @@ def gone(pid: int) -> bool:
 
 
 def test_protocol_characters_change_nothing(meteor):
-    expected = meteor(REFERENCES, HYPOTHESES)
+    expected = meteor.score(REFERENCES, HYPOTHESES)
     torn = ["heart size\nis normal .", "there is |||\r\n no\u2028effusion ."]
-    assert meteor(REFERENCES, torn) == expected
-    assert meteor(["|||\n", "a"], ["", "\n"])[0] == 0.0
-    assert meteor(REFERENCES, HYPOTHESES) == expected
+    assert meteor.score(REFERENCES, torn) == expected
+    assert meteor.score(["|||\n", "a"], ["", "\n"])[0] == 0.0
+    assert meteor.score(REFERENCES, HYPOTHESES) == expected
 
 
 def test_a_killed_process_is_an_error_and_leaves_nothing():
     running = Meteor()
     running.process.send_signal(signal.SIGKILL)
     with pytest.raises(MeteorError, match=r"broke off at pair 0 \(exit status -9\)"):
-        running(REFERENCES, HYPOTHESES)
+        running.score(REFERENCES, HYPOTHESES)
     assert gone(running.process.pid)
     with pytest.raises(MeteorError):
-        running(REFERENCES, HYPOTHESES)
+        running.score(REFERENCES, HYPOTHESES)
 
 
 def test_no_answer_in_time_is_an_error_and_leaves_nothing():
     running = Meteor(patience=0.05)
     started = time.monotonic()
     with pytest.raises(MeteorError, match="took longer than 0 s at pair 0"):
-        running(REFERENCES, HYPOTHESES)
+        running.score(REFERENCES, HYPOTHESES)
     assert time.monotonic() - started < 5
     assert gone(running.process.pid)
 
@@ -55,7 +55,7 @@ def test_a_program_that_fails_at_the_start_is_an_error(tmp_path):
     program.write_text("#!/bin/sh\necho 'Exception in thread main java.lang.OutOfMemoryError: the heart' >&2\nexit 1\n")
     program.chmod(0o755)
     with Meteor(java=program) as running, pytest.raises(MeteorError, match=r"java\.lang\.OutOfMemoryError;") as error:
-        running(REFERENCES, HYPOTHESES)
+        running.score(REFERENCES, HYPOTHESES)
     assert "heart" not in str(error.value)
     assert gone(running.process.pid)
 
@@ -65,7 +65,7 @@ def test_a_program_that_talks_nonsense_is_an_error(tmp_path):
     program.write_text("#!/bin/sh\nwhile read line; do echo Error: specify SCORE; done\n")
     program.chmod(0o755)
     with Meteor(java=program) as running, pytest.raises(MeteorError, match="broke off"):
-        running(REFERENCES, HYPOTHESES)
+        running.score(REFERENCES, HYPOTHESES)
 
 
 def test_missing_java_is_an_error(tmp_path):
@@ -88,11 +88,11 @@ def test_closing_or_forgetting_ends_the_process():
 def test_a_foreign_locale_changes_nothing(meteor, monkeypatch):
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Duser.language=de -Duser.country=DE")
     with Meteor() as german:
-        assert german(REFERENCES, HYPOTHESES) == meteor(REFERENCES, HYPOTHESES)
+        assert german.score(REFERENCES, HYPOTHESES) == meteor.score(REFERENCES, HYPOTHESES)
 
 
 @pytest.mark.parametrize("references, hypotheses", [([], []), (["a"], ["a", "b"])])
 def test_unpaired_texts_are_refused_without_harm(meteor, references, hypotheses):
     with pytest.raises(MeteorError, match="as many references as hypotheses"):
-        meteor(references, hypotheses)
+        meteor.score(references, hypotheses)
     assert meteor.process.poll() is None

@@ -59,9 +59,9 @@ def fails(java: Path | None, patience: float = 60.0, strike=None, texts=(REFEREN
         if strike is not None:
             strike(running)
         with pytest.raises(MeteorError) as error:
-            running(*texts)
+            running.score(*texts)
         with pytest.raises(MeteorError):  # it stays dead
-            running(*texts)
+            running.score(*texts)
     assert "heart" not in str(error.value) and "effusion" not in str(error.value)
     return str(error.value)
 
@@ -142,7 +142,7 @@ def test_a_real_java_killed_while_it_starts(sent):
 
 def test_a_real_java_killed_while_it_scores():
     def strike(running: Meteor) -> None:
-        running(REFERENCES, HYPOTHESES)
+        running.score(REFERENCES, HYPOTHESES)
         threading.Timer(0.3, running.process.kill).start()
 
     message = fails(None, strike=strike, texts=([" ".join(REFERENCES)] * 4000, [" ".join(HYPOTHESES)] * 4000))
@@ -151,7 +151,7 @@ def test_a_real_java_killed_while_it_scores():
 
 def test_a_real_java_that_stands_still():
     def strike(running: Meteor) -> None:
-        running(REFERENCES, HYPOTHESES)
+        running.score(REFERENCES, HYPOTHESES)
         running.patience = 0.3
         running.process.send_signal(signal.SIGSTOP)
 
@@ -199,7 +199,7 @@ def test_a_thousand_failures_leave_nothing(tmp_path):
         slow = count % 20 == 0
         program = hanging[count // 20 % len(hanging)] if slow else programs[count % len(programs)]
         with Meteor(java=program, patience=0.03 if slow else 30.0) as running, pytest.raises(MeteorError):
-            running(REFERENCES[:2], HYPOTHESES[:2])
+            running.score(REFERENCES[:2], HYPOTHESES[:2])
 
 
 def _made(folder: Path) -> Path:
@@ -210,7 +210,7 @@ def _made(folder: Path) -> Path:
 def test_a_process_that_ends_without_closing_takes_java_with_it(tmp_path):
     """The scorer is not closed: Java ends with the process that started it, at its exit or when it is killed."""
     # it looks for the end of its input once it has loaded its tables, so the killed process lets it get there
-    for ending in ("pass", "running(['a'], ['a']); import os, signal; os.kill(os.getpid(), signal.SIGKILL)"):
+    for ending in ("pass", "running.score(['a'], ['a']); import os, signal; os.kill(os.getpid(), signal.SIGKILL)"):
         code = (
             "from pacer.metrics.meteor import Meteor\nrunning = Meteor()\n"
             f"print(running.process.pid, flush=True)\n{ending}"

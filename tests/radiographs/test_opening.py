@@ -482,6 +482,12 @@ def test_a_syntax_nobody_decodes_is_named(tmp_path: Path) -> None:
         open_image(path)
 
 
+def test_a_syntax_of_ones_own_is_not_repeated(tmp_path: Path) -> None:
+    path = write_dicom(tmp_path / "a.dcm", RAMP, syntax="1.2.3.19790412", pixel_data=b"\0\0")
+    with pytest.raises(ImageError, match="transfer syntax is none of the standard"):
+        open_image(path)
+
+
 def test_twelve_bit_jpeg_that_pillow_cannot_read(tmp_path: Path) -> None:
     path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=JPEGExtended12Bit, pixel_data=b"\xff\xd8\xff\xd9")
     with pytest.raises(ImageError, match=r"JPEG Extended.*pylibjpeg\[all\]'.* or the file is damaged"):
@@ -504,6 +510,7 @@ def test_headers_that_contradict_the_pixels(tmp_path: Path) -> None:
     [
         ({"Modality": "CT"}, "its Modality is CT"),
         ({"Modality": "MG", "BodyPartExamined": "CHEST"}, "its Modality is MG"),
+        ({"Modality": "SMITH^ANNE"}, "its Modality is not that of one"),
         ({"Modality": "CR", "BodyPartExamined": "CHEST"}, None),
         ({"Modality": "dx", "BodyPartExamined": "Thorax"}, None),
         ({"Modality": "", "BodyPartExamined": ""}, None),

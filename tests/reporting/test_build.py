@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from pacer.core.errors import DataError
+from pacer.core.seal import read_sealed, write_sealed
 from pacer.reporting.build_report import build_report
 
 pytestmark = pytest.mark.slow
@@ -182,8 +183,10 @@ def test_as_many_examples_as_asked_for(full_run, tmp_path: Path, count: int):
 
 def test_predictions_of_another_corpus_are_refused(full_run, tmp_path: Path):
     records = full_run.root / "corpus" / "records.parquet"
+    audit = read_sealed(records.with_name("audit.json"))
     table = pl.read_parquet(records)
     table.with_columns(pl.col("record_id") + "-other").write_parquet(records)
+    write_sealed(records.with_name("audit.json"), audit, ["records.parquet"])
     with pytest.raises(DataError, match="no prediction belongs to a record of the corpus"):
         build_report(**full_run.arguments, out=tmp_path / "reports")
 

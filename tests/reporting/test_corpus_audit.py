@@ -11,6 +11,7 @@ import pytest
 
 import pacer.corpus as readers
 from pacer.core.errors import DataError
+from pacer.core.seal import read_sealed, write_sealed
 from pacer.reporting.build_report import build_report
 from pacer.reporting.corpus_audit import TOPICS, corpus_checks, corpus_table, emphasis_checks, plain
 from tests.reporting.conftest import EMPHASIS_AUDIT
@@ -229,9 +230,9 @@ def test_the_page_of_ones_own_corpus(full_run, own_audit: dict, secret: str, tmp
 
 def test_an_old_audit_stops_the_report(full_run, tmp_path: Path):
     path = full_run.root / "corpus" / "audit.json"
-    old = json.loads(path.read_text())
+    old = read_sealed(path)
     del old["rows"]
-    path.write_text(json.dumps(old))
+    write_sealed(path, old)
     with pytest.raises(DataError, match="make the corpus again"):
         build_report(**full_run.arguments, out=tmp_path / "reports")
     assert not (tmp_path / "reports").exists()

@@ -119,6 +119,63 @@ def test_a_file_that_was_not_exported(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {"path": 1, "files": {}},
+        {"path": "/none", "files": ["config.json"]},
+        {"path": "/none", "files": {"config.json": 1}},
+        {"path": "/none", "files": {"../../secret": "0"}},
+        {"path": "/none", "files": {"/etc/passwd": "0"}},
+        {"path": "/none", "files": {}, "bytes": 3},
+        {"path": "n" * 5000, "files": {}},
+        {"path": "a\0b", "files": {}},
+    ],
+)
+def test_pointers(folder: Path, content: object) -> None:
+    vision = folder / "backbones" / "vision"
+    shutil.rmtree(vision)
+    vision.mkdir()
+    write_json(vision / "pointer.json", content)
+    for origin in ({"provider": "hub"}, {"provider": "hub", "id": ["../.."], "revision": 2}, {"provider": {}}):
+        write_json(vision / "provenance.json", origin)
+        with pytest.raises(PacerError, match=r"pointer\.json is malformed|the frozen vision model"):
+            opened(folder)
+
+
+def test_a_link_to_a_folder(folder: Path, tmp_path: Path) -> None:
+    """What lies behind it could be changed without the manifest's noticing."""
+    shutil.move(folder / "tokenizer", tmp_path / "elsewhere")
+    (folder / "tokenizer").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CheckpointError, match="holds tokenizer, which was not exported"):
+        Reporter.from_pretrained(folder, device="cpu")
+    manifest = read_json(folder / MANIFEST)
+    others = {name: value for name, value in manifest["files"].items() if not name.startswith("tokenizer/")}
+    write_json(folder / MANIFEST, manifest | {"files": others | {"tokenizer": "0"}})
+    with pytest.raises(CheckpointError, match="tokenizer is missing; copy the folder again"):
+        Reporter.from_pretrained(folder, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "sentence"),
+    [
+        ("config.json", ["model", "interface", "d_hidden"], "16384"),
+        ("config.json", ["model", "lora", "rank"], "16384"),
+        ("config.json", ["model", "refine", "d_routing"], "16384"),
+        ("reporter.json", ["search", "num_beams"], "64"),
+    ],
+)
+def test_sizes_that_no_memory_has(folder: Path, name: str, groups: list[str], sentence: str) -> None:
+    content = group = {key: value for key, value in read_json(folder / name).items() if key != "sha256"}
+    for key in groups[:-1]:
+        group = group[key]
+    group[groups[-1]] = 10**7
+    write_json(folder / name, content)
+    with pytest.raises(PacerError, match=f"{groups[-1]} = 10000000: .*less than or equal to {sentence}"):
+        opened(folder)
+
+
+@pytest.mark.parametrize(
     ("change", "sentence"),
     [
         ({"files": {}}, "which was not exported"),
@@ -130,6 +187,14 @@ def test_a_file_that_was_not_exported(folder: Path) -> None:
 def test_manifests(folder: Path, change: dict, sentence: str) -> None:
     write_json(folder / MANIFEST, read_json(folder / MANIFEST) | change)
     with pytest.raises(CheckpointError, match=sentence):
+        Reporter.from_pretrained(folder, device="cpu")
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "n" * 5000, "a\0b"])
+def test_a_manifest_that_leads_elsewhere(folder: Path, name: str) -> None:
+    manifest = read_json(folder / MANIFEST)
+    write_json(folder / MANIFEST, manifest | {"files": manifest["files"] | {name: "0"}})
+    with pytest.raises(CheckpointError, match="is missing; copy the folder again"):
         Reporter.from_pretrained(folder, device="cpu")
 
 

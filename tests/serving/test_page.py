@@ -18,7 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,6 +39,7 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("uvicorn", reason="uvicorn is not installed (extra app)")
 pytest.importorskip("pebble", reason="pebble is not installed (extra app)")
 
+from pacer.cli.serving import serve  # noqa: E402
 from pacer.serving import decoder, guard, line, server  # noqa: E402
 
 
@@ -383,6 +384,62 @@ def test_a_model_of_frontal_views_alone(browser, reporter: Reporter, monkeypatch
         opened.close()
 
 
+@contextmanager
+def behind_a_proxy(site: Site, path: str) -> Iterator[str]:
+    """The address of a proxy that has the page below a path, with the headers of the documented nginx; one request a
+    connection."""
+    host, port = site.host.split(":")
+
+    def passed_on(asking: socket.socket) -> None:
+        with asking, socket.create_connection((host, int(port))) as asked:
+            head = b""
+            while b"\r\n\r\n" not in head:
+                if not (part := asking.recv(65536)):
+                    return
+                head += part
+            head, rest = head.split(b"\r\n\r\n", 1)
+            first, *lines = head.decode().split("\r\n")
+            lines = [line for line in lines if not line.lower().startswith("connection")]
+            added = ["X-Forwarded-For: 10.1.2.3", "X-Forwarded-Proto: https", "Connection: close"]
+            asked.sendall("\r\n".join([first.replace(f" {path}", " /", 1), *lines, *added, "", ""]).encode() + rest)
+            length = next((int(line.split()[1]) for line in lines if line.lower().startswith("content-length")), 0)
+            left = length - len(rest)
+            while left > 0:
+                part = asking.recv(65536)
+                asked.sendall(part)
+                left -= len(part)
+            with suppress(OSError):
+                while part := asked.recv(65536):
+                    asking.sendall(part)
+
+    def accepting() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=passed_on, args=listening.accept()[:1], daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=accepting, daemon=True).start()
+        yield f"http://localhost:{listening.getsockname()[1]}{path}"
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def test_the_page_below_a_path_of_a_proxy(browser, reporter: Reporter) -> None:
+    with (
+        serving(reporter, token="secret-of-16-signs", names=["lab.example"]) as site,
+        behind_a_proxy(site, "/pacer/") as address,
+    ):
+        opened = browser.new_page()
+        asked: list[str] = []
+        opened.on("request", lambda request: asked.append(request.url))
+        opened.goto(f"{address}?token=secret-of-16-signs")
+        opened.click("#example-0")
+        opened.wait_for_selector("#shown-frontal img")
+        assert written(opened).get_attribute("data-context") == "mw"
+        assert all(url.startswith((address, "data:", "blob:")) for url in asked)
+        opened.close()
+        assert site.log and all(line.startswith("10.1.2.3 ") for line in site.log if " /" in line)
+
+
 # ------------------------------------------------------------------------------------------- without a browser
 
 
@@ -698,6 +755,12 @@ def test_a_token_from_a_file(tmp_path: Path) -> None:
             server.token_for(file)
     with pytest.raises(ConfigError, match="cannot be read"):
         server.token_for(tmp_path / "none")
+
+
+@pytest.mark.parametrize("name", ["pacer.example.org:8443", "https://pacer.example.org", "pacer.example.org/ward", ""])
+def test_a_name_is_a_name_alone(name: str) -> None:
+    with pytest.raises(ConfigError, match="must be a name alone"):
+        serve(Path("none"), name=[name])
 
 
 def test_a_first_line_that_is_too_long_is_not_read(site: Site) -> None:

@@ -14,6 +14,7 @@ from pacer.comparison.resampling import Difference
 from pacer.core.errors import DataError
 from pacer.core.io import write_json
 from pacer.reporting.score_tables import context_mean
+from pacer.studies.chart import difference_chart
 from pacer.studies.paired import WORLDS_NOTE, compare_worlds
 from pacer.studies.render import latex, markdown, page
 from pacer.studies.study import Study
@@ -325,6 +326,14 @@ def test_worlds_are_the_repeats_of_a_study_of_worlds(tmp_path: Path) -> None:
     table = build_table(settings, runs, compare_worlds)
     # t = .03 / (.02 / sqrt(3)) = 2.598
     assert [line.cells for line in table.comparison] == [("F1", "+0.030", "−0.020 to +0.080", "0.122", "0.122")]
+    [line] = table.comparison
+    assert line.by_seed == pytest.approx({1: 0.03, 2: 0.05, 3: 0.01})
+    drawn = difference_chart(table.comparison, table.seeds_of) or ""
+    assert all(f">{text}<" in drawn for text in ("two − one", "world 2", "mean, interval", "difference in F1"))
+    undefined = line._replace(metric="rougeL", difference=difference(None, None))
+    assert "difference in F1" in (difference_chart([undefined, line], "world") or "")
+    assert difference_chart([undefined], "world") is None
+    assert drawn.count("world") == 3 and difference_chart([], "world") is None
     assert WORLDS_NOTE in table.notes and not any("not scored" in note for note in table.notes)
     assert any("not scored on the same" in note for note in build_table(study(seeds=[1, 2, 3]), runs).notes)
     [single] = compare_worlds([(tmp_path / "0-1", tmp_path / "1-1")]).values()

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy.stats import rankdata
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
@@ -186,13 +187,17 @@ def _endpoints(model: Dinov2Model, data: TrainingImages, rows: np.ndarray) -> It
 
 @torch.no_grad()
 def _auroc(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> float | None:
-    """Mean over findings of the endpoint head's area under the ROC curve; None where no finding has both classes."""
-    from sklearn.metrics import roc_auc_score
-
+    """Of the endpoint's head, over findings; None where no finding has both classes."""
     states = torch.cat([patches.mean(1) for patches in _endpoints(model, data, rows)])
-    scores, labels = heads["label"](states).numpy(), data.labels[rows] > 0.5
-    usable = [f for f in range(labels.shape[1]) if 0 < labels[:, f].sum() < len(rows)]
-    return float(np.mean([roc_auc_score(labels[:, f], scores[:, f]) for f in usable])) if usable else None
+    return mean_auroc(heads["label"](states).numpy(), data.labels[rows] > 0.5)
+
+
+def mean_auroc(scores: np.ndarray, labels: np.ndarray) -> float | None:
+    """Mean area under the ROC curve over the columns of [n, F] that have both classes; None where none has."""
+    present, absent = labels.sum(0), (~labels).sum(0)
+    usable = (present > 0) & (absent > 0)
+    above = (rankdata(scores, axis=0) * labels).sum(0) - present * (present + 1) / 2  # Mann and Whitney's U
+    return float((above[usable] / (present * absent)[usable]).mean()) if usable.any() else None
 
 
 @torch.no_grad()
