@@ -8,7 +8,7 @@ implementation", against cleaned references). BLEU is the corpus score with the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pycocoevalcap.bleu.bleu import Bleu
@@ -17,9 +17,12 @@ from pycocoevalcap.rouge.rouge import Rouge
 
 from pacer.core.errors import DataError
 from pacer.metrics.meteor import Meteor
+from pacer.metrics.pairing import check_pairs
 
 #: The scores given, in this order.
 NLG_SCORES: tuple[str, ...] = ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor", "cider")
+
+Texts = Mapping[str, str | Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,32 @@ class LanguageScores:
     meteor_statistics: list[list[float]]
 
 
+def nlg_scores(references: Texts, hypotheses: Texts, meteor: Meteor | None = None) -> dict[str, float | None]:
+    """The language scores of ``hypotheses`` against ``references``, paired by id.
+
+    Args:
+        references: id -> text (or a list with one text).
+        hypotheses: the same ids -> text (or a list with one text).
+        meteor: a running METEOR; default: one is started and ended here (its start-up takes seconds).
+
+    Returns:
+        :data:`NLG_SCORES` by name, each 0 to 1, CIDEr 0 to 10. CIDEr weighs n-grams by how few references have them and
+        is undefined (``None``) for a single pair.
+
+    Raises:
+        DataError: no pairs, ids that differ, or a value that is not one text. MeteorError: Java failed.
+    """
+    expected, found = _one_text_each(references, "references"), _one_text_each(hypotheses, "hypotheses")
+    check_pairs(list(expected), list(found), "references", "hypotheses")
+    pairs = list(expected.values()), [found[key] for key in expected]
+    if meteor is not None:
+        return language_scores(*pairs, meteor).scores
+    with Meteor() as own:
+        return language_scores(*pairs, own).scores
+
+
 def language_scores(references: Sequence[str], hypotheses: Sequence[str], meteor: Meteor) -> LanguageScores:
-    """All language scores of texts paired by position: :data:`NLG_SCORES`, each 0 to 1, CIDEr 0 to 10. CIDEr weighs
-    n-grams by how few references have them, and is None for a single pair.
+    """All language scores of texts paired by position.
 
     Raises:
         DataError: no pairs, or not as many of each. MeteorError: Java failed.
@@ -58,3 +84,14 @@ def rouge_rows(references: Sequence[str], hypotheses: Sequence[str]) -> list[flo
     return [
         float(rouge.calc_score([found], [expected])) for expected, found in zip(references, hypotheses, strict=True)
     ]
+
+
+def _one_text_each(texts: Texts, what: str) -> dict[str, str]:
+    single = {}
+    for key, value in texts.items():
+        if isinstance(value, list | tuple) and len(value) == 1:
+            value = value[0]
+        if not isinstance(value, str):
+            raise DataError(f"{what}, id {key}: expected one text, got {type(value).__name__}")
+        single[key] = value
+    return single

@@ -11,7 +11,7 @@ from pycocoevalcap.meteor import meteor as original_meteor
 from pycocoevalcap.rouge.rouge import Rouge
 
 from pacer.core.errors import DataError
-from pacer.metrics.nlg import NLG_SCORES, language_scores, rouge_rows
+from pacer.metrics.nlg import NLG_SCORES, nlg_scores, rouge_rows
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +28,7 @@ def as_lists(single: dict[str, str]) -> dict[str, list[str]]:
 
 def test_equals_the_original_package(meteor, monkeypatch):
     references, hypotheses = texts(1), texts(2)
-    found = language_scores(list(references.values()), list(hypotheses.values()), meteor)
-    scores = found.scores
+    scores = nlg_scores(references, hypotheses, meteor)
     assert tuple(scores) == NLG_SCORES
     bleu, _ = Bleu(4).compute_score(as_lists(references), as_lists(hypotheses), verbose=0)
     assert [scores[f"bleu{n}"] for n in (1, 2, 3, 4)] == bleu
@@ -44,12 +43,19 @@ def test_equals_the_original_package(meteor, monkeypatch):
         theirs.meteor_p.kill()
     assert scores["meteor"] == total
     assert scores["cider"] == Cider().compute_score(as_lists(references), as_lists(hypotheses))[0]
-    assert found.meteor == rows
+    assert meteor.score(list(references.values()), list(hypotheses.values())).rows == rows
+
+
+def test_pairs_by_id_and_not_by_order(meteor):
+    references, hypotheses = texts(1), texts(2)
+    shuffled = dict(sorted(hypotheses.items(), key=lambda item: item[1]))
+    assert nlg_scores(references, shuffled, meteor) == nlg_scores(references, hypotheses, meteor)
+    assert nlg_scores(as_lists(references), as_lists(hypotheses), meteor) == nlg_scores(references, hypotheses, meteor)
 
 
 def test_identical_texts_score_one(meteor):
-    references = list(texts(1).values())
-    scores = language_scores(references, references, meteor).scores
+    references = texts(1)
+    scores = nlg_scores(references, references, meteor)
     assert scores == pytest.approx(dict.fromkeys(NLG_SCORES, 1.0) | {"cider": 10.0}, abs=1e-6)
 
 
@@ -61,16 +67,32 @@ def test_texts_are_compared_as_they_are():
 
 
 def test_empty_hypotheses_have_a_score(meteor):
-    scores = language_scores(list(texts(1, 4).values()), [""] * 4, meteor).scores
+    references = texts(1, 4)
+    scores = nlg_scores(references, dict.fromkeys(references, ""), meteor)
     assert all(value == pytest.approx(0.0, abs=1e-6) for value in scores.values())
 
 
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        (lambda found: found.pop("sn-3"), "missing in hypotheses: sn-3"),
+        (lambda found: found.update({"sn-99": "x"}), "in hypotheses but not in references: sn-99"),
+        (lambda found: found.update({"sn-3": ["a", "b"]}), "id sn-3: expected one text"),
+        (lambda found: found.update({"sn-3": None}), "id sn-3: expected one text, got NoneType"),
+    ],
+)
+def test_ids_must_pair(change, problem):
+    hypotheses = texts(2)
+    change(hypotheses)
+    with pytest.raises(DataError, match=problem):
+        nlg_scores(texts(1), hypotheses)
+
+
 def test_cider_of_a_single_pair_is_undefined(meteor):
-    scores = language_scores(["the heart is normal ."], ["the heart is normal ."], meteor).scores
+    scores = nlg_scores({"a": "the heart is normal ."}, {"a": "the heart is normal ."}, meteor)
     assert scores["cider"] is None and scores["rougeL"] == 1.0
 
 
-def test_nothing_to_score_is_an_error(meteor):
-    for references in ([], ["the heart is normal ."]):
-        with pytest.raises(DataError, match="no pairs"):
-            language_scores(references, [], meteor)
+def test_nothing_to_score_is_an_error():
+    with pytest.raises(DataError, match="no pairs"):
+        nlg_scores({}, {})
