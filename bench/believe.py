@@ -27,7 +27,7 @@ from scipy.stats import spearmanr, t
 from pacer.core.io import read_json
 from pacer.core.progress import Ticker
 from pacer.metrics.cases import Scored, scored_cases
-from pacer.metrics.chexbert.labeller import CheXbert
+from pacer.metrics.chexbert import CheXbert
 from pacer.metrics.inputs import DEFAULTS
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.scoring import numbers_of

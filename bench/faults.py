@@ -47,6 +47,9 @@ from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 
 ROOT = Path(__file__).resolve().parents[1]
+#: Stages that a trial of `dvc repro` runs, and what it makes beside their model.
+REPEATED = ("calibrate", "decode", "score")
+MADE = ("predictions", "metrics/scores.json", "metrics/cases.parquet")
 #: Outs that hold speeds, memory or what shows them.
 VARY = ("reports", "plots", "metrics.json")
 KINDS = ("outs", "metrics", "plots")
@@ -98,6 +101,16 @@ ssize_t writev(int file, const struct iovec *parts, int count) {
 """
 
 
+#: A study of two systems, small enough to be killed often.
+STUDY = """title: Two systems
+layout: mean
+metrics: [f1]
+seeds: [42]
+set: {decode.controls: [], decode.limit: 2, calibrate.gate_inputs: none}
+rows:
+  - {name: Base, set: {refine.variant: endpoint, commit.route: direct}}
+  - {name: Commit only, set: {refine.variant: endpoint, commit.route: stochastic}}
+"""
 #: A scorer of another environment: the words of a report.
 SCORER = """import json, sys
 options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
@@ -173,15 +186,14 @@ class Project:
 
     def commands(self) -> dict[str, Step]:
         (self.folder / "words.py").write_text(SCORER)
+        (self.folder / "studies" / "faults.yaml").write_text(STUDY)
         cases = self.folder / "cases"
         if not cases.exists():
             cases.mkdir()
             for image in sorted((self.folder / "data" / "source" / "images").rglob("*.*"))[:12]:
                 shutil.copy(image, cases)
         return {
-            "dvc repro": Step(
-                "dvc repro", "dvc repro score", ["predictions", "metrics/scores.json", "models/calibrate"], []
-            ),
+            "dvc repro": Step("dvc repro", "dvc repro score", [*MADE, "models/calibrate"], []),
             "export": Step(
                 "export",
                 f"{PACER} export exported",
@@ -201,6 +213,7 @@ class Project:
                 ["generated"],
                 ["exported"],
             ),
+            "study run": Step("study run", f"{PACER} study run faults", ["studies/results/faults"], []),
         }
 
     def run(self, command: str, check: bool = True) -> tuple[int, str]:
@@ -231,9 +244,16 @@ class Project:
             shutil.rmtree(left)
 
     def without(self, step: Step) -> None:
-        """Before the command: nothing that it makes is there."""
+        """Before the command: nothing that it makes is there, and DVC does not know how it was made."""
         for out in step.outs:
             remove(self.folder / out)
+        if step.command.startswith("dvc"):
+            lock = YAML().load(self.whole / "dvc.lock")
+            for stage in REPEATED:
+                del lock["stages"][stage]
+            YAML().dump(lock, self.folder / "dvc.lock")
+        for remembered in (".dvc/cache/runs", "studies/results"):
+            remove(self.folder / remembered)
 
     def differing(self, step: Step) -> list[str]:
         """Files that are other than the whole run's, missing or too many."""

@@ -32,7 +32,7 @@ from pycocoevalcap.cider.cider import Cider
 from torch import Tensor, nn
 from transformers import AutoTokenizer, BertConfig, BertModel
 
-from pacer.metrics.chexbert.labeller import CheXbert
+from pacer.metrics.chexbert import CheXbert
 from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATIONS
 from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
 from pacer.metrics.meteor import Meteor
