@@ -13,7 +13,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import write_json, write_jsonl
 from pacer.corpus.text.cleaning import CLEANERS
 from pacer.labelling.targets.build_anchors import build_anchors
-from pacer.metrics.chexbert.labeller import CheXbert
+from pacer.metrics.chexbert import CheXbert
 from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.inputs import ScoreInputs, ScoreSettings
