@@ -33,9 +33,6 @@ from pacer.corpus.views import View, check_coverage, read_views, view_of
 from pacer.params import Corpus
 from pacer.records.mimic import mimic_ids
 
-#: Fields that hold the frontal and the lateral image.
-IMAGE_FIELDS = ("image_path", "image_path")
-
 _KNOWN = {"id", "report", "image_path", "subject_id", "study_id", "split"}
 _NO_IDS = (
     "the field is missing, the id is not Open-I's (CXR1_...), and the image path is not MIMIC's "
@@ -50,7 +47,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     Raises:
         DataError: a file as a whole is missing or malformed.
     """
-    check_roles(source.files, ("annotation",), "the source")
+    check_roles(source.files, "annotation")
     path = source.files["annotation"]
     views = read_views(source.files["views"]) if "views" in source.files else None
     known = named = 0

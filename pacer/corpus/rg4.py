@@ -35,9 +35,6 @@ from pacer.records.mimic import mimic_ids
 from pacer.records.schemas import SPLITS
 from pacer.tables.table import shown
 
-#: Fields that hold the frontal and the lateral image.
-IMAGE_FIELDS = ("APPA_imagepath", "lateral_imagepath")
-
 ABSENT_TEXT = "s"
 
 _COMMON = {
@@ -63,7 +60,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     Raises:
         DataError: a file as a whole is missing or malformed.
     """
-    check_roles(source.files, tuple(config.contexts), "the source")
+    check_roles(source.files, *config.contexts)
     for context in config.contexts:
         path = source.files[context]
         lateral, prior = availability(context)

@@ -24,9 +24,6 @@ from pacer.corpus.studies import COLUMNS, REPORT, REQUIRED, TEXTS, examinations
 from pacer.params import Corpus, TableOfStudies
 from pacer.tables.table import CsvForm, open_table, shown_columns
 
-#: Names of the fields that hold the frontal and the lateral image, for messages.
-IMAGE_FIELDS: tuple[str, str] = ("image", "image")
-
 
 def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     """Every study of the table, and every row that is part of none; ``notes`` gets ``unknown_fields`` besides.
@@ -34,7 +31,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     Raises:
         DataError: the source has no table, the file is damaged, or its columns are not those that ``config`` names.
     """
-    check_roles(source.files, ("table",), "the source of this corpus")
+    check_roles(source.files, "table")
     path = source.files["table"]
     benchmark = path.suffix.lower() == ".json"
     if benchmark and config.table.columns:
