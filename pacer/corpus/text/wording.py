@@ -77,9 +77,4 @@ def find_wording(text: str) -> list[tuple[int, int, str]]:
 
 def compares_with_prior(text: str) -> bool:
     """Whether wording of a report, raw or cleaned, presupposes a previous examination."""
-    return any(match.lastgroup for match in _PATTERN.finditer(_normal(text)))
-
-
-def _normal(text: str) -> str:
-    """Lower case, single blanks: what the rules are written for."""
-    return " ".join(text.lower().split())
+    return bool(find_wording(text))
