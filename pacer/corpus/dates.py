@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from datetime import date, time
-
-import polars as pl
+from datetime import UTC, date, datetime, time
+from typing import Any
 
 #: What is said of a date that cannot be read.
 DATE_FORMS = (
@@ -66,65 +64,20 @@ def parse_time(text: str) -> time:
         raise ValueError(TIME_FORMS) from None
 
 
-def read_days(column: pl.Series) -> pl.DataFrame:
-    """Days of a column of dates, of dates with times, or of text.
-
-    Returns:
-        columns ``day`` (Date), ``clock`` (Time, the time that a date came with) and ``unread`` (Boolean: a value that
-        :func:`parse_date` refuses; ``day`` is null there).
-    """
-    column = _known(column)
-    if column.dtype == pl.Date:
-        day, clock = column, pl.Series([None], dtype=pl.Time).new_from_index(0, len(column))
-    elif isinstance(column.dtype, pl.Datetime):
-        wall = _wall_clock(column)
-        day, clock = wall.dt.date(), wall.dt.time()
-    else:
-        day, clock = _parsed(column, parse_date, pl.Date(), pl.Time())
-    return pl.DataFrame({"day": day, "clock": clock, "unread": column.is_not_null() & day.is_null()})
+def read_day(value: Any) -> tuple[date, time | None]:
+    """The day of a date, of a date with a time, or of what :func:`parse_date` reads, and the time that came with it."""
+    if isinstance(value, datetime):
+        return _wall_clock(value).date(), _wall_clock(value).time()
+    return (value, None) if isinstance(value, date) else parse_date(str(value))
 
 
-def read_times(column: pl.Series) -> pl.DataFrame:
-    """Times of day of a column of times, of dates with times, or of text.
-
-    Returns:
-        columns ``clock`` (Time) and ``unread`` (Boolean: a value that :func:`parse_time` refuses).
-    """
-    column = _known(column)
-    if column.dtype == pl.Time:
-        clock = column
-    elif isinstance(column.dtype, pl.Datetime):
-        clock = _wall_clock(column).dt.time()
-    else:
-        (clock,) = _parsed(column, lambda text: (parse_time(text),), pl.Time())
-    return pl.DataFrame({"clock": clock, "unread": column.is_not_null() & clock.is_null()})
+def read_time(value: Any) -> time:
+    """The time of day of a time, of a date with a time, or of what :func:`parse_time` reads."""
+    if isinstance(value, datetime):
+        return _wall_clock(value).time()
+    return value if isinstance(value, time) else parse_time(str(value))
 
 
-def as_text(column: pl.Series) -> pl.Series:
-    """A column as text. Numbers that are not there (NaN) become null."""
-    return _known(column).cast(pl.String)
-
-
-def _known(column: pl.Series) -> pl.Series:
-    return column.fill_nan(None) if column.dtype.is_float() else column
-
-
-def _wall_clock(column: pl.Series) -> pl.Series:
+def _wall_clock(instant: datetime) -> datetime:
     """Instants that know their time zone are compared in UTC: order and gaps stay right when the clocks change."""
-    if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
-        return column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-    return column
-
-
-def _parsed(column: pl.Series, parse: Callable[[str], tuple], *kinds: pl.DataType) -> list[pl.Series]:
-    """A column for each value that ``parse`` gives, null where a text cannot be read; each text is read once."""
-    column = as_text(column)
-    texts = column.unique().drop_nulls()
-    found = []
-    for text in texts:
-        try:
-            found.append(parse(text))
-        except ValueError:
-            found.append((None,) * len(kinds))
-    new = pl.DataFrame(found, [(str(number), kind) for number, kind in enumerate(kinds)], orient="row")
-    return [column.replace_strict(texts, values, default=None, return_dtype=values.dtype) for values in new]
+    return instant if instant.tzinfo is None else instant.astimezone(UTC).replace(tzinfo=None)

@@ -20,17 +20,12 @@ from pacer.corpus.studies import TEXTS, UNUSED, examinations
 from pacer.params import Corpus
 from pacer.tables.table import open_table, shown_columns
 
-#: Name of the column that holds the images, for messages.
-IMAGE_FIELDS = ("dicom_id", "dicom_id")
-
 _STUDY = ["subject", "study"]
 _IMAGE = [*_STUDY, "dicom"]
 #: The columns of the two tables, and our names of them.
 _IDS = {"subject_id": "subject", "study_id": "study", "dicom_id": "dicom"}
 _METADATA = _IDS | {"ViewPosition": "view", "StudyDate": "date", "StudyTime": "time"}
 _SPLIT = _IDS | {"split": "split"}
-#: Reports that are held as Python objects at a time.
-_CHUNK = 8192
 
 
 def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
@@ -42,7 +37,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     Raises:
         DataError: a file is missing or damaged, lacks a column, a study has two reports, or an image two splits.
     """
-    check_roles(source.files, ("reports", "metadata", "split"), "the source of this corpus")
+    check_roles(source.files, "reports", "metadata", "split")
     metadata, split, archive = (source.files[role] for role in ("metadata", "split", "reports"))
     images = _table(metadata, _METADATA)
     notes.read["metadata"] += images.height
@@ -114,17 +109,13 @@ def _splits(path: Path) -> pl.DataFrame:
 def _reports(path: Path, notes: Notes) -> pl.DataFrame:
     """The sections of every report, and ``row``, its number in the order of studies. No raw text is held."""
     columns = {name: pl.String() for name in (*_STUDY, *TEXTS)}
-    frames, held = [pl.DataFrame(schema=columns)], []
+    held = []
     for file in read_report_files(path, "reports"):
         found = find_sections(file.text, file.study)
         if found.last_paragraph:
             notes.count("last_paragraphs", "reports", "the impression has no heading")
         held.append((file.subject or None, file.study, *(getattr(found, name) for name in TEXTS)))
-        if len(held) == _CHUNK:
-            frames.append(pl.DataFrame(held, columns, orient="row"))
-            held = []
-    frames.append(pl.DataFrame(held, columns, orient="row"))
-    reports = pl.concat(frames, rechunk=True).with_row_index("row").with_columns(found=True)
+    reports = pl.DataFrame(held, columns, orient="row").with_row_index("row").with_columns(found=True)
     twice = reports.filter(pl.col("study").is_duplicated())
     if twice.height:
         raise DataError(f"{path} holds two reports of study {twice['study'][0]}; keep one")

@@ -24,15 +24,12 @@ from pacer.core.errors import DataError
 from pacer.core.io import files_below
 from pacer.corpus.deidentified import has_marks, without_marks
 from pacer.corpus.rows import Examination, LeftOut, Notes, Place, Problem, Row, Unusable, check_roles, present, sound
+from pacer.corpus.source.annotations import read_annotations
 from pacer.corpus.source.files import R2GEN_SPLIT, Source
-from pacer.corpus.source.json_stream import stream_records
 from pacer.corpus.splits import seeded_split
 from pacer.corpus.views import IMAGE_COLUMNS, View, check_coverage, first_text, image_key, read_views, table_rows
 from pacer.params import Corpus
 from pacer.records.schemas import SPLITS
-
-#: Where the images of a report are named, for messages.
-IMAGE_FIELDS = ("parentImage", "parentImage")
 
 SECTIONS = ("findings", "impression", "indication")
 
@@ -60,7 +57,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     Raises:
         DataError: a file as a whole is missing or malformed, or nothing says which images are frontal.
     """
-    check_roles(source.files, ("reports",), "the source")
+    check_roles(source.files, "reports")
     path, projections = source.files["reports"], source.files.get("projections")
     kaggle = path.name.lower().endswith((".csv", ".csv.gz"))
     if projections is None:
@@ -144,7 +141,7 @@ def _listed_splits(source: Source, config: Corpus) -> dict[str, str] | None:
     if config.openi.split == R2GEN_SPLIT:
         packaged = resources.files("pacer.corpus").joinpath("data/r2gen_iu_split.json").read_text(encoding="utf-8")
         return {f"CXR{number}": split for split, numbers in json.loads(packaged).items() for number in numbers}
-    check_roles(source.files, ("split",), "the source")
+    check_roles(source.files, "split")
     path = source.files["split"]
     splits: dict[str, str] = {}
     entries = _annotation_splits(path) if path.name.lower().endswith((".json", ".json.gz")) else _table_splits(path)
@@ -159,7 +156,7 @@ def _listed_splits(source: Source, config: Corpus) -> dict[str, str] | None:
 
 def _annotation_splits(path: Path) -> Iterator[tuple[str, str, str]]:
     """R2Gen's ``annotation.json``."""
-    for split, index, raw in stream_records(path):
+    for split, index, raw in read_annotations(path):
         name = first_text(raw, ("id",)) if isinstance(raw, dict) else None
         yield f"{split}[{index}]", name or "", split
 

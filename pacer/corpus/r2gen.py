@@ -27,14 +27,11 @@ from pacer.corpus.rows import (
     present,
     sound,
 )
+from pacer.corpus.source.annotations import read_annotations
 from pacer.corpus.source.files import Source
-from pacer.corpus.source.json_stream import stream_records
 from pacer.corpus.views import View, check_coverage, read_views, view_of
 from pacer.params import Corpus
 from pacer.records.mimic import mimic_ids
-
-#: Fields that hold the frontal and the lateral image.
-IMAGE_FIELDS = ("image_path", "image_path")
 
 _KNOWN = {"id", "report", "image_path", "subject_id", "study_id", "split"}
 _NO_IDS = (
@@ -50,11 +47,11 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     Raises:
         DataError: a file as a whole is missing or malformed.
     """
-    check_roles(source.files, ("annotation",), "the source")
+    check_roles(source.files, "annotation")
     path = source.files["annotation"]
     views = read_views(source.files["views"]) if "views" in source.files else None
     known = named = 0
-    for split, index, raw in stream_records(path):
+    for split, index, raw in read_annotations(path):
         row = notes.row(raw, "annotation", Place(str(path), split, index), _KNOWN, partial(_row, views=views))
         yield row
         if views is not None and not isinstance(row, Problem):

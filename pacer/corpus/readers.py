@@ -37,9 +37,9 @@ class Format:
 
 
 FORMATS: dict[str, Format] = {
-    "rg4": Format(rg4.read, rg4.IMAGE_FIELDS, "finding", "last_finding"),
-    "mimic_cxr": Format(mimic_cxr.read, mimic_cxr.IMAGE_FIELDS, "findings", "findings of the previous study"),
-    "r2gen": Format(r2gen.read, r2gen.IMAGE_FIELDS, "report", "-"),
-    "openi": Format(openi.read, openi.IMAGE_FIELDS, "findings", "-"),
-    "table": Format(table.read, table.IMAGE_FIELDS, "findings", "findings of the previous study"),
+    "rg4": Format(rg4.read, ("APPA_imagepath", "lateral_imagepath"), "finding", "last_finding"),
+    "mimic_cxr": Format(mimic_cxr.read, ("dicom_id", "dicom_id"), "findings", "findings of the previous study"),
+    "r2gen": Format(r2gen.read, ("image_path", "image_path"), "report", "-"),
+    "openi": Format(openi.read, ("parentImage", "parentImage"), "findings", "-"),
+    "table": Format(table.read, ("image", "image"), "findings", "findings of the previous study"),
 }

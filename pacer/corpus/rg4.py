@@ -28,15 +28,12 @@ from pacer.corpus.rows import (
     sound,
     weights_of,
 )
+from pacer.corpus.source.annotations import read_annotations
 from pacer.corpus.source.files import Source
-from pacer.corpus.source.json_stream import stream_records
 from pacer.params import Corpus
 from pacer.records.mimic import mimic_ids
 from pacer.records.schemas import SPLITS
 from pacer.tables.table import shown
-
-#: Fields that hold the frontal and the lateral image.
-IMAGE_FIELDS = ("APPA_imagepath", "lateral_imagepath")
 
 ABSENT_TEXT = "s"
 
@@ -63,13 +60,13 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     Raises:
         DataError: a file as a whole is missing or malformed.
     """
-    check_roles(source.files, tuple(config.contexts), "the source")
+    check_roles(source.files, *config.contexts)
     for context in config.contexts:
         path = source.files[context]
         lateral, prior = availability(context)
         known = _COMMON | (_WITH_LATERAL if lateral else set()) | (_WITH_PRIOR if prior else set())
         splits: set[str] = set()
-        for split, index, raw in stream_records(path):
+        for split, index, raw in read_annotations(path):
             splits.add(split)
             yield notes.row(raw, context, Place(str(path), split, index), known, partial(_examination, context=context))
         for split in sorted(set(SPLITS) - splits):

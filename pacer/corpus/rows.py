@@ -216,7 +216,7 @@ def shown_path(value: str) -> str:
     return value if len(value) <= 200 and not any(map(str.isspace, value)) else f"a text of {len(value)} characters"
 
 
-def check_roles(files: dict[str, Any], needed: tuple[str, ...], directory: str) -> None:
+def check_roles(files: dict[str, Any], *needed: str) -> None:
     """Make sure that a source describes the files that a reader needs.
 
     Raises:
@@ -224,4 +224,4 @@ def check_roles(files: dict[str, Any], needed: tuple[str, ...], directory: str) 
     """
     missing = [role for role in needed if role not in files]
     if missing:
-        raise DataError(f"{directory} describes no file for {', '.join(missing)}; make the source again")
+        raise DataError(f"the source of this corpus describes no file for {', '.join(missing)}; make the source again")

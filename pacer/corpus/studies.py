@@ -10,14 +10,18 @@ study without a report, and a study with a report but without a frontal image ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from datetime import time
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from pacer.core.contexts import contexts_within
 from pacer.core.hygiene import CONTROL, is_absent
-from pacer.corpus.dates import DATE_FORMS, TIME_FORMS, as_text, read_days, read_times
+from pacer.corpus.dates import DATE_FORMS, TIME_FORMS, read_day, read_time
 from pacer.corpus.priors import DatedStudy, choose_priors
 from pacer.corpus.rows import Examination, LeftOut, Notes, Place, Prior, Problem, Row, shown_view
 from pacer.corpus.splits import seeded_split
@@ -35,23 +39,24 @@ TEXTS = (*REPORT, "indication", "history")
 UNUSED = "unused"
 
 _SPLITS = dict.fromkeys(("val", "valid", "validate", "validation", "dev"), "val") | {"train": "train", "test": "test"}
-_DIFFER = "the rows of the study differ in it"
-#: What can be wrong with a study, the first that applies counts; the codes are places in this list.
-_FAULTS: tuple[tuple[str, str], ...] = (
-    ("study", "the study is given under more than one subject"),
-    ("date", DATE_FORMS),
-    ("time", TIME_FORMS),
-    ("time", "the date holds another time of day"),
-    ("split", "expected train, val (valid, validate, validation, dev) or test"),
-    ("split", "splits are given, but none for this study"),
-    *((name, "a control character is in it; give plain text") for name in TEXTS),
-    *((name, _DIFFER) for name in ("date", "time", "split", *TEXTS)),
-)
+_CONTROL = re.compile(CONTROL)
+_MIDNIGHT = time()
+#: Fields in which the rows of a study must agree.
+_COMPARED = ("date", "time", "split", *TEXTS)
+#: What can be wrong with a study, as field and reason; the first that applies counts.
+_FAULTS: dict[str, tuple[str, str]] = {
+    "subjects": ("study", "the study is given under more than one subject"),
+    "no day": ("date", DATE_FORMS),
+    "no time": ("time", TIME_FORMS),
+    "two times": ("time", "the date holds another time of day"),
+    "unknown split": ("split", "expected train, val (valid, validate, validation, dev) or test"),
+    "no split": ("split", "splits are given, but none for this study"),
+    **{f"control {name}": (name, "a control character is in it; give plain text") for name in TEXTS},
+    **{f"differ {name}": (name, "the rows of the study differ in it") for name in _COMPARED},
+}
 #: Views in the order in which they are chosen.
 _VIEWS = ("PA", "AP", "other", "lateral")
 _LATERAL = _VIEWS.index("lateral")
-#: Studies that are made into Python objects at a time.
-_CHUNK = 8192
 
 
 def examinations(images: pl.DataFrame, file: str, role: str, config: Corpus, notes: Notes) -> Iterator[Row]:
@@ -65,108 +70,117 @@ def examinations(images: pl.DataFrame, file: str, role: str, config: Corpus, not
         file, role: where the rows come from, for messages.
         notes: gets the topics ``absent_words``, ``unknown_views`` and ``priors``.
     """
-    has_times = "time" in images.columns
-    table = _normal(images, role, notes)
-    del images
-    yield from _rows_without_study(table, file)
-    studies = _studies(table, has_times)
-    del table
-    priors = _priors(studies, role, notes)
-    studies = studies.drop("day", "clock", "has_report")
-    for first in range(0, studies.height, _CHUNK):
-        chosen = priors.slice(first, _CHUNK)
-        chunk = studies.slice(first, _CHUNK)
-        earlier = studies.select("study", *REPORT)[chosen["prior"].fill_null(0)]
-        for values, reports, (number, *choice) in zip(
-            chunk.iter_rows(), earlier.iter_rows(), chosen.iter_rows(), strict=True
-        ):
-            prior = None
-            if number is not None:
-                study_id, findings, impression = reports
-                prior = Prior(findings, impression, study_id, *choice)
-            yield from _rows_of(_Grouped(*values), prior, file, config)
+    studies, without_study = _grouped(images, role, notes)
+    for row, subject, is_empty in without_study:
+        if is_empty:
+            yield LeftOut(Place(file, "", row), "an empty row")
+        else:
+            yield Problem(Place(file, "", row), "study" if subject else "subject", "there is no id")
+    for study, prior in zip(studies, _priors(studies, role, notes), strict=True):
+        yield from _rows_of(study, prior, file, config)
 
 
-def _normal(table: pl.DataFrame, role: str, notes: Notes) -> pl.DataFrame:
-    """The rows with what is blank as null, dates and times read, views ranked and splits under our names."""
-    optional = (*COLUMNS, UNUSED)
-    table = table.with_columns(pl.lit(None, pl.String).alias(name) for name in optional if name not in table.columns)
-    subject, study, image, view, split = (
-        _blank_to_null(_text(table[name])) for name in ("subject", "study", "image", "view", "split")
-    )
-    date, time = (_blank_to_null(v) if v.dtype == pl.String else v for v in (table["date"], table["time"]))
-    absent = {name: table[name].is_in([*filter(is_absent, table[name].unique().drop_nulls())]) for name in TEXTS}
-    for name, found in absent.items():
-        if number := int(found.sum() or 0):
-            notes.count("absent_words", "texts", name, number)
-    texts = (pl.when(pl.col(name).str.contains(r"\S") & ~absent[name]).then(name).alias(name) for name in TEXTS)
-    days, times = read_days(date), read_times(time)
-    clock, two_clocks = _clocks(days["clock"], times["clock"])
-    normal = pl.DataFrame(
-        {
-            "row": table["row"],
-            "subject": subject,
-            "study": study,
-            "image": image,
-            "day": days["day"],
-            "clock": clock,
-            "no_day": days["unread"],
-            "no_clock": times["unread"],
-            "two_clocks": two_clocks,
-            "split": split.str.to_lowercase().replace_strict(_SPLITS, default=None),
-            UNUSED: table[UNUSED],
-            **table.select(texts).to_dict(),
-        }
-    )
-    nothing = normal.select(pl.all_horizontal(pl.col("subject", "study", "image", *TEXTS).is_null())).to_series()
-    empty = nothing & view.is_null() & split.is_null() & date.is_null() & time.is_null()
-    return normal.with_columns(
-        empty.alias("empty"),
-        _ranks(view, role, notes, ~empty).alias("rank"),
-        (split.is_not_null() & normal["split"].is_null()).alias("no_split"),
-    )
+class _Study:
+    """One study, put together from its rows.
 
-
-def _clocks(of_dates: pl.Series, times: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """The time of day of every row, from its time or else its date, and whether the two differ.
-
-    Dates that are all at midnight are days, written as instants; midnight beside another time is no time either.
+    Attributes:
+        images: line, rank of the view and path of each row. values: of each field of ``_COMPARED`` and ``UNUSED`` the
+            first that is not empty. faults: keys of ``_FAULTS``.
     """
-    midnight = of_dates.cast(pl.Int64) == 0
-    if not (~midnight).any():
-        return times, pl.Series([False]).new_from_index(0, len(times))
-    clock = pl.select(pl.coalesce(pl.lit(times), pl.lit(of_dates))).to_series()
-    differ = (of_dates != times) & ~midnight
-    return clock, differ.fill_null(False)
+
+    def __init__(self, subject: str, study: str):
+        self.subject, self.study = subject, study
+        self.images: list[tuple[int, int | None, str | None]] = []
+        self.values: dict[str, Any] = dict.fromkeys((*_COMPARED, UNUSED))
+        self.faults: set[str] = set()
+
+    @property
+    def has_report(self) -> bool:
+        return any(self.values[name] is not None for name in REPORT)
+
+    def add(self, values: dict[str, Any], faults: dict[str, bool]) -> None:
+        """Take in the fields of a row, None for what it leaves out."""
+        self.faults.update(name for name, applies in faults.items() if applies)
+        for name, value in values.items():
+            if self.values[name] is None:
+                self.values[name] = value
+            elif value not in (None, self.values[name]) and name in _COMPARED:
+                self.faults.add(f"differ {name}")
 
 
-def _text(column: pl.Series) -> pl.Series:
+def _grouped(images: pl.DataFrame, role: str, notes: Notes) -> tuple[list[_Study], list[tuple[int, str | None, bool]]]:
+    """The studies in the order of their first rows; line, subject and whether it is empty, of rows that name none."""
+    has_times, has_splits = "time" in images.columns, False
+    missing = [name for name in (*COLUMNS, UNUSED) if name not in images.columns]
+    images = images.with_columns(pl.lit(None, pl.String).alias(name) for name in missing)
+    days = [_parsed(read_day, _bare(value)) or (None, None) for value in images["date"]]
+    # dates that are all at midnight are days, written as instants; midnight beside another time is no time either
+    dates_have_times = any(clock not in (None, _MIDNIGHT) for _, clock in days)
+    studies: dict[tuple[str, str], _Study] = {}
+    without_study = []
+    for raw, (day, clock_of_day) in zip(images.iter_rows(named=True), days, strict=True):
+        given = {name: _bare(raw[name]) for name in COLUMNS} | {name: _text(raw[name], name, notes) for name in TEXTS}
+        subject, study, image, view, split = (_id(given[n]) for n in ("subject", "study", "image", "view", "split"))
+        is_empty = all(given[name] is None for name in COLUMNS)
+        rank = None if view is None else rank_of(view)
+        if rank is None and not is_empty:
+            notes.count("unknown_views", role, "(none)" if view is None else shown_view(view))
+        has_splits |= split is not None
+        if subject is None or study is None:
+            without_study.append((raw["row"], subject, is_empty))
+            continue
+        clock = _parsed(read_time, given["time"])
+        faults = {
+            "no day": given["date"] is not None and day is None,
+            "no time": given["time"] is not None and clock is None,
+            "two times": clock is not None and clock_of_day not in (None, _MIDNIGHT, clock),
+            "unknown split": split is not None and split.lower() not in _SPLITS,
+        } | {f"control {name}": _CONTROL.search(given[name] or "") is not None for name in TEXTS}
+        if clock is None and dates_have_times:
+            clock = clock_of_day
+        own = studies.setdefault((subject, study), _Study(subject, study))
+        own.images.append((raw["row"], rank, image))
+        texts = {name: given[name] for name in TEXTS}
+        values = {"date": day, "time": clock, "split": split and _SPLITS.get(split.lower()), UNUSED: raw[UNUSED]}
+        own.add(values | texts, faults)
+    owners = Counter(study for _, study in studies)
+    for own in studies.values():
+        lacks_split = has_splits and own.values["split"] is None and own.values[UNUSED] is None
+        # where there is no column of times they are those of the dates
+        differ_in_date = not has_times and "differ time" in own.faults
+        own.add({}, {"subjects": owners[own.study] > 1, "no split": lacks_split, "differ date": differ_in_date})
+    return list(studies.values()), without_study
+
+
+def _bare(value: Any) -> Any:
+    """A value, text without white space around it; None for NaN and where nothing is left."""
+    if isinstance(value, str):
+        return value.strip() or None
+    return None if value != value else value
+
+
+def _id(value: Any) -> str | None:
     """As text; 7.0 is 7, because an id does not change its name when its column has gaps."""
-    if column.dtype.is_float():
-        whole = column.cast(pl.Int64, strict=False)
-        return pl.select(
-            pl.when(pl.lit(column) == pl.lit(whole)).then(pl.lit(whole.cast(pl.String))).otherwise(as_text(column))
-        ).to_series()
-    return as_text(column)
+    return None if value is None else str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def _blank_to_null(column: pl.Series) -> pl.Series:
-    """Text without white space around it, null where nothing is left."""
-    bare = column.str.strip_chars()
-    return bare.set((bare == "").fill_null(False), None)
+def _text(value: str | None, name: str, notes: Notes) -> str | None:
+    """A text as it stands; None where it is blank or a word for no text, which is counted."""
+    if value is not None and is_absent(value):
+        notes.count("absent_words", "texts", name)
+        return None
+    return value if value and value.strip() else None
 
 
-def _ranks(view: pl.Series, role: str, notes: Notes, counted: pl.Series) -> pl.Series:
-    """The rank of every row's view, null for an unknown one."""
-    ranks = {text: rank for text in view.unique().drop_nulls() if (rank := rank_of(text)) is not None}
-    rank = view.replace_strict(
-        list(ranks), pl.Series(list(ranks.values()), dtype=pl.Int8), default=None, return_dtype=pl.Int8
-    )
-    for text, number in view.filter(rank.is_null() & counted).value_counts().iter_rows():
-        notes.count("unknown_views", role, "(none)" if text is None else shown_view(text), number)
-    return rank
+def _parsed(read: Callable[[Any], Any], value: Any) -> Any:
+    """What ``read`` makes of a value; None where it cannot, or of None."""
+    try:
+        return None if value is None else read(value)
+    except ValueError:
+        return None
 
 
+@lru_cache(maxsize=256)
 def rank_of(view: str) -> int | None:
     """The place of a view in ``_VIEWS``, None for an unknown one. That of a special view is beyond the list: it is
     taken where there is no usual one."""
@@ -182,15 +196,6 @@ def by_view(images: Iterable[RankedImage]) -> tuple[list[RankedImage], list[Rank
     ranked = sorted(images, key=lambda image: image[:2])
     frontals, laterals = ([image for image in ranked if image.is_lateral == side] for side in (False, True))
     return frontals, laterals
-
-
-def _rows_without_study(table: pl.DataFrame, file: str) -> Iterator[Row]:
-    lost = table.filter(pl.col("subject").is_null() | pl.col("study").is_null())
-    for row, empty, subject in lost.select("row", "empty", "subject").iter_rows():
-        if empty:
-            yield LeftOut(Place(file, "", row), "an empty row")
-        else:
-            yield Problem(Place(file, "", row), "study" if subject else "subject", "there is no id")
 
 
 class RankedImage(NamedTuple):
@@ -210,113 +215,56 @@ class RankedImage(NamedTuple):
         return _VIEWS[self.rank % len(_VIEWS)]
 
 
-class _Grouped(NamedTuple):
-    """One study; the lists have an entry per row, in the order of the table."""
-
-    subject: str
-    study: str
-    row: list[int]
-    rank: list[int | None]
-    image: list[str | None]
-    split: str | None
-    findings: str | None
-    impression: str | None
-    indication: str | None
-    history: str | None
-    unused: str | None
-    fault: int | None
-
-
-def _studies(table: pl.DataFrame, has_times: bool) -> pl.DataFrame:
-    """One row per study, with the fields of :class:`_Grouped`, ``day``, ``clock`` and ``has_report``.
-
-    ``has_times``: the table has a column for times; else they come from its dates.
-    """
-    compared = {"date": "day", "time": "clock"} | {name: name for name in ("split", *TEXTS)}
-    has_splits = table["split"].is_not_null().any() or table["no_split"].any()
-    studies = (
-        table.lazy()
-        .filter(pl.col("subject").is_not_null() & pl.col("study").is_not_null())
-        .group_by("subject", "study", maintain_order=True)
-        .agg(
-            pl.col("row", "rank", "image"),
-            pl.col("no_day", "no_clock", "two_clocks", "no_split").any(),
-            pl.col(*compared.values(), UNUSED).drop_nulls().first(),
-            *(pl.col(name).str.contains(CONTROL).any().alias(f"control_{name}") for name in TEXTS),
-            *((pl.col(column).drop_nulls().n_unique() > 1).alias(f"differ_{n}") for n, column in compared.items()),
-        )
-        .collect()
-    )
-    if not has_times:
-        studies = studies.with_columns(differ_date=pl.any_horizontal("differ_date", "differ_time"))
-    faults = [
-        pl.col("study").is_duplicated(),
-        pl.col("no_day"),
-        pl.col("no_clock"),
-        pl.col("two_clocks"),
-        pl.col("no_split"),
-        pl.col("split").is_null() & has_splits & pl.col(UNUSED).is_null(),
-        *(pl.col(f"control_{name}") for name in TEXTS),
-        *(pl.col(f"differ_{name}") for name in compared),
-    ]
-    fault = pl.coalesce(pl.when(wrong).then(pl.lit(code, pl.Int8)) for code, wrong in enumerate(faults))
-    has_report = pl.any_horizontal(pl.col(name).is_not_null() for name in REPORT)
-    usable = has_report & pl.col("fault").is_null()
-    return studies.with_columns(fault.alias("fault")).select(
-        *_Grouped._fields, "day", "clock", usable.alias("has_report")
-    )
-
-
-def _priors(studies: pl.DataFrame, role: str, notes: Notes) -> pl.DataFrame:
-    """The row number of every study's prior, null without one, and what is known about the choice."""
-    chosen: list[tuple] = [(None, None, None, False, 0)] * studies.height
-    subjects = (
-        studies.lazy()
-        .with_row_index("number")
-        .group_by("subject", maintain_order=True)
-        .agg("number", "study", "day", "clock", "has_report")
-        .collect()
-    )
-    for _, numbers, *columns in subjects.iter_rows():
-        of = dict(zip(columns[0], numbers, strict=True))
-        for number, day, choice in zip(numbers, columns[1], choose_priors([*map(DatedStudy, *columns)]), strict=True):
-            if day is None:
+def _priors(studies: list[_Study], role: str, notes: Notes) -> list[Prior | None]:
+    """The previous study of each."""
+    chosen: list[Prior | None] = [None] * len(studies)
+    subjects: dict[str, list[int]] = defaultdict(list)
+    for number, study in enumerate(studies):
+        subjects[study.subject].append(number)
+    for numbers in subjects.values():
+        own = {studies[number].study: studies[number] for number in numbers}
+        dated = [
+            DatedStudy(name, s.values["date"], s.values["time"], s.has_report and not s.faults)
+            for name, s in own.items()
+        ]
+        for number, study, choice in zip(numbers, dated, choose_priors(dated), strict=True):
+            if study.day is None:
                 notes.count("priors", role, "undated")
             if choice.unordered:
                 notes.count("priors", role, "same day, order unknown")
-            if choice.study_id is None:
-                if choice.passed_over:
-                    notes.count("priors", role, "earlier studies, none with a report")
-                continue
-            chosen[number] = of[choice.study_id], choice.gap_days, choice.rule, choice.tied, choice.passed_over
-    schema = {"prior": pl.Int64, "gap_days": pl.Float64, "rule": pl.String, "tied": pl.Boolean, "passed_over": pl.Int32}
-    return pl.DataFrame(chosen, schema, orient="row")
+            if choice.study_id is not None:
+                texts = (own[choice.study_id].values[name] for name in REPORT)
+                chosen[number] = Prior(*texts, *choice[:-1])
+            elif choice.passed_over:
+                notes.count("priors", role, "earlier studies, none with a report")
+    return chosen
 
 
-def _rows_of(study: _Grouped, prior: Prior | None, file: str, config: Corpus) -> Iterator[Row]:
+def _rows_of(study: _Study, prior: Prior | None, file: str, config: Corpus) -> Iterator[Row]:
     """What becomes of the rows of a study."""
-    if study.fault is not None:
-        yield Problem(Place(file, "", study.row[0]), *_FAULTS[study.fault], len(study.row))
+    whole, rows = Place(file, "", study.images[0][0]), len(study.images)
+    if study.faults:
+        fault = next(said for name, said in _FAULTS.items() if name in study.faults)
+        yield Problem(whole, *fault, rows)
         return
-    if study.unused is not None:
-        yield LeftOut(Place(file, "", study.row[0]), study.unused, len(study.row))
+    if study.values[UNUSED] is not None:
+        yield LeftOut(whole, study.values[UNUSED], rows)
         return
-    if not any(study.image) and (study.findings is not None or study.impression is not None):
-        reason = "no image: its report can only be a previous one"
-        yield LeftOut(Place(file, "", study.row[0]), reason, len(study.row))
+    if study.has_report and not any(path for _, _, path in study.images):
+        yield LeftOut(whole, "no image: its report can only be a previous one", rows)
         return
     usable: list[RankedImage] = []
-    for row, rank, image in zip(study.row, study.rank, study.image, strict=True):
-        if image is None:
+    for row, rank, path in study.images:
+        if path is None:
             yield Problem(Place(file, "", row), "image", "there is no path of an image")
         elif rank is None:
             yield LeftOut(Place(file, "", row), "unknown view")
         else:
-            usable.append(RankedImage(rank, row, image))
+            usable.append(RankedImage(rank, row, path))
     if not usable:
         return
     first = Place(file, "", min(image.row for image in usable))
-    if study.findings is None and study.impression is None:
+    if not study.has_report:
         yield LeftOut(first, "neither findings nor impression", len(usable))
         return
     frontals, laterals = by_view(usable)
@@ -335,14 +283,14 @@ def _rows_of(study: _Grouped, prior: Prior | None, file: str, config: Corpus) ->
         study_id=study.study,
         subject_id=study.subject,
         contexts=contexts_within(lateral is not None, prior is not None),
-        split=study.split or seeded_split(study.subject, config.seed, config.split.val, config.split.test),
+        split=study.values["split"] or seeded_split(study.subject, config.seed, config.split.val, config.split.test),
         view=frontal.view,
         frontal=frontal.path,
         lateral=lateral,
-        findings=study.findings,
-        impression=study.impression,
+        findings=study.values["findings"],
+        impression=study.values["impression"],
         prior=prior,
-        indication=study.indication,
-        history=study.history,
+        indication=study.values["indication"],
+        history=study.values["history"],
         rows=1 + (lateral is not None),
     )

@@ -14,18 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 
 from pacer.core.errors import DataError
-from pacer.corpus.dates import as_text
 from pacer.corpus.rexrank import image_table
 from pacer.corpus.rows import Notes, Row, check_roles
 from pacer.corpus.source.files import Source
 from pacer.corpus.studies import COLUMNS, REPORT, REQUIRED, TEXTS, examinations
 from pacer.params import Corpus, TableOfStudies
 from pacer.tables.table import CsvForm, open_table, shown_columns
-
-#: Names of the fields that hold the frontal and the lateral image, for messages.
-IMAGE_FIELDS: tuple[str, str] = ("image", "image")
 
 
 def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
@@ -34,7 +31,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     Raises:
         DataError: the source has no table, the file is damaged, or its columns are not those that ``config`` names.
     """
-    check_roles(source.files, ("table",), "the source of this corpus")
+    check_roles(source.files, "table")
     path = source.files["table"]
     benchmark = path.suffix.lower() == ".json"
     if benchmark and config.table.columns:
@@ -64,8 +61,9 @@ def _load(path: Path, config: TableOfStudies, notes: Notes) -> pl.DataFrame:
     for our, theirs in ours.items():
         if frame[theirs].dtype.is_nested() or frame[theirs].dtype in (pl.Binary, pl.Object):
             raise DataError(f"{path}: column {theirs} holds {frame[theirs].dtype}; {our} must be text or a number")
-    named = [(as_text(frame[theirs]) if our in TEXTS else frame[theirs]).alias(our) for our, theirs in ours.items()]
-    return pl.DataFrame([pl.Series("row", table.places, pl.Int64), *named])
+    ours_alone = frame.select(pl.col(theirs).alias(our) for our, theirs in ours.items())
+    texts = ours_alone.select(name for name in ours if name in TEXTS).with_columns(cs.float().fill_nan(None))
+    return ours_alone.with_columns(texts.cast(pl.String), row=pl.Series(table.places, dtype=pl.Int64))
 
 
 def _resolve(path: Path, have: list[str], columns: dict[str, str]) -> dict[str, str]:

@@ -210,7 +210,8 @@ class _Index:
         self.names = list(numbers)
         equal = np.flatnonzero(self.digests[1:] == self.digests[:-1])
         if len(equal):
-            one, other = columns.texts(path, column, np.sort(order[equal[0] : equal[0] + 2]))
+            keys = pl.read_parquet(path, columns=[column])[column]
+            one, other = keys[np.sort(order[equal[0] : equal[0] + 2]).tolist()]
             raise DataError(f"{path} has two entries under one key: {one} and {other}; run the features stage again")
 
     def find(self, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,6 @@ arrived and what was expected, and never quote a cell.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import re
 import zlib
@@ -16,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from io import BytesIO, TextIOWrapper
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -31,9 +30,6 @@ LARGEST = 1 << 24
 # The limit belongs to the module csv and is looked up at every cell, so a reader cannot have one of its own. Reports
 # exceed the default of 131,072 characters. It is raised here, once, and never lowered.
 csv.field_size_limit(max(csv.field_size_limit(), LARGEST))
-
-#: Lines of JSON that are held as Python objects at a time.
-_LINES = 20_000
 
 Kind = Literal["csv", "jsonl", "parquet"]
 
@@ -151,49 +147,24 @@ class TableFile:
                 change its name when its column has gaps.
 
         Raises:
-            DataError: a value is neither text nor a number, or polars, which is fast but reads some layouts of CSV in
-                another way, finds other rows.
+            DataError: a value is neither text nor a number.
         """
-        with _readable(self.path):
-            if self.kind == "jsonl":
-                return self._texts(columns, decimals)
-            if self.kind == "parquet":
+        if self.kind == "parquet":
+            with _readable(self.path):
                 return self._parquet(columns)
-        try:
-            separator = self.form.separator(self.path)
-            source: Path | BytesIO = self.path
-            if codecs.lookup(self.form.encoding).name != AS_NAMED.encoding:
-                with self.form.opened(self.path) as file:
-                    source = BytesIO(file.read().encode())
-            table = pl.read_csv(source, separator=separator, infer_schema=False, glob=False, columns=list(columns))
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-            table = None
-        if table is None or table.height != self.height:
-            raise DataError(
-                f"{self.path}: its {self.height} rows can be told apart in two ways; put every cell that holds a quote "
-                "or a line end into quotes, double the quotes in it, and end all lines alike"
-            )
-        return table.select(columns)
+        texts = [
+            [
+                _as_text(value, f"{self.path}, {row.place}, {name}", name in decimals)
+                for name, value in zip(columns, row.values, strict=True)
+            ]
+            for row in self.rows(columns)
+        ]
+        table = pl.DataFrame(texts, dict.fromkeys(columns, pl.String()), orient="row")
+        return table.with_columns(pl.col(pl.String).replace("", None)) if self.kind == "csv" else table
 
     def _parquet(self, columns: Sequence[str]) -> pl.DataFrame:
         table = pl.read_parquet(self.path, columns=list(columns), glob=False, hive_partitioning=False)
         return table.select(columns)
-
-    def _texts(self, columns: Sequence[str], decimals: Collection[str]) -> pl.DataFrame:
-        schema = dict.fromkeys(columns, pl.String())
-        frames = [pl.DataFrame(schema=schema)]
-        held: list[list[str | None]] = []
-        for row in self.rows(columns):
-            held.append(
-                [
-                    _as_text(value, f"{self.path}, {row.place}, {name}", name in decimals)
-                    for name, value in zip(columns, row.values, strict=True)
-                ]
-            )
-            if len(held) == _LINES:
-                frames.append(pl.DataFrame(held, schema=schema, orient="row"))
-                held = []
-        return pl.concat([*frames, pl.DataFrame(held, schema=schema, orient="row")])
 
 
 def open_table(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time
+from typing import Any
 
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.corpus.dates import DATE_FORMS, TIME_FORMS, parse_date, parse_time, read_days, read_times
+from pacer.corpus.dates import DATE_FORMS, TIME_FORMS, parse_date, parse_time, read_day, read_time
 
 DAY = date(2180, 5, 6)
 
@@ -131,44 +132,32 @@ def test_anything_else_is_a_value_error(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "column",
+    "value",
     [
-        pl.Series(["2180-05-06", None, "bad"]),
-        pl.Series([DAY, None, None]),
-        pl.Series([datetime(2180, 5, 6), None, None]),
-        pl.Series([21800506, None, 5]),
-        pl.Series([21800506.0, float("nan"), 5.0]),
-        pl.Series([datetime(2180, 5, 6, tzinfo=UTC), None, None]).dt.convert_time_zone("America/New_York"),
-        pl.Series([21800506, None, 218005066], dtype=pl.Int32),
+        "2180-05-06",
+        DAY,
+        datetime(2180, 5, 6),
+        21800506,
+        21800506.0,
+        pl.Series([datetime(2180, 5, 6, tzinfo=UTC)]).dt.convert_time_zone("America/New_York")[0],
     ],
 )
-def test_columns_of_dates(column: pl.Series) -> None:
-    read = read_days(column)
-    assert read["day"].to_list() == [DAY, None, None]
-    written_badly = column.dtype in (pl.String, pl.Int64, pl.Int32, pl.Float64)
-    assert read["unread"].to_list() == [False, False, written_badly]
-    assert read["clock"].to_list()[0] == (time() if isinstance(column.dtype, pl.Datetime) else None)
+def test_typed_dates(value: Any) -> None:
+    assert read_day(value) == (DAY, time() if isinstance(value, datetime) else None)
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
-        pl.Series(["08:50:27", None, "bad"]),
-        pl.Series([time(8, 50, 27), None, None]),
-        pl.Series([datetime(2180, 5, 6, 8, 50, 27), None, None]),
-        pl.Series([85027.0, None, 990000.0]),
-        pl.Series([85027, None, 1200]),
-        pl.Series([85027.0, float("nan"), 990000.0]),
-    ],
-)
-def test_columns_of_times(column: pl.Series) -> None:
-    read = read_times(column)
-    assert read["clock"].to_list() == [time(8, 50, 27), None, None]
-    assert read["unread"].to_list() == [False, False, column.dtype in (pl.String, pl.Int64, pl.Float64)]
+@pytest.mark.parametrize("value", ["bad", 5, 5.0, 218005066])
+def test_values_that_are_no_dates(value: Any) -> None:
+    with pytest.raises(ValueError, match="expected YYYY-MM-DD"):
+        read_day(value)
 
 
-def test_columns_without_a_value() -> None:
-    for dtype in (pl.String, pl.Null, pl.Date, pl.Float64):
-        column = pl.Series([None, None], dtype=dtype)
-        assert read_days(column)["day"].to_list() == [None, None]
-        assert not read_days(column)["unread"].any()
+@pytest.mark.parametrize("value", ["08:50:27", time(8, 50, 27), datetime(2180, 5, 6, 8, 50, 27), 85027.0, 85027])
+def test_typed_times(value: Any) -> None:
+    assert read_time(value) == time(8, 50, 27)
+
+
+@pytest.mark.parametrize("value", ["bad", 990000.0, 1200])
+def test_values_that_are_no_times(value: Any) -> None:
+    with pytest.raises(ValueError, match="expected HH:MM"):
+        read_time(value)

@@ -63,12 +63,6 @@ def test_whole_shares(subject: str, seed: int) -> None:
     assert seeded_split(subject, seed, 0, 1) == "test"
 
 
-@pytest.mark.parametrize(("val", "test"), [(-0.1, 0), (0, 1.1), (0.6, 0.6), (math.nan, 0)])
-def test_impossible_shares(val: float, test: float) -> None:
-    with pytest.raises(ValueError, match="shares"):
-        seeded_split("1", 0, val, test)
-
-
 @given(st.sets(st.tuples(st.sampled_from(["sn", "mw"]), st.sampled_from(["train", "val", "test"]))), st.booleans())
 def test_what_a_run_needs_is_there_or_the_first_that_lacks_is_named(present: set[tuple[str, str]], best: bool) -> None:
     params = load_params(Path(__file__).parents[2] / "configs" / "micro.yaml")

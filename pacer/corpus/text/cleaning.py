@@ -25,10 +25,8 @@ from typing import Any
 #: (run, what it shrinks to, how often). Repetition is bounded, so runs longer than 2**times are not shrunk to one.
 _RUNS: tuple[tuple[str, str, int], ...] = (("__", "_", 7), ("  ", " ", 6), ("..", ".", 8))
 
-#: Marks of enumeration in the order of their removal. None of them can be in a text without a ``_NUMBERED``: a removal
-#: makes a new one only next to a number that is followed by ". " already.
+#: Marks of enumeration in the order of their removal.
 _MARKS = (*(f". {number}. " for number in range(2, 6)), *(f" {number}. " for number in range(2, 6)))
-_NUMBERED = ("2. ", "3. ", "4. ", "5. ")
 
 _QUOTES_AND_SLASHES = str.maketrans("", "", "\"/\\'")
 _PUNCTUATION = str.maketrans("", "", ".,?;*!%^&_+()[]{}")
@@ -62,23 +60,15 @@ def clean_report_iu_xray(text: str) -> str:
 def _without_marks(text: str) -> str:
     """The text without marks of enumeration."""
     text = text.replace("1. ", "")
-    if any(number in text for number in _NUMBERED):
-        for mark in _MARKS:
-            text = text.replace(mark, ". ")
+    for mark in _MARKS:
+        text = text.replace(mark, ". ")
     return text
 
 
 def _sentences(text: str, punctuation: dict[int, Any]) -> str:
     """The text's sentences in lower case, without quotes, slashes and ``punctuation``, each followed by ``" ."``."""
-    text = text.strip().lower()
-    sentences = text.split(". ")
-    if '"' in text or "/" in text or "\\" in text or "'" in text:
-        sentences = [sentence.translate(_QUOTES_AND_SLASHES) for sentence in sentences]
-    sentences = [sentence.strip() for sentence in sentences]
-    if "\0" in text:
-        return " . ".join([sentence.translate(punctuation) for sentence in sentences]) + " ."
-    # one pass over the whole text: NUL holds its sentences apart until all other periods are gone
-    return " \0 ".join(sentences).translate(punctuation | {0: "."}) + " ."
+    sentences = [sentence.translate(_QUOTES_AND_SLASHES).strip() for sentence in text.strip().lower().split(". ")]
+    return " . ".join(sentence.translate(punctuation) for sentence in sentences) + " ."
 
 
 #: Apostrophes vanish ("it's" is one word); everything else that is no part of a word or number leaves a blank.
@@ -88,7 +78,6 @@ _BRACKET_MARK = re.compile(r"(^|[.?!;] )(\d{1,2})\) ")
 _THOUSANDS = re.compile(r",(?=\d{3}(?!\d))(?<=\d,)")
 _ELLIPSIS = re.compile(r"\.{2,}")
 _GLUED_SENTENCE = re.compile(r"\.(?=[A-Z])(?<=[a-z0-9]\.)")
-_INNER_PERIOD = re.compile(r"\.(?=\S)")
 _ABBREVIATION = re.compile(r"\.(?=[^\W\d_])(?<=[^\W\d_]\.)")
 _NOT_DECIMAL = re.compile(r"\.(?=\S)(?:(?!\d)|(?<=[^\W\d_]\.))")
 _COLON = re.compile(r":(?!(?<=\d:)\d)")
@@ -114,23 +103,15 @@ def clean_report_carefully(text: str) -> str:
     # White space first: everything below may then rely on single blanks and line feeds.
     lines = [" ".join(line.split()) for line in text.splitlines()]
     text = "\n".join([line for line in lines if line])
-    if len(lines) > 1:
-        text = _LISTED_LINE.sub(". ", text).replace("\n", " ")
-    if ") " in text:
-        text = _BRACKET_MARK.sub(r"\1\2. ", text)
+    text = _LISTED_LINE.sub(". ", text).replace("\n", " ")
+    text = _BRACKET_MARK.sub(r"\1\2. ", text)
     for end in "?!;":
-        if end in text:
-            text = text.replace(f"{end} ", ". ").replace(end, " ")
-    if "," in text:
-        text = _THOUSANDS.sub("", text)
-    text = text.translate(_TO_BLANKS)
-    if ".." in text:
-        text = _ELLIPSIS.sub(". ", text)
+        text = text.replace(f"{end} ", ". ").replace(end, " ")
+    text = _THOUSANDS.sub("", text)
+    text = _ELLIPSIS.sub(". ", text.translate(_TO_BLANKS))
     text = _GLUED_SENTENCE.sub(". ", text).lower()
-    if _INNER_PERIOD.search(text):
-        text = _NOT_DECIMAL.sub(" ", _ABBREVIATION.sub("", text))
-    if ":" in text:
-        text = _COLON.sub(" : ", text)
+    text = _NOT_DECIMAL.sub(" ", _ABBREVIATION.sub("", text))
+    text = _COLON.sub(" : ", text)
     text = f" {text} ".replace("/", " / ")
     for title in _TITLES:
         text = text.replace(f" {title}. ", f" {title} ")

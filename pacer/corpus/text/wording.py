@@ -35,57 +35,13 @@ _NO_COMPARISON = [_whole(phrase) for phrases in _TEXT["no comparison"].values() 
 _RULES: dict[str, list[str]] = {name: [*map(_whole, phrases)] for name, phrases in _TEXT["rules"].items()}
 
 
-def _branches(phrase: str) -> list[str]:
-    """A phrase that begins with alternatives as several phrases, each beginning with a letter.
-
-    Phrases must not have alternatives outside parentheses.
-    """
-    if not phrase.startswith("(?:"):
-        return [phrase]
-    depth, cuts, end = 0, [2], 0
-    for end, sign in enumerate(phrase):
-        depth += (sign == "(") - (sign == ")")
-        if depth == 0:
-            break
-        if sign == "|" and depth == 1:
-            cuts.append(end)
-    options = [phrase[start + 1 : stop] for start, stop in zip(cuts, [*cuts[1:], end])]
-    rest = phrase[end + 1 :]
-    if rest.startswith("?"):
-        options, rest = [*options, ""], rest[1:]
-    return [branch for option in options for branch in _branches(option + rest)]
-
-
-def _tree(phrases: list[str]) -> str:
-    """One pattern for phrases in order of preference, those with a common beginning together.
-
-    At every word only the few phrases are tried that begin like it.
-    """
-    if len(phrases) == 1:
-        return phrases[0]
-    by_letter: dict[str, list[str]] = {}
-    for phrase in phrases:
-        literal = re.match(r"[a-z](?![?*+{])", phrase)
-        by_letter.setdefault(literal[0] if literal else "", []).append(phrase)
-    others = by_letter.pop("", [])
-    parts = [letter + _tree([phrase[1:] for phrase in group]) for letter, group in by_letter.items()]
-    return f"(?:{'|'.join(parts + others)})"
-
-
-def _compile() -> tuple[re.Pattern[str], dict[str, str]]:
-    """The pattern, and the rule that each of its groups stands for; phrases without comparison have no group."""
-    rules: dict[str, str] = {}
-    phrases: list[str] = []
-    for name, own in _RULES.items():
-        for branch in (branch for phrase in own for branch in _branches(phrase)):
-            group = f"g{len(rules)}"
-            rules[group] = name
-            phrases.append(f"{branch}(?P<{group}>)")
-    hidden = [branch for phrase in _NO_COMPARISON for branch in _branches(phrase)]
-    return re.compile(rf"\b(?:{_tree(hidden)}|{_tree(phrases)})"), rules
-
-
-_PATTERN, _RULE_OF_GROUP = _compile()
+#: The rule that each group of the pattern stands for; phrases without comparison have no group.
+_RULE_OF_GROUP = {f"rule{number}": name for number, name in enumerate(_RULES)}
+_PATTERN = re.compile(
+    rf"\b(?:{'|'.join(_NO_COMPARISON)}|"
+    + "|".join(f"(?P<{group}>{'|'.join(_RULES[name])})" for group, name in _RULE_OF_GROUP.items())
+    + ")"
+)
 
 
 def prior_wording(text: str) -> tuple[str, ...]:
@@ -121,9 +77,4 @@ def find_wording(text: str) -> list[tuple[int, int, str]]:
 
 def compares_with_prior(text: str) -> bool:
     """Whether wording of a report, raw or cleaned, presupposes a previous examination."""
-    return any(match.lastgroup for match in _PATTERN.finditer(_normal(text)))
-
-
-def _normal(text: str) -> str:
-    """Lower case, single blanks: what the rules are written for."""
-    return " ".join(text.lower().split())
+    return bool(find_wording(text))
