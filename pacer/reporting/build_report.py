@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from pacer.core.contexts import CONTEXTS, SOURCES
-from pacer.core.io import atomic_path, whole_directory, write_text
+from pacer.core.io import whole_directory, write_text
 from pacer.params import Params
 from pacer.reporting.html import render
 from pacer.reporting.results import Results, read_results
-from pacer.reporting.section import ExampleCases, Section
+from pacer.reporting.section import Section
 from pacer.reporting.sections import SECTIONS
 from pacer.reporting.signature import signature_line
 from pacer.reporting.tables import number
@@ -55,10 +55,8 @@ def _write_files(section: Section, folder: Path, note: str | None, line: str) ->
         write_text(folder / "tables" / f"{part.name}.tex", f"% {line}\n{table.latex()}")
     for figure in section.figures():
         write_text(folder / "figures" / f"{figure.name}.svg", figure.svg)
-    shown = (case for part in section.parts if isinstance(part, ExampleCases) for case in part.cases)
-    for name, content in (file for case in shown for file in case.files()):
-        with atomic_path(folder / "figures" / name) as path:
-            path.write_bytes(content)
+        if figure.png:
+            (folder / "figures" / f"{figure.name}.png").write_bytes(figure.png)
 
 
 def _facts(results: Results) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,8 @@ from pacer.core.hygiene import file_name
 from pacer.core.io import hash_bytes, read_jsonl
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.reporting import images
-from pacer.reporting.routing import PRESENT, depth_names, over_radiograph
+from pacer.reporting.routing import PRESENT, over_radiograph
+from pacer.reporting.section import Figure
 from pacer.reporting.support import Piece, changes, pieces, statements
 
 if TYPE_CHECKING:
@@ -27,14 +28,11 @@ Commitment = Mapping[str, list[str]]
 
 @dataclass(frozen=True)
 class CaseImage:
-    """One radiograph: its address on the page and, per depth, (label, mean weight, address of the routing map), with
-    the content of the files of the same, by ending."""
+    """One radiograph: its address on the page, and the maps over it where there are depth weights."""
 
     name: str
     address: str
-    maps: tuple[tuple[str, float, str], ...] = ()
-    limit: float = 0.0
-    files: Mapping[str, bytes] = field(default_factory=dict)
+    maps: Figure | None = None
 
 
 @dataclass(frozen=True)
@@ -70,11 +68,9 @@ class ExampleCase:
     views: tuple[CaseImage, ...]
     readings: tuple[ContextReport, ...]
 
-    def files(self) -> Iterator[tuple[str, bytes]]:
-        """Name and content of the drawings of its radiographs."""
-        for view in self.views:
-            for ending, content in view.files.items():
-                yield f"case-{file_name(self.study_id)}-{view.name}.{ending}", content
+    @property
+    def figures(self) -> list[Figure]:
+        return [view.maps for view in self.views if view.maps is not None]
 
 
 def predictions_by_id(directory: Path) -> dict[str, dict]:
@@ -154,7 +150,7 @@ def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) ->
         if image is not None:
             keys = (f"{row['record_id']}/{name}" for row in rows)
             weights = next((results.routing[key] for key in keys if key in results.routing), None)
-            views.append(_view(name, image, results.image_paths, weights, results.params.features.depths))
+            views.append(_view(rows[0]["study_id"], name, image, results, weights))
     return ExampleCase(rows[0]["study_id"], rows[0]["subject_id"], rows[0]["view"], tuple(views), tuple(readings))
 
 
@@ -166,18 +162,13 @@ def _present(labels: list[int] | None) -> tuple[str, ...]:
     return tuple(name for name, label in pairs if label in PRESENT and name != "No Finding")
 
 
-def _view(
-    name: str, image_id: str, image_paths: Mapping[str, str], weights: np.ndarray | None, depths: Sequence[int]
-) -> CaseImage:
-    if image_id not in image_paths:
-        raise DataError(f"image {image_id} is not in the table of images")
-    grey = images.read_grey(Path(image_paths[image_id]))
-    address = images.data_uri(grey)
-    if weights is None:
-        return CaseImage(name, address)
-    overlays = images.overlays(grey, weights)
-    means = (float(mean) for mean in weights.mean(axis=0))
-    names = depth_names(weights.shape[1], depths)
-    maps = tuple(zip(names, means, map(images.data_uri, overlays), strict=True))
-    svg, png = over_radiograph(grey, weights, depths, name)
-    return CaseImage(name, address, maps, images.weight_range(weights), {"svg": svg.encode(), "png": png})
+def _view(study: str, name: str, image: str, results: Results, weights: np.ndarray | None) -> CaseImage:
+    if image not in results.image_paths:
+        raise DataError(f"image {image} is not in the table of images")
+    grey = images.read_grey(Path(results.image_paths[image]))
+    maps = None
+    if weights is not None:
+        svg, png = over_radiograph(grey, weights, results.params.features.depths, name)
+        caption = f"{name} radiograph with the depth weights of each patch: red is more, blue less than the even share"
+        maps = Figure(f"case-{file_name(study)}-{name}", svg, caption.capitalize(), png)
+    return CaseImage(name, images.data_uri(grey), maps)

@@ -46,12 +46,13 @@ class Shown:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart; written to ``figures/NAME.svg``."""
+    """A chart; written to ``figures/NAME.svg``, and to ``.png`` where it has that."""
 
     kind: ClassVar = "figure"
     name: str
     svg: str
     caption: str
+    png: bytes = b""
 
     @property
     def inline(self) -> Markup:
@@ -81,6 +82,10 @@ class ExampleCases:
     kind: ClassVar = "cases"
     cases: Sequence[ExampleCase]
 
+    @property
+    def figures(self) -> list[Figure]:
+        return [figure for case in self.cases for figure in case.figures]
+
 
 Part = Text | Subtitle | Shown | Figure | Panels | Checks | ExampleCases
 
@@ -98,7 +103,7 @@ class Section:
 
     def figures(self) -> Iterator[Figure]:
         for part in self.parts:
-            yield from [part] if isinstance(part, Figure) else part.figures if isinstance(part, Panels) else ()
+            yield from [part] if isinstance(part, Figure) else getattr(part, "figures", ())
 
 
 def shown(name: str, table: Table | None, folded: str = "", title: str = "") -> list[Part]:

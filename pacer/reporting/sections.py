@@ -203,7 +203,7 @@ def routing(results: Results) -> Section | None:
         Text(
             f"Which encoder depth each patch draws on, averaged over {images} images of the decoded split, one of each "
             "study. The first row is the mean weight. The others show how the mean over the images with a finding "
-            "differs from that over the images without it, with the number of images that have it at the right."
+            "differs from that over the images without it, with the number of images that have it in brackets."
         ),
         Figure(
             "routing-findings",
