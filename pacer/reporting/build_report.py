@@ -17,14 +17,7 @@ from pacer.reporting.tables import number
 
 
 def build_report(
-    corpus: Path,
-    anchors: Path,
-    emphasis: Path,
-    predictions: Path,
-    metrics: Path,
-    out: Path,
-    params: Params,
-    examples: int | None = None,
+    corpus: Path, anchors: Path, emphasis: Path, predictions: Path, metrics: Path, out: Path, params: Params
 ) -> None:
     """Write ``out/index.html`` (self-contained), ``out/tables/`` (Markdown, LaTeX) and ``out/figures/`` (SVG, and PNG
     where a radiograph is drawn); ``out`` is replaced as a whole.
@@ -32,12 +25,12 @@ def build_report(
     Args:
         corpus, anchors, emphasis, predictions, metrics: what the stages of these names left; the phases' DVCLive
             directories lie in ``metrics``, and a phase whose directory does not exist was not trained.
-        params: of the run. examples: studies shown; None: those that decoding marked.
+        params: of the run.
 
     Raises:
         DataError: an input is missing or malformed.
     """
-    results = read_results(corpus, anchors, emphasis, predictions, metrics, params, examples)
+    results = read_results(corpus, anchors, emphasis, predictions, metrics, params)
     facts, contexts, line = _facts(results), _contexts(results), signature_line(results.signature)
     sections = [section for make in SECTIONS if (section := make(results)) is not None]
     page = render("report.html", facts=facts, contexts=contexts, sections=sections, signature=line)

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.core.hygiene import file_name
-from pacer.core.io import hash_bytes, read_jsonl
+from pacer.core.io import read_jsonl
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.reporting import images
 from pacer.reporting.routing import PRESENT, over_radiograph
@@ -85,32 +84,18 @@ def predictions_by_id(directory: Path) -> dict[str, dict]:
     return {row["record_id"]: row for path in found for row in read_jsonl(path)}
 
 
-def choose_studies(records: pl.DataFrame, preferred: Sequence[str], count: int | None) -> list[str]:
-    """Studies to show: the preferred ones, then those decoded in most contexts, in an order fixed by their ids.
-
-    Args:
-        records: decoded records: ``study_id``. preferred: studies whose routing the decoding kept.
-        count: at most so many; None: the preferred ones alone.
-    """
-    contexts = dict(records.group_by("study_id").len().iter_rows())
-    first = [study for study in preferred if study in contexts]
-    if count is None:
-        return first
-    others = sorted(set(contexts) - set(first), key=lambda study: (-contexts[study], hash_bytes(str(study).encode())))
-    return [*first, *others][:count]
-
-
 def example_cases(results: Results) -> list[ExampleCase]:
-    """The studies to show, as many as ``results.examples`` says.
+    """The studies that decoding marked, as many as ``decode.examples`` says.
 
     Raises:
         DataError: an image of a shown case is missing.
     """
-    chosen = choose_studies(results.decoded, results.decoding.get("examples", []), results.examples)
     scores = {row["record_id"]: row for row in results.cases.iter_rows(named=True)}
     rows = results.decoded.rows_by_key("study_id", named=True, include_key=True)
     return [
-        _case(sorted(rows[study], key=lambda row: CONTEXTS.index(row["context"])), results, scores) for study in chosen
+        _case(sorted(rows[study], key=lambda row: CONTEXTS.index(row["context"])), results, scores)
+        for study in results.decoding.get("examples", [])
+        if study in rows
     ]
 
 

@@ -36,7 +36,6 @@ class Results:
         records: the corpus; predictions: by record id; cases: ``cases.parquet``, one row a scored record.
         decoding: the manifest of the predictions. routing: depth weights, empty without a router.
         curves: phase -> its curves by name; a phase that was not trained is left out.
-        examples: how many studies to show; None: those that decoding marked.
     """
 
     params: Params
@@ -52,7 +51,6 @@ class Results:
     signature: Mapping[str, Any]
     cases: pl.DataFrame
     curves: Mapping[str, Mapping[str, Curve]]
-    examples: int | None = None
 
     @cached_property
     def decoded(self) -> pl.DataFrame:
@@ -90,13 +88,7 @@ class Results:
 
 
 def read_results(
-    corpus: Path,
-    anchors: Path,
-    emphasis: Path,
-    predictions: Path,
-    metrics: Path,
-    params: Params,
-    examples: int | None = None,
+    corpus: Path, anchors: Path, emphasis: Path, predictions: Path, metrics: Path, params: Params
 ) -> Results:
     """Read the folders that the stages of these names left; ``metrics`` has a folder for each trained phase too.
 
@@ -121,5 +113,4 @@ def read_results(
         signature=read_sealed(metrics / "signature.json"),
         cases=pl.read_parquet(cases),
         curves={phase: read_curves(metrics / phase) for phase in PHASES if (metrics / phase).is_dir()},
-        examples=examples,
     )

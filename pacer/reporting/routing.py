@@ -102,8 +102,8 @@ def depth_names(count: int, depths: Sequence[int] | None) -> tuple[str, ...]:
 def over_radiograph(
     grey: Image.Image, weights: np.ndarray, depths: Sequence[int] | None, title: str
 ) -> tuple[str, bytes]:
-    """The radiograph and one map a depth side by side, with a colour bar: the SVG text and the same as PNG. Warm where a
-    patch takes more of the depth than the even share, cool where less.
+    """The radiograph and one map a depth side by side, with a colour bar: the SVG text and the same as PNG. Warm where
+    a patch takes more of the depth than the even share, cool where less.
 
     Image processors of this family scale the shorter edge and keep the middle square; the patch grid spans that square.
 
