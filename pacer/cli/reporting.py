@@ -372,7 +372,7 @@ def show_anchor(
 ) -> None:
     """Explain one commitment: the report with the words that the rules read, coloured by polarity."""
     from pacer.core.io import check_output, write_text
-    from pacer.reporting.explanation import KINDS, explain, explanation_page
+    from pacer.reporting.explanation import explain, explanation_page
 
     if html is not None:
         check_output(html, folder=False)
@@ -383,15 +383,9 @@ def show_anchor(
     if found.origin == "llm":
         same = found.by_rules == found.anchor
         console.print(Text("the rules alone would say: ") + (Text("the same") if same else chips(found.by_rules)))
-    if found.evidence:
+    if found.evidence.rows:
         console.print("\nwhat the labelling model gives as evidence")
-        print_rows(
-            (
-                (phrase.finding, phrase.text, "" if phrase.found else "not in the report in these words")
-                for phrase in found.evidence
-            ),
-            ("finding", "phrase", ""),
-        )
+        print_rows(found.evidence.rows, found.evidence.columns)
     report = Text("\n")
     for run in found.runs:
         style = " ".join([COLOURS.get(run.polarity or "", ""), "bold" * run.decided, "underline" * run.cue])
@@ -403,20 +397,7 @@ def show_anchor(
     legend.append("bold", "bold").append(": decides, ").append("underlined", "underline").append(": because of it")
     console.print(legend)
     console.print("\nwhat the rules read")
-    print_rows(
-        (
-            (
-                words,
-                mention.finding,
-                mention.polarity or "nothing said",
-                cue,
-                KINDS.get(mention.kind or "", ""),
-                "yes" if mention.decided else "",
-            )
-            for mention, words, cue in found.mentions
-        ),
-        ("words", "finding", "polarity", "because of", "which", "decides"),
-    )
+    print_rows(found.read.rows, found.read.columns)
     if html is not None:
         write_text(html, explanation_page(found))
         say(f"\nwritten to {html}")

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from pacer.core.io import write_text
 from pacer.reporting.figures import for_page
 from pacer.reporting.html import render
-from pacer.reporting.tables import Table
+from pacer.reporting.tables import Table, first_cell_changes
 from pacer.studies.chart import difference_chart
 from pacer.studies.paired import COLUMNS
 from pacer.studies.table import StudyTable
@@ -47,10 +47,13 @@ def page(table: StudyTable, chart: str | None = None) -> str:
 def _tables(table: StudyTable) -> list[Table]:
     """The scores; and the differences, where there are any."""
     lines = [(line.label, *line.cells) for line in table.tested]
-    first = frozenset(index for index, line in enumerate(lines) if index and line[0] != lines[index - 1][0])
     numeric = (False, False, *(True,) * (len(COLUMNS) - 1))
     caption = f"{table.scores.caption}: {DIFFERENCES}"
     return [
         table.scores,
-        *([Table(("Compared", *COLUMNS), tuple(lines), caption, numeric, rules=first)] if lines else []),
+        *(
+            [Table(("Compared", *COLUMNS), tuple(lines), caption, numeric, rules=first_cell_changes(lines))]
+            if lines
+            else []
+        ),
     ]

@@ -90,7 +90,7 @@ def test_a_labelled_record_shows_what_the_rules_would_say(tables: tuple[Path, Pa
     page = explanation_page(found)
     assert "the labelling model" in page and "The rules alone would say:" in page and "the same" not in page
     assert "<script" not in page and "http" not in page
-    if found.mentions:
+    if found.read.rows[0][0] != "no finding is named":
         assert "&lt;script&gt;" in page
 
 
@@ -148,26 +148,27 @@ def test_the_labelling_models_own_evidence_is_shown(tables: tuple[Path, Path], t
     labelled, answers = labelled_of(tables), tmp_path / "cache.jsonl"
     found = explain(labelled, *tables, answers)
     report = pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0]
-    assert found.evidence == [
-        ("edema", "possible EDEMA", "Possible edema" in report),
-        ("edema", "wet <b>lungs</b>", False),
-    ]
+    absent = "not in the report in these words"
+    assert found.evidence.rows == (
+        ("edema", "possible EDEMA", "" if "Possible edema" in report else absent),
+        ("edema", "wet <b>lungs</b>", absent),
+    )
     page = explanation_page(found)
     assert "The labelling model's evidence" in page
     assert "wet &lt;b&gt;lungs" in page and "older" not in page and "how the rules alone read" in page
     shown = show(labelled, *options(tables, answers)).output
     assert "wet <b>lungs</b>" in shown and "not in the report in these words" in shown
     assert "what the rules read" in shown
-    assert explain(labelled, *tables, tmp_path / "none.jsonl").evidence == []
+    assert explain(labelled, *tables, tmp_path / "none.jsonl").evidence.rows == ()
     other = pl.read_parquet(tables[1]).filter(pl.col("origin") == "rules")["record_id"][0]
-    assert explain(other, *tables, answers).evidence == []
+    assert explain(other, *tables, answers).evidence.rows == ()
 
 
 def test_evidence_of_another_answer_is_not_shown(tables: tuple[Path, Path], tmp_path: Path) -> None:
     """The cache was labelled anew, and the anchors were not made again."""
     labelled, answers = labelled_of(tables), tmp_path / "cache.jsonl"
     answers.write_text(answers.read_text().replace('\\"positive\\": [\\"edema\\"]', '\\"positive\\": []'))
-    assert explain(labelled, *tables, answers).evidence == []
+    assert explain(labelled, *tables, answers).evidence.rows == ()
 
 
 def test_agreement_with_the_rules_is_said(tables: tuple[Path, Path], tmp_path: Path) -> None:
