@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from pacer.core.contexts import CONTEXTS
 from pacer.reporting.figures import LIGHT, SERIES, drawing, legend_above, row_axis
 from pacer.reporting.tables import number
 from pacer.reporting.training_logs import FOLLOWED, Curve, Panel
@@ -46,19 +47,24 @@ def gate_chart(gates: Mapping[str, Sequence[float]]) -> str:
     return drawing(5.6, 0.7 + 0.62 * len(names), draw)
 
 
-def polarity_chart(counts: Mapping[str, Mapping[str, Mapping[str, int]]], records: Mapping[str, int]) -> str:
+def polarity_chart(
+    counts: Mapping[str, Mapping[str, Mapping[str, int]]], origins: Mapping[str, Mapping[str, int]]
+) -> str:
     """Stacked bars side by side for each context: the share of its records that commit to a finding, by polarity.
 
     Args:
-        counts: context -> finding -> {"positive": n, "negative": n, "uncertain": n}. records: of each context.
+        counts: context -> finding -> {"positive": n, "negative": n, "uncertain": n}. origins: context -> who made its
+            records' targets -> how many.
     """
-    findings = list(next(iter(counts.values())))
+    contexts = [context for context in CONTEXTS if context in counts]
+    findings = list(counts[contexts[0]])
 
     def draw(grid: Any) -> None:
-        for axes, (context, found) in zip(np.ravel(grid), counts.items(), strict=True):
+        for axes, context in zip(np.ravel(grid), contexts, strict=True):
+            found, records = counts[context], max(sum(origins[context].values()), 1)
             left = np.zeros(len(findings))
             for polarity, variable in _POLARITIES.items():
-                widths = np.array([found[finding][polarity] for finding in findings]) / max(records[context], 1)
+                widths = np.array([found[finding][polarity] for finding in findings]) / records
                 axes.barh(range(len(findings)), widths, left=left, height=0.66, color=LIGHT[variable], label=polarity)
                 left += widths
             row_axis(axes, findings)
@@ -67,7 +73,7 @@ def polarity_chart(counts: Mapping[str, Mapping[str, Mapping[str, int]]], record
             axes.set_xlabel(context.upper())
         legend_above(np.ravel(grid)[0], 3, columnspacing=1.2)
 
-    return drawing(6.6, 0.9 + 0.24 * len(findings), draw, columns=len(counts), sharey=True)
+    return drawing(6.6, 0.9 + 0.24 * len(findings), draw, columns=len(contexts), sharey=True)
 
 
 def curve_chart(panel: Panel) -> str:

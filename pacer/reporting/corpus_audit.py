@@ -9,7 +9,7 @@ from typing import Any
 from rich.filesize import decimal
 
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.records.schemas import EMPHASIS_POSITIONS, SPLITS
+from pacer.records.schemas import SPLITS
 from pacer.reporting.tables import Check, Table, number, percent, reading_audit
 
 Counts = Mapping[str, int]
@@ -99,7 +99,6 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
             *_repeats(audit["repeated_texts"], contexts),
             _wording(audit["prior_wording"], audit["unseen_comparisons"]),
             *_priors(audit["priors"], records),
-            *_emphasis(audit["emphasis"]),
             Check("Views", _by_context(audit["views"])),
             Check("Sections", _by_context(audit["sections"])),
             *(
@@ -240,24 +239,6 @@ def _priors(priors: Mapping[str, Any], records: Counts) -> Iterator[Check]:
 def _days(count: float) -> str:
     text = f"{count:,.2f}".rstrip("0").rstrip(".")
     return f"{text} day" if text == "1" else f"{text} days"
-
-
-def _emphasis(emphasis: Mapping[str, Any]) -> Iterator[Check]:
-    lists, without = emphasis["records_with_list"], emphasis["records_without_list"]
-    if not lists:
-        yield Check("Emphasis lists", "none")
-        return
-    lengths = f"{number(emphasis['shortest'])} to {number(emphasis['longest'])} entries"
-    found = f"{number(lists)} of {number(lists + without)} records, {lengths}, {emphasis['mean_length']:.1f} on average"
-    yield Check("Emphasis lists", found, not without)
-    yield Check("Emphasised entries", number(emphasis["emphasised_entries"]), emphasis["emphasised_entries"] > 0)
-    longer = emphasis[f"longer_than_{EMPHASIS_POSITIONS}"]
-    cut = f"{number(longer)}: upstream's training reads no further"
-    yield Check(f"Emphasis lists of more than {EMPHASIS_POSITIONS} entries", cut if longer else "none")
-    outside, follow = emphasis["entries_outside_0_1"], emphasis["follow_a_longer_text"]
-    yield _fault("Emphasis entries other than 0 and 1", number(outside) if outside else "")
-    if follow:
-        yield Check("Emphasis lists that follow a longer text", f"{number(follow)}: they cover the impression too")
 
 
 def emphasis_checks(audit: Mapping[str, Any]) -> list[Check]:

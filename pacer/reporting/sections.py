@@ -10,7 +10,7 @@ from pacer.comparison.groups import compare_groups
 from pacer.comparison.subgroups import LEAST_UNITS, subgroups
 from pacer.core.contexts import CONTEXTS
 from pacer.reporting import charts, score_tables
-from pacer.reporting.anchor_audit import read_anchor_audit
+from pacer.reporting.anchor_audit import agreement_table, anchor_checks, origin_table, strata_table
 from pacer.reporting.cases import example_cases
 from pacer.reporting.corpus_audit import corpus_checks, corpus_table, emphasis_checks
 from pacer.reporting.published import published_beside
@@ -18,7 +18,7 @@ from pacer.reporting.results import Results
 from pacer.reporting.routing import average_routing, finding_maps
 from pacer.reporting.section import Checks, ExampleCases, Figure, Panels, Part, Section, Shown, Subtitle, Text, shown
 from pacer.reporting.signature import entries, failed_scorers, manifest
-from pacer.reporting.tables import Check, number, percent
+from pacer.reporting.tables import Check, number, percent, reading_audit
 from pacer.reporting.training_logs import counted, panels
 
 #: What the phases train, for the headings of their curves.
@@ -238,23 +238,21 @@ def corpus(results: Results) -> Section:
 
 def commitments(results: Results) -> Section:
     """The audit of the commitment targets."""
-    audit = read_anchor_audit(results.anchors_audit)
-    figure = Figure(
-        "commitments",
-        charts.polarity_chart(audit.by_context, audit.records),
-        "Commitment targets by finding and polarity, as a share of the records of each context",
+    audit = results.anchors_audit
+    text = (
+        "What the training targets commit to: for a sample of the training records by a labelling model's answer, for "
+        "the others by rules."
     )
-    parts = [
-        Text(
-            "What the training targets commit to: for a sample of the training records by a labelling model's answer, "
-            "for the others by rules."
-        ),
-        *shown("origins", audit.origins),
-        *shown("strata", audit.strata, "How the sample to be labelled was drawn"),
-        figure,
-        *shown("agreement", audit.agreement, "Labels against rules, by finding"),
-        Checks(audit.checks),
-    ]
+    caption = "Commitment targets by finding and polarity, as a share of the records of each context"
+    with reading_audit("anchors"):
+        parts = [
+            Text(text),
+            *shown("origins", origin_table(audit)),
+            *shown("strata", strata_table(audit), "How the sample to be labelled was drawn"),
+            Figure("commitments", charts.polarity_chart(audit["polarities_by_context"], audit["origins"]), caption),
+            *shown("agreement", agreement_table(audit), "Labels against rules, by finding"),
+            Checks(anchor_checks(audit)),
+        ]
     return Section("commitments", "Commitment targets", parts)
 
 

@@ -152,15 +152,15 @@ def ranked(lines: Iterable[tuple[str, Sequence[str | None]]]) -> dict[str, list[
     Args:
         lines: label, and for each column what :func:`printed` gave. A column with fewer than two values has no marks.
     """
-    lines = dict(lines)
+    rows = dict(lines)
     marks: list[dict[str, Mark]] = []
-    for column in zip(*lines.values(), strict=True):
+    for column in zip(*rows.values(), strict=True):
         values = [cell.split()[0] for cell in column if cell is not None]
         order = sorted(set(values), key=float, reverse=True)
         marks.append(dict(zip(order, MARKS, strict=False)) if len(values) > 1 else {})
     return {
         label: [PrintedValue(c, m.get(c.split()[0]) if c else None) for c, m in zip(cells, marks, strict=True)]
-        for label, cells in lines.items()
+        for label, cells in rows.items()
     }
 
 
