@@ -88,7 +88,7 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
     anchor, origin = read_anchor(anchors, record_id)
     report = row["report_raw"]
     mentions = find_mentions(report)
-    read = [
+    read: list[tuple[str, ...]] = [
         (
             report[m.start : m.end],
             m.finding,
