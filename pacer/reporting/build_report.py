@@ -9,7 +9,7 @@ from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.io import whole_directory, write_text
 from pacer.params import Params
 from pacer.reporting.html import render
-from pacer.reporting.results import Results, read_results
+from pacer.reporting.results import read_results
 from pacer.reporting.section import Section
 from pacer.reporting.sections import SECTIONS
 from pacer.reporting.signature import signature_line
@@ -31,7 +31,15 @@ def build_report(
         DataError: an input is missing or malformed.
     """
     results = read_results(corpus, anchors, emphasis, predictions, metrics, params)
-    facts, contexts, line = _facts(results), _contexts(results), signature_line(results.signature)
+    decoded, line = results.decoded, signature_line(results.signature)
+    facts = {
+        "Split": ", ".join(sorted(set(decoded["split"]))),
+        "Records": number(decoded.height),
+        "Studies": number(decoded["study_id"].n_unique()),
+        "Patients": number(decoded["subject_id"].n_unique()),
+    }
+    present = set(decoded["context"])
+    contexts = {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}
     sections = [section for make in SECTIONS if (section := make(results)) is not None]
     page = render("report.html", facts=facts, contexts=contexts, sections=sections, signature=line)
     with whole_directory(out) as folder:
@@ -50,20 +58,3 @@ def _write_files(section: Section, folder: Path, note: str | None, line: str) ->
         write_text(folder / "figures" / f"{figure.name}.svg", figure.svg)
         if figure.png:
             (folder / "figures" / f"{figure.name}.png").write_bytes(figure.png)
-
-
-def _facts(results: Results) -> dict[str, str]:
-    """What was decoded, for the head of the page."""
-    decoded = results.decoded
-    return {
-        "Split": ", ".join(sorted(set(decoded["split"]))),
-        "Records": number(decoded.height),
-        "Studies": number(decoded["study_id"].n_unique()),
-        "Patients": number(decoded["subject_id"].n_unique()),
-    }
-
-
-def _contexts(results: Results) -> dict[str, str]:
-    """The contexts that were decoded, and what each gives the model."""
-    present = set(results.decoded["context"])
-    return {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}

@@ -17,7 +17,7 @@ from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.reporting import images
 from pacer.reporting.routing import PRESENT, over_radiograph
 from pacer.reporting.section import Figure
-from pacer.reporting.support import Piece, changes, pieces, statements
+from pacer.reporting.support import Piece, pieces, statements
 
 if TYPE_CHECKING:
     from pacer.reporting.results import Results
@@ -39,8 +39,8 @@ class ContextReport:
     """What the model wrote for one record, beside its reference.
 
     ``generated``, ``reference``: cut where their support changes. ``compares``: wording of comparison with an earlier
-    examination in the generated report, and in the reference. ``differences``: by heading, what the generated report
-    says and no longer says against that of the first context, and what the labeller finds in it and the reference.
+    examination in the generated report, and in the reference. ``differences``: by heading, what the labeller finds in
+    it and the reference.
     """
 
     context: str
@@ -107,7 +107,6 @@ def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) ->
     for row, (reference, generated) in zip(rows, said, strict=True):
         prediction, score = predictions[row["record_id"]], scores.get(row["record_id"], {})
         first = said[0] if row is not rows[0] else (None, None)
-        gained, lost = changes(generated, first[1]) if first[1] is not None else ([], [])
         expected, found = (_present(score.get(f"{side}_labels")) for side in ("reference", "hypothesis"))
         readings.append(
             ContextReport(
@@ -121,8 +120,6 @@ def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) ->
                 commitment=prediction.get("anchor"),
                 rouge=score.get("rougeL"),
                 differences={
-                    "Says, unlike the first context": gained,
-                    "No longer says": lost,
                     "Labeller: agreed": [name for name in expected if name in found],
                     "Labeller: missed": [name for name in expected if name not in found],
                     "Labeller: added": [name for name in found if name not in expected],

@@ -91,8 +91,7 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
             _fault("Patients in two splits", _overlapping(overlap["subject"])),
             *_rows(audit),
             _fault("Images that stand for more than one", _counted(among, "{} in {}")),
-            # an audit of an earlier version has no such entry
-            _fault("Images of two splits that are the same file", _overlapping(audit.get("image_copies", {}))),
+            _fault("Images of two splits that are the same file", _overlapping(audit["image_copies"])),
             _fault("Images missing or unreadable", _counted(unread)),
             Check("Images", f"{number(images['count'])}, {decimal(images['bytes'])}, {pixels} pixels"),
             _fault("Contexts and splits without a record", ", ".join(empty)),
@@ -219,7 +218,7 @@ def _priors(priors: Mapping[str, Any], records: Counts) -> Iterator[Check]:
     name = "Time since the previous study"
     if priors["known"]:
         median, longest = priors["median_gap_days"], priors["longest_gap_days"]
-        days = "only the order is known" if median is None else f"median {_days(median)}, longest {_days(longest)}"
+        days = "only the order is known" if median is None else f"median {median:,g} days, longest {longest:,g} days"
         rules = _counted(priors["rules"], "{} by {}")
         yield Check(name, f"{days}; {number(priors['known'])} studies: {rules}")
         tied, passed = priors["tied"], priors["passed_over"]
@@ -232,13 +231,8 @@ def _priors(priors: Mapping[str, Any], records: Counts) -> Iterator[Check]:
         yield Check(name, words, some or not with_prior)
     if priors["empty"]:
         yield Check("Previous reports empty after cleaning", number(priors["empty"]), False)
-    if priors.get("empty_kept"):  # an audit of an earlier version has no such entry
+    if priors["empty_kept"]:
         yield Check("Empty previous reports that were kept", number(priors["empty_kept"]))
-
-
-def _days(count: float) -> str:
-    text = f"{count:,.2f}".rstrip("0").rstrip(".")
-    return f"{text} day" if text == "1" else f"{text} days"
 
 
 def emphasis_checks(audit: Mapping[str, Any]) -> list[Check]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from pacer.labelling.answers.evidence import count_missing
 from pacer.labelling.answers.reading import read_answer
 from pacer.records.schemas import RECORD_SCHEMA, check_columns
 from pacer.reporting.html import render
+from pacer.reporting.support import cut
 from pacer.reporting.tables import Table
 from pacer.rules.extract import Mention, extract_anchor, find_mentions
 
@@ -118,15 +118,14 @@ def mark(report: str, mentions: list[Mention]) -> list[TextRun]:
 
     Where mentions share words, one that decided shows before one that did not.
     """
-    inner = (edge for mention in mentions for edge in (mention.start, mention.end, *(mention.cue or ())))
+    spans: list[tuple[int, int, Mention | None]] = [(m.start, m.end, m) for m in mentions]
+    spans += [(*m.cue, None) for m in mentions if m.cue]
     runs = []
-    for start, end in pairwise(sorted({0, len(report), *inner})):
-        here = [m for m in mentions if m.start <= start and end <= m.end]
-        here.sort(key=lambda mention: not mention.decided)
-        cue = any(m.cue and m.cue[0] <= start and end <= m.cue[1] for m in mentions)
+    for text, held in cut(report, spans):
+        here = sorted((m for m in held if m is not None), key=lambda mention: not mention.decided)
         about = ", ".join(f"{m.finding}: {m.polarity or 'nothing said'}" for m in here)
         polarity = (here[0].polarity or "silent") if here else None
-        runs.append(TextRun(report[start:end], polarity, bool(here) and here[0].decided, cue, about))
+        runs.append(TextRun(text, polarity, bool(here) and here[0].decided, None in held, about))
     return runs
 
 

@@ -23,7 +23,12 @@ from pacer.reporting.signature import caution
 from pacer.reporting.tables import number
 from pacer.reporting.training_logs import Curve, read_curves
 
-PHASES = ("warmup", "parent", "calibrate")
+#: Phase -> what it trains.
+PHASES = {
+    "warmup": "Warm-up: Refine on frontal views",
+    "parent": "Parent: Refine + Commit on all contexts",
+    "calibrate": "Calibrate on the frozen parent",
+}
 #: What the resampled units are called.
 _UNITS = dict(zip(UNITS, ("patients", "examinations", "records"), strict=True))
 

@@ -21,17 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; ``style``: nothing, ``under`` (small) or ``note`` (a warning)."""
+    """A paragraph; ``style``: nothing, ``under`` (small), ``note`` (a warning) or ``title`` (a heading)."""
 
     kind: ClassVar = "text"
     text: str
     style: str = ""
-
-
-@dataclass(frozen=True)
-class Subtitle:
-    kind: ClassVar = "subtitle"
-    text: str
 
 
 @dataclass(frozen=True)
@@ -87,7 +81,7 @@ class ExampleCases:
         return [figure for case in self.cases for figure in case.figures]
 
 
-Part = Text | Subtitle | Shown | Figure | Panels | Checks | ExampleCases
+Part = Text | Shown | Figure | Panels | Checks | ExampleCases
 
 
 @dataclass(frozen=True)
@@ -110,4 +104,4 @@ def shown(name: str, table: Table | None, folded: str = "", title: str = "") -> 
     """A table with a subtitle, or nothing where there is no table or it has no column but its first."""
     if table is None or len(table.columns) < 2:
         return []
-    return [*([Subtitle(title)] if title else []), Shown(name, table, folded)]
+    return [*([Text(title, "title")] if title else []), Shown(name, table, folded)]

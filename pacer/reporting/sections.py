@@ -14,19 +14,12 @@ from pacer.reporting.anchor_audit import agreement_table, anchor_checks, origin_
 from pacer.reporting.cases import example_cases
 from pacer.reporting.corpus_audit import corpus_checks, corpus_table, emphasis_checks
 from pacer.reporting.published import published_beside
-from pacer.reporting.results import Results
+from pacer.reporting.results import PHASES, Results
 from pacer.reporting.routing import average_routing, finding_maps
-from pacer.reporting.section import Checks, ExampleCases, Figure, Panels, Part, Section, Shown, Subtitle, Text, shown
+from pacer.reporting.section import Checks, ExampleCases, Figure, Panels, Part, Section, Shown, Text, shown
 from pacer.reporting.signature import entries, failed_scorers, manifest
 from pacer.reporting.tables import Check, number, percent, reading_audit
 from pacer.reporting.training_logs import counted, panels
-
-#: What the phases train, for the headings of their curves.
-_PHASES = {
-    "warmup": "Warm-up: Refine on frontal views",
-    "parent": "Parent: Refine + Commit on all contexts",
-    "calibrate": "Calibrate on the frozen parent",
-}
 
 
 def scores(results: Results) -> Section:
@@ -225,7 +218,7 @@ def training(results: Results) -> Section | None:
         ]
         if found:
             once = [Check(*entry) for entry in counted(curves)]
-            parts += [Subtitle(_PHASES[phase]), *([Checks(once)] if once else []), Panels(found)]
+            parts += [Text(PHASES[phase], "title"), *([Checks(once)] if once else []), Panels(found)]
     return Section("training", "Training", parts) if parts else None
 
 

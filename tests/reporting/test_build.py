@@ -226,8 +226,6 @@ def test_a_case_has_its_contexts_side_by_side_with_support_and_changes(full_run,
     assert re.search(
         r'<mark class="(matching|unverified) changed" title="pleural effusion: positive; [^"]*first cont', text
     )
-    assert "Says, unlike the first context pleural effusion (positive)" in page.text
-    assert "No longer says cardiomegaly (positive)" in page.text
     assert "no previous report was given" in page.text  # the made-up wording of comparison, without a prior
     for view in ("frontal", "lateral"):
         for ending in ("svg", "png"):
