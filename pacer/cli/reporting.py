@@ -372,11 +372,12 @@ def show_anchor(
 ) -> None:
     """Explain one commitment: the report with the words that the rules read, coloured by polarity."""
     from pacer.core.io import check_output, write_text
-    from pacer.reporting.explanation import explain, explanation_page
+    from pacer.reporting.explanation import explain
 
     if html is not None:
         check_output(html, folder=False)
     found = explain(record, records, table, answers)
+    console.record = html is not None
     made_by = "the labelling model" if found.origin == "llm" else "the rules"
     console.print(Text(f"{record}, {found.context.upper()}, {found.split}; made by {made_by}\n"))
     console.print(chips(found.anchor))
@@ -399,5 +400,6 @@ def show_anchor(
     console.print("\nwhat the rules read")
     print_rows(found.read.rows, found.read.columns)
     if html is not None:
-        write_text(html, explanation_page(found))
+        write_text(html, console.export_html(inline_styles=True))
+        console.record = False
         say(f"\nwritten to {html}")

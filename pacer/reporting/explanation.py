@@ -1,4 +1,4 @@
-"""Why a record has the commitment that it has: its report with the words that the rules read, on one page."""
+"""Why a record has the commitment that it has: its report with the words that the rules read."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import polars as pl
 
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.table import ANCHOR_SCHEMA, read_anchor
-from pacer.anchors.vocabulary import POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl
 from pacer.labelling.answers.evidence import count_missing
 from pacer.labelling.answers.reading import read_answer
 from pacer.records.schemas import RECORD_SCHEMA, check_columns
-from pacer.reporting.html import render
 from pacer.reporting.support import cut
 from pacer.reporting.tables import Table
 from pacer.rules.extract import Mention, extract_anchor, find_mentions
@@ -36,14 +34,13 @@ class TextRun(NamedTuple):
     """A piece of a report in which every character is marked alike.
 
     ``polarity``: of the finding that it names, or None; ``decided``: the commitment has it from here; ``cue``: the
-    words decide a polarity; ``about``: the findings and polarities, for a tooltip.
+    words decide a polarity.
     """
 
     text: str
     polarity: str | None
     decided: bool
     cue: bool
-    about: str
 
 
 @dataclass(frozen=True)
@@ -123,16 +120,9 @@ def mark(report: str, mentions: list[Mention]) -> list[TextRun]:
     runs = []
     for text, held in cut(report, spans):
         here = sorted((m for m in held if m is not None), key=lambda mention: not mention.decided)
-        about = ", ".join(f"{m.finding}: {m.polarity or 'nothing said'}" for m in here)
         polarity = (here[0].polarity or "silent") if here else None
-        runs.append(TextRun(text, polarity, bool(here) and here[0].decided, None in held, about))
+        runs.append(TextRun(text, polarity, bool(here) and here[0].decided, None in held))
     return runs
-
-
-def explanation_page(explanation: Explanation) -> str:
-    """The explanation as an HTML page that needs nothing else."""
-    same = explanation.anchor == explanation.by_rules
-    return render("anchor.html", explanation=explanation, same=same, polarities=POLARITIES)
 
 
 def _words(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
