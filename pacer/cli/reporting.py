@@ -287,6 +287,7 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
     """Compare two scored runs case by case: paired bootstrap intervals and approximate randomisation."""
+    from dataclasses import asdict
     from json import dumps
 
     from pacer.comparison.compare import compare_runs
@@ -294,7 +295,7 @@ def compare(
 
     found = compare_runs(first, second, convention=convention, unit=unit, resamples=resamples, seed=seed, level=level)
     if json:
-        print(dumps(found.as_dict(), indent=2))
+        print(dumps(asdict(found), indent=2))
         return
     print_table(comparison_table(found))
     console.print()

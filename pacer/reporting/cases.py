@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,8 +22,6 @@ from pacer.reporting.support import Piece, pieces, statements
 if TYPE_CHECKING:
     from pacer.reporting.results import Results
 
-Commitment = Mapping[str, list[str]]
-
 
 @dataclass(frozen=True)
 class CaseImage:
@@ -38,25 +36,20 @@ class CaseImage:
 class ContextReport:
     """What the model wrote for one record, beside its reference.
 
-    ``generated``, ``reference``: cut where their support changes. ``compares``: wording of comparison with an earlier
-    examination in the generated report, and in the reference. ``differences``: by heading, what the labeller finds in
-    it and the reference.
+    ``record``, ``prediction``, ``score``: its rows of corpus, predictions and scored cases. ``generated``,
+    ``reference``: cut where their support changes. ``labels``: by heading, what the labeller finds in either.
     """
 
-    context: str
+    record: Mapping[str, Any]
+    prediction: Mapping[str, Any]
+    score: Mapping[str, Any]
     reference: list[Piece]
-    prior_report: str | None
     generated: list[Piece]
-    compares: tuple[tuple[str, ...], tuple[str, ...]]
-    fallback: bool
-    gate: float | None
-    commitment: Commitment | None
-    rouge: float | None
-    differences: Mapping[str, Sequence[str]]
+    labels: Mapping[str, Sequence[str]]
 
     @property
     def sources(self) -> str:
-        return SOURCES[self.context]
+        return SOURCES[self.record["context"]]
 
 
 @dataclass(frozen=True)
@@ -110,16 +103,12 @@ def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) ->
         expected, found = (_present(score.get(f"{side}_labels")) for side in ("reference", "hypothesis"))
         readings.append(
             ContextReport(
-                context=row["context"],
+                row,
+                prediction,
+                score,
                 reference=pieces(row["report"], "reference", generated, first[0]),
-                prior_report=row.get("prior_report"),
                 generated=pieces(prediction["report"], "generated", reference, first[1]),
-                compares=(tuple(score.get("hypothesis_wording") or ()), tuple(score.get("reference_wording") or ())),
-                fallback=bool(prediction["fallback"]),
-                gate=prediction.get("gate"),
-                commitment=prediction.get("anchor"),
-                rouge=score.get("rougeL"),
-                differences={
+                labels={
                     "Labeller: agreed": [name for name in expected if name in found],
                     "Labeller: missed": [name for name in expected if name not in found],
                     "Labeller: added": [name for name in found if name not in expected],

@@ -18,7 +18,7 @@ from pacer.reporting.results import PHASES, Results
 from pacer.reporting.routing import average_routing, finding_maps
 from pacer.reporting.section import Checks, ExampleCases, Figure, Panels, Part, Section, Shown, Text, shown
 from pacer.reporting.signature import entries, failed_scorers, manifest
-from pacer.reporting.tables import Check, number, percent, reading_audit
+from pacer.reporting.tables import number, percent, reading_audit
 from pacer.reporting.training_logs import counted, panels
 
 
@@ -72,7 +72,7 @@ def scores(results: Results) -> Section:
         *shown("conventions", conventions, title="By label convention"),
         *shown("contents", contents, title="What the reports say"),
         *shown("commitments", commitments, title="Commitments, gate and extraction"),
-        Checks([Check(*entry) for entry in entries(signature)], "The whole signature"),
+        Checks(entries(signature), "The whole signature"),
     ]
     return Section("scores", "Scores", parts)
 
@@ -217,7 +217,7 @@ def training(results: Results) -> Section | None:
             for panel in panels(curves, results.params.features.depths)
         ]
         if found:
-            once = [Check(*entry) for entry in counted(curves)]
+            once = counted(curves)
             parts += [Text(PHASES[phase], "title"), *([Checks(once)] if once else []), Panels(found)]
     return Section("training", "Training", parts) if parts else None
 
@@ -252,10 +252,7 @@ def commitments(results: Results) -> Section:
 def made_of(results: Results) -> Section:
     """Parameters, versions and hashes."""
     found = manifest(results.params.model_dump(mode="json"), results.signature, results.decoding)
-    lists = [
-        Checks([Check(*entry) for entry in listed], f"{title} ({len(listed)})", title != "Parameters")
-        for title, listed in found.items()
-    ]
+    lists = [Checks(listed, f"{title} ({len(listed)})", title != "Parameters") for title, listed in found.items()]
     text = Text("What this run was made of. The signature of the scores says what each number means.")
     return Section("manifest", "Manifest", [text, *lists])
 
