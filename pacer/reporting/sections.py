@@ -115,9 +115,8 @@ def observations(results: Results) -> Section:
     table = score_tables.label_table(
         labels,
         results.intervals.level,
-        f"Clinical efficacy by observation over the {number(results.cases.height)} records of all contexts together, "
-        "most frequent first, and F1 in each. Many more records in reports than in references is over-reporting, many "
-        f"fewer omission. {results.resampling}",
+        "Clinical efficacy by observation over the records of all contexts together, and F1 in each. Many more records "
+        f"in reports than in references is over-reporting, many fewer omission. {results.resampling}",
     )
     return Section("findings", "By observation", [Shown("observations", table)])
 
