@@ -287,6 +287,7 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
     """Compare two scored runs case by case: paired bootstrap intervals and approximate randomisation."""
+    from dataclasses import asdict
     from json import dumps
 
     from pacer.comparison.compare import compare_runs
@@ -294,7 +295,7 @@ def compare(
 
     found = compare_runs(first, second, convention=convention, unit=unit, resamples=resamples, seed=seed, level=level)
     if json:
-        print(dumps(found.as_dict(), indent=2))
+        print(dumps(asdict(found), indent=2))
         return
     print_table(comparison_table(found))
     console.print()
@@ -372,26 +373,21 @@ def show_anchor(
 ) -> None:
     """Explain one commitment: the report with the words that the rules read, coloured by polarity."""
     from pacer.core.io import check_output, write_text
-    from pacer.reporting.explanation import KINDS, explain, explanation_page
+    from pacer.reporting.explanation import explain
 
     if html is not None:
         check_output(html, folder=False)
     found = explain(record, records, table, answers)
+    console.record = html is not None
     made_by = "the labelling model" if found.origin == "llm" else "the rules"
     console.print(Text(f"{record}, {found.context.upper()}, {found.split}; made by {made_by}\n"))
     console.print(chips(found.anchor))
     if found.origin == "llm":
         same = found.by_rules == found.anchor
         console.print(Text("the rules alone would say: ") + (Text("the same") if same else chips(found.by_rules)))
-    if found.evidence:
+    if found.evidence.rows:
         console.print("\nwhat the labelling model gives as evidence")
-        print_rows(
-            (
-                (phrase.finding, phrase.text, "" if phrase.found else "not in the report in these words")
-                for phrase in found.evidence
-            ),
-            ("finding", "phrase", ""),
-        )
+        print_rows(found.evidence.rows, found.evidence.columns)
     report = Text("\n")
     for run in found.runs:
         style = " ".join([COLOURS.get(run.polarity or "", ""), "bold" * run.decided, "underline" * run.cue])
@@ -403,20 +399,8 @@ def show_anchor(
     legend.append("bold", "bold").append(": decides, ").append("underlined", "underline").append(": because of it")
     console.print(legend)
     console.print("\nwhat the rules read")
-    print_rows(
-        (
-            (
-                words,
-                mention.finding,
-                mention.polarity or "nothing said",
-                cue,
-                KINDS.get(mention.kind or "", ""),
-                "yes" if mention.decided else "",
-            )
-            for mention, words, cue in found.mentions
-        ),
-        ("words", "finding", "polarity", "because of", "which", "decides"),
-    )
+    print_rows(found.read.rows, found.read.columns)
     if html is not None:
-        write_text(html, explanation_page(found))
+        write_text(html, console.export_html(inline_styles=True))
+        console.record = False
         say(f"\nwritten to {html}")

@@ -84,9 +84,7 @@ def label_rows(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis
     return rows
 
 
-def score_intervals(
-    cases: pl.DataFrame, convention: str, resamples: int = 10_000, seed: int = 0, level: float = 0.95
-) -> Intervals:
+def score_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_000, level: float = 0.95) -> Intervals:
     """Bootstrap intervals of the scores of :func:`case_statistics`, by context and for their mean."""
     unit, codes, count = resampled_units(cases)
     found = {}
@@ -96,7 +94,7 @@ def score_intervals(
         # scores that share their statistics share the sums too
         sums = {id(one.rows): sums_by_unit(one.rows, codes[mine], count) for one in own.values()}
         found[context] = {name: Statistics(sums[id(one.rows)], one.score) for name, one in own.items()}
-    return Intervals(intervals(found, resamples, seed, level), unit, count, resamples, level)
+    return Intervals(intervals(found, resamples, level=level), unit, count, resamples, level)
 
 
 def case_statistics(cases: pl.DataFrame, rule: Convention) -> dict[str, Statistics]:
@@ -128,9 +126,7 @@ def external_scores(cases: pl.DataFrame) -> list[str]:
     return [name for name in cases.columns if "/" in name]
 
 
-def label_intervals(
-    cases: pl.DataFrame, convention: str, resamples: int = 10_000, seed: int = 0, level: float = 0.95
-) -> list[LabelScores]:
+def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_000) -> list[LabelScores]:
     """Every observation of the convention, the one with most references first."""
     rule = CONVENTIONS[convention]
     _, codes, count = resampled_units(cases)
@@ -141,7 +137,7 @@ def label_intervals(
         for column, table in enumerate(by_unit)
         for name, score in _MICRO.items()
     }
-    found = intervals({POOLED: flat}, resamples, seed, level)[POOLED]
+    found = intervals({POOLED: flat}, resamples)[POOLED]
     mine = {context: (cases["context"] == context).to_numpy() for context in contexts_of(cases)}
     result = []
     for column, observation in enumerate(rule.observations):

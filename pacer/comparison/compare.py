@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,10 +61,6 @@ class Comparison:
     left_out: dict[str, str] = field(default_factory=dict)
     differing: list[str] = field(default_factory=list)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
 
 def compare_runs(
     first: str | Path,
@@ -112,9 +108,7 @@ def compare_runs(
     )
 
 
-def compare_repeats(
-    runs: Sequence[tuple[str | Path, str | Path]], resamples: int = 10_000, seed: int = 0
-) -> dict[str, Difference]:
+def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: int = 10_000) -> dict[str, Difference]:
     """Compare two systems that were each run several times (training seeds) on the same records.
 
     A score is the mean over runs of the mean over contexts. A patient is resampled, or exchanged between the systems,
@@ -139,7 +133,7 @@ def compare_repeats(
         for number, repeat in enumerate(repeats)
         for context, scores in repeat.pairs.items()
     }
-    found = differences(pairs, resamples, seed)
+    found = differences(pairs, resamples)
     return found[MEAN] if MEAN in found else next(iter(found.values()))
 
 

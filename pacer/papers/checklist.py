@@ -17,7 +17,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.metrics.signature import flat
 from pacer.model.prompt.instruction import instruction
-from pacer.params import Strict, load_params, validated
+from pacer.params import load_params
 from pacer.reporting.signature import caution
 from pacer.reporting.tables import number
 
@@ -28,36 +28,11 @@ METRICS = "metrics"
 Values = Mapping[str, Any]
 
 
-class Item(Strict):
-    """``asks``: the question; ``facts``: names of what answers it; ``left``: what these leave open."""
-
-    asks: str
-    facts: str = ""
-    left: str | None = None
-
-
-class Standard(Strict):
-    title: str
-    cite: str
-    items: dict[str, Item]
-
-
-class Questions(Strict):
-    """The content of ``checklist.yaml``, which says what it means."""
-
-    facts: dict[str, dict[str, dict[str, str]]]
-    standards: list[Standard]
-
-
 class Filled(NamedTuple):
     """The checklist as Markdown, and by standard how many of its items are answered, in part, and not."""
 
     markdown: str
     counts: dict[str, tuple[int, int, int]]
-
-
-def load_questions() -> Questions:
-    return validated(_yaml(FILE), str(FILE), Questions)
 
 
 def fill_checklist(root: Path, metrics: Path) -> Filled:
@@ -69,15 +44,15 @@ def fill_checklist(root: Path, metrics: Path) -> Filled:
     Raises:
         PacerError: a file that is there cannot be read.
     """
-    questions, read = load_questions(), dict[str, Values]()
-    named = dict.fromkeys(name for files in questions.facts.values() for name in files)
+    questions, read = _yaml(FILE), dict[str, Values]()
+    named = dict.fromkeys(name for files in questions["facts"].values() for name in files)
     for name in named:
         path = metrics / Path(name).name if Path(name).parent == Path(METRICS) else root / name
         if path.is_file() or path.suffix == ".py":  # the code's own prompts are always there
             read[name] = _MADE.get(path.name, read_json)(path)
     answers = {
         fact: {name: text for name, paths in files.items() if name in read and (text := _said(read[name], paths))}
-        for fact, files in questions.facts.items()
+        for fact, files in questions["facts"].items()
     }
     lines = [
         f"# Reporting checklist\n\nMade by `pacer checklist` ({version('pacer')}) from the files of one run. A tick: "
@@ -86,19 +61,19 @@ def fill_checklist(root: Path, metrics: Path) -> Filled:
         *(f"\n**{warning}**" for warning in _warnings(read)),
     ]
     counts = {}
-    for standard in questions.standards:
+    for standard in questions["standards"]:
         states = []
-        lines.append(f"\n## {standard.title}\n\n{standard.cite}.\n")
-        for name, item in standard.items.items():
-            facts = [fact for fact in item.facts.split() if answers[fact]]
-            lacking = [fact for fact in item.facts.split() if not answers[fact]]
-            states.append(2 if not facts else 1 if item.left or lacking else 0)
+        lines.append(f"\n## {standard['title']}\n\n{standard['cite']}.\n")
+        for name, item in standard["items"].items():
+            wanted, open_ = item.get("facts", "").split(), item.get("left")
+            facts, lacking = ([fact for fact in wanted if bool(answers[fact]) is said] for said in (True, False))
+            states.append(2 if not facts else 1 if open_ or lacking else 0)
             files = dict.fromkeys(f"`{file}`" for fact in facts for file in answers[fact])
             said = f" → {', '.join(f'[{fact}](#{fact})' for fact in facts)} ({', '.join(files)})" if facts else ""
             said += f", nothing on {', '.join(lacking)}" if facts and lacking else ""
-            left = f" **{item.left}**" if item.left else ""
-            lines.append(f"- [{'x' if facts else ' '}] **{name}** {item.asks}{said}{left}")
-        counts[standard.title] = (states.count(0), states.count(1), states.count(2))
+            left = f" **{open_}**" if open_ else ""
+            lines.append(f"- [{'x' if facts else ' '}] **{name}** {item['asks']}{said}{left}")
+        counts[standard["title"]] = (states.count(0), states.count(1), states.count(2))
     lines.append("\n## What the files say")
     for fact, files in answers.items():
         if files:

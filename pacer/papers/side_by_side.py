@@ -1,4 +1,4 @@
-"""One study, two systems beside the reference, context by context: the paper's Figure 2 as a page and as a drawing."""
+"""One study, two systems beside the reference, context by context: the paper's Figure 2, alone and on a page."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
+from markupsafe import Markup
 
 from pacer.comparison.compare import read_run
 from pacer.core.contexts import SOURCES, availability
@@ -168,11 +169,9 @@ def _views(rows: Sequence[dict], records: Path, images: Path) -> tuple[tuple[Vie
 
 def write_side_by_side(shown: SideBySide, folder: Path) -> list[Path]:
     """Write page and drawing, named by the study, into ``folder``."""
-    stem = folder / f"study-{file_name(shown.study)}"
-    texts = {
-        stem.with_suffix(".html"): render("show.html", TEMPLATES, shown=shown),
-        stem.with_suffix(".svg"): draw(shown),
-    }
+    stem, drawing = folder / f"study-{file_name(shown.study)}", draw(shown)
+    page = render("show.html", TEMPLATES, shown=shown, drawing=Markup(drawing))
+    texts = {stem.with_suffix(".html"): page, stem.with_suffix(".svg"): drawing}
     for path, text in texts.items():
         write_text(path, text)
     return [*texts]

@@ -3,68 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pacer.core.contexts import CONTEXTS
-from pacer.reporting.tables import Check, Table, number, reading_audit
+from pacer.reporting.tables import Check, Table, number
 
 
-@dataclass(frozen=True)
-class AnchorAudit:
-    """The commitment targets: who wrote them, how often each finding has each polarity, how two extractors agree.
-
-    ``by_context``: context -> finding -> polarity -> number of targets, of its ``records``. ``agreement`` is None
-    without labelling answers, ``strata`` (how the sample to be labelled was drawn) without a sample.
-    """
-
-    origins: Table
-    strata: Table | None
-    by_context: dict[str, dict[str, dict[str, int]]]
-    records: dict[str, int]
-    agreement: Table | None
-    checks: list[Check]
+def origin_table(audit: Mapping[str, Any]) -> Table:
+    """Who wrote the targets of each context."""
+    origins = {context: audit["origins"][context] for context in CONTEXTS if context in audit["origins"]}
+    rows = ((context.upper(), number(made["llm"]), number(made["rules"])) for context, made in origins.items())
+    return Table(("Context", "labelled", "by rules"), tuple(rows))
 
 
-def read_anchor_audit(audit: Mapping[str, Any]) -> AnchorAudit:
-    """What ``data/anchors/audit.json`` says.
-
-    Raises:
-        DataError: the audit lacks a part.
-    """
-    with reading_audit("anchors"):
-        rows = tuple(
-            (context.upper(), number(audit["origins"][context]["llm"]), number(audit["origins"][context]["rules"]))
-            for context in CONTEXTS
-            if context in audit["origins"]
-        )
-        by_context = {
-            str(context): audit["polarities_by_context"][context]
-            for context in CONTEXTS
-            if context in audit["polarities_by_context"]
-        }
-        records = {context: sum(audit["origins"][context].values()) for context in by_context}
-        checks = _anchor_checks(audit)
-        strata = _strata(audit["sample"]) if "sample" in audit else None
-        agreement = None
-        if audit["agreement"]["records"]:
-            found = audit["agreement"]["findings"].items()
-            agreement = Table(
-                ("Finding", "Same polarity", "Cohen's kappa", "One affirms, one denies"),
-                tuple(
-                    (name, number(row["agreement"]), number(row["kappa"]), number(row["clashes"]))
-                    for name, row in found
-                ),
-            )
-    origins = Table(("Context", "labelled", "by rules"), rows)
-    return AnchorAudit(origins, strata, by_context, records, agreement, checks)
+def agreement_table(audit: Mapping[str, Any]) -> Table | None:
+    """How two extractors agree on each finding; None without labelling answers."""
+    if not audit["agreement"]["records"]:
+        return None
+    found = audit["agreement"]["findings"].items()
+    rows = ((name, *(number(row[key]) for key in ("agreement", "kappa", "clashes"))) for name, row in found)
+    return Table(("Finding", "Same polarity", "Cohen's kappa", "One affirms, one denies"), tuple(rows))
 
 
-def _strata(sample: Mapping[str, Any]) -> Table | None:
+def strata_table(audit: Mapping[str, Any]) -> Table | None:
     """How many of the sample were drawn for each stratum, of its quota, and how many lie in it."""
-    drawn = {context: counts for context, counts in sample["contexts"].items() if counts["drawn"]}
+    contexts = audit["sample"]["contexts"] if "sample" in audit else {}
     rows = []
-    for context, counts in drawn.items():
+    for context, counts in ((context, counts) for context, counts in contexts.items() if counts["drawn"]):
         for name, stratum in counts["strata"].items():
             cells = (stratum[key] for key in ("train_records", "quota", "drawn_for_it", "in_sample"))
             rows.append((context.upper(), name.replace("_", " "), *map(number, cells)))
@@ -74,7 +39,8 @@ def _strata(sample: Mapping[str, Any]) -> Table | None:
     return Table(heads, tuple(rows), numeric=(False, False, True, True, True, True)) if rows else None
 
 
-def _anchor_checks(audit: Mapping[str, Any]) -> list[Check]:
+def anchor_checks(audit: Mapping[str, Any]) -> list[Check]:
+    """Counts and rates, and what deserves a look."""
     answers = audit["answers"]
     counts = {name.replace("_", " "): count for name, count in answers["statuses"].items() if count}
     statuses = ", ".join(f"{number(count)} {name}" for name, count in counts.items())

@@ -6,25 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from pacer.core.contexts import CONTEXTS, SOURCES
-from pacer.core.io import atomic_path, whole_directory, write_text
+from pacer.core.io import whole_directory, write_text
 from pacer.params import Params
 from pacer.reporting.html import render
-from pacer.reporting.results import Results, read_results
-from pacer.reporting.section import ExampleCases, Section
+from pacer.reporting.results import read_results
+from pacer.reporting.section import Section
 from pacer.reporting.sections import SECTIONS
 from pacer.reporting.signature import signature_line
 from pacer.reporting.tables import number
 
 
 def build_report(
-    corpus: Path,
-    anchors: Path,
-    emphasis: Path,
-    predictions: Path,
-    metrics: Path,
-    out: Path,
-    params: Params,
-    examples: int | None = None,
+    corpus: Path, anchors: Path, emphasis: Path, predictions: Path, metrics: Path, out: Path, params: Params
 ) -> None:
     """Write ``out/index.html`` (self-contained), ``out/tables/`` (Markdown, LaTeX) and ``out/figures/`` (SVG, and PNG
     where a radiograph is drawn); ``out`` is replaced as a whole.
@@ -32,13 +25,21 @@ def build_report(
     Args:
         corpus, anchors, emphasis, predictions, metrics: what the stages of these names left; the phases' DVCLive
             directories lie in ``metrics``, and a phase whose directory does not exist was not trained.
-        params: of the run. examples: studies shown; None: those that decoding marked.
+        params: of the run.
 
     Raises:
         DataError: an input is missing or malformed.
     """
-    results = read_results(corpus, anchors, emphasis, predictions, metrics, params, examples)
-    facts, contexts, line = _facts(results), _contexts(results), signature_line(results.signature)
+    results = read_results(corpus, anchors, emphasis, predictions, metrics, params)
+    decoded, line = results.decoded, signature_line(results.signature)
+    facts = {
+        "Split": ", ".join(sorted(set(decoded["split"]))),
+        "Records": number(decoded.height),
+        "Studies": number(decoded["study_id"].n_unique()),
+        "Patients": number(decoded["subject_id"].n_unique()),
+    }
+    present = set(decoded["context"])
+    contexts = {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}
     sections = [section for make in SECTIONS if (section := make(results)) is not None]
     page = render("report.html", facts=facts, contexts=contexts, sections=sections, signature=line)
     with whole_directory(out) as folder:
@@ -55,24 +56,5 @@ def _write_files(section: Section, folder: Path, note: str | None, line: str) ->
         write_text(folder / "tables" / f"{part.name}.tex", f"% {line}\n{table.latex()}")
     for figure in section.figures():
         write_text(folder / "figures" / f"{figure.name}.svg", figure.svg)
-    shown = (case for part in section.parts if isinstance(part, ExampleCases) for case in part.cases)
-    for name, content in (file for case in shown for file in case.files()):
-        with atomic_path(folder / "figures" / name) as path:
-            path.write_bytes(content)
-
-
-def _facts(results: Results) -> dict[str, str]:
-    """What was decoded, for the head of the page."""
-    decoded = results.decoded
-    return {
-        "Split": ", ".join(sorted(set(decoded["split"]))),
-        "Records": number(decoded.height),
-        "Studies": number(decoded["study_id"].n_unique()),
-        "Patients": number(decoded["subject_id"].n_unique()),
-    }
-
-
-def _contexts(results: Results) -> dict[str, str]:
-    """The contexts that were decoded, and what each gives the model."""
-    present = set(results.decoded["context"])
-    return {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}
+        if figure.png:
+            (folder / "figures" / f"{figure.name}.png").write_bytes(figure.png)

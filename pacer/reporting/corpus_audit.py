@@ -9,7 +9,7 @@ from typing import Any
 from rich.filesize import decimal
 
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.records.schemas import EMPHASIS_POSITIONS, SPLITS
+from pacer.records.schemas import SPLITS
 from pacer.reporting.tables import Check, Table, number, percent, reading_audit
 
 Counts = Mapping[str, int]
@@ -91,15 +91,13 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
             _fault("Patients in two splits", _overlapping(overlap["subject"])),
             *_rows(audit),
             _fault("Images that stand for more than one", _counted(among, "{} in {}")),
-            # an audit of an earlier version has no such entry
-            _fault("Images of two splits that are the same file", _overlapping(audit.get("image_copies", {}))),
+            _fault("Images of two splits that are the same file", _overlapping(audit["image_copies"])),
             _fault("Images missing or unreadable", _counted(unread)),
             Check("Images", f"{number(images['count'])}, {decimal(images['bytes'])}, {pixels} pixels"),
             _fault("Contexts and splits without a record", ", ".join(empty)),
             *_repeats(audit["repeated_texts"], contexts),
             _wording(audit["prior_wording"], audit["unseen_comparisons"]),
             *_priors(audit["priors"], records),
-            *_emphasis(audit["emphasis"]),
             Check("Views", _by_context(audit["views"])),
             Check("Sections", _by_context(audit["sections"])),
             *(
@@ -220,7 +218,7 @@ def _priors(priors: Mapping[str, Any], records: Counts) -> Iterator[Check]:
     name = "Time since the previous study"
     if priors["known"]:
         median, longest = priors["median_gap_days"], priors["longest_gap_days"]
-        days = "only the order is known" if median is None else f"median {_days(median)}, longest {_days(longest)}"
+        days = "only the order is known" if median is None else f"median {median:,g} days, longest {longest:,g} days"
         rules = _counted(priors["rules"], "{} by {}")
         yield Check(name, f"{days}; {number(priors['known'])} studies: {rules}")
         tied, passed = priors["tied"], priors["passed_over"]
@@ -233,31 +231,8 @@ def _priors(priors: Mapping[str, Any], records: Counts) -> Iterator[Check]:
         yield Check(name, words, some or not with_prior)
     if priors["empty"]:
         yield Check("Previous reports empty after cleaning", number(priors["empty"]), False)
-    if priors.get("empty_kept"):  # an audit of an earlier version has no such entry
+    if priors["empty_kept"]:
         yield Check("Empty previous reports that were kept", number(priors["empty_kept"]))
-
-
-def _days(count: float) -> str:
-    text = f"{count:,.2f}".rstrip("0").rstrip(".")
-    return f"{text} day" if text == "1" else f"{text} days"
-
-
-def _emphasis(emphasis: Mapping[str, Any]) -> Iterator[Check]:
-    lists, without = emphasis["records_with_list"], emphasis["records_without_list"]
-    if not lists:
-        yield Check("Emphasis lists", "none")
-        return
-    lengths = f"{number(emphasis['shortest'])} to {number(emphasis['longest'])} entries"
-    found = f"{number(lists)} of {number(lists + without)} records, {lengths}, {emphasis['mean_length']:.1f} on average"
-    yield Check("Emphasis lists", found, not without)
-    yield Check("Emphasised entries", number(emphasis["emphasised_entries"]), emphasis["emphasised_entries"] > 0)
-    longer = emphasis[f"longer_than_{EMPHASIS_POSITIONS}"]
-    cut = f"{number(longer)}: upstream's training reads no further"
-    yield Check(f"Emphasis lists of more than {EMPHASIS_POSITIONS} entries", cut if longer else "none")
-    outside, follow = emphasis["entries_outside_0_1"], emphasis["follow_a_longer_text"]
-    yield _fault("Emphasis entries other than 0 and 1", number(outside) if outside else "")
-    if follow:
-        yield Check("Emphasis lists that follow a longer text", f"{number(follow)}: they cover the impression too")
 
 
 def emphasis_checks(audit: Mapping[str, Any]) -> list[Check]:

@@ -1,9 +1,8 @@
-"""Why a record has the commitment that it has: its report with the words that the rules read, on one page."""
+"""Why a record has the commitment that it has: its report with the words that the rules read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,13 +10,13 @@ import polars as pl
 
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.table import ANCHOR_SCHEMA, read_anchor
-from pacer.anchors.vocabulary import POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl
 from pacer.labelling.answers.evidence import count_missing
 from pacer.labelling.answers.reading import read_answer
 from pacer.records.schemas import RECORD_SCHEMA, check_columns
-from pacer.reporting.html import render
+from pacer.reporting.support import cut
+from pacer.reporting.tables import Table
 from pacer.rules.extract import Mention, extract_anchor, find_mentions
 
 #: What each kind of cue is called.
@@ -35,22 +34,13 @@ class TextRun(NamedTuple):
     """A piece of a report in which every character is marked alike.
 
     ``polarity``: of the finding that it names, or None; ``decided``: the commitment has it from here; ``cue``: the
-    words decide a polarity; ``about``: the findings and polarities, for a tooltip.
+    words decide a polarity.
     """
 
     text: str
     polarity: str | None
     decided: bool
     cue: bool
-    about: str
-
-
-class MarkedPhrase(NamedTuple):
-    """What the labelling model gives as evidence for a finding; ``found``: it stands in the report."""
-
-    finding: str
-    text: str
-    found: bool
 
 
 @dataclass(frozen=True)
@@ -59,8 +49,8 @@ class Explanation:
 
     Attributes:
         anchor: what training uses; origin: ``llm`` or ``rules``. by_rules: what the rules say.
-        mentions: with the words of each mention and of its cue.
-        evidence: the labelling model's own, where its answer is at hand.
+        read: each mention of a finding and the cue that decided, in words.
+        evidence: the labelling model's own phrases, where its answer is at hand, and whether the report has them.
     """
 
     record_id: str
@@ -70,8 +60,8 @@ class Explanation:
     anchor: Anchor
     by_rules: Anchor
     runs: list[TextRun]
-    mentions: list[tuple[Mention, str, str]]
-    evidence: list[MarkedPhrase]
+    read: Table
+    evidence: Table
 
 
 def explain(record_id: str, records: Path, anchors: Path, answers: Path | None = None) -> Explanation:
@@ -95,7 +85,18 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
     anchor, origin = read_anchor(anchors, record_id)
     report = row["report_raw"]
     mentions = find_mentions(report)
-    quoted = [(m, report[m.start : m.end], report[slice(*m.cue)] if m.cue else "") for m in mentions]
+    read: list[tuple[str, ...]] = [
+        (
+            report[m.start : m.end],
+            m.finding,
+            m.polarity or "nothing said",
+            report[slice(*m.cue)] if m.cue else "",
+            KINDS.get(m.kind or "", ""),
+            "yes" if m.decided else "",
+        )
+        for m in mentions
+    ] or [("no finding is named", *[""] * 5)]
+    phrases = _evidence(record_id, anchor, report, answers) if origin == "llm" and answers else []
     return Explanation(
         record_id,
         row["context"],
@@ -104,8 +105,8 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
         anchor,
         by_rules=extract_anchor(report),
         runs=mark(report, mentions),
-        mentions=quoted,
-        evidence=_evidence(record_id, anchor, report, answers) if origin == "llm" and answers else [],
+        read=_words(("Words", "Finding", "Polarity", "Because of", "which", "Decides"), read),
+        evidence=_words(("Finding", "Phrase", ""), phrases),
     )
 
 
@@ -114,30 +115,29 @@ def mark(report: str, mentions: list[Mention]) -> list[TextRun]:
 
     Where mentions share words, one that decided shows before one that did not.
     """
-    inner = (edge for mention in mentions for edge in (mention.start, mention.end, *(mention.cue or ())))
+    spans: list[tuple[int, int, Mention | None]] = [(m.start, m.end, m) for m in mentions]
+    spans += [(*m.cue, None) for m in mentions if m.cue]
     runs = []
-    for start, end in pairwise(sorted({0, len(report), *inner})):
-        here = [m for m in mentions if m.start <= start and end <= m.end]
-        here.sort(key=lambda mention: not mention.decided)
-        cue = any(m.cue and m.cue[0] <= start and end <= m.cue[1] for m in mentions)
-        about = ", ".join(f"{m.finding}: {m.polarity or 'nothing said'}" for m in here)
+    for text, held in cut(report, spans):
+        here = sorted((m for m in held if m is not None), key=lambda mention: not mention.decided)
         polarity = (here[0].polarity or "silent") if here else None
-        runs.append(TextRun(report[start:end], polarity, bool(here) and here[0].decided, cue, about))
+        runs.append(TextRun(text, polarity, bool(here) and here[0].decided, None in held))
     return runs
 
 
-def explanation_page(explanation: Explanation) -> str:
-    """The explanation as an HTML page that needs nothing else."""
-    same = explanation.anchor == explanation.by_rules
-    return render("anchor.html", explanation=explanation, kinds=KINDS, same=same, polarities=POLARITIES)
+def _words(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+    return Table(columns, tuple(rows), numeric=(False,) * len(columns))
 
 
-def _evidence(record_id: str, anchor: Anchor, report: str, answers: Path) -> list[MarkedPhrase]:
+def _evidence(record_id: str, anchor: Anchor, report: str, answers: Path) -> list[tuple[str, ...]]:
     """The phrases of the answer that this anchor was read from; none where the file or the answer is missing."""
     for line in read_jsonl(answers) if answers.exists() else ():
         if isinstance(line, dict) and line.get("record_id") == record_id and line.get("current", True):
             answer = read_answer(str(line.get("raw")), record_id)
             if answer.anchor == anchor:
-                phrases = [(finding, text) for finding, texts in answer.rationale.items() for text in texts]
-                return [MarkedPhrase(finding, text, not count_missing([text], report)) for finding, text in phrases]
+                return [
+                    (finding, text, "not in the report in these words" if count_missing([text], report) else "")
+                    for finding, texts in answer.rationale.items()
+                    for text in texts
+                ]
     return []

@@ -23,7 +23,12 @@ from pacer.reporting.signature import caution
 from pacer.reporting.tables import number
 from pacer.reporting.training_logs import Curve, read_curves
 
-PHASES = ("warmup", "parent", "calibrate")
+#: Phase -> what it trains.
+PHASES = {
+    "warmup": "Warm-up: Refine on frontal views",
+    "parent": "Parent: Refine + Commit on all contexts",
+    "calibrate": "Calibrate on the frozen parent",
+}
 #: What the resampled units are called.
 _UNITS = dict(zip(UNITS, ("patients", "examinations", "records"), strict=True))
 
@@ -36,7 +41,6 @@ class Results:
         records: the corpus; predictions: by record id; cases: ``cases.parquet``, one row a scored record.
         decoding: the manifest of the predictions. routing: depth weights, empty without a router.
         curves: phase -> its curves by name; a phase that was not trained is left out.
-        examples: how many studies to show; None: those that decoding marked.
     """
 
     params: Params
@@ -52,7 +56,6 @@ class Results:
     signature: Mapping[str, Any]
     cases: pl.DataFrame
     curves: Mapping[str, Mapping[str, Curve]]
-    examples: int | None = None
 
     @cached_property
     def decoded(self) -> pl.DataFrame:
@@ -90,13 +93,7 @@ class Results:
 
 
 def read_results(
-    corpus: Path,
-    anchors: Path,
-    emphasis: Path,
-    predictions: Path,
-    metrics: Path,
-    params: Params,
-    examples: int | None = None,
+    corpus: Path, anchors: Path, emphasis: Path, predictions: Path, metrics: Path, params: Params
 ) -> Results:
     """Read the folders that the stages of these names left; ``metrics`` has a folder for each trained phase too.
 
@@ -121,5 +118,4 @@ def read_results(
         signature=read_sealed(metrics / "signature.json"),
         cases=pl.read_parquet(cases),
         curves={phase: read_curves(metrics / phase) for phase in PHASES if (metrics / phase).is_dir()},
-        examples=examples,
     )

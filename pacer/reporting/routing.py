@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any
 import matplotlib
 import numpy as np
 import polars as pl
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colorbar import Colorbar
@@ -23,7 +23,7 @@ from safetensors.numpy import load_file
 from pacer.core.errors import DataError
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.reporting.figures import LIGHT, STYLE, drawing, saved
-from pacer.reporting.images import grid, overlays, weight_range
+from pacer.reporting.images import weight_range
 from pacer.reporting.tables import number
 
 #: CheXbert classes that count as a finding being present: positive and uncertain.
@@ -33,7 +33,6 @@ FEWEST = 5
 #: Colours of more and less than the even share, or than without a finding; distinct for all readers.
 DIVERGING = "RdBu_r"
 _RESOLUTION = 160  # dots an inch of the PNG
-_TILE, _GAP = 1.16, 0.55  # distance of two maps, and what it is more between two views, in widths of a map
 
 
 @dataclass(frozen=True)
@@ -103,13 +102,20 @@ def depth_names(count: int, depths: Sequence[int] | None) -> tuple[str, ...]:
 def over_radiograph(
     grey: Image.Image, weights: np.ndarray, depths: Sequence[int] | None, title: str
 ) -> tuple[str, bytes]:
-    """The radiograph and one map a depth side by side, with a colour bar: the SVG text and the same as PNG.
+    """The radiograph and one map a depth side by side, with a colour bar: the SVG text and the same as PNG. Warm where
+    a patch takes more of the depth than the even share, cool where less.
+
+    Image processors of this family scale the shorter edge and keep the middle square; the patch grid spans that square.
 
     Args:
-        grey: the radiograph. weights: ``[N, K]``, rows sum to 1.
+        grey: the radiograph. weights: ``[N, K]``, rows sum to 1; N a square grid in row-major order.
+
+    Raises:
+        DataError: N is not a square.
     """
-    count, limit = weights.shape[1], weight_range(weights)
-    names = depth_names(count, depths)
+    count, limit, edge = weights.shape[1], weight_range(weights), min(grey.size)
+    left, top = (grey.width - edge) // 2, (grey.height - edge) // 2
+    square = grey.crop((left, top, left + edge, top + edge))
     tiles = count + 1
     width = 2.05 * tiles + 0.75
     with matplotlib.rc_context(STYLE):
@@ -117,16 +123,32 @@ def over_radiograph(
         FigureCanvasAgg(figure)
         # places in inches, as a layout engine would take seconds for each radiograph
         axes = [figure.add_axes((0.03 / width + 2.05 * place / width, 0.02, 2 / width, 0.85)) for place in range(tiles)]
-        _picture(axes[0], grey, title, cmap="gray")
-        for place, (name, overlay) in enumerate(zip(names, overlays(grey, weights), strict=True)):
-            _picture(axes[place + 1], overlay, f"{name}, mean {weights[:, place].mean():.3f}")
+        titles = [f"{name}, mean {weights[:, at].mean():.3f}" for at, name in enumerate(depth_names(count, depths))]
+        for one, picture, words in zip(axes, [grey, *[square] * count], [title, *titles], strict=True):
+            one.imshow(np.asarray(picture), cmap="gray", vmin=0, vmax=255)
+            one.set_title(words, fontsize=8.5)
+            one.set_axis_off()
+        even = 1 / count
+        for one, values in zip(axes[1:], weights.T, strict=True):
+            over, strength = _grid(values), 0.2 + 0.4 * np.abs(_grid(values) - even) / limit
+            # patches keep their edges: a smooth map would show detail that the router does not have
+            how: dict[str, Any] = {"interpolation": "nearest", "extent": (0, edge, edge, 0)}
+            one.imshow(over, DIVERGING, vmin=even - limit, vmax=even + limit, alpha=strength, **how)
         place = figure.add_axes((2.05 * tiles / width, 0.08, 0.12 / width, 0.74))
-        bar = _bar(figure, DIVERGING, (1 / count - limit, 1 / count + limit), "depth weight of a patch", cax=place)
-        bar.ax.set_ylim(max(0.0, 1 / count - limit), min(1.0, 1 / count + limit))  # the scale goes on below 0
-        bar.ax.axhline(1 / count, color=LIGHT["--ink"], linewidth=0.8)
+        bar = _bar(figure, DIVERGING, (even - limit, even + limit), "depth weight of a patch", cax=place)
+        bar.ax.set_ylim(max(0.0, even - limit), min(1.0, even + limit))  # the scale goes on below 0
+        bar.ax.axhline(even, color=LIGHT["--ink"], linewidth=0.8)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=_RESOLUTION, facecolor="white", metadata={"Software": None})
         return saved(figure), buffer.getvalue()
+
+
+def _grid(values: np.ndarray) -> np.ndarray:
+    """Values of the patches ``[N]`` in their places ``[side, side]``."""
+    side = math.isqrt(len(values))
+    if side * side != len(values):
+        raise DataError(f"depth weights of {len(values)} patches do not form a square grid")
+    return values.reshape(side, side)
 
 
 def _bar(figure: Any, cmap: str, ends: tuple[float, float], label: str, **where: Any) -> Colorbar:
@@ -136,54 +158,41 @@ def _bar(figure: Any, cmap: str, ends: tuple[float, float], label: str, **where:
     return bar
 
 
-def _picture(axes: Axes, image: Image.Image, title: str, **how: Any) -> None:
-    axes.imshow(np.asarray(image), **how)
-    axes.set_title(title, fontsize=8.5)
-    axes.set_axis_off()
-
-
 def finding_maps(views: Sequence[ViewRouting], depths: Sequence[int] | None) -> str:
-    """A row of maps for the mean over all images, then a row for each finding: weights with it minus without.
+    """For each view a row of maps for the mean over all images, then a row for each finding, the most frequent first:
+    weights with it minus without, with the number of images in brackets.
 
     Args:
-        views: at least one; each takes as many columns as it has depths.
+        views: at least one.
     """
-    # the finding with most images in the first view first
-    counts = {one.finding: one.with_it for view in reversed(views) for one in view.findings}
-    findings = sorted(counts, key=lambda finding: -counts[finding])
     limit = max([1e-3, *(float(np.abs(one.difference).max()) for view in views for one in view.findings)])
-    wide = views[0].mean.shape[1] * _TILE  # of every view
-    edge = len(views) * (wide + _GAP) - _GAP
+    scales = {"cividis": (0.0, 1.0), DIVERGING: (-limit, limit)}
 
-    def tile(axes: Axes, left: float, row: int, values: np.ndarray, cmap: str, low: float, high: float) -> None:
-        top = row * _TILE
-        axes.imshow(
-            grid(values), extent=(left, left + 1, top + 1, top), interpolation="none", cmap=cmap, vmin=low, vmax=high
-        )
+    def colours(weights: np.ndarray, cmap: str) -> np.ndarray:
+        """The maps of all depths side by side, with a gap behind and below each."""
+        gap = ((0, 1), (0, 1))
+        maps = np.hstack([np.pad(_grid(values), gap, constant_values=np.nan) for values in weights.T])
+        return matplotlib.colormaps[cmap](np.ma.masked_invalid(Normalize(*scales[cmap])(maps)))
 
-    def draw(axes: Axes) -> None:
-        rows = {finding: row for row, finding in enumerate(findings, 1)}
-        for place, view in enumerate(views):
-            start = place * (wide + _GAP)
-            for depth, name in enumerate(depth_names(view.mean.shape[1], depths)):
-                left = start + depth * _TILE
-                tile(axes, left, 0, view.mean[:, depth], "cividis", 0, 1)
-                axes.text(left + 0.5, -0.1, f"{name}\n{view.mean[:, depth].mean():.3f}", ha="center", fontsize=8)
-                for one in view.findings:
-                    tile(axes, left, rows[one.finding], one.difference[:, depth], DIVERGING, -limit, limit)
-            right = start + wide - 0.08
-            axes.text(start, -0.85, view.view.capitalize(), fontsize=9)
-            for row, count in [(0, view.images), *((rows[one.finding], one.with_it) for one in view.findings)]:
-                axes.text(right, row * _TILE + 0.5, number(count), va="center", fontsize=8, color=LIGHT["--muted"])
-        places = [row * _TILE + 0.5 for row in range(len(findings) + 1)]
-        axes.set_yticks(places, ["mean, all images", *findings])
-        axes.tick_params(axis="y", labelcolor=LIGHT["--ink"], labelsize=8)
-        axes.set(xlim=(0, edge), ylim=((len(findings) + 1) * _TILE, -1.1), aspect="equal", xticks=[])
-        axes.spines[:].set_visible(False)
-        axes.grid(visible=False)
-        below = {"ax": axes, "location": "bottom", "shrink": 0.5, "aspect": 40, "pad": 0.01}
-        _bar(axes.figure, "cividis", (0, 1), "mean weight (first row)", **below)
-        if findings:
-            _bar(axes.figure, DIVERGING, (-limit, limit), "with minus without (other rows)", **below)
+    def draw(grid: Any) -> None:
+        for axes, view in zip(np.ravel(grid), views, strict=True):
+            rows = [colours(view.mean, "cividis"), *(colours(one.difference, DIVERGING) for one in view.findings)]
+            axes.imshow(np.vstack(rows), interpolation="none")
+            side = len(rows[0]) - 1
+            names = [("mean, all images", view.images), *((one.finding, one.with_it) for one in view.findings)]
+            places = np.arange(max(len(rows), view.mean.shape[1])) * (side + 1) + (side - 1) / 2
+            axes.set_yticks(places[: len(rows)], [f"{name} ({number(count)})" for name, count in names])
+            heads = zip(depth_names(view.mean.shape[1], depths), view.mean.mean(axis=0), strict=True)
+            axes.set_xticks(places[: view.mean.shape[1]], [f"{name}\n{mean:.3f}" for name, mean in heads])
+            axes.tick_params(labelsize=8, labelcolor=LIGHT["--ink"], labeltop=True, labelbottom=False)
+            axes.set_title(view.view.capitalize(), fontsize=9)
+            axes.set_anchor("N")
+            axes.spines[:].set_visible(False)
+            axes.grid(visible=False)
+        below = {"ax": np.ravel(grid).tolist(), "location": "bottom", "shrink": 0.5, "aspect": 40, "pad": 0.01}
+        _bar(axes.figure, "cividis", scales["cividis"], "mean weight (first row)", **below)
+        if any(view.findings for view in views):
+            _bar(axes.figure, DIVERGING, scales[DIVERGING], "with minus without (other rows)", **below)
 
-    return drawing(2.0 + 0.64 * edge, 1.7 + 0.64 * (len(findings) + 1), draw)
+    wide = sum(2.0 + 0.75 * view.mean.shape[1] for view in views)
+    return drawing(wide, 1.8 + 0.75 * (1 + max(len(view.findings) for view in views)), draw, columns=len(views))

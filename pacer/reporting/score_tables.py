@@ -10,7 +10,7 @@ from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.metrics.cases import MEAN, UNKNOWN
 from pacer.metrics.conventions import CONVENTIONS
-from pacer.reporting.tables import Table, number, p_value, score_cell, signed
+from pacer.reporting.tables import Table, first_cell_changes, number, p_value, score_cell, signed
 
 if TYPE_CHECKING:
     from pacer.comparison.case_statistics import Intervals, LabelScores
@@ -206,17 +206,14 @@ def convention_table(scores: Mapping, caption: str = "") -> Table | None:
         return None
     shown = rows_in(scores)[-1] if MEAN in scores else contexts_in(scores)[0]
     rows: list[tuple[str, ...]] = []
-    rules = set()
     for name, rule in CONVENTIONS.items():
         values = conventions.get(name, {}).get(shown, {})
-        rules.add(len(rows))
         for average in rule.averages:
             keys = [f"{ratio}_{average}" for ratio in ("precision", "recall", "f1")]
             if all(key in values for key in keys):
                 rows.append((name, average, *(score_cell(values[key]) for key in keys)))
-    numeric = (False, False, True, True, True)
-    rules -= {0, len(rows)}
-    return Table(("Convention", "Average", "P", "R", "F1"), tuple(rows), caption, numeric, rules=frozenset(rules))
+    heads, numeric = ("Convention", "Average", "P", "R", "F1"), (False, False, True, True, True)
+    return Table(heads, tuple(rows), caption, numeric, rules=first_cell_changes(rows))
 
 
 def control_table(scores: Mapping, caption: str = "") -> Table | None:
@@ -275,10 +272,7 @@ def label_table(labels: Sequence[LabelScores], level: float, caption: str = "") 
 def subgroup_table(groups: Sequence[Subgroup], caption: str = "") -> Table:
     """One group a row: its score, and its difference to the records of the other groups of its column."""
     rows: list[tuple[str, ...]] = []
-    rules = set()
-    for place, one in enumerate(groups):
-        if place and one.column != groups[place - 1].column:
-            rules.add(place)
+    for one in groups:
         cells = difference_cells(one.difference) if one.difference else ("", "", "")
         adjusted = p_value(one.adjusted) if one.difference else ""
         counts = (number(one.n), number(one.units), score_cell(one.score.value), span(one.score))
@@ -290,7 +284,7 @@ def subgroup_table(groups: Sequence[Subgroup], caption: str = "") -> Table:
         "Patients are not known for every record (subject_id): the tests take those of one patient as independent."
     )
     notes = () if known else (unknown,)
-    return Table(heads, tuple(rows), caption, (False, False, *(True,) * 8), rules=frozenset(rules), notes=notes)
+    return Table(heads, tuple(rows), caption, (False, False, *(True,) * 8), rules=first_cell_changes(rows), notes=notes)
 
 
 def gate_table(tests: GroupTests, caption: str = "") -> Table | None:
@@ -323,16 +317,12 @@ def gate_line(tests: GroupTests) -> str:
 def comparison_table(comparison: Comparison, first: str = "A", second: str = "B") -> Table:
     """Both scores, their difference with its interval, and the p value, by context and score."""
     rows: list[tuple[str, ...]] = []
-    rules = set()
     for context, scores in comparison.scores.items():
-        rules.add(len(rows))
         for name, found in scores.items():
-            values = (score_cell(found.first), score_cell(found.second))
-            rows.append(
-                (row_name(context), _COMPARED.get(name, name), *values, *difference_cells(found, "undefined", 4))
-            )
+            values = (score_cell(found.first), score_cell(found.second), *difference_cells(found, "undefined", 4))
+            rows.append((row_name(context), _COMPARED.get(name, name), *values))
     columns = ("Context", "Score", first, second, "Difference", f"{100 * comparison.level:g} % interval", "p")
-    return Table(columns, tuple(rows), "", (False, False, True, True, True, True, True), rules=frozenset(rules - {0}))
+    return Table(columns, tuple(rows), "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:

@@ -21,17 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; ``style``: nothing, ``under`` (small) or ``note`` (a warning)."""
+    """A paragraph; ``style``: nothing, ``under`` (small), ``note`` (a warning) or ``title`` (a heading)."""
 
     kind: ClassVar = "text"
     text: str
     style: str = ""
-
-
-@dataclass(frozen=True)
-class Subtitle:
-    kind: ClassVar = "subtitle"
-    text: str
 
 
 @dataclass(frozen=True)
@@ -46,12 +40,13 @@ class Shown:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart; written to ``figures/NAME.svg``."""
+    """A chart; written to ``figures/NAME.svg``, and to ``.png`` where it has that."""
 
     kind: ClassVar = "figure"
     name: str
     svg: str
     caption: str
+    png: bytes = b""
 
     @property
     def inline(self) -> Markup:
@@ -81,8 +76,12 @@ class ExampleCases:
     kind: ClassVar = "cases"
     cases: Sequence[ExampleCase]
 
+    @property
+    def figures(self) -> list[Figure]:
+        return [figure for case in self.cases for figure in case.figures]
 
-Part = Text | Subtitle | Shown | Figure | Panels | Checks | ExampleCases
+
+Part = Text | Shown | Figure | Panels | Checks | ExampleCases
 
 
 @dataclass(frozen=True)
@@ -98,11 +97,11 @@ class Section:
 
     def figures(self) -> Iterator[Figure]:
         for part in self.parts:
-            yield from [part] if isinstance(part, Figure) else part.figures if isinstance(part, Panels) else ()
+            yield from [part] if isinstance(part, Figure) else getattr(part, "figures", ())
 
 
 def shown(name: str, table: Table | None, folded: str = "", title: str = "") -> list[Part]:
     """A table with a subtitle, or nothing where there is no table or it has no column but its first."""
     if table is None or len(table.columns) < 2:
         return []
-    return [*([Subtitle(title)] if title else []), Shown(name, table, folded)]
+    return [*([Text(title, "title")] if title else []), Shown(name, table, folded)]

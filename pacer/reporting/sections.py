@@ -10,23 +10,16 @@ from pacer.comparison.groups import compare_groups
 from pacer.comparison.subgroups import LEAST_UNITS, subgroups
 from pacer.core.contexts import CONTEXTS
 from pacer.reporting import charts, score_tables
-from pacer.reporting.anchor_audit import read_anchor_audit
+from pacer.reporting.anchor_audit import agreement_table, anchor_checks, origin_table, strata_table
 from pacer.reporting.cases import example_cases
 from pacer.reporting.corpus_audit import corpus_checks, corpus_table, emphasis_checks
 from pacer.reporting.published import published_beside
-from pacer.reporting.results import Results
+from pacer.reporting.results import PHASES, Results
 from pacer.reporting.routing import average_routing, finding_maps
-from pacer.reporting.section import Checks, ExampleCases, Figure, Panels, Part, Section, Shown, Subtitle, Text, shown
+from pacer.reporting.section import Checks, ExampleCases, Figure, Panels, Part, Section, Shown, Text, shown
 from pacer.reporting.signature import entries, failed_scorers, manifest
-from pacer.reporting.tables import Check, number, percent
+from pacer.reporting.tables import number, percent, reading_audit
 from pacer.reporting.training_logs import counted, panels
-
-#: What the phases train, for the headings of their curves.
-_PHASES = {
-    "warmup": "Warm-up: Refine on frontal views",
-    "parent": "Parent: Refine + Commit on all contexts",
-    "calibrate": "Calibrate on the frozen parent",
-}
 
 
 def scores(results: Results) -> Section:
@@ -69,11 +62,6 @@ def scores(results: Results) -> Section:
         "states, and by polarity; how often the report has the polarity that its own commitment states; mean gate of "
         "Calibrate; shares of generations without an extractable report, and of empty reports. 0 to 1 throughout.",
     )
-    chart = charts.efficacy_chart(found, results.intervals.scores)
-    records = number(results.cases.height)
-    figure = Figure(
-        "scores", chart, f"Precision, recall and F1 by context ({records} records), with the interval of F1"
-    )
     parts: list[Part] = [
         *([Text(f"Read with care. {results.note}", "note")] if results.note else []),
         Shown("scores", table),
@@ -81,11 +69,10 @@ def scores(results: Results) -> Section:
         *(Text(line, "note") for line in failed_scorers(signature)),
         *shown("originals", originals, title="Against the original findings"),
         *shown("external", external, title="External scorers"),
-        figure,
         *shown("conventions", conventions, title="By label convention"),
         *shown("contents", contents, title="What the reports say"),
         *shown("commitments", commitments, title="Commitments, gate and extraction"),
-        Checks([Check(*entry) for entry in entries(signature)], "The whole signature"),
+        Checks(entries(signature), "The whole signature"),
     ]
     return Section("scores", "Scores", parts)
 
@@ -125,19 +112,13 @@ def sources(results: Results) -> Section:
 def observations(results: Results) -> Section:
     """Each observation of the labeller."""
     labels = label_intervals(results.cases, results.convention)
-    records = number(results.cases.height)
-    caption = (
-        f"F1 of each observation with its interval over all contexts together, most frequent first ({records} "
-        "records); small marks: F1 in each context"
-    )
     table = score_tables.label_table(
         labels,
         results.intervals.level,
         "Clinical efficacy by observation over the records of all contexts together, and F1 in each. Many more records "
         f"in reports than in references is over-reporting, many fewer omission. {results.resampling}",
     )
-    figure = Figure("observations", charts.label_chart(labels), caption)
-    return Section("findings", "By observation", [figure, Shown("observations", table)])
+    return Section("findings", "By observation", [Shown("observations", table)])
 
 
 def groups(results: Results) -> Section | None:
@@ -203,7 +184,7 @@ def routing(results: Results) -> Section | None:
         Text(
             f"Which encoder depth each patch draws on, averaged over {images} images of the decoded split, one of each "
             "study. The first row is the mean weight. The others show how the mean over the images with a finding "
-            "differs from that over the images without it, with the number of images that have it at the right."
+            "differs from that over the images without it, with the number of images that have it in brackets."
         ),
         Figure(
             "routing-findings",
@@ -235,8 +216,8 @@ def training(results: Results) -> Section | None:
             for panel in panels(curves, results.params.features.depths)
         ]
         if found:
-            once = [Check(*entry) for entry in counted(curves)]
-            parts += [Subtitle(_PHASES[phase]), *([Checks(once)] if once else []), Panels(found)]
+            once = counted(curves)
+            parts += [Text(PHASES[phase], "title"), *([Checks(once)] if once else []), Panels(found)]
     return Section("training", "Training", parts) if parts else None
 
 
@@ -249,33 +230,28 @@ def corpus(results: Results) -> Section:
 
 def commitments(results: Results) -> Section:
     """The audit of the commitment targets."""
-    audit = read_anchor_audit(results.anchors_audit)
-    figure = Figure(
-        "commitments",
-        charts.polarity_chart(audit.by_context, audit.records),
-        "Commitment targets by finding and polarity, as a share of the records of each context",
+    audit = results.anchors_audit
+    text = (
+        "What the training targets commit to: for a sample of the training records by a labelling model's answer, for "
+        "the others by rules."
     )
-    parts = [
-        Text(
-            "What the training targets commit to: for a sample of the training records by a labelling model's answer, "
-            "for the others by rules."
-        ),
-        *shown("origins", audit.origins),
-        *shown("strata", audit.strata, "How the sample to be labelled was drawn"),
-        figure,
-        *shown("agreement", audit.agreement, "Labels against rules, by finding"),
-        Checks(audit.checks),
-    ]
+    caption = "Commitment targets by finding and polarity, as a share of the records of each context"
+    with reading_audit("anchors"):
+        parts = [
+            Text(text),
+            *shown("origins", origin_table(audit)),
+            *shown("strata", strata_table(audit), "How the sample to be labelled was drawn"),
+            Figure("commitments", charts.polarity_chart(audit["polarities_by_context"], audit["origins"]), caption),
+            *shown("agreement", agreement_table(audit), "Labels against rules, by finding"),
+            Checks(anchor_checks(audit)),
+        ]
     return Section("commitments", "Commitment targets", parts)
 
 
 def made_of(results: Results) -> Section:
     """Parameters, versions and hashes."""
     found = manifest(results.params.model_dump(mode="json"), results.signature, results.decoding)
-    lists = [
-        Checks([Check(*entry) for entry in listed], f"{title} ({len(listed)})", title != "Parameters")
-        for title, listed in found.items()
-    ]
+    lists = [Checks(listed, f"{title} ({len(listed)})", title != "Parameters") for title, listed in found.items()]
     text = Text("What this run was made of. The signature of the scores says what each number means.")
     return Section("manifest", "Manifest", [text, *lists])
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pacer.core.errors import DataError
 from pacer.metrics.signature import flat
+from pacer.reporting.tables import Check
 
 #: Packages that draw the page and test its numbers.
 _OWN = ("matplotlib", "scipy", "safetensors", "pillow")
@@ -17,7 +18,7 @@ _OWN = ("matplotlib", "scipy", "safetensors", "pillow")
 ALIKE = 0.8
 
 Signature = Mapping[str, Any]
-Entries = list[tuple[str, str]]
+Entries = list[Check]
 
 
 def signature_line(signature: Signature) -> str:
@@ -126,12 +127,12 @@ def caution(signature: Signature) -> str | None:
 
 
 def entries(values: Mapping[str, Any]) -> Entries:
-    """Nested values as (dotted name, value in words)."""
-    return [(name, _in_words(value)) for name, value in flat(values).items()]
+    """Nested values by dotted name, in words."""
+    return [Check(name, _in_words(value)) for name, value in flat(values).items()]
 
 
 def manifest(params: Mapping[str, Any], signature: Signature, predictions: Mapping[str, Any]) -> dict[str, Entries]:
-    """What a run was made of, as title -> (name, value) pairs.
+    """What a run was made of, by title.
 
     Args:
         params: the whole of ``params.yaml``. predictions: the manifest of the decode stage.
@@ -145,9 +146,9 @@ def manifest(params: Mapping[str, Any], signature: Signature, predictions: Mappi
     }
     packages = {name: version(name) for name in _OWN} | predictions.get("trained_with", {}) | signature["versions"]
     parts = {
-        "Data, SHA-256": [(name, value) for name, value in signature["data"].items() if value],
-        "Weights, SHA-256": [(name, value) for name, value in hashes.items() if value],
-        "Packages": sorted(packages.items()),
+        "Data, SHA-256": [Check(name, value) for name, value in signature["data"].items() if value],
+        "Weights, SHA-256": [Check(name, value) for name, value in hashes.items() if value],
+        "Packages": [Check(*package) for package in sorted(packages.items())],
         "Parameters": entries(params),
     }
     return {title: found for title, found in parts.items() if found}

@@ -11,16 +11,16 @@ one side and unverified on the other.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
-from pacer.anchors.vocabulary import FINDINGS, POLARITIES
 from pacer.corpus.text.wording import find_wording
 from pacer.rules.extract import Mention, find_mentions
 
 Support = Literal["matching", "reference-only", "unverified"]
 Side = Literal["reference", "generated"]
+T = TypeVar("T")
 
 #: A finding and what is said of it; or a rule of comparison, with its direction, and :data:`LONGITUDINAL`.
 Statement = tuple[str, str]
@@ -99,30 +99,25 @@ def pieces(
     mentions = [m for m in find_mentions(report) if m.polarity is not None]
     spans = [(*_extent(m, mentions), (m.finding, str(m.polarity))) for m in mentions]
     spans += _wording(report)
-    edges = sorted({0, len(report)} | {edge for start, end, _ in spans for edge in (start, end)})
     found = []
-    for start, end in pairwise(edges):
-        here = [statement for left, right, statement in spans if left <= start and end <= right]
+    for text, here in cut(report, spans):
         here.sort(key=lambda statement: statement in other)
         if not here:
-            found.append(Piece(report[start:end]))
+            found.append(Piece(text))
             continue
         support: Support = "matching" if here[0] in other else _ALONE[side]
         changed = first is not None and any(statement not in first for statement in here)
         said = ", ".join(dict.fromkeys(": ".join(statement) for statement in here))
         longitudinal = any(kind == LONGITUDINAL for _, kind in here)
-        found.append(Piece(report[start:end], support, changed, f"{said}; {_WORDS[support]}", longitudinal))
+        found.append(Piece(text, support, changed, f"{said}; {_WORDS[support]}", longitudinal))
     return found
 
 
-def changes(here: Collection[Statement], first: Collection[Statement]) -> tuple[list[str], list[str]]:
-    """What a text says that the first context's does not, and the reverse, in the vocabulary's order."""
-    return _listed(set(here) - set(first)), _listed(set(first) - set(here))
-
-
-def _listed(found: set[Statement]) -> list[str]:
-    every = ((finding, polarity) for finding in FINDINGS for polarity in POLARITIES)
-    return [f"{finding} ({polarity})" for finding, polarity in every if (finding, polarity) in found]
+def cut(text: str, spans: Sequence[tuple[int, int, T]]) -> Iterator[tuple[str, list[T]]]:
+    """The pieces of a text between the ends of spans, each with what the spans around it hold."""
+    edges = sorted({0, len(text)} | {edge for start, end, _ in spans for edge in (start, end)})
+    for start, end in pairwise(edges):
+        yield text[start:end], [held for left, right, held in spans if left <= start and end <= right]
 
 
 def _extent(mention: Mention, mentions: Collection[Mention]) -> tuple[int, int]:

@@ -5,7 +5,7 @@ The report page, the tables of studies, the command line and the model card all 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
@@ -141,6 +141,11 @@ class Table:
             "\\end{table}",
         ]
         return "\n".join(parts) + "\n"
+
+
+def first_cell_changes(rows: Sequence[tuple[str, ...]]) -> frozenset[int]:
+    """The rows whose first cell is not that of the row above: each opens a group."""
+    return frozenset(at for at in range(1, len(rows)) if rows[at][0] != rows[at - 1][0])
 
 
 def _line(cells: Iterable[str]) -> str:

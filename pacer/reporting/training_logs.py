@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
+from pacer.reporting.tables import Check
 
 #: Title of a panel, its file name, and the pattern of the names that it takes. The first pattern that matches wins.
 PANELS = (
@@ -77,10 +78,12 @@ def _read(path: Path, name: str) -> Curve:
     return Curve(name, steps, values)
 
 
-def counted(curves: Mapping[str, Curve]) -> list[tuple[str, str]]:
+def counted(curves: Mapping[str, Curve]) -> list[Check]:
     """Name and value of what was counted once, before the first update; counts of none are left out."""
     found = [(label, curves[name].values[0]) for name, label in COUNTED.items() if name in curves]
-    return [(label, f"{value:,.0f}" if value == int(value) else f"{value:,.3f}") for label, value in found if value]
+    return [
+        Check(label, f"{value:,.0f}" if value == int(value) else f"{value:,.3f}") for label, value in found if value
+    ]
 
 
 def panels(curves: Mapping[str, Curve], depths: Sequence[int] | None = None) -> list[Panel]:

@@ -8,9 +8,8 @@ import posixpath
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
-from pydantic import JsonValue
 from ruamel.yaml import YAML, YAMLError
 
 from pacer.core.errors import ConfigError
@@ -38,21 +37,8 @@ class Stage(NamedTuple):
     outs: tuple[str, ...]
 
 
-class HashedPath(TypedDict):
-    path: str
-    md5: str
-
-
-class LockEntry(TypedDict, total=False):
-    """What ``dvc.lock`` records of a stage."""
-
-    cmd: str
-    deps: list[HashedPath]
-    params: dict[str, dict[str, JsonValue]]
-    outs: list[HashedPath]
-
-
-Lock = dict[str, LockEntry]
+#: What ``dvc.lock`` records of each stage: ``cmd``, ``params`` by file, ``deps`` and ``outs`` with their hashes.
+Lock = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)

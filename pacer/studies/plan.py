@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 from ruamel.yaml import YAML
@@ -16,7 +16,7 @@ from pacer.core.errors import ConfigError
 from pacer.core.io import hash_json
 from pacer.params import Params, Strict, read_params, validated
 from pacer.params.baselines import BaselineParams
-from pacer.studies.pipeline import BASELINE_PARAMS, PARAMS, Lock, LockEntry, Pipeline, Stage
+from pacer.studies.pipeline import BASELINE_PARAMS, PARAMS, Lock, Pipeline, Stage
 from pacer.studies.study import BASELINE_KEY, Row, Study
 
 #: Content of a parameter file, or a group of it.
@@ -146,7 +146,7 @@ def identify(
 
 def _recorded(
     stage: Stage, params: dict[str, Values], inputs: dict[str, str], code: dict[str, str], locks: list[Lock]
-) -> LockEntry | None:
+) -> dict[str, Any] | None:
     """What a stage made of these inputs with these parameters; code that is as now is preferred."""
     older = None
     for entry in (lock[stage.name] for lock in locks if stage.name in lock):

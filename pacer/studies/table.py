@@ -7,7 +7,6 @@ paper: all rows that print the best value are bold, all that print the next valu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from pacer.reporting.published import (
 )
 from pacer.reporting.score_tables import context_mean, contexts_in
 from pacer.reporting.signature import caution
-from pacer.reporting.tables import MARKS, Mark, number
+from pacer.reporting.tables import MARKS, Heading, Mark, Table, number
 from pacer.studies.paired import NOTE, WORLDS_NOTE, Compare, Tested, compare_rows
 from pacer.studies.run import RECORD, folders
 from pacer.studies.study import HEADINGS, Study
@@ -33,38 +32,20 @@ from pacer.studies.study import HEADINGS, Study
 ABSENT = "–"
 
 
-class Cell(NamedTuple):
-    """What is printed, and whether it is ``best``, ``second`` or neither of its block."""
+class Block(NamedTuple):
+    """Rows that are ranked together, by their label. ``published``: values of the paper."""
 
-    text: str
-    mark: Mark | None = None
-
-
-class Line(NamedTuple):
-    label: str
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
-class Block:
-    """Lines that are ranked together. ``published``: values of the paper; ``note`` is shown under the heading."""
-
-    title: str
-    lines: tuple[Line, ...]
+    heading: Heading
+    rows: Mapping[str, Sequence[PrintedValue]]
     published: bool = False
-    note: str = ""
 
 
-@dataclass(frozen=True)
-class StudyTable:
-    """A whole table, ready to be written in any format."""
+class StudyTable(NamedTuple):
+    """The scores, a heading over each block of rows; and the differences between rows that are tested."""
 
-    title: str
-    columns: tuple[str, ...]
-    blocks: tuple[Block, ...]
-    notes: tuple[str, ...]
-    comparison: tuple[Tested, ...] = ()
-    seeds_of: str = "training"
+    scores: Table
+    tested: Sequence[Tested]
+    seeds_of: str
 
 
 class ScoredRun(NamedTuple):
@@ -112,58 +93,92 @@ def build_table(study: Study, runs: Sequence[ScoredRun], compare: Compare | None
     if published is not None:
         differing = [differences_to_published(published, run.scores, run.signature, run.record) for run in runs]
         apart = _said(study, runs, differing)
-    comparable = bool(runs) and not apart
+    where = "published" if runs and not apart else "published, not comparable"
     blocks: list[Block] = []
     beside = list(published.blocks) if published is not None else []
     for title, context, rows in _own_blocks(study, runs):
-        lines = [
-            (study.rows[row].name, [_value(runs, row, metric, context) for metric in study.metrics]) for row in rows
-        ]
-        blocks.append(Block(title, ranked(lines)))
+        own = ((study.rows[row].name, _values(study, runs, row, context)) for row in rows)
+        blocks.append(Block(Heading(title), ranked(own)))
         near = [b for b in beside if (b.context if study.layout == "contexts" else b.name) in (context, title)]
-        blocks += [_published_block(block, study.metrics, comparable) for block in near]
+        blocks += [_published_block(block, study.metrics, where) for block in near]
         beside = [block for block in beside if block not in near]
-    blocks += [_published_block(block, study.metrics, comparable) for block in beside]
+    blocks += [_published_block(block, study.metrics, where) for block in beside]
     notes, tested = _notes(study, runs, published, apart), []
     if compare is not None:
         places = {(run.row, run.seed): run.folder for run in runs}
         tested, untested = compare_rows(study, places, {(run.row, run.seed): run.scores for run in runs}, compare)
         note = WORLDS_NOTE if study.seeds_of == "world" else NOTE.format(seeds=" and seeds" * (len(study.seeds) > 1))
         notes += [note] * bool(tested) + untested
-    columns = tuple(HEADINGS[metric] for metric in study.metrics)
-    return StudyTable(study.title, columns, tuple(blocks), tuple(notes), tuple(tested), study.seeds_of)
+    return StudyTable(_table(study, blocks, notes), tested, study.seeds_of)
 
 
-def ranked(lines: Iterable[tuple[str, Sequence[tuple[str, str] | None]]]) -> tuple[Line, ...]:
-    """Mark best and second best in every column of a block.
-
-    Args:
-        lines: label, and for each column (the printed mean that decides, the whole text) or None where there is none.
-            A column with fewer than two values has no marks.
-    """
-    lines = list(lines)
-    marks: list[dict[str, Mark]] = []
-    for column in zip(*(cells for _, cells in lines), strict=True):
-        values = [cell[0] for cell in column if cell is not None]
-        order = sorted(set(values), key=float, reverse=True)
-        marks.append(dict(zip(order, MARKS, strict=False)) if len(values) > 1 else {})
-    return tuple(
-        Line(label, tuple(Cell(c[1], m.get(c[0])) if c else Cell(ABSENT) for c, m in zip(cells, marks, strict=True)))
-        for label, cells in lines
+def _table(study: Study, blocks: Iterable[Block], notes: Iterable[str]) -> Table:
+    """The blocks one below the other."""
+    lines: list[tuple[str, Sequence[PrintedValue]]] = []
+    headings: dict[int, Heading] = {}
+    rules, quiet = set[int](), set[int]()
+    for block in blocks:
+        rules.add(len(lines))
+        if block.heading.text:
+            headings[len(lines)] = block.heading
+        if block.published:
+            quiet.update(range(len(lines), len(lines) + len(block.rows)))
+        lines += block.rows.items()
+    return Table(
+        ("Model", *(HEADINGS[metric] for metric in study.metrics)),
+        tuple((label, *(cell.text or ABSENT for cell in cells)) for label, cells in lines),
+        study.title,
+        rules=frozenset(rules),
+        quiet=frozenset(quiet),
+        headings=headings,
+        marks={
+            (row, place): cell.mark
+            for row, (_, cells) in enumerate(lines)
+            for place, cell in enumerate(cells, 1)
+            if cell.mark is not None
+        },
+        notes=tuple(notes),
     )
 
 
-def printed(values: Sequence[float]) -> tuple[str, str] | None:
-    """One value a seed -> (rounded mean, the same with ± sample standard deviation for several seeds)."""
+def _published_block(block: PublishedBlock, metrics: Sequence[str], where: str) -> Block:
+    rows = {name: [row.get(metric, PrintedValue()) for metric in metrics] for name, row in block.rows.items()}
+    return Block(Heading(f"{block.name} ({where})", block.protocol), rows, published=True)
+
+
+def ranked(lines: Iterable[tuple[str, Sequence[str | None]]]) -> dict[str, list[PrintedValue]]:
+    """Mark best and second best in every column of a block, by the printed means.
+
+    Args:
+        lines: label, and for each column what :func:`printed` gave. A column with fewer than two values has no marks.
+    """
+    rows = dict(lines)
+    marks: list[dict[str, Mark]] = []
+    for column in zip(*rows.values(), strict=True):
+        values = [cell.split()[0] for cell in column if cell is not None]
+        order = sorted(set(values), key=float, reverse=True)
+        marks.append(dict(zip(order, MARKS, strict=False)) if len(values) > 1 else {})
+    return {
+        label: [PrintedValue(c, m.get(c.split()[0]) if c else None) for c, m in zip(cells, marks, strict=True)]
+        for label, cells in rows.items()
+    }
+
+
+def printed(values: Sequence[float]) -> str | None:
+    """One value a seed -> rounded mean, with ± sample standard deviation for several seeds."""
     if not values:
         return None
     mean = number(float(fmean(values)))
-    return mean, mean if len(values) == 1 else f"{mean} ± {number(stdev(values))}"
+    return mean if len(values) == 1 else f"{mean} ± {number(stdev(values))}"
 
 
-def _value(runs: Sequence[ScoredRun], row: int, metric: str, context: str) -> tuple[str, str] | None:
-    values = [context_mean(run.scores, metric, context) for run in runs if run.row == row]
-    return printed([value for value in values if value is not None]) if None not in values else None
+def _values(study: Study, runs: Sequence[ScoredRun], row: int, context: str) -> list[str | None]:
+    """What is printed of a row in each column; None where a run of it has no such score."""
+    found = []
+    for metric in study.metrics:
+        values = [context_mean(run.scores, metric, context) for run in runs if run.row == row]
+        found.append(printed([value for value in values if value is not None]) if None not in values else None)
+    return found
 
 
 def _own_blocks(study: Study, runs: Sequence[ScoredRun]) -> list[tuple[str, str, list[int]]]:
@@ -174,13 +189,6 @@ def _own_blocks(study: Study, runs: Sequence[ScoredRun]) -> list[tuple[str, str,
         return [(context.upper(), context, everything) for context in contexts]
     groups = dict.fromkeys(row.group for row in study.rows)
     return [(group or "", MEAN, [i for i in everything if study.rows[i].group == group]) for group in groups]
-
-
-def _published_block(block: PublishedBlock, metrics: Sequence[str], comparable: bool) -> Block:
-    values = {system: [row.get(metric, PrintedValue()) for metric in metrics] for system, row in block.rows.items()}
-    lines = tuple(Line(system, tuple(Cell(v.text or ABSENT, v.mark) for v in row)) for system, row in values.items())
-    where = "published" if comparable else "published, not comparable"
-    return Block(f"{block.name} ({where})", lines, True, block.protocol)
 
 
 def _said(study: Study, runs: Sequence[ScoredRun], texts: Sequence[Sequence[str]]) -> list[str]:

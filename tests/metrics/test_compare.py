@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import polars as pl
@@ -103,7 +104,7 @@ def test_the_table_shows_every_row(runs):
     table = comparison_table(found)
     assert len(table.rows) == 12 and table.columns[-2:] == ("95 % interval", "p")
     assert "12" in comparison_notes(found)[0] and "versions.numpy" in comparison_notes(found)[-1]
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(asdict(found), allow_nan=False)
 
 
 def test_what_cannot_be_compared_is_left_out_with_the_reason(tmp_path, meteor):

@@ -119,7 +119,6 @@ def test_the_whole_page(full_run, tmp_path: Path):
         "tables/scores.md",
         "tables/scores.tex",
         "tables/truth.tex",
-        "figures/scores.svg",
         "figures/training-calibrate-loss.svg",
         "figures/training-parent-depth_weight.svg",
         "tables/observations.md",
@@ -148,7 +147,7 @@ def test_text_is_escaped(full_run, tmp_path: Path):
     for row in rows:
         row["report"] = "<script>alert(1)</script> & more"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    page = page_of(full_run, tmp_path / "reports", examples=99)
+    page = page_of(full_run, tmp_path / "reports")
     assert "<script>alert(1)</script> & more" in page.text
     assert "<script" not in (tmp_path / "reports" / "index.html").read_text()
 
@@ -174,9 +173,12 @@ def test_direct_reports_have_no_commitment(full_run, tmp_path: Path):
     assert "none: direct report" in page_of(full_run, tmp_path / "reports").text
 
 
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_as_many_examples_as_asked_for(full_run, tmp_path: Path, count: int):
-    page = page_of(full_run, tmp_path / "reports", examples=count)
+@pytest.mark.parametrize("count", [0, 1])
+def test_the_examples_that_decoding_marked(full_run, tmp_path: Path, count: int):
+    path = full_run.root / "predictions" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps(manifest | {"examples": [*manifest["examples"][:count], "of another corpus"]}))
+    page = page_of(full_run, tmp_path / "reports")
     assert len(re.findall(r"Study 5\d{7}", page.text)) == count
     assert ("cases" in page.ids) == (count > 0)
 
@@ -224,8 +226,6 @@ def test_a_case_has_its_contexts_side_by_side_with_support_and_changes(full_run,
     assert re.search(
         r'<mark class="(matching|unverified) changed" title="pleural effusion: positive; [^"]*first cont', text
     )
-    assert "Says, unlike the first context pleural effusion (positive)" in page.text
-    assert "No longer says cardiomegaly (positive)" in page.text
     assert "no previous report was given" in page.text  # the made-up wording of comparison, without a prior
     for view in ("frontal", "lateral"):
         for ending in ("svg", "png"):

@@ -40,8 +40,6 @@ def test_lines_of_annotation_files(audit: dict):
     assert found["Rows or records left out"] == "none"
     assert found["Images"].endswith(", 112 × 112 pixels")
     assert found["Time since the previous study"] == "the format does not say"
-    assert found["Emphasis lists"] == "132 of 132 records, 21 to 138 entries, 79.5 on average"
-    assert found["Emphasis lists of more than 100 entries"] == "42: upstream's training reads no further"
     assert found["Views"] == "sn, sw: AP 35.0 %, PA 32.5 %, other 32.5 %; mn, mw: PA 50.0 %, other 50.0 %"
     assert found["Frontal views other than AP and PA"] == "sn, sw, mn, mw: 13 × lordotic"
     assert found["Fields that are not used"] == "sn: 3 × colour"
@@ -71,7 +69,6 @@ def test_lines_of_ones_own_table(own_audit: dict):
     )
     assert found["Time since the previous study"] == "median 33 days, longest 33 days; 20 studies: 20 by date"
     assert found["Previous studies equally near"] == "none"
-    assert found["Emphasis lists"] == "none"
     assert "Targets that presuppose an absent previous report" not in looks(own_audit)
 
 
@@ -135,18 +132,14 @@ def test_leaks_and_lost_rows_are_marked(audit: dict):
     assert {"Patients in two splits", "Rows read", "Images missing or unreadable"} <= looks(audit)
 
 
-def test_odd_emphasis_and_previous_studies_are_marked(own_audit: dict):
+def test_odd_previous_studies_are_marked(own_audit: dict):
     own_audit["priors"] |= {"tied": 2, "passed_over": 3, "empty": 4, "empty_kept": 1}
-    own_audit["emphasis"] |= {"records_with_list": 2, "entries_outside_0_1": 5, "follow_a_longer_text": 1}
     found = lines(own_audit)
     assert found["Previous studies equally near"] == "2: the larger id was taken"
     assert found["Nearer studies without a report"] == "passed over for 3"
     assert found["Previous reports empty after cleaning"] == "4"
     assert found["Empty previous reports that were kept"] == "1"
-    assert found["Emphasis entries other than 0 and 1"] == "5"
-    assert "Emphasis lists that follow a longer text" in found
-    odd = {"Previous studies equally near", "Emphasis entries other than 0 and 1", "Emphasis lists"}
-    assert odd <= looks(own_audit)
+    assert "Previous studies equally near" in looks(own_audit)
 
 
 def test_a_topic_that_nobody_has_heard_of_is_shown(audit: dict):
@@ -199,7 +192,6 @@ def test_no_report_text_is_said_or_drawn(own_audit: dict, audit: dict, secret: s
         "repeated_texts",
         "prior_wording",
         "priors",
-        "emphasis",
         "notes",
         "views",
         "original_references",

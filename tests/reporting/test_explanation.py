@@ -19,7 +19,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import write_jsonl
 from pacer.labelling.targets.build_anchors import build_anchors
 from pacer.records.schemas import RECORD_SCHEMA, write_table
-from pacer.reporting.explanation import explain, explanation_page, mark
+from pacer.reporting.explanation import explain, mark
 from pacer.rules.extract import extract_anchor, find_mentions
 from tests.made_records import few_records
 
@@ -87,20 +87,21 @@ def test_a_labelled_record_shows_what_the_rules_would_say(tables: tuple[Path, Pa
     found = explain(labelled, *tables)
     assert (found.origin, found.anchor) == ("llm", Anchor(positive=("edema",)))
     assert found.by_rules == extract_anchor(pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0])
-    page = explanation_page(found)
-    assert "the labelling model" in page and "The rules alone would say:" in page and "the same" not in page
+    page = page_of(labelled, tables, tables[0].parent / "none.jsonl")
+    assert "the labelling model" in page and "the rules alone would say:" in page and "the same" not in page
     assert "<script" not in page and "http" not in page
-    if found.mentions:
+    if found.read.rows[0][0] != "no finding is named":
         assert "&lt;script&gt;" in page
 
 
 def test_the_page_marks_by_polarity(tables: tuple[Path, Path]) -> None:
     records = pl.read_parquet(tables[0])
     record = records.filter(pl.col("report_raw").str.contains("Possible"))["record_id"][-1]
-    page = explanation_page(explain(record, *tables))
-    assert re.search(r'<mark class="uncertain decided" title="edema: uncertain">edema</mark>', page)
-    assert re.search(r'<mark class="negative decided" title="pneumothorax: negative">pneumothorax</mark>', page)
-    assert '<span class="cue">Possible</span>' in page
+    page = page_of(record, tables, tables[0].parent / "none.jsonl")
+    styles = dict(re.findall(r'<span style="([^"]*)">(edema|pneumothorax|Possible)</span>', page.split("what the")[0]))
+    words = {word: style for style, word in styles.items()}
+    assert all("font-weight: bold" in words[word] and "color: " in words[word] for word in ("edema", "pneumothorax"))
+    assert words["edema"] != words["pneumothorax"] and "underline" in words["Possible"]
 
 
 def test_what_is_not_there_is_named(tables: tuple[Path, Path], tmp_path: Path) -> None:
@@ -129,7 +130,8 @@ def test_the_command_prints_and_writes(tables: tuple[Path, Path], tmp_path: Path
         ],
     )
     assert result.exit_code == 0, result.output
-    assert record in result.output and (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    page = (tmp_path / "page.html").read_text()
+    assert record in result.output and record in page and page.startswith("<!DOCTYPE html>")
 
 
 def labelled_of(tables: tuple[Path, Path]) -> str:
@@ -144,30 +146,37 @@ def options(tables: tuple[Path, Path], answers: Path) -> list[object]:
     return ["--records", tables[0], "--anchors", tables[1], "--answers", answers]
 
 
+def page_of(record: str, tables: tuple[Path, Path], answers: Path) -> str:
+    page = tables[0].parent / "page.html"
+    assert show(record, *options(tables, answers), "--html", page).exit_code == 0
+    return page.read_text()
+
+
 def test_the_labelling_models_own_evidence_is_shown(tables: tuple[Path, Path], tmp_path: Path) -> None:
     labelled, answers = labelled_of(tables), tmp_path / "cache.jsonl"
     found = explain(labelled, *tables, answers)
     report = pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0]
-    assert found.evidence == [
-        ("edema", "possible EDEMA", "Possible edema" in report),
-        ("edema", "wet <b>lungs</b>", False),
-    ]
-    page = explanation_page(found)
-    assert "The labelling model's evidence" in page
-    assert "wet &lt;b&gt;lungs" in page and "older" not in page and "how the rules alone read" in page
+    absent = "not in the report in these words"
+    assert found.evidence.rows == (
+        ("edema", "possible EDEMA", "" if "Possible edema" in report else absent),
+        ("edema", "wet <b>lungs</b>", absent),
+    )
+    page = page_of(labelled, tables, answers)
+    assert "what the labelling model gives as evidence" in page
+    assert "wet &lt;b&gt;lungs" in page and "older" not in page and "the rules alone would say" in page
     shown = show(labelled, *options(tables, answers)).output
     assert "wet <b>lungs</b>" in shown and "not in the report in these words" in shown
     assert "what the rules read" in shown
-    assert explain(labelled, *tables, tmp_path / "none.jsonl").evidence == []
+    assert explain(labelled, *tables, tmp_path / "none.jsonl").evidence.rows == ()
     other = pl.read_parquet(tables[1]).filter(pl.col("origin") == "rules")["record_id"][0]
-    assert explain(other, *tables, answers).evidence == []
+    assert explain(other, *tables, answers).evidence.rows == ()
 
 
 def test_evidence_of_another_answer_is_not_shown(tables: tuple[Path, Path], tmp_path: Path) -> None:
     """The cache was labelled anew, and the anchors were not made again."""
     labelled, answers = labelled_of(tables), tmp_path / "cache.jsonl"
     answers.write_text(answers.read_text().replace('\\"positive\\": [\\"edema\\"]', '\\"positive\\": []'))
-    assert explain(labelled, *tables, answers).evidence == []
+    assert explain(labelled, *tables, answers).evidence.rows == ()
 
 
 def test_agreement_with_the_rules_is_said(tables: tuple[Path, Path], tmp_path: Path) -> None:
@@ -177,17 +186,11 @@ def test_agreement_with_the_rules_is_said(tables: tuple[Path, Path], tmp_path: P
     by_rules = extract_anchor(pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0])
     write_jsonl(tmp_path / "cache.jsonl", [{"record_id": labelled, "raw": json.dumps(by_rules.as_dict())}])
     build_anchors(tables[0], tmp_path / "cache.jsonl", tables[1])
-    assert "The rules alone would say: the same." in explanation_page(explain(labelled, *tables))
     assert "the rules alone would say: the same" in show(labelled, *options(tables, tmp_path / "no")).output
-    assert "rules alone" not in show(other, *options(tables, tmp_path / "no")).output + explanation_page(
-        explain(other, *tables)
-    )
+    assert "rules alone" not in show(other, *options(tables, tmp_path / "no")).output
 
 
 def test_colours_have_a_legend(tables: tuple[Path, Path]) -> None:
-    page = explanation_page(explain(labelled_of(tables), *tables))
-    for polarity in ("positive", "uncertain", "negative"):
-        assert f'<mark class="{polarity}">{polarity}</mark>' in page
     shown = show(labelled_of(tables), *options(tables, tables[0])[:4]).output
     assert "positive, uncertain, negative, bold: decides, underlined: because of it" in shown
 

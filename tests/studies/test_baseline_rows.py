@@ -55,12 +55,8 @@ def test_a_baseline_is_run_scored_and_kept_beside_our_rows(repository: FakeRepos
     ]
     assert repository.state() == before
     found = table(repository)
-    assert {line.label: line.cells[0].text for line in found.blocks[0].lines} == {
-        "ours": "0.550",
-        "SimMLM": "0.080",
-        "released": "–",
-    }
-    assert any("released: not run" in note and "llm_rg4.weights" in note for note in found.notes)
+    assert {row[0]: row[1] for row in found.scores.rows[:3]} == {"ours": "0.550", "SimMLM": "0.080", "released": "–"}
+    assert any("released: not run" in note and "llm_rg4.weights" in note for note in found.scores.notes)
     [record] = [
         r
         for path in (results_folder(repository.folder) / "runs").glob("*/run.json")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 def cells(repository: FakeRepository, name: str = "tiny") -> dict[str, str]:
     study = load_study(repository.folder / "studies", name)
     table = build_table(study, collect(study, repository.folder, results_folder(repository.folder)))
-    return {line.label: line.cells[0].text for block in table.blocks for line in block.lines}
+    return {row[0]: row[1] for row in table.scores.rows}
 
 
 def scored(repository: FakeRepository) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ from pacer.studies.chart import difference_chart
 from pacer.studies.paired import WORLDS_NOTE, compare_worlds
 from pacer.studies.render import latex, markdown, page
 from pacer.studies.study import Study
-from pacer.studies.table import Cell, ScoredRun, build_table, collect, printed, ranked
+from pacer.studies.table import ScoredRun, StudyTable, build_table, collect, printed, ranked
 
 SIGNATURE = {
     "standin_labeller": True,
@@ -48,8 +48,22 @@ def scored(
     return ScoredRun(row, seed, Path("nowhere"), contexts, signature or SIGNATURE, record)
 
 
-def texts(block) -> dict[str, list[tuple[str, str | None]]]:
-    return {line.label: [tuple(cell) for cell in line.cells] for line in block.lines}
+class Seen(NamedTuple):
+    """A block as it is printed: by label the text and the mark of every cell."""
+
+    title: str
+    published: bool
+    lines: dict[str, list[tuple[str, str | None]]]
+
+
+def blocks(table: StudyTable) -> list[Seen]:
+    found: list[Seen] = []
+    for row, (label, *cells) in enumerate(table.scores.rows):
+        if table.scores.opens(row):
+            heading = table.scores.headings.get(row)
+            found.append(Seen(heading.text if heading else "", row in table.scores.quiet, {}))
+        found[-1].lines[label] = [(cell, table.scores.marks.get((row, at))) for at, cell in enumerate(cells, 1)]
+    return found
 
 
 def test_the_mean_over_contexts_is_taken_before_rounding() -> None:
@@ -59,9 +73,9 @@ def test_the_mean_over_contexts_is_taken_before_rounding() -> None:
         scored(1, sn={"f1": 0.1008, "bleu4": 0.30}, mw={"f1": 0.1004, "bleu4": 0.30}),
     ]
     table = build_table(study(rows=[{"name": "one"}, {"name": "two"}]), runs)
-    assert table.columns == ("F1", "B@4")
+    assert table.scores.columns == ("Model", "F1", "B@4")
     # 0.10045 -> 0.100; 0.1006 -> 0.101; both bleu4 means are 0.300
-    assert texts(table.blocks[0]) == {
+    assert blocks(table)[0].lines == {
         "one": [("0.100", "second"), ("0.300", "best")],
         "two": [("0.101", "best"), ("0.300", "best")],
     }
@@ -69,13 +83,13 @@ def test_the_mean_over_contexts_is_taken_before_rounding() -> None:
 
 def test_ties_for_best_are_all_bold_and_the_next_value_is_underlined() -> None:
     """The paper's rule: second best is the next value that is not tied with the best."""
-    lines = ranked([(str(i), [(v, v)]) for i, v in enumerate(["0.186", "0.186", "0.106", "0.105", "0.106"])])
-    assert [line.cells[0].mark for line in lines] == ["best", "best", "second", None, "second"]
+    lines = ranked([(str(i), [v]) for i, v in enumerate(["0.186", "0.186", "0.106", "0.105", "0.106"])])
+    assert [cells[0].mark for cells in lines.values()] == ["best", "best", "second", None, "second"]
 
 
 def test_ties_go_by_the_printed_value() -> None:
     runs = [scored(i, sn={"f1": value, "bleu4": 0.1 * i}) for i, value in enumerate((0.50049, 0.49951, 0.4994))]
-    marks = texts(build_table(study(), runs).blocks[0])
+    marks = blocks(build_table(study(), runs))[0].lines
     assert [marks[name][0] for name in ("one", "two", "three")] == [
         ("0.500", "best"),
         ("0.500", "best"),
@@ -84,8 +98,8 @@ def test_ties_go_by_the_printed_value() -> None:
 
 
 def test_a_row_alone_is_not_the_best_of_anything() -> None:
-    [block] = build_table(study(rows=[{"name": "one"}]), [scored(0, sn={"f1": 0.5, "bleu4": 0.1})]).blocks
-    assert texts(block) == {"one": [("0.500", None), ("0.100", None)]}
+    [block] = blocks(build_table(study(rows=[{"name": "one"}]), [scored(0, sn={"f1": 0.5, "bleu4": 0.1})]))
+    assert block.lines == {"one": [("0.500", None), ("0.100", None)]}
 
 
 def test_several_seeds_are_mean_and_sample_deviation() -> None:
@@ -96,18 +110,18 @@ def test_several_seeds_are_mean_and_sample_deviation() -> None:
     ]
     runs.append(scored(1, 1, sn={"f1": 0.5, "bleu4": 0.2}, sw={"f1": 0.5, "bleu4": 0.2}))
     table = build_table(study(seeds=[1, 2, 3], rows=[{"name": "one"}, {"name": "two"}]), runs)
-    assert texts(table.blocks[0]) == {
+    assert blocks(table)[0].lines == {
         "one": [("0.500 ± 0.030", "best"), ("0.100 ± 0.000", "second")],
         "two": [("0.500", "best"), ("0.200", "best")],
     }
-    assert any("two: not run yet with seed 2, 3." in note for note in table.notes)
+    assert any("two: not run yet with seed 2, 3." in note for note in table.scores.notes)
 
 
 def test_a_score_that_one_context_lacks_has_no_mean() -> None:
     assert context_mean({"sn": {"f1": 0.5}, "mw": {}}, "f1") is None
     assert context_mean({"sn": {"f1": 0.5}, "mw": {"f1": 1.0}}, "f1") == 0.75
     runs = [scored(0, sn={"f1": 0.5}), scored(1, sn={"f1": 0.6})]
-    block = texts(build_table(study(), runs).blocks[0])
+    block = blocks(build_table(study(), runs))[0].lines
     assert block == {
         "one": [("0.500", "second"), ("–", None)],
         "two": [("0.600", "best"), ("–", None)],
@@ -120,7 +134,7 @@ def test_contexts_make_blocks_that_are_ranked_apart_with_the_published_rows_belo
     table = build_table(
         study(layout="contexts", metrics=["f1"], published="main", rows=[{"name": "one"}, {"name": "two"}]), runs
     )
-    assert [block.title for block in table.blocks] == [
+    assert [block.title for block in blocks(table)] == [
         "SN",
         "SN (published, not comparable)",
         "MW",
@@ -128,9 +142,9 @@ def test_contexts_make_blocks_that_are_ranked_apart_with_the_published_rows_belo
         "SW (published, not comparable)",
         "MN (published, not comparable)",
     ]
-    assert texts(table.blocks[0]) == {"one": [("0.500", "second")], "two": [("0.600", "best")]}
-    assert texts(table.blocks[2]) == {"one": [("0.700", "best")], "two": [("0.600", "second")]}
-    assert texts(table.blocks[1])["LLM-RG4"] == [("0.609", "second")]
+    assert blocks(table)[0].lines == {"one": [("0.500", "second")], "two": [("0.600", "best")]}
+    assert blocks(table)[2].lines == {"one": [("0.700", "best")], "two": [("0.600", "second")]}
+    assert blocks(table)[1].lines["LLM-RG4"] == [("0.609", "second")]
 
 
 def test_groups_are_ranked_apart_beside_the_published_group() -> None:
@@ -142,7 +156,7 @@ def test_groups_are_ranked_apart_beside_the_published_group() -> None:
     ]
     runs = [scored(i, sn={"f1": value}) for i, value in enumerate((0.1, 0.2, 0.4, 0.3))]
     table = build_table(study(rows=rows, metrics=["f1"], published="mechanisms"), runs)
-    assert [block.title.split(" (")[0] for block in table.blocks] == [
+    assert [block.title.split(" (")[0] for block in blocks(table)] == [
         "Refine",
         "Refine",
         "Commit",
@@ -150,13 +164,13 @@ def test_groups_are_ranked_apart_beside_the_published_group() -> None:
         "Calibrate",
     ]
     assert [
-        [cell.mark for line in block.lines for cell in line.cells] for block in table.blocks if not block.published
+        [mark for cells in block.lines.values() for _, mark in cells] for block in blocks(table) if not block.published
     ] == [["second", "best"], ["best", "second"]]
 
 
 def test_stand_ins_and_generated_corpora_are_named_and_kept_from_comparison() -> None:
     settings = study(rows=[{"name": "one"}], metrics=["f1"], published="components")
-    notes = " ".join(build_table(settings, [scored(0, sn={"f1": 0.5})]).notes)
+    notes = " ".join(build_table(settings, [scored(0, sn={"f1": 0.5})]).scores.notes)
     assert "generated corpus" in notes and "stand-in for CheXbert" in notes and "No row of this repository" in notes
 
 
@@ -190,8 +204,8 @@ def on_mimic(n: dict[str, int] = PAPER, signature: dict = REAL, **record: Any) -
 
 def test_scores_of_the_papers_own_data_and_protocol_stand_beside_the_published_ones() -> None:
     table = build_table(study(rows=[{"name": "one"}], metrics=["f1"], published="components"), [on_mimic()])
-    assert table.blocks[1].title == "Components (published)"
-    assert "No row of this repository" not in " ".join(table.notes)
+    assert blocks(table)[1].title == "Components (published)"
+    assert "No row of this repository" not in " ".join(table.scores.notes)
 
 
 @pytest.mark.parametrize(
@@ -223,8 +237,8 @@ def test_scores_of_the_papers_own_data_and_protocol_stand_beside_the_published_o
 )
 def test_scores_that_cannot_stand_beside_the_published_ones_say_why(run: ScoredRun, reason: str) -> None:
     table = build_table(study(rows=[{"name": "one"}], metrics=["f1"], published="components"), [run])
-    assert table.blocks[1].title == "Components (published, not comparable)"
-    [note] = [note for note in table.notes if note.startswith("No row of this repository")]
+    assert blocks(table)[1].title == "Components (published, not comparable)"
+    [note] = [note for note in table.scores.notes if note.startswith("No row of this repository")]
     assert reason in note
 
 
@@ -232,10 +246,10 @@ def test_the_form_of_original_references_is_told_where_they_have_columns() -> No
     signature = SIGNATURE | {"language": {"original_references": "findings as published, cleaned by upstream"}}
     run = scored(0, signature=signature, sn={"f1": 0.5, "original_bleu1": 0.4})
     said = "Original references: findings as published, cleaned by upstream."
-    assert said in build_table(study(metrics=["original_bleu1"], layout="contexts"), [run]).notes
-    assert not any("Original" in note for note in build_table(study(layout="contexts"), [run]).notes)
+    assert said in build_table(study(metrics=["original_bleu1"], layout="contexts"), [run]).scores.notes
+    assert not any("Original" in note for note in build_table(study(layout="contexts"), [run]).scores.notes)
     other = scored(1, sn={"f1": 0.5, "original_bleu1": 0.4})
-    notes = build_table(study(metrics=["original_bleu1"], layout="contexts"), [run, other]).notes
+    notes = build_table(study(metrics=["original_bleu1"], layout="contexts"), [run, other]).scores.notes
     assert f"{said[:-1]} (one); not recorded (two)." in notes
 
 
@@ -244,25 +258,25 @@ def test_a_released_system_is_decoded_in_its_own_way() -> None:
     for target, title in (("llm_rg4_score", "published"), ("simmlm_score", "published, not comparable")):
         run = on_mimic(signature=own, target=target)
         table = build_table(study(rows=[{"name": "one"}], metrics=["f1"], published="components"), [run])
-        assert table.blocks[1].title == f"Components ({title})"
+        assert blocks(table)[1].title == f"Components ({title})"
 
 
 def test_foreign_scores_are_known_by_the_number_of_their_records() -> None:
     rows = [{"name": "theirs", "files": "theirs"}]
     theirs = on_mimic()._replace(record=None, seed=None)
-    [_, block] = build_table(study(rows=rows, metrics=["f1"], published="components"), [theirs]).blocks
+    [_, block] = blocks(build_table(study(rows=rows, metrics=["f1"], published="components"), [theirs]))
     assert block.title == "Components (published)"
     findings = REAL | {"language": REAL["language"] | {"target": "findings"}}
     alone = on_mimic({"sn": 2000}, findings)._replace(record=None, seed=None)
     settings = study(rows=rows, metrics=["f1"], published="transfer", layout="contexts")
-    assert any("not recorded of which corpus" in note for note in build_table(settings, [alone]).notes)
+    assert any("not recorded of which corpus" in note for note in build_table(settings, [alone]).scores.notes)
 
 
 def test_rows_that_were_scored_differently_are_told() -> None:
     other = SIGNATURE | {"language": {"target": "findings", "cleaner": "upstream"}}
     runs = [scored(0, sn={"f1": 0.5}), scored(1, signature=other, sn={"f1": 0.5})]
-    assert any("not scored alike" in note for note in build_table(study(), runs).notes)
-    assert not any("not scored alike" in note for note in build_table(study(), runs[:1]).notes)
+    assert any("not scored alike" in note for note in build_table(study(), runs).scores.notes)
+    assert not any("not scored alike" in note for note in build_table(study(), runs[:1]).scores.notes)
 
 
 @pytest.mark.parametrize(
@@ -275,9 +289,9 @@ def test_rows_that_were_scored_differently_are_told() -> None:
 def test_rows_of_other_records_are_told(part: dict, said: str) -> None:
     signature = SIGNATURE | {"counts": {"sn": {"n": 8}}, "data": {"records": "a", "predictions/sn": "x"}}
     runs = [scored(0, signature=signature, sn={"f1": 0.5}), scored(1, signature=signature | part, sn={"f1": 0.5})]
-    assert any(said in note for note in build_table(study(), runs).notes)
+    assert any(said in note for note in build_table(study(), runs).scores.notes)
     same = [runs[0], scored(1, signature=signature, sn={"f1": 0.4})]
-    assert not any("scored" in note and "not" in note for note in build_table(study(), same).notes)
+    assert not any("scored" in note and "not" in note for note in build_table(study(), same).scores.notes)
 
 
 def difference(value: float | None = -0.0123, p: float | None = 0.0004) -> Difference:
@@ -305,11 +319,11 @@ def test_all_seeds_of_a_row_are_compared_at_once_with_the_same_seeds_of_the_othe
     )
     table = build_table(settings, runs, compare)
     assert asked == [[("0-1", "1-1"), ("0-2", "1-2")], [("0-2", "2-2")], [("0-1", "theirs"), ("0-2", "theirs")]]
-    assert [line.label for line in table.comparison] == ["two − one", "three − one", "theirs − one"]
+    assert [line.label for line in table.tested] == ["two − one", "three − one", "theirs − one"]
     # three tests: 0.0004 times 3
-    assert {line.cells for line in table.comparison} == {("F1", "−0.012", "−0.020 to +0.001", "< 0.001", "0.001")}
-    assert "three was tested with seed 2 alone." in table.notes
-    assert build_table(settings, runs).comparison == ()
+    assert {line.cells for line in table.tested} == {("F1", "−0.012", "−0.020 to +0.001", "< 0.001", "0.001")}
+    assert "three was tested with seed 2 alone." in table.scores.notes
+    assert build_table(settings, runs).tested == []
 
 
 def test_worlds_are_the_repeats_of_a_study_of_worlds(tmp_path: Path) -> None:
@@ -325,17 +339,17 @@ def test_worlds_are_the_repeats_of_a_study_of_worlds(tmp_path: Path) -> None:
     settings = study(seeds=[1, 2, 3], seeds_of="world", metrics=["f1"], against="one", rows=rows)
     table = build_table(settings, runs, compare_worlds)
     # t = .03 / (.02 / sqrt(3)) = 2.598
-    assert [line.cells for line in table.comparison] == [("F1", "+0.030", "−0.020 to +0.080", "0.122", "0.122")]
-    [line] = table.comparison
+    assert [line.cells for line in table.tested] == [("F1", "+0.030", "−0.020 to +0.080", "0.122", "0.122")]
+    [line] = table.tested
     assert line.by_seed == pytest.approx({1: 0.03, 2: 0.05, 3: 0.01})
-    drawn = difference_chart(table.comparison, table.seeds_of) or ""
+    drawn = difference_chart(table.tested, table.seeds_of) or ""
     assert all(f">{text}<" in drawn for text in ("two − one", "world 2", "mean, interval", "difference in F1"))
     undefined = line._replace(metric="rougeL", difference=difference(None, None))
     assert "difference in F1" in (difference_chart([undefined, line], "world") or "")
     assert difference_chart([undefined], "world") is None
     assert drawn.count("world") == 3 and difference_chart([], "world") is None
-    assert WORLDS_NOTE in table.notes and not any("not scored" in note for note in table.notes)
-    assert any("not scored on the same" in note for note in build_table(study(seeds=[1, 2, 3]), runs).notes)
+    assert WORLDS_NOTE in table.scores.notes and not any("not scored" in note for note in table.scores.notes)
+    assert any("not scored on the same" in note for note in build_table(study(seeds=[1, 2, 3]), runs).scores.notes)
     [single] = compare_worlds([(tmp_path / "0-1", tmp_path / "1-1")]).values()
     [same] = compare_worlds([(tmp_path / f"0-{seed}", tmp_path / f"0-{seed}") for seed in (1, 2)]).values()
     assert single.difference == pytest.approx(0.03) and single.low is single.p is same.low is same.p is None
@@ -346,8 +360,8 @@ def test_further_pairs_of_rows_are_tested() -> None:
     rows = [{"name": "one"}, {"name": "two"}, {"name": "three"}]
     settings = study(rows=rows, against="one", compared=[["three", "two"]])
     table = build_table(settings, runs, lambda repeats: {"f1": difference()})
-    assert [line.label for line in table.comparison] == ["two − one", "three − one", "three − two"]
-    assert {line.cells[-1] for line in table.comparison} == {"0.001"}  # three tests
+    assert [line.label for line in table.tested] == ["two − one", "three − one", "three − two"]
+    assert {line.cells[-1] for line in table.tested} == {"0.001"}  # three tests
 
 
 def test_a_row_that_cannot_be_compared_leaves_the_table_whole() -> None:
@@ -356,8 +370,8 @@ def test_a_row_that_cannot_be_compared_leaves_the_table_whole() -> None:
 
     runs = [scored(row, sn={"f1": 0.5, "bleu4": 0.1}) for row in range(3)]
     table = build_table(study(against="two"), runs, compare)
-    assert len(table.blocks) == 1 and table.comparison == ()
-    assert "one was not tested against two: record sn-1 has another reference." in table.notes
+    assert len(blocks(table)) == 1 and table.tested == []
+    assert "one was not tested against two: record sn-1 has another reference." in table.scores.notes
 
 
 def test_each_group_has_its_own_control() -> None:
@@ -389,7 +403,7 @@ def test_an_undefined_difference_is_no_test_and_counts_as_none() -> None:
     found = {"f1": difference(None, None), "bleu4": difference(p=0.02)}
     runs = [scored(row, sn={"f1": 0.5, "bleu4": 0.1}) for row in range(2)]
     table = build_table(study(against="one", rows=[{"name": "one"}, {"name": "two"}]), runs, lambda repeats: found)
-    assert [line.cells for line in table.comparison] == [
+    assert [line.cells for line in table.tested] == [
         ("F1", "–", "–", "–", "–"),
         ("B@4", "−0.012", "−0.020 to +0.001", "0.020", "0.020"),
     ]
@@ -410,11 +424,11 @@ def test_scores_of_other_outputs_stand_beside_runs(tmp_path: Path) -> None:
     write_json(tmp_path / "data/external/theirs/signature.json", SIGNATURE)
     runs = collect(settings, tmp_path, tmp_path / "state")
     table = build_table(settings, runs)
-    assert texts(table.blocks[0]) == {"ours": [("–", None)], "theirs": [("0.250", None)], "absent": [("–", None)]}
+    assert blocks(table)[0].lines == {"ours": [("–", None)], "theirs": [("0.250", None)], "absent": [("–", None)]}
     said = "data/external/absent holds no scores; `pacer score --out data/external/absent` makes them of its reports: "
-    assert f"absent: {said}their own code." in table.notes
-    assert table.notes[-1] == "No row here for Base, Refine only: nobody has them."
-    assert any("ours: not run yet with seed 1." in note for note in table.notes)
+    assert f"absent: {said}their own code." in table.scores.notes
+    assert table.scores.notes[-1] == "No row here for Base, Refine only: nobody has them."
+    assert any("ours: not run yet with seed 1." in note for note in table.scores.notes)
 
 
 def test_rows_of_other_contexts_are_refused(tmp_path: Path) -> None:
@@ -429,9 +443,9 @@ def test_rows_of_other_contexts_are_refused(tmp_path: Path) -> None:
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.randoms())
 def test_marks_do_not_depend_on_the_order_of_rows(values: list[float], random) -> None:
     cells = [(str(i), [printed([value])]) for i, value in enumerate(values)]
-    marks = {line.label: line.cells[0] for line in ranked(cells)}
+    marks = {label: line[0] for label, line in ranked(cells).items()}
     random.shuffle(cells)
-    assert {line.label: line.cells[0] for line in ranked(cells)} == marks
+    assert {label: line[0] for label, line in ranked(cells).items()} == marks
     best = max(float(cell.text) for cell in marks.values())
     assert all((cell.mark == "best") == (float(cell.text) == best) for cell in marks.values())
     below = [float(cell.text) for cell in marks.values() if float(cell.text) < best]
@@ -453,7 +467,7 @@ def test_every_format_shows_every_cell_and_its_mark() -> None:
     html = page(table)
     assert "<b>0.500</b>" in html and "<u>0.100</u>" in html and "A &amp; &lt;b&gt;" in html
     assert "<script" not in html and "src=" not in html and "http" not in html
-    for note in table.notes:
+    for note in table.scores.notes:
         assert note in text
 
 
@@ -476,7 +490,7 @@ def test_every_format_shows_the_differences_and_a_label_once() -> None:
 
 
 def test_spread_is_written_in_latex() -> None:
-    from pacer.studies.table import Block, Line, StudyTable
-
-    table = StudyTable("t", ("F1",), (Block("", (Line("a", (Cell("0.500 ± 0.030", "best"),)),)),), ("n",))
-    assert "\\textbf{0.500}$_{\\pm 0.030}$" in latex(table)
+    runs = [scored(0, seed, sn={"f1": value, "bleu4": 0.1}) for seed, value in ((1, 0.47), (2, 0.53))]
+    runs.append(scored(1, 1, sn={"f1": 0.4, "bleu4": 0.1}))
+    table = build_table(study(seeds=[1, 2], rows=[{"name": "a"}, {"name": "b"}]), runs)
+    assert "\\textbf{0.500}$_{\\pm 0.042}$" in latex(table)
