@@ -140,7 +140,7 @@ def score(
     """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
     from pacer.core.io import check_output, read_json
     from pacer.external.foreign import Protocol, score_reports
-    from pacer.metrics.inputs import ScoreInputs, ScoreSettings
+    from pacer.metrics.inputs import ScoreInputs
     from pacer.metrics.scoring import score_decoded
     from pacer.params.score import Score
     from pacer.params.strict import validated
@@ -176,7 +176,7 @@ def score(
     config = load_params(params)
     added = dict(_named_command(text) for text in also or ())
     external = {"external": config.score.external | added}
-    settings = ScoreSettings.of(validated(config.score.model_dump() | external, "--also", Score).model_dump())
+    settings = validated(config.score.model_dump() | external, "--also", Score)
     if records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError(

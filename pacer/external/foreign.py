@@ -18,11 +18,12 @@ from pacer.external.protocols import last_box, without_repeats
 from pacer.external.report_files import HYPOTHESIS_COLUMNS, KEPT_COLUMNS, REFERENCE_COLUMNS, ReportFile, read_reports
 from pacer.metrics.cases import UNKNOWN, Scored
 from pacer.metrics.chexbert.reference_labels import label_references
-from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs, ScoreSettings
+from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.pairing import Prediction, named
 from pacer.metrics.scoring import anchors_of, score_contexts
 from pacer.metrics.signature import STRICTLY
+from pacer.params.score import Score
 from pacer.records.schemas import read_about
 
 #: Columns of a frame of paired records; ``given_id``: the id in the file, which several rows may share.
@@ -77,7 +78,7 @@ def score_reports(
     protocol: Protocol = Protocol(),
     *,
     labels_path: str | Path | None = None,
-    settings: ScoreSettings = DEFAULTS,
+    settings: Score = DEFAULTS,
 ) -> dict[str, dict]:
     """Score a file of hypotheses against a file of references; writes what
     :func:`~pacer.metrics.scoring.score_predictions` writes.

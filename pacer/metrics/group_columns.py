@@ -9,7 +9,7 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.metrics.cases import GROUP
-from pacer.metrics.inputs import GroupTable
+from pacer.params.score import Groups
 from pacer.records.mimic import bare_id
 from pacer.tables.table import open_table, shown_columns
 
@@ -17,7 +17,7 @@ from pacer.tables.table import open_table, shown_columns
 _VALUES = 20
 
 
-def with_groups(records: pl.DataFrame, table: GroupTable | None) -> pl.DataFrame:
+def with_groups(records: pl.DataFrame, table: Groups | None) -> pl.DataFrame:
     """The records with the columns of the table, named as :data:`~pacer.metrics.cases.GROUP` says.
 
     Raises:

@@ -34,7 +34,7 @@ from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.external_scorers import Pair, run_scorer
 from pacer.metrics.extraction import extraction_counts
 from pacer.metrics.group_columns import with_groups, with_prior_days
-from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs, ScoreSettings
+from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs
 from pacer.metrics.lines import joined
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.nlg import language_scores
@@ -43,6 +43,7 @@ from pacer.metrics.signature import build_signature, flat
 from pacer.metrics.truth import truth_scores
 from pacer.metrics.variety import variety_scores
 from pacer.metrics.wording_scores import report_wording, wording_counts, wording_scores
+from pacer.params.score import Score
 from pacer.records.schemas import of_split, read_about, read_records
 from pacer.rules.extract import extract_anchor
 
@@ -86,7 +87,7 @@ def score_decoded(
     predictions: Path,
     out: Path,
     inputs: ScoreInputs,
-    settings: ScoreSettings,
+    settings: Score,
     *,
     split: str | None = None,
     contexts: Sequence[str] = (),
@@ -121,7 +122,7 @@ def score_predictions(
     predictions_dir: Path,
     out_dir: Path,
     inputs: ScoreInputs,
-    settings: ScoreSettings = DEFAULTS,
+    settings: Score = DEFAULTS,
     *,
     train_records: pl.DataFrame | None = None,
     about: Mapping[str, Any] | None = None,
@@ -157,7 +158,7 @@ def score_contexts(
     contexts: dict[str, Scored],
     out_dir: Path,
     inputs: ScoreInputs,
-    settings: ScoreSettings,
+    settings: Score,
     origin: Origin,
     meteor: Meteor,
     *,
@@ -202,7 +203,7 @@ def score_contexts(
 
 
 def numbers_of(
-    contexts: dict[str, Scored], settings: ScoreSettings, limit: int | None, meteor: Meteor | None
+    contexts: dict[str, Scored], settings: Score, limit: int | None, meteor: Meteor | None
 ) -> tuple[dict[str, dict], dict[str, dict]]:
     """Scores and details of reports that are labelled, and that external scorers have judged.
 
@@ -313,7 +314,7 @@ def _label(
 
 
 def _context_scores(
-    name: str, scored: Scored, settings: ScoreSettings, limit: int | None, meteor: Meteor | None
+    name: str, scored: Scored, settings: Score, limit: int | None, meteor: Meteor | None
 ) -> tuple[Numbers, dict]:
     """Scores of one context, and the comparisons of polarity behind those of the commitments."""
     clinical = clinical_efficacy(scored.reference_labels, scored.labels, settings.convention, scored.studies)
@@ -335,7 +336,7 @@ def _context_scores(
     return scores | commitments | wording_scores(name, scored.reference_wording, scored.wording), comparisons
 
 
-def _text_scores(scored: Scored, settings: ScoreSettings, meteor: Meteor) -> Numbers:
+def _text_scores(scored: Scored, settings: Score, meteor: Meteor) -> Numbers:
     """Language scores, against the originals too where there are such."""
     scored.language = language_scores(scored.references, scored.hypotheses, meteor)
     form = ORIGINALS[settings.originals]
@@ -348,7 +349,7 @@ def _text_scores(scored: Scored, settings: ScoreSettings, meteor: Meteor) -> Num
     return scored.language.scores | {"original_n": len(written)} | own
 
 
-def _ask_scorers(contexts: dict[str, Scored], settings: ScoreSettings, out_dir: Path) -> dict[str, dict[str, Any]]:
+def _ask_scorers(contexts: dict[str, Scored], settings: Score, out_dir: Path) -> dict[str, dict[str, Any]]:
     """Give the contexts the numbers of external scorers, as ``NAME/value``; returns what the signature says of each."""
     pairs = [
         Pair(*row)

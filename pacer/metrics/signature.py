@@ -17,7 +17,8 @@ from pacer.metrics.cases import Scored
 from pacer.metrics.chexbert.observations import CHECKPOINT
 from pacer.metrics.clinical import unrelated_f1
 from pacer.metrics.conventions import CONVENTIONS
-from pacer.metrics.inputs import Origin, ScoreInputs, ScoreSettings
+from pacer.metrics.inputs import Origin, ScoreInputs
+from pacer.params.score import Score
 from pacer.pretrained.pointers import is_standin, provenance, resolve
 
 #: Packages whose version can move a score.
@@ -73,7 +74,7 @@ def labeller_signature(chexbert_dir: Path) -> dict[str, Any]:
 def build_signature(
     contexts: Mapping[str, Scored],
     inputs: ScoreInputs,
-    settings: ScoreSettings,
+    settings: Score,
     origin: Origin,
     counts: Mapping[str, Mapping[str, Any]],
     undefined: list[str],

@@ -16,9 +16,10 @@ from pacer.labelling.targets.build_anchors import build_anchors
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
 from pacer.metrics.clinical import clinical_efficacy
-from pacer.metrics.inputs import ScoreInputs, ScoreSettings
+from pacer.metrics.inputs import DEFAULTS, ScoreInputs
 from pacer.metrics.scoring import score_predictions
 from pacer.metrics.truth import findings_present, truth_f1
+from pacer.params import Score
 from pacer.records.findings import FINDINGS
 from pacer.records.schemas import RECORD_SCHEMA
 from pacer.reporting.signature import ALIKE, caution, signature_line
@@ -95,14 +96,14 @@ class Case:
         """``changes``: of the inputs, of the settings, or of what :func:`score_predictions` takes by name."""
         inputs, settings = (
             {name: changes.pop(name) for name in [*changes] if name in kind.__annotations__}
-            for kind in (ScoreInputs, ScoreSettings)
+            for kind in (ScoreInputs, Score)
         )
         arguments = {
             "records": self.records,
             "predictions_dir": self.predictions,
             "out_dir": self.folder / "metrics",
             "inputs": ScoreInputs(self.chexbert, **inputs),
-            "settings": ScoreSettings(**settings),
+            "settings": DEFAULTS.model_copy(update=settings),
         }
         return score_predictions(**(arguments | changes))
 
