@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
@@ -103,7 +100,7 @@ def export_model(
         GENERATED: bool(read_about(records).get("generated")),
         "backbones": "copied" if with_backbones else "referred to",
     }
-    with _writable(out), whole_directory(out) as directory:
+    with whole_directory(out) as directory:
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
         write_json(directory / SETTINGS, settings.model_dump())
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -121,17 +118,6 @@ def export_model(
         write_text(directory / CARD, card)
         write_manifest(directory, about)
     return Exported(sum(tensor.numel() for tensor in weights.values()), bool(scores))
-
-
-@contextmanager
-def _writable(out: Path) -> Generator[None]:
-    """Report a place that cannot be written, or a full disk, in one sentence."""
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        raise DataError(
-            f"the model cannot be put into {out}: {error}; name a folder that can be written and has the space"
-        ) from error
 
 
 def _settings(records: Path, features: Path, record: CheckpointRecord, decode: Decode) -> PackageSettings:
