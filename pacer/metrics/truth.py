@@ -67,8 +67,6 @@ def findings_present(labels: Any) -> np.ndarray:
 
 def truth_f1(truth: np.ndarray, present: np.ndarray) -> float | None:
     """Micro-F1 over records x findings of two Boolean arrays ``[n, 13]``; ``None`` when nothing is present."""
-    if truth.shape != present.shape:
-        raise DataError(f"truth has shape {list(truth.shape)}, the findings of the reports {list(present.shape)}")
     return precision_recall_f1(truth, present)["f1"]
 
 
@@ -82,8 +80,6 @@ def best_constant(present: np.ndarray, truth: np.ndarray) -> int:
     Returns:
         Row of the report whose findings have the highest micro-F1 against all of ``truth`` (the first of equals).
     """
-    if not len(present):
-        raise DataError("no training reports to choose a constant report from")
     candidates, rows = np.unique(present, axis=0, return_index=True)
     hits = candidates.astype(int) @ truth.sum(axis=0)
     used = candidates.sum(axis=1) * len(truth) + truth.sum()
