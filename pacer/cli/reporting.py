@@ -146,20 +146,21 @@ def score(
     from pacer.params.strict import validated
     from pacer.reporting.signature import failed_scorers
 
-    protocol = Protocol(
-        missing=missing,
-        duplicates=duplicates,
-        extract=extract,
-        deduplicate=deduplicate,
-        clean_references=clean_references,
-        clean_hypotheses=clean_hypotheses,
-        split=split,
-        context=context[0] if context else None,
-        reference_id=reference_id,
-        reference_text=reference_text,
-        hypothesis_id=hypothesis_id,
-        hypothesis_text=hypothesis_text,
-    )
+    options = {
+        "missing": missing,
+        "duplicates": duplicates,
+        "extract": extract,
+        "deduplicate": deduplicate,
+        "clean_references": clean_references,
+        "clean_hypotheses": clean_hypotheses,
+        "split": split,
+        "context": context[0] if context else None,
+        "reference_id": reference_id,
+        "reference_text": reference_text,
+        "hypothesis_id": hypothesis_id,
+        "hypothesis_text": hypothesis_text,
+    }
+    protocol = validated(options, "pacer score", Protocol)
     check_output(out, folder=True)
     if archive is not None:
         others = (records, predictions, references, hypotheses, labels, truth, context, also)

@@ -22,6 +22,7 @@ from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.inputs import DEFAULTS, ScoreInputs
 from pacer.metrics.lines import joined
 from pacer.metrics.scoring import score_predictions
+from pacer.params import validated
 from pacer.reporting.signature import reading_notes, signature_line
 
 pytestmark = pytest.mark.slow
@@ -218,8 +219,9 @@ def test_the_protocols_change_the_reports():
     ],
 )
 def test_unknown_protocols_are_refused(wrong):
-    with pytest.raises(ConfigError, match="is not one of"):
-        Protocol(**wrong)
+    (name,) = wrong
+    with pytest.raises(ConfigError, match=f"{name} = .*input should be"):
+        validated(wrong, "pacer score", Protocol)
 
 
 @pytest.fixture
