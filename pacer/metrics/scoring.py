@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from pacer.anchors.table import ANCHOR_SCHEMA
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, write_json
@@ -44,7 +45,7 @@ from pacer.metrics.truth import truth_scores
 from pacer.metrics.variety import variety_scores
 from pacer.metrics.wording_scores import report_wording, wording_counts, wording_scores
 from pacer.params.score import Score
-from pacer.records.schemas import of_split, read_about, read_records
+from pacer.records.schemas import of_split, read_about, read_records, read_table
 from pacer.rules.extract import extract_anchor
 
 #: What a folder of scores consists of.
@@ -259,13 +260,8 @@ def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: Path | Non
 
 
 def _read_anchors(path: Path, ids: Sequence[str]) -> dict[str, Lists]:
-    try:
-        table = pl.read_parquet(path, columns=["record_id", *POLARITIES])
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(
-            f"{path} is not a table of anchors: {type(error).__name__}; repeat the stage `anchors`"
-        ) from None
-    anchors = {row["record_id"]: {name: row[name] or [] for name in POLARITIES} for row in table.to_dicts()}
+    rows = read_table(path, ANCHOR_SCHEMA).to_dicts()
+    anchors = {row["record_id"]: {name: row[name] for name in POLARITIES} for row in rows}
     missing = [key for key in ids if key not in anchors]
     if missing:
         raise DataError(f"{path} has no anchor for record {named(missing, 1)}")
