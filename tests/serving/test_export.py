@@ -191,7 +191,7 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, tmp_path: 
         ({"model": warmup}, CheckpointError, "is of the warm-up, which knows one context"),
         ({"model": tmp_path}, CheckpointError, "is not a PACER checkpoint"),
         ({"features": other}, DataError, r"has depths \[2, 3\], and the model was trained on \[1, 2, 3\]"),
-        ({"features": tmp_path}, DataError, "manifest.json does not exist"),
+        ({"features": tmp_path}, DataError, "it has no manifest.json"),
         ({"records": untold}, DataError, "does not say how its texts were cleaned"),
         ({"records": empty}, DataError, "no record in split train"),
         ({"records": tmp_path / "none"}, DataError, "does not exist"),
