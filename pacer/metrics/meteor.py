@@ -66,7 +66,6 @@ class Meteor:
     def __init__(self, java: str | Path | None = None, patience: float = PATIENCE):
         jar = _jar()
         self.patience = patience
-        self._lock = threading.RLock()
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         options = [f"-Xmx{HEAP}", *_LANGUAGE, "-jar", jar.name, *["-", "-", "-stdio", "-l", "en", "-norm"]]
         try:
@@ -102,18 +101,17 @@ class Meteor:
         Raises:
             MeteorError: the process died or did not answer; it is dead afterwards.
         """
-        with self._lock:
-            try:
-                lines = [
-                    f"SCORE ||| {_line(reference)} ||| {_line(hypothesis)}"
-                    for reference, hypothesis in zip(references, hypotheses, strict=True)
-                ]
-                counted = self._exchange(lines, len(lines), _COUNTS, "at pair {}")
-                evaluation = "EVAL ||| " + " ||| ".join(answer for answer, _ in counted)
-                answers = [score for _, (score,) in self._exchange([evaluation], len(lines) + 1, 1, "at the end")]
-            except BaseException:
-                self.close()
-                raise
+        try:
+            lines = [
+                f"SCORE ||| {_line(reference)} ||| {_line(hypothesis)}"
+                for reference, hypothesis in zip(references, hypotheses, strict=True)
+            ]
+            counted = self._exchange(lines, len(lines), _COUNTS, "at pair {}")
+            evaluation = "EVAL ||| " + " ||| ".join(answer for answer, _ in counted)
+            answers = [score for _, (score,) in self._exchange([evaluation], len(lines) + 1, 1, "at the end")]
+        except BaseException:
+            self.close()
+            raise
         return MeteorScores(answers[-1], answers[:-1], [numbers for _, numbers in counted])
 
     def _exchange(self, lines: list[str], count: int, width: int, where: str) -> list[tuple[str, list[float]]]:

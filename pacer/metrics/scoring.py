@@ -21,12 +21,13 @@ import numpy as np
 import polars as pl
 
 from pacer.anchors.table import ANCHOR_SCHEMA
+from pacer.anchors.vocabulary import POLARITIES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, write_json
 from pacer.core.seal import read_sealed, write_sealed
 from pacer.corpus.text.cleaning import CLEANERS
-from pacer.metrics.cases import POLARITIES, Lists, Scored, case_table
+from pacer.metrics.cases import Lists, Scored, case_table
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
 from pacer.metrics.clinical import RATIOS, clinical_efficacy, label_confusion, plain_mean
