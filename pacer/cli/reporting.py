@@ -98,6 +98,7 @@ def _token_limit(params: Params, records: Path) -> Check:
 
 
 def score(
+    ctx: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder for scores, details, signature and cases.")],
     records: Annotated[Path | None, typer.Option(help="records.parquet that the predictions belong to.")] = None,
     predictions: Annotated[Path | None, typer.Option(help="Folder of {context}.jsonl; of any model.")] = None,
@@ -146,20 +147,8 @@ def score(
     from pacer.params.strict import validated
     from pacer.reporting.signature import failed_scorers
 
-    options = {
-        "missing": missing,
-        "duplicates": duplicates,
-        "extract": extract,
-        "deduplicate": deduplicate,
-        "clean_references": clean_references,
-        "clean_hypotheses": clean_hypotheses,
-        "split": split,
-        "context": context[0] if context else None,
-        "reference_id": reference_id,
-        "reference_text": reference_text,
-        "hypothesis_id": hypothesis_id,
-        "hypothesis_text": hypothesis_text,
-    }
+    options = {name: ctx.params[name] for name in Protocol.model_fields}
+    options["context"] = context[0] if context else None
     protocol = validated(options, "pacer score", Protocol)
     check_output(out, folder=True)
     if archive is not None:

@@ -27,6 +27,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, write_json
 from pacer.core.seal import read_sealed, write_sealed
 from pacer.corpus.text.cleaning import CLEANERS
+from pacer.corpus.text.wording import prior_wording
 from pacer.metrics.cases import Lists, Scored, case_table
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
@@ -44,7 +45,7 @@ from pacer.metrics.pairing import check_pairs, named, read_predictions
 from pacer.metrics.signature import build_signature, flat
 from pacer.metrics.truth import truth_scores
 from pacer.metrics.variety import variety_scores
-from pacer.metrics.wording_scores import report_wording, wording_counts, wording_scores
+from pacer.metrics.wording_scores import wording_counts, wording_scores
 from pacer.params.score import Score
 from pacer.records.schemas import of_split, read_about, read_records, read_table
 from pacer.rules.extract import extract_anchor
@@ -324,7 +325,8 @@ def _context_scores(
         scores["empty_rate"] = sum(map(_is_empty, scored.hypotheses)) / len(scored.predictions)
         scores |= variety_scores(scored.references, scored.hypotheses, scored.train)
         scored.read = anchors_of(scored.hypotheses)
-        scored.reference_wording, scored.wording = map(report_wording, (scored.references, scored.hypotheses))
+        scored.reference_wording = list(map(prior_wording, scored.references))
+        scored.wording = list(map(prior_wording, scored.hypotheses))
     gates = [prediction.gate for prediction in scored.predictions if prediction.gate is not None]
     if gates:
         scores["gate"] = float(np.mean(gates))
