@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pacer.backbones import hub
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from pacer.core.io import hash_file, read_json, read_jsonl, write_json
@@ -18,7 +19,7 @@ from pacer.encoding.build_store import build_store
 from pacer.model.checkpoint import weights_hash
 from pacer.pretrained.pointers import POINTER, PROVENANCE
 from pacer.records.schemas import RECORD_SCHEMA
-from pacer.serving import export, package
+from pacer.serving import export
 from pacer.serving.export import export_model
 from pacer.serving.package import MANIFEST, SETTINGS
 from pacer.serving.reporter import Reporter
@@ -97,13 +98,13 @@ def test_published_models_are_found_in_the_hub_cache(world: World, tmp_path: Pat
         asked.append((name, revision, local_files_only))
         return str(other)
 
-    monkeypatch.setattr(package, "snapshot_download", cached)
+    monkeypatch.setattr(hub, "snapshot_download", cached)
     assert Reporter.from_pretrained(out).commit
     assert asked == [("owner/name", "abc123", True)]
     (other / "config.json").write_text("{}")
     with pytest.raises(BackboneError, match=r"is not the file that .* was made for"):
         Reporter.from_pretrained(out)
-    monkeypatch.setattr(package, "snapshot_download", missing)
+    monkeypatch.setattr(hub, "snapshot_download", missing)
     with pytest.raises(BackboneError, match="fetch it with `hf download owner/name --revision abc123`"):
         Reporter.from_pretrained(out)
 
@@ -116,7 +117,7 @@ def package_pointer(target: Path, names: list[str], out: Path) -> None:
 
 
 def missing(name: str, **options) -> str:
-    raise package.LocalEntryNotFoundError("not there")
+    raise hub.LocalEntryNotFoundError("not there")
 
 
 def test_existing_files_are_never_touched(world: World, tmp_path: Path) -> None:
