@@ -8,7 +8,7 @@ import polars as pl
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import PacerError, run_cleanly
 from pacer.core.io import read_json
-from pacer.metrics.inputs import ScoreInputs, ScoreSettings
+from pacer.metrics.inputs import ScoreInputs
 from pacer.metrics.scoring import score_decoded
 from pacer.params import load_params
 
@@ -27,7 +27,7 @@ def main() -> None:
             Path("data/anchors/anchors.parquet"),
             truth if truth.exists() else None,
         ),
-        ScoreSettings.of(load_params().score.model_dump()),
+        load_params().score,
     )
     if not name:  # for `dvc plots`, which draws rows
         scores = read_json("metrics/scores.json")

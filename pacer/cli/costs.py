@@ -1,7 +1,7 @@
-"""What the long stages of the pipeline will cost on this machine: counts times rates, printed before anyone waits.
+"""What the long stages of the pipeline will cost on this machine: operations over a rate, printed before anyone waits.
 
-Rates of a CPU core were measured; each names the file that has it, all on two cores. No GPU was at hand: a GPU's rates
-are assumptions. What comes out is good to a factor of two or three.
+Rates of a CPU core were measured, on two cores. No GPU was at hand: a GPU's rates are assumptions. What comes out is
+good to a factor of two or three.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pacer.cli.memory_plan import INSTRUCTION, PATCHES, VICUNA, WIDTH, language_config
+from pacer.cli.memory_plan import INSTRUCTION, PATCHES, VICUNA, frozen_shapes, language_config
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
@@ -18,42 +18,29 @@ from pacer.corpus.audit import PAPER_RECORDS
 from pacer.model.precision import count_parameters
 from pacer.params import Backbones, Params, TextStandin
 
-
-class Rate(NamedTuple):
-    """Floating-point operations a second: of a CPU core in float32, of a GPU's multiprocessor in bfloat16."""
-
-    core: float
-    assumed_gpu: float
-
-
-#: Assumed of a multiprocessor: a third of the 7.5e12 of the H200's data sheet, and a tenth of that in decoding, where a
-#: step waits for memory.
-_ASSUMED, _ASSUMED_DECODING = 2.5e12, 2.5e11
-
-ENCODING = Rate(8.4e10, _ASSUMED)  # bench/results/features.md: 0.56 images/s
-TRAINING = Rate(7.9e10, _ASSUMED)  # bench/results/train.md: 158 GFLOP/s at width 512
-SMALL_TRAINING = Rate(2.5e10, _ASSUMED)  # metrics/parent/metrics.json, the default profile's: 13,600 tokens/s
-#: bench/results/decode.md: at 4 to 32 records of 61M parameters a core takes 0.45 s a record, and 25 ms a step, which
-#: reads the weights at so many bytes a second however few records there are.
-DECODING, WEIGHTS = Rate(1.0e11, _ASSUMED_DECODING), 9.6e9
-#: Training of a vision stand-in, its second half included, over the operations of the first: measured at width 96, with
-#: 64 and 144 patches, beside a matrix product of which an idle core makes 1.05e11 a second.
-VISION_TRAINING = 4.4e10
-
-#: A GPU's in float32, of which CheXbert computes: a third of the 5e11 of the H200's data sheet is assumed.
-ATTRIBUTION = Rate(2.5e10, 1.7e11)
+#: Floating-point operations a second of a CPU core in float32: of models of more than 50 million parameters
+#: (bench/results/{features,train,decode}.md) and of smaller ones (metrics/parent/metrics.json, the default profile's).
+LARGE, SMALL = 8.4e10, 2.5e10
+#: The same in the training of a vision stand-in, measured at width 96.
+VISION = 4.4e10
+#: The same of a GPU's multiprocessor in bfloat16, assumed: a third of the H200's data sheet; and a tenth of that in
+#: decoding, where a step waits for memory, and in float32, in which CheXbert computes.
+GPU, SLOW_GPU = 2.5e12, 2.5e11
+#: Bytes a second of a decoding step on a CPU, which reads all weights however few records there are
+#: (bench/results/decode.md).
+WEIGHTS = 9.6e9
+#: Core-seconds to decode and resize a radiograph of 3,000 x 2,500 pixels for RAD-DINO, and bytes a second of writing
+#: features with checksums (bench/results/features.md; DVC is assumed to hash them as fast) and of reading them for
+#: training (bench/results/loader.md).
+PREPARE, WRITE, READ = 1 / 31.6, 7.4e8, 1.58e9
+#: Positions of a sequence beside the visual ones, and of a report alone; time of a Calibrate step over a Commit step
+#: (bench/results/train.md).
+TEXT, REPORT, CALIBRATE = 156, 60, 1.27
 #: Parameters of CheXbert's blocks; observations to attribute in a report (docs/training.md: the phantom's).
 CHEXBERT, OBSERVED = 8.5e7, 2.6
-
-#: Core-seconds to decode and resize a radiograph of 3,000 x 2,500 pixels for RAD-DINO, and bytes a second of writing
-#: features with checksums (bench/results/features.md); DVC is assumed to hash them as fast.
-PREPARE, WRITE = 1 / 31.6, 7.4e8
-#: Bytes a second of reading features for training (bench/results/loader.md).
-READ = 1.58e9
-#: Positions of a sequence beside the visual ones, and time of a Calibrate step over a Commit step
-#: (bench/results/train.md); positions where there is a report alone, seconds before a stage does anything, and of a
-#: forward and backward pass and of a step of decoding at the least (assumed).
-TEXT, CALIBRATE, REPORT, START, PASS, STEP = 156, 1.27, 60, 6.0, 0.03, 0.01
+#: Seconds before a stage does anything, and, at the least, of a forward and backward pass and of a step of decoding
+#: (assumed).
+START, PASS, STEP = 6.0, 0.03, 0.01
 
 
 class Machine(NamedTuple):
@@ -62,9 +49,9 @@ class Machine(NamedTuple):
     cores: int
     gpu_processors: int = 0
 
-    def seconds(self, operations: float, rate: Rate) -> float:
+    def seconds(self, operations: float, core: float = LARGE, gpu: float = GPU) -> float:
         """Time of so many operations."""
-        return operations / (self.gpu_processors * rate.assumed_gpu or self.cores * rate.core)
+        return operations / (self.gpu_processors * gpu or self.cores * core)
 
 
 class Counts(NamedTuple):
@@ -131,60 +118,56 @@ def _most(records: dict[str, dict[str, int]], source: int) -> int:
 def estimate(params: Params, counts: Counts, machine: Machine) -> list[StageCost]:
     """The cost of every stage that takes noticeable time or space."""
     frozen, features, decode = params.backbones, params.features, params.decode
-    online, vision = features.mode == "pixels", frozen.vision_standin
-    width, patches = WIDTH, PATCHES
-    if frozen.vision.provider == "standin":
-        width, patches = vision.width, (vision.image_size // vision.patch_size) ** 2
-    text_width = frozen.text_standin.width if frozen.text.provider == "standin" else WIDTH
+    queries, online = params.interface.num_queries, features.mode == "pixels"
+    width, patches, text_width = frozen_shapes(frozen)
     number = 4 if features.dtype == "float32" else 2
     image_bytes = 14**2 * patches if online else len(features.depths) * patches * width * number
     stored = counts.images * image_bytes + _most(counts.records, 2) * features.prior_tokens * (text_width * number + 1)
-    encode = machine.seconds(_encoding(width, patches), ENCODING)
-    prepare = PREPARE * patches / PATCHES / machine.cores
-    seconds = counts.images * (prepare + (0.0 if online else encode)) + 2 * stored / WRITE + START
+    encode = machine.seconds(_encoding(width, patches))
+    seconds = counts.images * PREPARE * patches / PATCHES / machine.cores + 2 * stored / WRITE
     work = f"{counts.images:,} images {'prepared' if online else 'encoded'}, stored, hashed by DVC"
-    costs = [_backbones(frozen, machine.cores), StageCost("features", work, seconds, stored)]
+    seconds += 0.0 if online else counts.images * encode
+    costs = [_backbones(frozen, machine.cores), StageCost("features", work, seconds + START, stored)]
 
     if params.emphasis.source == "computed":
         reports = max(splits.get("train", 0) + splits.get("val", 0) for splits in counts.records.values())
         size = _parameters(frozen.chexbert_standin) if frozen.chexbert.provider == "standin" else CHEXBERT
-        operations = reports * OBSERVED * params.emphasis.steps * 4 * size * REPORT
-        work = f"{reports:,} reports attributed, if no more are distinct"
-        costs.append(StageCost("emphasis", work, machine.seconds(operations, ATTRIBUTION) + START))
+        seconds = machine.seconds(reports * OBSERVED * params.emphasis.steps * 4 * size * REPORT, SMALL, SLOW_GPU)
+        costs.append(StageCost("emphasis", f"{reports:,} reports attributed, if no more are distinct", seconds + START))
 
     def with_images(seconds: float, images: float) -> float:
         """Time of work whose features are read meanwhile, or encoded before."""
         return max(seconds, images * image_bytes / READ) + (images * encode if online else 0.0) + START
 
     parameters = count_parameters(language_config(params) or VICUNA)
-    training = TRAINING if parameters > 5e7 else SMALL_TRAINING
     views = sum(1 + availability(context)[0] for context in counts.records) / len(counts.records)
-    for name, phase, text, images in (
-        ("warmup", params.warmup, REPORT, 1.0),
-        ("parent", params.parent, TEXT, views),
-        ("calibrate", params.calibrate, TEXT * CALIBRATE, views),
-    ):
-        if name != "calibrate" or params.calibrate.trains != "calibrator" or params.calibrate.gate_inputs != "none":
-            visits = phase.updates * phase.batch_size * phase.accumulation
-            own = counts.records if name != "warmup" else counts.records.keys() & {"sn"}
-            limit = params.train.validation_records or sys.maxsize
-            checked = sum(min(counts.records[context].get("val", 0), limit) for context in own)
-            checked *= -(-phase.updates // params.train.validation_interval)
-            # a frozen model is passed through forwards and backwards, without gradients of its weights
-            operations = (4 * visits + 2 * checked) * parameters * (text + params.interface.num_queries)
-            seconds = max(machine.seconds(operations, training), phase.updates * phase.accumulation * PASS)
-            work = f"{phase.updates:,} updates of {phase.batch_size * phase.accumulation} records"
-            costs.append(StageCost(name, work, with_images(seconds, visits * images)))
+    phases = ("warmup", REPORT, 1.0), ("parent", TEXT, views), ("calibrate", TEXT * CALIBRATE, views)
+    for name, text, images in phases:
+        if name == "calibrate" and params.calibrate.trains == "calibrator" and params.calibrate.gate_inputs == "none":
+            continue
+        phase = getattr(params, name)
+        records = phase.batch_size * phase.accumulation
+        # validation, without a way back, takes half as long
+        contexts = counts.records if name != "warmup" else counts.records.keys() & {"sn"}
+        limit = params.train.validation_records or sys.maxsize
+        checked = sum(min(counts.records[context].get("val", 0), limit) for context in contexts)
+        checked *= -(-phase.updates // params.train.validation_interval)
+        # a frozen model is passed through forwards and backwards, without gradients of its weights
+        operations = (4 * phase.updates * records + 2 * checked) * parameters * (text + queries)
+        seconds = machine.seconds(operations, LARGE if parameters > 5e7 else SMALL)
+        seconds = max(seconds, phase.updates * phase.accumulation * PASS)
+        work = f"{phase.updates:,} updates of {records} records"
+        costs.append(StageCost(name, work, with_images(seconds, phase.updates * records * images)))
     if params.calibrate.source_cache == "on" and costs[-1].stage == "calibrate":
         slots = sum(sum(splits.values()) * (1 + sum(availability(c))) for c, splits in counts.records.items())
-        costs[-1] = costs[-1]._replace(bytes=slots * params.interface.num_queries * width * 4)  # float32
+        costs[-1] = costs[-1]._replace(bytes=slots * queries * width * 4)  # float32
 
     cases = {c: min(splits.get(decode.split, 0), decode.limit or sys.maxsize) for c, splits in counts.records.items()}
     again = {"another_patient": cases, "no_lateral": {"mn"}, "no_prior": {"sw"}}
     runs = [sum(cases.values()), *(sum(cases[c] for c in cases if c in again[name]) for name in decode.controls)]
-    prefix = params.interface.num_queries + params.prompt.before_tokens + INSTRUCTION
+    prefix = queries + params.prompt.before_tokens + INSTRUCTION
     positions = sum(runs) * (prefix + decode.num_beams * decode.max_new_tokens)
-    seconds = machine.seconds(positions * 2 * parameters, DECODING)
+    seconds = machine.seconds(positions * 2 * parameters, LARGE, SLOW_GPU)
     steps = sum(-(-reports // decode.batch_size) for reports in runs) * decode.max_new_tokens
     if not machine.gpu_processors:  # whose assumed rate holds the wait for the weights
         seconds += steps * parameters * 4 / WEIGHTS
@@ -199,12 +182,12 @@ def _backbones(frozen: Backbones, cores: int) -> StageCost:
     vision, alone = frozen.vision_standin, {}
     if frozen.vision.provider == "standin":
         patches = (vision.image_size // vision.patch_size) ** 2
-        alone["vision"] = 3 * vision.steps * vision.batch_size * _encoding(vision.width, patches) / VISION_TRAINING
+        alone["vision"] = 3 * vision.steps * vision.batch_size * _encoding(vision.width, patches) / VISION
     for name in ("language", "text", "chexbert"):
         if getattr(frozen, name).provider == "standin":
             own: TextStandin = getattr(frozen, f"{name}_standin")
             operations = 6 * own.steps * own.batch_size * REPORT * _parameters(own)
-            alone[name] = operations / SMALL_TRAINING.core
+            alone[name] = operations / SMALL
     if not alone:
         return StageCost("backbones", "weights hashed", START)
     seconds = max(sum(alone.values()) / cores, *alone.values())

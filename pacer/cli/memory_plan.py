@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from pacer.core.errors import PacerError
 from pacer.core.io import read_json
-from pacer.params import Params
+from pacer.params import Backbones, Params
 
 PHASES = ("warmup", "parent", "calibrate")
 
@@ -91,18 +91,16 @@ def memory_findings(params: Params, memory: float | None) -> list[Finding]:
         return [*found, Finding("GPU memory", "note", "not known before a Llama model is here as language model")]
     plan = MemoryPlan(params, language, processes)
     for name in (*PHASES, "decode"):
-        need = plan.need(name)
+        need, remedy = plan.need(name), plan.remedy(name, memory)
         shares = f"{need.frozen / 1e9:.1f} frozen, {need.trained / 1e9:.1f} trained, {need.working / 1e9:.1f} at work"
         detail = f"about {need.all / 1e9:.1f} of {memory / 1e9:.0f} GB ({shares})"
-        if need.all <= memory:
-            found.append(Finding(f"GPU memory, {name}", "ok", detail))
-        else:
-            remedy = plan.remedy(name, memory)
-            otherwise = "split the micro-batch over more GPUs, or take smaller ones"
-            if name == "decode":
-                otherwise = "one record at a time is too much; take a larger GPU or a smaller language model"
-            detail += f": {f'set {remedy}' if remedy else otherwise}"
-            found.append(Finding(f"GPU memory, {name}", "missing", detail))
+        if remedy is None and name == "decode":
+            detail += ": one record at a time is too much; take a larger GPU or a smaller language model"
+        elif remedy is None:
+            detail += ": split the micro-batch over more GPUs, or take smaller ones"
+        elif remedy:
+            detail += f": set {remedy}"
+        found.append(Finding(f"GPU memory, {name}", "ok" if remedy == "" else "missing", detail))
     return found
 
 
@@ -130,6 +128,15 @@ def language_config(params: Params) -> dict[str, Any] | None:
     return config if told else None
 
 
+def frozen_shapes(models: Backbones) -> tuple[int, int, int]:
+    """Width and patches of the vision encoder, and width of the text encoder."""
+    vision, text = models.vision_standin, models.text_standin
+    width, patches = WIDTH, PATCHES
+    if models.vision.provider == "standin":
+        width, patches = vision.width, (vision.image_size // vision.patch_size) ** 2
+    return width, patches, text.width if models.text.provider == "standin" else WIDTH
+
+
 class MemoryPlan:
     """What each phase, and ``decode``, takes of each GPU.
 
@@ -147,11 +154,7 @@ class MemoryPlan:
         from pacer.training.head import LOGITS_AT_ONCE
 
         self.params, self.processes, self.logits = params, processes, LOGITS_AT_ONCE["cuda"]
-        own, vision = params.backbones, params.backbones.vision_standin
-        standin = own.vision.provider == "standin"
-        self.d_vision = vision.width if standin else WIDTH
-        self.patches = (vision.image_size // vision.patch_size) ** 2 if standin else PATCHES
-        d_text = own.text_standin.width if own.text.provider == "standin" else WIDTH
+        self.d_vision, self.patches, d_text = frozen_shapes(params.backbones)
         self.config = AutoConfig.for_model(**{"model_type": "llama"} | language)
         with torch.device("meta"):
             frozen = AutoModelForCausalLM.from_config(self.config)

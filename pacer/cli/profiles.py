@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from contextlib import suppress
 from pathlib import Path
 
 from pacer.core.errors import ConfigError
@@ -49,16 +50,12 @@ def use_profile(name: str, params: Path, configs: Path, *, force: bool = False) 
     check_output(params, folder=False)
     chosen = configs / f"{name}.yaml"
     load_params(chosen)
-    if params.exists() and not force and not _is_a_profile(params, configs):
+    in_use = None
+    with suppress(ConfigError):  # a file that does not load is no profile
+        in_use = profile_in_use(params, configs)
+    if params.exists() and not force and in_use is None:
         raise ConfigError(
             f"{params} was edited and equals no profile in {configs}; keep it with `cp {params} {configs}/mine.yaml`, "
             "or overwrite it with --force"
         )
     write_text(params, chosen.read_text(encoding="utf-8"))
-
-
-def _is_a_profile(params: Path, configs: Path) -> bool:
-    try:
-        return profile_in_use(params, configs) is not None
-    except ConfigError:
-        return False

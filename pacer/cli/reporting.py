@@ -98,6 +98,7 @@ def _token_limit(params: Params, records: Path) -> Check:
 
 
 def score(
+    ctx: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder for scores, details, signature and cases.")],
     records: Annotated[Path | None, typer.Option(help="records.parquet that the predictions belong to.")] = None,
     predictions: Annotated[Path | None, typer.Option(help="Folder of {context}.jsonl; of any model.")] = None,
@@ -140,26 +141,15 @@ def score(
     """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
     from pacer.core.io import check_output, read_json
     from pacer.external.foreign import Protocol, score_reports
-    from pacer.metrics.inputs import ScoreInputs, ScoreSettings
+    from pacer.metrics.inputs import ScoreInputs
     from pacer.metrics.scoring import score_decoded
     from pacer.params.score import Score
     from pacer.params.strict import validated
     from pacer.reporting.signature import failed_scorers
 
-    protocol = Protocol(
-        missing=missing,
-        duplicates=duplicates,
-        extract=extract,
-        deduplicate=deduplicate,
-        clean_references=clean_references,
-        clean_hypotheses=clean_hypotheses,
-        split=split,
-        context=context[0] if context else None,
-        reference_id=reference_id,
-        reference_text=reference_text,
-        hypothesis_id=hypothesis_id,
-        hypothesis_text=hypothesis_text,
-    )
+    options = {name: ctx.params[name] for name in Protocol.model_fields}
+    options["context"] = context[0] if context else None
+    protocol = validated(options, "pacer score", Protocol)
     check_output(out, folder=True)
     if archive is not None:
         others = (records, predictions, references, hypotheses, labels, truth, context, also)
@@ -176,7 +166,7 @@ def score(
     config = load_params(params)
     added = dict(_named_command(text) for text in also or ())
     external = {"external": config.score.external | added}
-    settings = ScoreSettings.of(validated(config.score.model_dump() | external, "--also", Score).model_dump())
+    settings = validated(config.score.model_dump() | external, "--also", Score)
     if records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError(
@@ -250,22 +240,20 @@ def _print_scores(scores: dict, out: Path) -> None:
 
     signature, cases = read_json(out / "signature.json"), pl.read_parquet(out / "cases.parquet")
     print_table(score_table(scores))
-    originals = original_table(scores, signature["language"]["target"])
-    if originals is not None:
-        console.print(f"\nAgainst the original findings ({signature['language']['original_references']})")
-        print_table(originals)
-    external = external_table(scores)
-    if external is not None:
-        console.print("\nExternal scorers, mean over the records")
-        print_table(external)
-    console.print("\nBy label convention")
-    print_table(convention_table(scores))
-    console.print("\nPolarity of the findings, and comparison with earlier examinations")
-    print_table(score_table(scores, CONTENTS))
-    variety = score_table(scores, VARIETY)
-    if len(variety.columns) > 1:
-        console.print("\nShares of the reports and of the references; words per word of the references")
-        print_table(variety)
+    language = signature["language"]
+    others = {
+        f"Against the original findings ({language['original_references']})": original_table(
+            scores, language["target"]
+        ),
+        "External scorers, mean over the records": external_table(scores),
+        "By label convention": convention_table(scores),
+        "Polarity of the findings, and comparison with earlier examinations": score_table(scores, CONTENTS),
+        "Shares of the reports and of the references; words per word of the references": score_table(scores, VARIETY),
+    }
+    for title, table in others.items():
+        if table is not None and len(table.columns) > 1:
+            console.print(f"\n{title}")
+            print_table(table)
     for line in warnings(scores, cases, signature["clinical"]["convention"]):
         say(line, "yellow")
     console.print()

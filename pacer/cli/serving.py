@@ -58,6 +58,7 @@ def export(
 
 
 def generate(
+    ctx: typer.Context,
     model: ExportedModel,
     frontal: Annotated[Path | None, typer.Option(help="Frontal image: JPEG, PNG, TIFF, BMP or DICOM.")] = None,
     lateral: Annotated[Path | None, typer.Option(help="Lateral image.")] = None,
@@ -97,24 +98,22 @@ def generate(
     """Write reports for one X-ray, or for many. For research only; not for clinical decisions."""
     source = cases or rexrank
     mode = "one case" if source is None else "--cases" if source == cases else "--rexrank"
-    one: dict[str, object] = {"--frontal": frontal, "--lateral": lateral, "--prior": prior, "--indication": indication}
-    one |= {"--history": history, "--view": view, "--sections": sections, "--json": json or None}
-    many: dict[str, object] = {"--out": out, "--skip-bad": skip_bad or None, "--batch-size": batch_size}
-    options: list[tuple[dict[str, object], tuple[str, ...]]] = [
-        (one, ("one case",)),
-        ({"--all-contexts": all_contexts or None}, ("one case", "--cases")),
-        (many, ("--cases", "--rexrank")),
-        ({"--delimiter": delimiter, "--encoding": encoding}, ("--cases",)),
-        ({"--img_root_dir": img_root_dir}, ("--rexrank",)),
-    ]
+    one = ("frontal", "lateral", "prior", "indication", "history", "view", "sections", "json")
+    modes_of: dict[str, tuple[str, ...]] = {
+        **dict.fromkeys(one, ("one case",)),
+        "all_contexts": ("one case", "--cases"),
+        **dict.fromkeys(("out", "skip_bad", "batch_size"), ("--cases", "--rexrank")),
+        **dict.fromkeys(("delimiter", "encoding"), ("--cases",)),
+        "img_root_dir": ("--rexrank",),
+    }
     if cases is not None and rexrank is not None:
         raise ConfigError("--cases and --rexrank both give many cases; leave one of them out")
-    for values, modes in options:
-        for name, value in values.items():
-            if value is not None and mode not in modes:
-                raise ConfigError(
-                    f"{name} goes with {' and with '.join(modes)}, not with {mode}; leave one of them out"
-                )
+    for option in ctx.command.params:
+        modes = modes_of.get(str(option.name), (mode,))
+        if ctx.params[str(option.name)] not in (None, False) and mode not in modes:
+            raise ConfigError(
+                f"{option.opts[0]} goes with {' and with '.join(modes)}, not with {mode}; leave one of them out"
+            )
     if source is not None:
         if out is None:
             kind = "reports.jsonl" if cases else "predictions.json"

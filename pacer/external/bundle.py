@@ -28,7 +28,7 @@ from pacer.core.io import atomic_path, hash_bytes, open_file, parse_lines, write
 from pacer.core.seal import FILES, SEAL, write_sealed
 from pacer.metrics.cases import COLUMNS, LABELS, MEAN, UNKNOWN, scored_cases
 from pacer.metrics.conventions import CONVENTIONS
-from pacer.metrics.inputs import ScoreSettings
+from pacer.metrics.inputs import DEFAULTS
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.pairing import check_pairs
 from pacer.metrics.scoring import ORIGINALS, numbers_of
@@ -135,17 +135,14 @@ def _rescored(content: bytes, path: Path) -> Rescored:
     hashes = {name: hash_bytes(content) for name, content in members.items() if name != _ABOUT}
     if about.get("bundle") != _FORMAT or about.get("members") != hashes:
         raise DataError(f"{path}: the members are not those of {_ABOUT}: it was changed, or is of another version")
-    settings, limit = (
-        ScoreSettings(str(about.get("convention")), str(about.get("originals"))),
-        about.get("max_new_tokens"),
-    )
-    if not (settings.convention in CONVENTIONS and settings.originals in ORIGINALS and isinstance(limit, int | None)):
+    forms, limit = {name: str(about.get(name)) for name in ("convention", "originals")}, about.get("max_new_tokens")
+    if not (forms["convention"] in CONVENTIONS and forms["originals"] in ORIGINALS and isinstance(limit, int | None)):
         raise DataError(f"{path}: {_ABOUT} has a convention, a form of originals or a limit that there is not")
     has_texts = about.get("texts") is True
     try:
         cases = _cases(members[_CASES], f"{path}, {_CASES}", COLUMNS if has_texts else LABELS)
         with Meteor() if has_texts else nullcontext() as meteor:
-            scores, details = numbers_of(scored_cases(cases), settings, limit, meteor)
+            scores, details = numbers_of(scored_cases(cases), DEFAULTS.model_copy(update=forms), limit, meteor)
     except (AttributeError, LookupError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path}: {_CASES} holds a value that no run gives ({type(error).__name__})") from error
     mine, theirs = flat(scores), flat(given)

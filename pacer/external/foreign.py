@@ -4,69 +4,57 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-from pacer.core.contexts import CONTEXTS
+from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import ConfigError, DataError
 from pacer.corpus.text.cleaning import CLEANERS
 from pacer.external.protocols import last_box, without_repeats
 from pacer.external.report_files import HYPOTHESIS_COLUMNS, KEPT_COLUMNS, REFERENCE_COLUMNS, ReportFile, read_reports
 from pacer.metrics.cases import UNKNOWN, Scored
 from pacer.metrics.chexbert.reference_labels import label_references
-from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs, ScoreSettings
+from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.pairing import Prediction, named
 from pacer.metrics.scoring import anchors_of, score_contexts
 from pacer.metrics.signature import STRICTLY
+from pacer.params import Cleaner, Score, Strict
 from pacer.records.schemas import read_about
 
 #: Columns of a frame of paired records; ``given_id``: the id in the file, which several rows may share.
 _SCHEMA = dict.fromkeys(("record_id", "given_id", "context", "report", "report_raw", *KEPT_COLUMNS), pl.String())
 
 
-@dataclass(frozen=True)
-class Protocol:
+class Protocol(Strict):
     """How reports are read, paired and changed before scoring; all of it goes into the signature.
 
     ``missing``: a reference without a report is an error, or has an ``empty`` one. ``duplicates``: an id that stands
     more than once is an error, or its ``first`` row counts, or ``all`` do. ``extract``: ``boxed`` takes the last
-    ``\\boxed{}``. ``deduplicate``: drop repeated sentences. ``clean_references``, ``clean_hypotheses``: a report
-    cleaner of :data:`~pacer.corpus.text.cleaning.CLEANERS`. ``split``: of references that have splits; ``None``: test,
-    where they have them. ``context``: of references that have contexts; ``None``: all.
+    ``\\boxed{}``. ``deduplicate``: drop repeated sentences. ``clean_references``, ``clean_hypotheses``: by a report
+    cleaner. ``split``: of references that have splits; ``None``: test, where they have them. ``context``: of references
+    that have contexts; ``None``: all.
     """
 
-    missing: str = "error"
-    duplicates: str = "error"
-    extract: str = "none"
+    missing: Literal["error", "empty"] = "error"
+    duplicates: Literal["error", "first", "all"] = "error"
+    extract: Literal["none", "boxed"] = "none"
     deduplicate: bool = False
-    clean_references: str = "none"
-    clean_hypotheses: str = "none"
+    clean_references: Literal["none", Cleaner] = "none"
+    clean_hypotheses: Literal["none", Cleaner] = "none"
     split: str | None = None
-    context: str | None = None
+    context: Context | None = None
     reference_id: str | None = None
     reference_text: str | None = None
     hypothesis_id: str | None = None
     hypothesis_text: str | None = None
 
-    def __post_init__(self) -> None:
-        """Raises ConfigError for a value that is not one of those allowed."""
-        allowed = {
-            "missing": ("error", "empty"),
-            "duplicates": ("error", "first", "all"),
-            "extract": ("none", "boxed"),
-            "clean_references": ("none", *CLEANERS),
-            "clean_hypotheses": ("none", *CLEANERS),
-            "context": (None, *CONTEXTS),
-        }
-        for name, values in allowed.items():
-            if getattr(self, name) not in values:
-                words = ", ".join(str(value) for value in values if value is not None)
-                raise ConfigError(f"{name.replace('_', ' ')} {getattr(self, name)!r} is not one of {words}")
+
+#: Whole reports, paired one to one.
+AS_GIVEN = Protocol()
 
 
 def score_reports(
@@ -74,10 +62,10 @@ def score_reports(
     hypotheses: str | Path,
     chexbert_dir: str | Path,
     out_dir: str | Path,
-    protocol: Protocol = Protocol(),
+    protocol: Protocol = AS_GIVEN,
     *,
     labels_path: str | Path | None = None,
-    settings: ScoreSettings = DEFAULTS,
+    settings: Score = DEFAULTS,
 ) -> dict[str, dict]:
     """Score a file of hypotheses against a file of references; writes what
     :func:`~pacer.metrics.scoring.score_predictions` writes.
@@ -99,7 +87,7 @@ def score_reports(
             "another file, or another column with --reference-text or --hypothesis-text"
         )
     if protocol.split is None and "split" in given.extra:
-        protocol = replace(protocol, split="test")
+        protocol = protocol.model_copy(update={"split": "test"})
     expected = _select(given, protocol)
     # what a records.parquet says of its texts holds for its column of reports, not for the others
     clean = given.path.suffix.lower() == ".parquet" and given.columns["text"] == "report"
@@ -141,7 +129,7 @@ def score_reports(
             Origin(
                 {name: file.path for name, file in files.items()},
                 about,
-                protocol=read | asdict(protocol) | counts | {"pairing": _pairing(found, counts)},
+                protocol=read | protocol.model_dump() | counts | {"pairing": _pairing(found, counts)},
             ),
             meteor,
             train_records=train,

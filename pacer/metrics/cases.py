@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from pacer.anchors.vocabulary import POLARITIES
 from pacer.metrics.lines import has_breaks, joined
 from pacer.metrics.nlg import LanguageScores
 from pacer.metrics.pairing import Prediction
-from pacer.metrics.polarity import STATES
-
-POLARITIES = STATES[:3]
 
 #: Name of the one context of reports of which it is not known what the model was given.
 UNKNOWN = "all"

@@ -100,12 +100,7 @@ def clinical_efficacy(
 
 def precision_recall_f1(truth: np.ndarray, found: np.ndarray) -> dict[str, Score]:
     """Precision, recall and F1 over all cells of two Boolean arrays of one shape; ``None`` where undefined."""
-    hits, predicted, present = int((truth & found).sum()), int(found.sum()), int(truth.sum())
-    return {
-        "precision": hits / predicted if predicted else None,
-        "recall": hits / present if present else None,
-        "f1": 2 * hits / (predicted + present) if predicted + present else None,
-    }
+    return {name: None if np.isnan(value) else float(value) for name, value in _ratios(truth, found, None).items()}
 
 
 def unrelated_f1(texts: Sequence[str], labels: Any) -> Score:
@@ -151,8 +146,8 @@ def _both(references: Any, hypotheses: Any) -> tuple[np.ndarray, np.ndarray]:
     return expected, found
 
 
-def _ratios(truth: np.ndarray, found: np.ndarray, axis: int) -> dict[str, np.ndarray]:
-    """The three ratios of every observation (axis 0) or record (axis 1); NaN where undefined."""
+def _ratios(truth: np.ndarray, found: np.ndarray, axis: int | None) -> dict[str, np.ndarray]:
+    """The three ratios of every observation (axis 0) or record (axis 1), or over all cells; NaN where undefined."""
     hits, predicted, present = ((part).sum(axis=axis).astype(float) for part in (truth & found, found, truth))
     with np.errstate(invalid="ignore"):
         values = (hits / predicted, hits / present, 2 * hits / (predicted + present))

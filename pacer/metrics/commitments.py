@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pacer.metrics.polarity import STATES, Agreement, polarity_agreement
+from pacer.anchors.vocabulary import POLARITIES
+from pacer.metrics.polarity import Agreement, polarity_agreement
 
-_POLARITIES = STATES[:3]
-_AGAINST_REFERENCE = ("agreement", "stated_agreement", *(f"{polarity}_f1" for polarity in _POLARITIES))
+_AGAINST_REFERENCE = ("agreement", "stated_agreement", *(f"{polarity}_f1" for polarity in POLARITIES))
 
 Anchor = Mapping[str, Sequence[str]]
 

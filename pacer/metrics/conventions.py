@@ -17,11 +17,11 @@ Average = Literal["micro", "macro", "weighted", "example"]
 
 @dataclass(frozen=True)
 class Convention:
-    """How labels become scores.
+    """How labels become scores; ``docs/scoring.md`` says whose evaluations follow which.
 
     ``present``: classes that count as present, the others are absent. ``observations``: over which labels.
     ``averages``: what the convention quotes, its headline first. ``duplicates``: ``all`` rows, or the ``first`` of each
-    study. ``used_by``: whose evaluations follow it.
+    study.
 
     The undefined precision, recall or F1 of an observation or record is 0 in every average, as in the published code of
     all of them: scikit-learn's default in LLM-RG4, R2Gen, f1chexbert and RadEval, ``fillna(0)`` in CvT2DistilGPT2,
@@ -32,21 +32,14 @@ class Convention:
     observations: tuple[str, ...] = OBSERVATIONS
     averages: tuple[Average, ...] = ("micro",)
     duplicates: Literal["all", "first"] = "all"
-    used_by: str = ""
 
 
 CONVENTIONS: dict[str, Convention] = {
-    "llm-rg4": Convention(
-        (POSITIVE, UNCERTAIN), averages=("micro", "macro"), used_by="PACER, LLM-RG4, MLRG, f1chexbert (14), RadEval"
-    ),
-    "r2gen": Convention((POSITIVE,), averages=("micro", "macro"), used_by="R2Gen, STREAM: papers quote either average"),
-    "nicolson": Convention(
-        (POSITIVE,), averages=("micro", "macro", "example"), duplicates="first", used_by="CvT2DistilGPT2, CXRMate"
-    ),
+    "llm-rg4": Convention((POSITIVE, UNCERTAIN), averages=("micro", "macro")),
+    "r2gen": Convention((POSITIVE,), averages=("micro", "macro")),
+    "nicolson": Convention((POSITIVE,), averages=("micro", "macro", "example"), duplicates="first"),
     "top5": Convention(
-        (POSITIVE, UNCERTAIN),
-        ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion"),
-        used_by="f1chexbert (5)",
+        (POSITIVE, UNCERTAIN), ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
     ),
-    "weighted": Convention((POSITIVE, UNCERTAIN), averages=("weighted",), used_by="ORGan, CCD"),
+    "weighted": Convention((POSITIVE, UNCERTAIN), averages=("weighted",)),
 }

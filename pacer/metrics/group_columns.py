@@ -9,7 +9,7 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.metrics.cases import GROUP
-from pacer.metrics.inputs import GroupTable
+from pacer.params.score import Groups
 from pacer.records.mimic import bare_id
 from pacer.tables.table import open_table, shown_columns
 
@@ -17,15 +17,13 @@ from pacer.tables.table import open_table, shown_columns
 _VALUES = 20
 
 
-def with_groups(records: pl.DataFrame, table: GroupTable | None) -> pl.DataFrame:
+def with_groups(records: pl.DataFrame, table: Groups) -> pl.DataFrame:
     """The records with the columns of the table, named as :data:`~pacer.metrics.cases.GROUP` says.
 
     Raises:
         DataError: the table is damaged or lacks a column, an id has two values, a column has more than 20, or no record
             is in it.
     """
-    if table is None:
-        return records
     file = open_table(table.file, (table.column, *table.columns))
     missing = [name for name in (table.column, *table.columns) if name not in file.columns]
     if missing:

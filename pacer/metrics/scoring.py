@@ -20,12 +20,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from pacer.anchors.table import ANCHOR_SCHEMA
+from pacer.anchors.vocabulary import POLARITIES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, write_json
 from pacer.core.seal import read_sealed, write_sealed
 from pacer.corpus.text.cleaning import CLEANERS
-from pacer.metrics.cases import POLARITIES, Lists, Scored, case_table
+from pacer.corpus.text.wording import prior_wording
+from pacer.metrics.cases import Lists, Scored, case_table
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
 from pacer.metrics.clinical import RATIOS, clinical_efficacy, label_confusion, plain_mean
@@ -34,7 +37,7 @@ from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.external_scorers import Pair, run_scorer
 from pacer.metrics.extraction import extraction_counts
 from pacer.metrics.group_columns import with_groups, with_prior_days
-from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs, ScoreSettings
+from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs
 from pacer.metrics.lines import joined
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.nlg import language_scores
@@ -42,8 +45,9 @@ from pacer.metrics.pairing import check_pairs, named, read_predictions
 from pacer.metrics.signature import build_signature, flat
 from pacer.metrics.truth import truth_scores
 from pacer.metrics.variety import variety_scores
-from pacer.metrics.wording_scores import report_wording, wording_counts, wording_scores
-from pacer.records.schemas import of_split, read_about, read_records
+from pacer.metrics.wording_scores import wording_counts, wording_scores
+from pacer.params.score import Score
+from pacer.records.schemas import of_split, read_about, read_records, read_table
 from pacer.rules.extract import extract_anchor
 
 #: What a folder of scores consists of.
@@ -86,7 +90,7 @@ def score_decoded(
     predictions: Path,
     out: Path,
     inputs: ScoreInputs,
-    settings: ScoreSettings,
+    settings: Score,
     *,
     split: str | None = None,
     contexts: Sequence[str] = (),
@@ -121,7 +125,7 @@ def score_predictions(
     predictions_dir: Path,
     out_dir: Path,
     inputs: ScoreInputs,
-    settings: ScoreSettings = DEFAULTS,
+    settings: Score = DEFAULTS,
     *,
     train_records: pl.DataFrame | None = None,
     about: Mapping[str, Any] | None = None,
@@ -157,7 +161,7 @@ def score_contexts(
     contexts: dict[str, Scored],
     out_dir: Path,
     inputs: ScoreInputs,
-    settings: ScoreSettings,
+    settings: Score,
     origin: Origin,
     meteor: Meteor,
     *,
@@ -202,7 +206,7 @@ def score_contexts(
 
 
 def numbers_of(
-    contexts: dict[str, Scored], settings: ScoreSettings, limit: int | None, meteor: Meteor | None
+    contexts: dict[str, Scored], settings: Score, limit: int | None, meteor: Meteor | None
 ) -> tuple[dict[str, dict], dict[str, dict]]:
     """Scores and details of reports that are labelled, and that external scorers have judged.
 
@@ -258,13 +262,8 @@ def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: Path | Non
 
 
 def _read_anchors(path: Path, ids: Sequence[str]) -> dict[str, Lists]:
-    try:
-        table = pl.read_parquet(path, columns=["record_id", *POLARITIES])
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(
-            f"{path} is not a table of anchors: {type(error).__name__}; repeat the stage `anchors`"
-        ) from None
-    anchors = {row["record_id"]: {name: row[name] or [] for name in POLARITIES} for row in table.to_dicts()}
+    rows = read_table(path, ANCHOR_SCHEMA).to_dicts()
+    anchors = {row["record_id"]: {name: row[name] for name in POLARITIES} for row in rows}
     missing = [key for key in ids if key not in anchors]
     if missing:
         raise DataError(f"{path} has no anchor for record {named(missing, 1)}")
@@ -313,7 +312,7 @@ def _label(
 
 
 def _context_scores(
-    name: str, scored: Scored, settings: ScoreSettings, limit: int | None, meteor: Meteor | None
+    name: str, scored: Scored, settings: Score, limit: int | None, meteor: Meteor | None
 ) -> tuple[Numbers, dict]:
     """Scores of one context, and the comparisons of polarity behind those of the commitments."""
     clinical = clinical_efficacy(scored.reference_labels, scored.labels, settings.convention, scored.studies)
@@ -326,7 +325,8 @@ def _context_scores(
         scores["empty_rate"] = sum(map(_is_empty, scored.hypotheses)) / len(scored.predictions)
         scores |= variety_scores(scored.references, scored.hypotheses, scored.train)
         scored.read = anchors_of(scored.hypotheses)
-        scored.reference_wording, scored.wording = map(report_wording, (scored.references, scored.hypotheses))
+        scored.reference_wording = list(map(prior_wording, scored.references))
+        scored.wording = list(map(prior_wording, scored.hypotheses))
     gates = [prediction.gate for prediction in scored.predictions if prediction.gate is not None]
     if gates:
         scores["gate"] = float(np.mean(gates))
@@ -335,7 +335,7 @@ def _context_scores(
     return scores | commitments | wording_scores(name, scored.reference_wording, scored.wording), comparisons
 
 
-def _text_scores(scored: Scored, settings: ScoreSettings, meteor: Meteor) -> Numbers:
+def _text_scores(scored: Scored, settings: Score, meteor: Meteor) -> Numbers:
     """Language scores, against the originals too where there are such."""
     scored.language = language_scores(scored.references, scored.hypotheses, meteor)
     form = ORIGINALS[settings.originals]
@@ -348,7 +348,7 @@ def _text_scores(scored: Scored, settings: ScoreSettings, meteor: Meteor) -> Num
     return scored.language.scores | {"original_n": len(written)} | own
 
 
-def _ask_scorers(contexts: dict[str, Scored], settings: ScoreSettings, out_dir: Path) -> dict[str, dict[str, Any]]:
+def _ask_scorers(contexts: dict[str, Scored], settings: Score, out_dir: Path) -> dict[str, dict[str, Any]]:
     """Give the contexts the numbers of external scorers, as ``NAME/value``; returns what the signature says of each."""
     pairs = [
         Pair(*row)

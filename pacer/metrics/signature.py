@@ -6,7 +6,7 @@ Two results can be compared when their signatures agree in everything but the pr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from pacer.metrics.cases import Scored
 from pacer.metrics.chexbert.observations import CHECKPOINT
 from pacer.metrics.clinical import unrelated_f1
 from pacer.metrics.conventions import CONVENTIONS
-from pacer.metrics.inputs import Origin, ScoreInputs, ScoreSettings
+from pacer.metrics.inputs import Origin, ScoreInputs
+from pacer.params.score import Score
 from pacer.pretrained.pointers import is_standin, provenance, resolve
 
 #: Packages whose version can move a score.
@@ -73,7 +74,7 @@ def labeller_signature(chexbert_dir: Path) -> dict[str, Any]:
 def build_signature(
     contexts: Mapping[str, Scored],
     inputs: ScoreInputs,
-    settings: ScoreSettings,
+    settings: Score,
     origin: Origin,
     counts: Mapping[str, Mapping[str, Any]],
     undefined: list[str],
@@ -123,7 +124,7 @@ def build_signature(
         "pairing": (protocol or {}).get("pairing") or strictly,
         "counts": counts,
         "undefined": undefined,
-        "versions": {name: _version(name) for name in _PACKAGES},
+        "versions": {name: version(name) for name in _PACKAGES},
         "data": {"records": hash_json(sorted(reports))}
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
         "predictions": None if origin.made is None else dict(origin.made),
@@ -159,13 +160,6 @@ def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str)
         "lowercase": "blanks collapsed, lower-cased, punctuation kept",
     }.get(form, f"cleaned by {form}")
     return f"{texts}, {done}, where a study has them"
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -19,28 +19,20 @@ from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, PO
 from pacer.metrics.clinical import as_labels, plain_mean, precision_recall_f1
 from pacer.metrics.pairing import named
 from pacer.records.findings import FINDINGS
+from pacer.records.schemas import read_truth
 
 
 class Truth:
-    """The latent findings of every study, from ``truth.parquet`` (``study_id`` and one Boolean column a finding).
+    """The latent findings of every study, from ``truth.parquet``.
 
     Raises:
-        DataError: the file or a column is missing, or a study occurs twice.
+        DataError: as :func:`~pacer.records.schemas.read_truth`, or a study occurs twice.
     """
 
     def __init__(self, path: str | Path):
-        try:
-            table = pl.read_parquet(path)
-            self.matrix = table.select(FINDINGS).to_numpy().astype(bool)
-            self.rows = {study: row for row, study in enumerate(table["study_id"].to_list())}
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise DataError(
-                f"{path} is not a table of latent findings: {type(error).__name__}; expected study_id and "
-                "one Boolean column for each of the 13 findings"
-            ) from None
-        self.path = path
-        self.hidden = {name: table[name].to_list() for name in ("lateral_only", "prior_only") if name in table.columns}
-        if len(self.rows) != len(table):
+        self.path, self.table = path, read_truth(path)
+        self.rows = {study: row for row, study in enumerate(self.table["study_id"])}
+        if len(self.rows) != len(self.table):
             raise DataError(f"{path}: a study occurs more than once")
 
     def __call__(self, study_ids: Sequence[str]) -> np.ndarray:
@@ -48,15 +40,15 @@ class Truth:
         missing = [study for study in study_ids if study not in self.rows]
         if missing:
             raise DataError(f"{self.path} does not hold study {named(missing, 1)}")
-        return self.matrix[[self.rows[study] for study in study_ids]].reshape(-1, len(FINDINGS))
+        return self._of(study_ids).select(FINDINGS).to_numpy()
 
-    def only(self, source: str, study_ids: Sequence[str]) -> np.ndarray | None:
-        """Findings that one source alone shows, ``lateral`` or ``prior``: Boolean ``[n, 13]``; ``None`` when the table
-        does not say."""
-        if f"{source}_only" not in self.hidden:
-            return None
-        lists = [self.hidden[f"{source}_only"][self.rows[study]] or [] for study in study_ids]
-        return np.array([[finding in found for finding in FINDINGS] for found in lists]).reshape(-1, len(FINDINGS))
+    def only(self, source: str, study_ids: Sequence[str]) -> np.ndarray:
+        """Findings that one source alone shows, ``lateral`` or ``prior``: Boolean ``[n, 13]``."""
+        shown = pl.col(f"{source}_only").list
+        return self._of(study_ids).select(shown.contains(name).alias(name) for name in FINDINGS).to_numpy()
+
+    def _of(self, study_ids: Sequence[str]) -> pl.DataFrame:
+        return self.table[[self.rows[study] for study in study_ids]]
 
 
 def findings_present(labels: Any) -> np.ndarray:
@@ -67,8 +59,6 @@ def findings_present(labels: Any) -> np.ndarray:
 
 def truth_f1(truth: np.ndarray, present: np.ndarray) -> float | None:
     """Micro-F1 over records x findings of two Boolean arrays ``[n, 13]``; ``None`` when nothing is present."""
-    if truth.shape != present.shape:
-        raise DataError(f"truth has shape {list(truth.shape)}, the findings of the reports {list(present.shape)}")
     return precision_recall_f1(truth, present)["f1"]
 
 
@@ -82,8 +72,6 @@ def best_constant(present: np.ndarray, truth: np.ndarray) -> int:
     Returns:
         Row of the report whose findings have the highest micro-F1 against all of ``truth`` (the first of equals).
     """
-    if not len(present):
-        raise DataError("no training reports to choose a constant report from")
     candidates, rows = np.unique(present, axis=0, return_index=True)
     hits = candidates.astype(int) @ truth.sum(axis=0)
     used = candidates.sum(axis=1) * len(truth) + truth.sum()
@@ -149,7 +137,6 @@ def _source_scores(context: str, source: str, scored: Any, latent: np.ndarray, t
         f"{context}_without_{source}_f1": truth_f1(latent, without),
     }
     only = truth.only(source, scored.records["study_id"].to_list())
-    if only is not None:
-        for name, present in (("", with_it), (f"_without_{source}", without)):
-            scores[f"{source}_only_recall{name}"] = precision_recall_f1(only, present)["recall"]
+    for name, present in (("", with_it), (f"_without_{source}", without)):
+        scores[f"{source}_only_recall{name}"] = precision_recall_f1(only, present)["recall"]
     return scores

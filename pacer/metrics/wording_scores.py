@@ -10,12 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.corpus.text.wording import prior_wording
-
-
-def report_wording(reports: Sequence[str]) -> list[tuple[str, ...]]:
-    """The rules that fire in each report, each once: "unchanged", "interval", "again" and so on."""
-    return [prior_wording(report) for report in reports]
 
 
 def wording_scores(
@@ -25,7 +19,7 @@ def wording_scores(
 
     Args:
         context: one of the four contexts; any other name: it is not known what the model was given.
-        references, hypotheses: rules that fire in each report (:func:`report_wording`), row by row the same records.
+        references, hypotheses: rules that fire in each report, each once; row by row the same records.
 
     Returns:
         ``temporal_precision``, ``temporal_recall``, ``temporal_f1``: micro over records x rules (``None`` where
@@ -34,7 +28,7 @@ def wording_scores(
         counts there was not in the input.
     """
     hits = sum(len(set(a) & set(b)) for a, b in zip(references, hypotheses, strict=True))
-    present, predicted = (sum(len(set(rules)) for rules in side) for side in (references, hypotheses))
+    present, predicted = (sum(map(len, side)) for side in (references, hypotheses))
     rate = sum(map(bool, hypotheses)) / len(hypotheses)
     scores = {
         "temporal_precision": hits / predicted if predicted else None,
@@ -53,7 +47,7 @@ def wording_counts(
 ) -> dict[str, dict[str, int]]:
     """In how many reports each rule fires: references, hypotheses, and both of a pair."""
     both = [set(a) & set(b) for a, b in zip(references, hypotheses, strict=True)]
-    counts = [Counter(rule for rules in side for rule in set(rules)) for side in (references, hypotheses, both)]
+    counts = [Counter(rule for rules in side for rule in rules) for side in (references, hypotheses, both)]
     names = sorted(set().union(*counts))
     return {
         name: dict(zip(("reference", "generated", "both"), (c[name] for c in counts), strict=True)) for name in names

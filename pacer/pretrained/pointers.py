@@ -72,7 +72,7 @@ def fingerprint(directory: str | Path) -> str:
     if target != directory or (directory / POINTER).is_file():
         return hash_json(read_pointer(directory).files)
     files = [file for file in sorted(target.iterdir()) if file.is_file() and file.name != PROVENANCE]
-    return hash_json({file.name: _file_hash(file) for file in files})
+    return hash_json({file.name: file_hash(file) for file in files})
 
 
 def provenance(directory: str | Path) -> dict[str, Any]:
@@ -168,19 +168,19 @@ def _check(pointer: Path, file: Path, expected: str, size: int | None) -> None:
     if not os.path.isfile(file):
         raise BackboneError(f"{file}, listed in {pointer}, is missing; put it back or repeat the stage `backbones`")
     changed = size is not None and file.stat().st_size != size
-    if changed or _file_hash(file) != expected:
+    if changed or file_hash(file) != expected:
         raise BackboneError(
             f"{file} is not the file that {pointer} was made for (its content has changed); put the "
             "old file back, or repeat the stage `backbones` to accept the new one"
         )
 
 
-def _file_hash(file: Path) -> str:
+def file_hash(file: Path) -> str:
+    """Content hash; computed again only when size, time or inode differ."""
     state = file.stat()
     return _hash(file, state.st_size, state.st_mtime_ns, state.st_ino)
 
 
 @lru_cache(maxsize=1024)
 def _hash(file: Path, size: int, modified: int, inode: int) -> str:
-    """Content hash; computed again only when size, time or inode differ."""
     return hash_file(file)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
@@ -92,6 +89,7 @@ def export_model(
     record, weights = load_weights(model)
     check_frozen(record, frozen_fingerprints(backbones), model)
     load_tokenizer(backbones)  # it has BOS and EOS
+    states = open_features(features, backbones, "cuda" if torch.cuda.is_available() else "cpu")
     settings = _settings(records, features, record, decode)
     scores = _scores(metrics, model, decode)
     origins = {name: provenance(backbones / name) for name in FROZEN}
@@ -103,11 +101,10 @@ def export_model(
         GENERATED: bool(read_about(records).get("generated")),
         "backbones": "copied" if with_backbones else "referred to",
     }
-    with _writable(out), whole_directory(out) as directory:
+    with whole_directory(out) as directory:
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
         write_json(directory / SETTINGS, settings.model_dump())
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        write_likeness(open_features(features, backbones, device), read_records(records), directory / LIKENESS)
+        write_likeness(states, read_records(records), directory / LIKENESS)
         language = resolve(backbones / "language")
         _copy(
             [file.name for pattern in _TOKENIZER_FILES for file in language.glob(pattern)],
@@ -121,17 +118,6 @@ def export_model(
         write_text(directory / CARD, card)
         write_manifest(directory, about)
     return Exported(sum(tensor.numel() for tensor in weights.values()), bool(scores))
-
-
-@contextmanager
-def _writable(out: Path) -> Generator[None]:
-    """Report a place that cannot be written, or a full disk, in one sentence."""
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        raise DataError(
-            f"the model cannot be put into {out}: {error}; name a folder that can be written and has the space"
-        ) from error
 
 
 def _settings(records: Path, features: Path, record: CheckpointRecord, decode: Decode) -> PackageSettings:
@@ -165,12 +151,6 @@ def _states(features: Path, record: CheckpointRecord) -> States:
         )
     except (KeyError, TypeError):
         raise DataError(f"{features / STORE} does not say how the states were made; run the features stage") from None
-    for name, found in encoding["encoders"].items():
-        if record.frozen[name] != found:
-            raise DataError(
-                f"{features} was made with another {name} model than the one that was trained on; name the "
-                "store that belongs to the model"
-            )
     own = record.model.features.depths
     if states.depths != own:
         raise DataError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 
 from pacer.core.errors import PacerError
 
@@ -12,43 +11,29 @@ from pacer.core.errors import PacerError
 MOST = 256
 
 
-class Full(PacerError):
-    """As many wait as may."""
-
-
-class Place:
-    """One of those who wait."""
-
-    def __init__(self, line: list[Place]):
-        self._line = line
-        self.moved = asyncio.Event()
-
-    @property
-    def before(self) -> int:
-        """How many are served before."""
-        return self._line.index(self)
-
-
 class Line:
     """Use it from one event loop."""
 
     def __init__(self) -> None:
-        self._waiting: list[Place] = []
+        self._waiting: list[asyncio.Event] = []
 
-    @asynccontextmanager
-    async def place(self) -> AsyncGenerator[Place]:
-        """A place at the end, given up when the context ends; it is its turn when nobody is before.
+    async def turn(self) -> AsyncGenerator[int]:
+        """How many are served before, as often as that changes; 0 when it is one's turn, which ends with the generator.
 
         Raises:
-            Full: see the class.
+            PacerError: as many wait as may.
         """
         if len(self._waiting) >= MOST:
-            raise Full(f"{MOST} cases are waiting already; try again later")
-        own = Place(self._waiting)
-        self._waiting.append(own)
+            raise PacerError(f"{MOST} cases are waiting already; try again later")
+        moved = asyncio.Event()
+        self._waiting.append(moved)
         try:
-            yield own
+            while before := self._waiting.index(moved):
+                yield before
+                await moved.wait()
+                moved.clear()
+            yield 0
         finally:
-            self._waiting.remove(own)
+            self._waiting.remove(moved)
             for other in self._waiting:
-                other.moved.set()
+                other.set()

@@ -9,16 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 from pydantic import Field
 
+from pacer.backbones.hub import locate
 from pacer.core.contexts import Context
 from pacer.core.errors import BackboneError, CheckpointError
 from pacer.core.io import hash_file, read_json, write_json
 from pacer.features import prepare, rounding
 from pacer.model.assemble import FROZEN
-from pacer.params import Beams, Cleaner, Decode, Positive, Strict, read_params
+from pacer.params import Backbone, Beams, Cleaner, Decode, Positive, Strict, read_params
 from pacer.pretrained.pointers import POINTER, Pointer, provenance, read_pointer
 
 #: Of this layout. A change that older software cannot read counts up.
@@ -161,7 +160,7 @@ def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
         yield root
 
 
-def _cached(own: Path, name: str, path: str) -> Path:
+def _cached(own: Path, name: str, path: str) -> Path | None:
     """The same revision of a published model in the hub cache."""
     origin = provenance(own)
     if origin.get("provider") != "hub":
@@ -169,11 +168,5 @@ def _cached(own: Path, name: str, path: str) -> Path:
             f"the frozen {name} model is not at {path}, where it was when {own} was exported; name a "
             "folder that holds it with --backbones, or export with --with-backbones"
         )
-    model, revision = str(origin.get("id")), str(origin.get("commit") or origin.get("revision"))
-    try:
-        return Path(snapshot_download(model, revision=revision, local_files_only=True))
-    except (HFValidationError, LocalEntryNotFoundError):
-        raise BackboneError(
-            f"the frozen {name} model, {model}, is neither at {path} nor in this machine's hub "
-            f"cache; fetch it with `hf download {model} --revision {revision}`"
-        ) from None
+    revision = str(origin.get("commit") or origin.get("revision"))
+    return locate(Backbone(provider="hub", id=str(origin.get("id")), revision=revision), name)

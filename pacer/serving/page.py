@@ -7,6 +7,7 @@ import json
 import traceback
 from asyncio import Semaphore
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -166,13 +167,11 @@ class Page:
 
     async def _answer(self, kind: str, prepared: Prepared) -> AsyncGenerator[bytes]:
         try:
-            async with self._line.place() as place:
-                while before := place.before:
+            async with aclosing(self._line.turn()) as turn:  # Starlette ends this where the client leaves
+                async for before in turn:
                     yield _line(before=before)
-                    await place.moved.wait()  # Starlette ends this where the client leaves
-                    place.moved.clear()
-                yield _line(before=0)
-                shown = await to_thread.run_sync(self._written, kind, prepared)
+                    if not before:
+                        shown = await to_thread.run_sync(self._written, kind, prepared)
         except PacerError as error:
             shown = view.problem(str(error))
         yield _line(html=shown)

@@ -63,7 +63,7 @@ def load_image(source: ImageSource, name: str) -> Opened:
     if isinstance(source, Image.Image):
         return Opened(as_radiograph(source, name), None)
     if isinstance(source, str | PathLike):
-        content = _read(Path(source), f"image {name}", MAX_BYTES, f"more than {MAX_BYTES:,}")
+        content = _read(Path(source), f"image {name}")
         name = f"{name}, {source}"  # the ending marks a DICOM file without preamble, as it does in a corpus
     elif isinstance(source, bytes | bytearray | memoryview):
         content = bytes(source)
@@ -84,15 +84,15 @@ def load_image(source: ImageSource, name: str) -> Opened:
     return Opened(read_image(io.BytesIO(content), name, FORMATS), _dicom_view(content))
 
 
-def _read(path: Path, name: str, limit: int, excess: str) -> bytes:
-    """A file of at most ``limit`` bytes; a larger one is refused unread, as having ``excess``."""
+def _read(path: Path, name: str) -> bytes:
+    """A file of at most :data:`MAX_BYTES`; a larger one is refused unread."""
     if "\0" in str(path):
         raise DataError(f"{name}: no file can have the name that was given, as it holds a NUL")
     try:
         with open_file(path) as file:
             size = os.fstat(file.fileno()).st_size
-            if size > limit:
-                raise DataError(f"{name}: the file {path} has {size:,} bytes, {excess}")
+            if size > MAX_BYTES:
+                raise DataError(f"{name}: the file {path} has {size:,} bytes, more than {MAX_BYTES:,}")
             return file.read()
     except IsADirectoryError:
         raise DataError(f"{name}: {path} is a folder; name the file") from None
@@ -140,8 +140,7 @@ def load_text(source: str | PathLike | None, name: str) -> str | None:
     if source is None:
         return None
     if isinstance(source, PathLike):
-        most = 4 * MAX_CHARACTERS + 3  # bytes of UTF-8, a byte order mark included
-        content = _read(Path(source), name, most, f"more than {MAX_CHARACTERS:,} characters; give the report alone")
+        content = _read(Path(source), name)
         try:
             source = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
         except UnicodeDecodeError:

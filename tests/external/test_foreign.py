@@ -19,14 +19,16 @@ from pacer.external.foreign import Protocol, pair_reports, score_reports
 from pacer.external.report_files import REFERENCE_COLUMNS, ReportFile, read_reports
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.clinical import clinical_efficacy
-from pacer.metrics.inputs import ScoreInputs, ScoreSettings
+from pacer.metrics.inputs import DEFAULTS, ScoreInputs
 from pacer.metrics.lines import joined
 from pacer.metrics.scoring import score_predictions
+from pacer.params import validated
 from pacer.reporting.signature import reading_notes, signature_line
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
+AS_IS = DEFAULTS.model_copy(update={"originals": "as_is"})
 
 REFERENCES = {"s1": "the heart is normal . no effusion .", "s2": "small left effusion .", "s3": "possible edema ."}
 REPORTS = {"s3": "edema .", "s1": "the heart is normal . heart is clear .", "s2": "no effusion . no effusion ."}
@@ -217,8 +219,9 @@ def test_the_protocols_change_the_reports():
     ],
 )
 def test_unknown_protocols_are_refused(wrong):
-    with pytest.raises(ConfigError, match="is not one of"):
-        Protocol(**wrong)
+    (name,) = wrong
+    with pytest.raises(ConfigError, match=f"{name} = .*input should be"):
+        validated(wrong, "pacer score", Protocol)
 
 
 @pytest.fixture
@@ -327,9 +330,7 @@ def test_references_with_contexts_are_scored_by_context(files, chexbert_director
     ]
     (files / "h.jsonl").write_text("".join(json.dumps(row) + "\n" for row in reports))
     chexbert = chexbert_directory()
-    scores = score_reports(
-        files / "records.parquet", files / "h.jsonl", chexbert, files / "out", settings=ScoreSettings(originals="as_is")
-    )
+    scores = score_reports(files / "records.parquet", files / "h.jsonl", chexbert, files / "out", settings=AS_IS)
     assert list(scores) == ["sn", "mw", "mean", "conventions"]
     assert scores["sn"]["n"] == 3 and scores["sn"]["bleu1"] == scores["mw"]["bleu1"] == scores["mean"]["bleu1"]
     assert scores["sn"]["original_bleu1"] < scores["sn"]["bleu1"]
@@ -340,7 +341,7 @@ def test_references_with_contexts_are_scored_by_context(files, chexbert_director
         chexbert,
         files / "out",
         Protocol(context="sn", reference_id="study_id"),
-        settings=ScoreSettings(originals="as_is"),
+        settings=AS_IS,
     )
     assert {**alone["sn"]} == scores["sn"]
     with pytest.raises(DataError, match="sn-s1-train"):  # for which there is no report

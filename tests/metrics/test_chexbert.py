@@ -144,9 +144,9 @@ def broken(kind: str, state: dict) -> object:
 @pytest.mark.parametrize(
     "kind, named",
     [
-        ("missing", "missing linear_heads.3.weight"),
-        ("unknown", "unknown linear_heads.14.weight"),
-        ("shape", r"linear_heads.3.weight is \[2, 16\], expected \[4, 16\]"),
+        ("missing", r"Missing key.*linear_heads\.3\.weight"),
+        ("unknown", r"Unexpected key.*linear_heads\.14\.weight"),
+        ("shape", r"size mismatch for linear_heads.3.weight.*\[2, 16\].*\[4, 16\]"),
         ("some prefixes", "linear_heads.3.weight"),
         ("positions", "position_ids"),
         ("no key", "model_state_dict"),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from pacer.corpus.text.wording import prior_wording
 from pacer.metrics.commitments import commitment_scores
 from pacer.metrics.extraction import extraction_counts
 from pacer.metrics.pairing import Prediction, is_unclosed
-from pacer.metrics.wording_scores import report_wording, wording_counts, wording_scores
+from pacer.metrics.wording_scores import wording_counts, wording_scores
 
 NOTHING: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
 
@@ -49,7 +50,7 @@ REPORTS = ["heart is unchanged .", "no change from the previous exam .", "small 
 
 
 def test_wording_of_comparison():
-    references, reports = report_wording(REFERENCES), report_wording(REPORTS)
+    references, reports = (list(map(prior_wording, texts)) for texts in (REFERENCES, REPORTS))
     assert references[1] == () and "unchanged" in references[0]
     scores = wording_scores("sn", references, reports)
     hits = sum(len(set(a) & set(b)) for a, b in zip(references, reports, strict=True))

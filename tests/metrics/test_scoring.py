@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
+from pacer.anchors.table import ANCHOR_SCHEMA
 from pacer.core.errors import DataError
 from pacer.core.io import write_json, write_jsonl
 from pacer.corpus.text.cleaning import CLEANERS
@@ -16,11 +17,12 @@ from pacer.labelling.targets.build_anchors import build_anchors
 from pacer.metrics.chexbert import CheXbert
 from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
 from pacer.metrics.clinical import clinical_efficacy
-from pacer.metrics.inputs import ScoreInputs, ScoreSettings
+from pacer.metrics.inputs import DEFAULTS, ScoreInputs
 from pacer.metrics.scoring import score_predictions
 from pacer.metrics.truth import findings_present, truth_f1
+from pacer.params import Score
 from pacer.records.findings import FINDINGS
-from pacer.records.schemas import RECORD_SCHEMA
+from pacer.records.schemas import RECORD_SCHEMA, TRUTH_SCHEMA
 from pacer.reporting.signature import ALIKE, caution, signature_line
 from pacer.rules.extract import extract_anchor
 
@@ -85,24 +87,27 @@ class Case:
         pl.DataFrame(
             {
                 "study_id": studies,
+                "subject_id": studies,
+                "split": [split for split in ("test", "train") for _ in range(4)],
                 **dict(zip(FINDINGS, self.latent.T, strict=True)),
                 "lateral_only": [["edema"] if row[3] else [] for row in self.latent],
+                "prior_only": [[] for _ in self.latent],
             },
-            schema_overrides={"lateral_only": pl.List(pl.String)},
+            schema=TRUTH_SCHEMA,
         ).write_parquet(folder / "truth.parquet")
 
     def score(self, **changes) -> dict:
         """``changes``: of the inputs, of the settings, or of what :func:`score_predictions` takes by name."""
         inputs, settings = (
             {name: changes.pop(name) for name in [*changes] if name in kind.__annotations__}
-            for kind in (ScoreInputs, ScoreSettings)
+            for kind in (ScoreInputs, Score)
         )
         arguments = {
             "records": self.records,
             "predictions_dir": self.predictions,
             "out_dir": self.folder / "metrics",
             "inputs": ScoreInputs(self.chexbert, **inputs),
-            "settings": ScoreSettings(**settings),
+            "settings": DEFAULTS.model_copy(update=settings),
         }
         return score_predictions(**(arguments | changes))
 
@@ -189,8 +194,9 @@ def test_given_labels_and_anchors_equal_those_made_on_the_spot(case):
         {
             "record_id": case.records["record_id"],
             **{name: [anchor[name] for anchor in anchors] for name in ("positive", "negative", "uncertain")},
+            "origin": "rules",
         },
-        schema_overrides=dict.fromkeys(("positive", "negative", "uncertain"), pl.List(pl.String)),
+        schema=ANCHOR_SCHEMA,
     ).write_parquet(case.folder / "anchors.parquet")
     assert case.score(labels=case.folder / "references.parquet", anchors=case.folder / "anchors.parquet") == expected
 

@@ -13,7 +13,7 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.group_columns import with_groups, with_prior_days
-from pacer.metrics.inputs import GroupTable
+from pacer.params.score import Groups
 from pacer.reporting.score_tables import subgroup_table
 
 VIEWS, SECTIONS = ("AP", "PA", "other"), ("findings", "findings+impression")
@@ -141,9 +141,9 @@ def test_patients_that_are_not_known_give_way_to_examinations() -> None:
 RECORDS = pl.DataFrame({"record_id": ["a", "b", "c"], "subject_id": ["1", "1", "2"], "study_id": ["7", "8", "9"]})
 
 
-def table(folder: Path, text: str, columns: tuple[str, ...] = ("sex",), column: str = "patient") -> GroupTable:
+def table(folder: Path, text: str, columns: tuple[str, ...] = ("sex",), column: str = "patient") -> Groups:
     (folder / "patients.csv").write_text(text)
-    return GroupTable(str(folder / "patients.csv"), "subject_id", column, [*columns])
+    return Groups(file=str(folder / "patients.csv"), id="subject_id", column=column, columns=[*columns])
 
 
 def test_columns_of_a_users_table(tmp_path: Path) -> None:
@@ -151,7 +151,6 @@ def test_columns_of_a_users_table(tmp_path: Path) -> None:
     found = with_groups(RECORDS, table(tmp_path, text, ("sex", "band")))
     assert found["group.sex"].to_list() == ["F", "F", None] and found["record_id"].to_list() == ["a", "b", "c"]
     assert found["group.band"].to_list() == ["60-69", "60-69", None]
-    assert with_groups(RECORDS, None) is RECORDS
 
 
 @pytest.mark.parametrize(

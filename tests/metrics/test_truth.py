@@ -12,16 +12,20 @@ from pacer.core.errors import DataError
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS
 from pacer.metrics.truth import Truth, best_constant, findings_present, truth_f1, truth_scores
 from pacer.records.findings import FINDINGS
+from pacer.records.schemas import TRUTH_SCHEMA
 
 
 def table(**present: list[str]) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "study_id": list(present),
+            "subject_id": list(present),
+            "split": "test",
             **{f: [f in names for names in present.values()] for f in FINDINGS},
             "lateral_only": [names[:1] for names in present.values()],
+            "prior_only": [[] for _ in present],
         },
-        schema_overrides={"lateral_only": pl.List(pl.String)},
+        schema=TRUTH_SCHEMA,
     )
 
 
@@ -47,10 +51,8 @@ def test_truth_is_read_by_study(tmp_path):
 @pytest.mark.parametrize(("context", "source"), [("mn", "lateral"), ("sw", "prior")])
 def test_what_a_source_contributes(tmp_path, context, source):
     """Two studies; the source alone tells of both fractures, and the model finds one of them when it has the source."""
-    latent = (
-        table(s1=["edema", "fracture"], s2=["fracture"])
-        .drop("lateral_only")
-        .with_columns(pl.Series(f"{source}_only", [["fracture"], ["fracture"]]))
+    latent = table(s1=["edema", "fracture"], s2=["fracture"]).with_columns(
+        pl.Series(f"{source}_only", [["fracture"], ["fracture"]])
     )
     latent.write_parquet(tmp_path / "truth.parquet")
     column = {name: OBSERVATIONS.index(OBSERVATION_OF[name]) for name in ("edema", "fracture")}
@@ -76,10 +78,10 @@ def test_what_a_source_contributes(tmp_path, context, source):
 
 def test_malformed_truth_is_refused(tmp_path):
     path = tmp_path / "truth.parquet"
-    with pytest.raises(DataError, match="not a table of latent findings"):
+    with pytest.raises(DataError, match="does not exist"):
         Truth(path)
     table(s1=[]).drop("edema").write_parquet(path)
-    with pytest.raises(DataError, match="not a table of latent findings"):
+    with pytest.raises(DataError, match=r"missing columns \['edema'\]"):
         Truth(path)
     pl.concat([table(s1=[]), table(s1=["edema"])]).write_parquet(path)
     with pytest.raises(DataError, match="more than once"):

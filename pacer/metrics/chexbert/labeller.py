@@ -138,19 +138,8 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
         if not torch.equal(positions.flatten(), torch.arange(positions.numel())):
             raise BackboneError(f"{path}: bert.embeddings.position_ids does not count from 0; this is another model")
         state = {key: value for key, value in state.items() if key != "bert.embeddings.position_ids"}
-    expected = network.state_dict()
-    absent, unknown = sorted(expected.keys() - state.keys()), sorted(state.keys() - expected.keys())
-    shapes = [
-        f"{key} is {list(state[key].shape)}, expected {list(expected[key].shape)}"
-        for key in expected
-        if key in state and state[key].shape != expected[key].shape
-    ]
-    problems = [f"missing {_some(absent)}"] * bool(absent) + [f"unknown {_some(unknown)}"] * bool(unknown)
-    problems += [_some(shapes)] * bool(shapes)
-    if problems:
-        raise BackboneError(f"{path} does not fit the config.json beside it: {'; '.join(problems)}")
-    network.load_state_dict(state)
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    try:
+        network.load_state_dict(state)
+    except RuntimeError as error:  # it names the weights that are missing, unknown or of another shape
+        problems = " ".join(str(error).split())
+        raise BackboneError(f"{path} does not fit the config.json beside it: {problems:.500}") from None
