@@ -8,7 +8,6 @@ tokenizer.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -87,24 +86,18 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     room = vocabulary - len(SPECIAL_TOKENS) - len(_BYTES)
     if room < 1:
         raise ValueError(f"a vocabulary of {vocabulary} tokens has no room beside the special and byte tokens")
-    learner = Tokenizer(models.BPE())
-    learner.pre_tokenizer = _metaspace()
+    learner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    learner.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first")
     trainer = trainers.BpeTrainer(
-        vocab_size=room, show_progress=False, special_tokens=[], limit_alphabet=min(_LETTERS, room)
+        vocab_size=vocabulary,
+        show_progress=False,
+        special_tokens=[*SPECIAL_TOKENS, *_BYTES],
+        limit_alphabet=min(_LETTERS, room),
     )
     learner.train_from_iterator((line for text in texts for line in text.split("\n")), trainer)
-    learned = json.loads(learner.to_str())["model"]
-    tokens = [*SPECIAL_TOKENS, *_BYTES, *sorted(learned["vocab"], key=learned["vocab"].get)]
-    model = models.BPE(
-        vocab={token: index for index, token in enumerate(tokens)},
-        merges=[tuple(merge) for merge in learned["merges"]],
-        unk_token="<unk>",
-        byte_fallback=True,
-        fuse_unk=True,
-    )
-    tokenizer = Tokenizer(model)
+    tokenizer = Tokenizer(learner.model)  # without the learner's special tokens: bytes are ordinary ones
     tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS])
-    tokenizer.pre_tokenizer = _metaspace()
+    tokenizer.pre_tokenizer = learner.pre_tokenizer
     tokenizer.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
@@ -112,7 +105,3 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
         single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)]
     )
     return tokenizer
-
-
-def _metaspace() -> pre_tokenizers.Metaspace:
-    return pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first")
