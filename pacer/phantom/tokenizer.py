@@ -53,14 +53,7 @@ def _training_texts() -> tuple[str, ...]:
 
 
 def phantom_tokenizer(vocabulary: int = 900) -> Tokenizer:
-    """The tokenizer of the phantom's language model; see :func:`train_tokenizer`.
-
-    Args:
-        vocabulary: number of tokens, the three special and 256 byte tokens included.
-
-    Raises:
-        ValueError: ``vocabulary`` is less than 260.
-    """
+    """The tokenizer of the phantom's language model; see :func:`train_tokenizer`."""
     return Tokenizer.from_str(_phantom_definition(vocabulary))
 
 
@@ -74,25 +67,20 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
 
     Args:
         texts: what it should be good at. Newlines separate them: a newline is always a byte token.
-        vocabulary: number of tokens, the three special and 256 byte tokens included.
+        vocabulary: number of tokens, the three special and 256 byte tokens included: 260 or more.
 
     Returns:
         A tokenizer that puts ``<s>`` first when special tokens are asked for. ``decode`` undoes ``encode`` for every
         text that does not begin with a blank; characters that it has not learned are byte tokens.
-
-    Raises:
-        ValueError: ``vocabulary`` is less than 260.
     """
-    room = vocabulary - len(SPECIAL_TOKENS) - len(_BYTES)
-    if room < 1:
-        raise ValueError(f"a vocabulary of {vocabulary} tokens has no room beside the special and byte tokens")
+    special = [*SPECIAL_TOKENS, *_BYTES]
     learner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     learner.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first")
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         show_progress=False,
-        special_tokens=[*SPECIAL_TOKENS, *_BYTES],
-        limit_alphabet=min(_LETTERS, room),
+        special_tokens=special,
+        limit_alphabet=min(_LETTERS, vocabulary - len(special)),
     )
     learner.train_from_iterator((line for text in texts for line in text.split("\n")), trainer)
     tokenizer = Tokenizer(learner.model)  # without the learner's special tokens: bytes are ordinary ones
