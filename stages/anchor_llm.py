@@ -10,7 +10,6 @@ from pacer.labelling.client.labelling import label_sample
 from pacer.labelling.sample.draw import COLUMNS
 from pacer.params import load_params
 from pacer.records.columns import read_columns
-from pacer.rules.extract import extract_anchor
 
 
 def main() -> None:
@@ -18,7 +17,7 @@ def main() -> None:
     read_sealed("data/anchors/sample_audit.json")  # it looks at the sample too
     sample = pl.read_parquet("data/anchors/sample.parquet")
     records = read_columns(Path("data/corpus/records.parquet"), COLUMNS)
-    audit = label_sample(sample, records, config.llm, Path("data/anchors"), extract_anchor)
+    audit = label_sample(sample, records, config.llm, Path("data/anchors"))
     write_sealed("data/anchors/llm_audit.json", audit)
 
 

@@ -56,20 +56,14 @@ def locate(backbone: Backbone, role: str) -> Path | None:
     _check_whole(target, _files(target), role, remedy)
     if role == "language" and (target / SENTENCEPIECE).is_file():
         states = ((file.name, file.stat()) for file in target.iterdir())
-        problem = _problem_of_tokenizer(target, tuple(sorted((n, s.st_size, s.st_mtime_ns) for n, s in states)))
-        if problem:
-            raise BackboneError(problem)
+        _read_once(target, tuple(sorted((name, state.st_size, state.st_mtime_ns) for name, state in states)))
     return target
 
 
 @lru_cache(maxsize=16)
-def _problem_of_tokenizer(target: Path, files: tuple[tuple[str, int, int], ...]) -> str:
-    """What is wrong with it, if anything; looked at again only when a file's size or time differs."""
-    try:
-        read_tokenizer(target)
-    except BackboneError as error:
-        return str(error)
-    return ""
+def _read_once(target: Path, _files: tuple[tuple[str, int, int], ...]) -> None:
+    """Look at a tokenizer, which takes seconds; again only when a file's size or time differs."""
+    read_tokenizer(target)
 
 
 def point_to(backbone: Backbone, role: str, out: str | Path) -> Path:

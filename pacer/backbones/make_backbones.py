@@ -55,35 +55,24 @@ class StandinJob(NamedTuple):
         import torch
         from transformers.utils import logging
 
+        from pacer.backbones.standins import chexbert, language, text, vision
+
         logging.disable_progress_bar()
         torch.set_num_threads(1)
         self.out.mkdir(parents=True, exist_ok=True)
-        facts = self._train(self.config.seed, self.data)
-        origin = {"provider": "standin", "data": self.data.origin, "seed": self.config.seed}
-        write_json(self.out / PROVENANCE, origin | facts)
-
-    def _train(self, seed: int, data: TrainingData) -> dict:
-        if self.name == "vision":
-            from pacer.backbones.standins.vision import make_vision_standin
-
-            own = self.config.vision_standin
-            images = data.images(own.images, own.image_size, own.image_size // own.patch_size)
-            return make_vision_standin(own, images, seed, self.out)
-        if self.name == "language":
-            from pacer.backbones.standins.language import make_language_standin
-
-            own = self.config.language_standin
-            tokenizer, texts = data.tokenizer(own.vocabulary), data.texts(own.texts)
-            return make_language_standin(own, tokenizer, texts, self.instruct, seed, self.out)
-        if self.name == "text":
-            from pacer.backbones.standins.text import make_text_standin as make
-
-            own = self.config.text_standin
-        else:
-            from pacer.backbones.standins.chexbert import make_chexbert_standin as make
-
-            own = self.config.chexbert_standin
-        return make(own, data.texts(own.texts), seed, self.out)
+        own, data, seed = getattr(self.config, f"{self.name}_standin"), self.data, self.config.seed
+        match self.name:
+            case "vision":
+                images = data.images(own.images, own.image_size, own.image_size // own.patch_size)
+                facts = vision.make_vision_standin(own, images, seed, self.out)
+            case "language":
+                tokenizer, texts = data.tokenizer(own.vocabulary), data.texts(own.texts)
+                facts = language.make_language_standin(own, tokenizer, texts, self.instruct, seed, self.out)
+            case "text":
+                facts = text.make_text_standin(own, data.texts(own.texts), seed, self.out)
+            case _:
+                facts = chexbert.make_chexbert_standin(own, data.texts(own.texts), seed, self.out)
+        write_json(self.out / PROVENANCE, {"provider": "standin", "data": data.origin, "seed": seed} | facts)
 
 
 def make_standins(

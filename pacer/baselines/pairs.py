@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,25 +20,16 @@ from pacer.training.record_table import RecordTable
 
 #: Samples that a pair is made of.
 PARTS: dict[PairTarget, int] = {"own_and_poorer": 3, "poorer": 2, "own": 2}
+#: All equally likely draws of (more, fewer), in a fixed order.
+#:
+#: Published rule: draw two sets of dropped sources until one is a strict subset of the other and the first is not
+#: empty; the smaller set is "more".
+DRAWS = (("sw", "sn"), ("mn", "sn"), ("mw", "sn"), ("sw", "sn"), ("mw", "sw"), ("mn", "sn"), ("mw", "mn"))
 
 
-def pair_draws(contexts: Sequence[str]) -> list[tuple[str, str]]:
-    """All equally likely draws of (more, fewer), in a fixed order.
-
-    Published rule: draw two sets of dropped sources until one is a strict subset of the other and the first is not
-    empty; the smaller set is "more". Over all four contexts that leaves seven draws.
-    """
-    sets = {
-        frozenset(np.flatnonzero(~np.array(availability(context)))): context
-        for context in CONTEXTS
-        if context in contexts
-    }
-    draws = []
-    for first, second in product(sets, repeat=2):
-        if first and (first < second or second < first):
-            smaller, larger = sorted((first, second), key=len)
-            draws.append((sets[smaller], sets[larger]))
-    return draws
+def pair_draws(contexts: Collection[str]) -> list[tuple[str, str]]:
+    """The draws that these contexts leave."""
+    return [(more, fewer) for more, fewer in DRAWS if more in contexts and fewer in contexts]
 
 
 class PairTable(RecordTable):

@@ -113,10 +113,10 @@ class RAGPT(Adapted):
     is missing the visual tokens are the parent's.
     """
 
-    def __init__(self, parent: Pacer, *, prompt_tokens: int, dropout: float):
+    def __init__(self, parent: Pacer, own: params.RAGPT):
         num_queries, d_vision = parent.interface.queries.shape
         d_model = parent.language.config.hidden_size
-        super().__init__(parent, Added(num_queries, d_vision, d_model, prompt_tokens, dropout))
+        super().__init__(parent, Added(num_queries, d_vision, d_model, own.prompt_tokens, own.dropout))
 
     def fuse(self, compressed: Tensor, batch: Batch) -> SourceTokens:
         """The source tokens of filled slots."""
@@ -142,8 +142,3 @@ class TrainedRAGPT(params.RAGPT):
     def places(self) -> int:
         """Prompt tokens of all three sources."""
         return 3 * self.prompt_tokens
-
-
-def adapt(parent: Pacer, own: params.RAGPT) -> RAGPT:
-    """RAGPT around ``parent`` by its settings."""
-    return RAGPT(parent, prompt_tokens=own.prompt_tokens, dropout=own.dropout)

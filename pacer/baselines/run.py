@@ -34,7 +34,7 @@ class SimMLMTraining(AdaptedTraining[SimMLM]):
     """SimMLM's experts and gate: on pairs of records, with a term that ranks their losses."""
 
     def __init__(self, own: SimMLM, params: Params, inputs: Inputs, out: Path):
-        super().__init__("simmlm", own, simmlm.adapt, params, inputs, out, own.batch_size // 2)
+        super().__init__("simmlm", own, simmlm.SimMLM, params, inputs, out, own.batch_size // 2)
         self.loss = partial(simmlm.paired_objective, own=own)
 
     def examples(self, table: RecordTable, tokenizer: PreTrainedTokenizerBase, features: FeatureSource) -> Examples:
@@ -49,7 +49,7 @@ class RAGPTTraining(AdaptedTraining[ragpt.TrainedRAGPT]):
         assert inputs.start is not None
         self.retrieval = Retrieval(bank, inputs.start)
         trained = ragpt.TrainedRAGPT(**own.model_dump(), made_with=self.retrieval.manifest)
-        super().__init__("ragpt", trained, ragpt.adapt, params, inputs, out, own.batch_size)
+        super().__init__("ragpt", trained, ragpt.RAGPT, params, inputs, out, own.batch_size)
 
     def examples(self, table: RecordTable, tokenizer: PreTrainedTokenizerBase, features: FeatureSource) -> Examples:
         """Examples with neighbours."""
@@ -77,7 +77,7 @@ def decode_simmlm(
         checkpoint: Path, backbones: Path, features: Path, config: Decode, device: torch.device
     ) -> tuple[Generator, CheckpointRecord]:
         dtype = automatic_dtype(device, language_parameters(backbones))
-        model, record, _ = load_adapted(checkpoint, backbones, SimMLM, simmlm.adapt, dtype)
+        model, record, _ = load_adapted(checkpoint, backbones, SimMLM, simmlm.SimMLM, dtype)
         store = open_features(features, backbones, device)
         return Generator(model, load_tokenizer(backbones), store, record.model, config, device), record
 
@@ -98,7 +98,7 @@ def decode_ragpt(
         checkpoint: Path, backbones: Path, features: Path, config: Decode, device: torch.device
     ) -> tuple[Generator, CheckpointRecord]:
         dtype = automatic_dtype(device, language_parameters(backbones))
-        model, record, own = load_adapted(checkpoint, backbones, ragpt.TrainedRAGPT, ragpt.adapt, dtype)
+        model, record, own = load_adapted(checkpoint, backbones, ragpt.TrainedRAGPT, ragpt.RAGPT, dtype)
         assert record.parent is not None
         retrieval = Retrieval(bank, checkpoint / record.parent.path)
         if own.made_with != retrieval.manifest:

@@ -7,7 +7,6 @@ Adapted from SimMLM (Li et al., 2025) as PACER's appendix "Incomplete-Multimodal
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +40,9 @@ class ResidualExperts(nn.Module):
         super().__init__()
         self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(3))
         self.down = nn.ModuleList(nn.Linear(d_model, rank, bias=False) for _ in range(3))
-        self.up = nn.ModuleList(_zeros(rank, d_model) for _ in range(3))
+        self.up = nn.ModuleList(nn.Linear(rank, d_model, bias=False) for _ in range(3))
+        for up in self.up.parameters():
+            nn.init.zeros_(up)
         self.gate_norm = nn.LayerNorm(3 * d_model)
         self.gate_in = nn.Linear(3 * d_model, d_gate)
         self.gate_out = nn.Linear(d_gate, 3)
@@ -63,12 +64,6 @@ class ResidualExperts(nn.Module):
         return mixture[:, :, None, None] * torch.stack(experts, dim=1), mixture
 
 
-def _zeros(d_in: int, d_out: int) -> nn.Linear:
-    linear = nn.Linear(d_in, d_out, bias=False)
-    nn.init.zeros_(linear.weight)
-    return linear
-
-
 @dataclass(frozen=True)
 class MixedTokens(SourceTokens):
     """Source tokens of experts, with the gate's ``mixture`` [B, 3]."""
@@ -82,9 +77,9 @@ class SimMLM(Adapted):
     Parent and baseline are the same function at the start.
     """
 
-    def __init__(self, parent: Pacer, *, rank: int, d_gate: int, mixing: Literal["per_slot", "post_fusion"]):
-        super().__init__(parent, ResidualExperts(parent.language.config.hidden_size, rank=rank, d_gate=d_gate))
-        self.mixing = mixing
+    def __init__(self, parent: Pacer, own: params.SimMLM):
+        super().__init__(parent, ResidualExperts(parent.language.config.hidden_size, rank=own.rank, d_gate=own.d_gate))
+        self.mixing = own.mixing
 
     def fuse(self, compressed: Tensor, batch: Batch) -> MixedTokens:
         """The source tokens and the visual tokens, with what the experts add."""
@@ -94,11 +89,6 @@ class SimMLM(Adapted):
             tokens = tokens + residual
             return MixedTokens(tokens, self.interface.join(tokens), mixture)
         return MixedTokens(tokens, self.interface.join(tokens) + residual.sum(1), mixture)
-
-
-def adapt(parent: Pacer, own: params.SimMLM) -> SimMLM:
-    """SimMLM around ``parent`` by its settings."""
-    return SimMLM(parent, rank=own.rank, d_gate=own.d_gate, mixing=own.mixing)
 
 
 def paired_objective(

@@ -68,12 +68,8 @@ def _collimate(printed: Array, exposure: Exposure) -> None:
     """Black borders where the beam was cut off."""
     size = len(printed)
     left, top, right, bottom = (round(width * size / 2) for width in exposure.collimation)
-    printed[:, :left] = 3
-    printed[:top] = 3
-    if right:
-        printed[:, -right:] = 3
-    if bottom:
-        printed[-bottom:] = 3
+    printed[:, :left] = printed[:, size - right :] = 3
+    printed[:top] = printed[size - bottom :] = 3
 
 
 def _burn_label(printed: Array, exposure: Exposure) -> None:

@@ -16,7 +16,7 @@ import polars as pl
 from tokenizers import Tokenizer
 
 from pacer.core.contexts import CONTEXTS, Context, availability
-from pacer.core.io import atomic_path, hash_bytes, write_json, write_jsonl
+from pacer.core.io import hash_bytes, write_json, write_jsonl
 from pacer.core.progress import Ticker
 from pacer.corpus.source.files import describe_source
 from pacer.params import Phantom
@@ -70,8 +70,7 @@ def generate_phantom(config: Phantom, seed: int, directory: Path, layout: str = 
         marked = {"tokenizer": {"vocabulary": config.vocabulary, "sha256": digest}}
     write_images(images, config.image_size, directory / folder, processes)
     _write_answers(studies, report, directory)
-    with atomic_path(directory / "truth.parquet") as path:
-        truth_table(studies).write_parquet(path)
+    truth_table(studies).write_parquet(directory / "truth.parquet")
     write_json(directory / "source.json", describe_source(directory, ".", folder, files))
     written = {"patients": len(world), "studies": len(studies), "images": sum(len(names) for _, names in images)}
     manifest = {"kind": "phantom", "seed": seed, "parameters": config.model_dump(), "counts": written | counts} | marked

@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import polars as pl
 
-from pacer.core.io import atomic_path
 from pacer.phantom.language import fullest_report_of
 from pacer.phantom.render import image_path
 from pacer.phantom.world import PhantomStudy
@@ -111,7 +110,7 @@ def file_study(study: PhantomStudy) -> Filing:
 
 def write_physionet(filings: list[Filing], image_size: int, directory: Path) -> None:
     """Write the files of :data:`ROLES`."""
-    with atomic_path(directory / ROLES["reports"]) as path, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(directory / ROLES["reports"], "w", zipfile.ZIP_DEFLATED) as archive:
         for filing in sorted(filings, key=_place):
             member = zipfile.ZipInfo(f"files/{_place(filing)}.txt")  # dated 1980, so that its bytes stay the same
             member.external_attr = 0o644 << 16
@@ -121,8 +120,7 @@ def write_physionet(filings: list[Filing], image_size: int, directory: Path) -> 
     columns = ["dicom_id", "study_id", "subject_id", "split"]
     tables = {"metadata": rows.drop("split"), "split": rows.drop_nulls("split").select(columns)}
     for role, table in tables.items():
-        with atomic_path(directory / ROLES[role]) as path:
-            path.write_bytes(gzip.compress(table.write_csv().encode(), mtime=0))
+        (directory / ROLES[role]).write_bytes(gzip.compress(table.write_csv().encode(), mtime=0))
 
 
 def report_file(filing: Filing) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -92,9 +90,8 @@ def write_images(
 ) -> None:
     """Render and write the radiographs of each study by their names (see :func:`image_path`)."""
     total = sum(len(names) for _, names in studies)
-    method = "fork" if sys.platform == "linux" else "spawn"
     write = partial(_write_study, size=size, folder=folder)
-    with Ticker("radiographs", total) as ticker, multiprocessing.get_context(method).Pool(processes) as pool:
+    with Ticker("radiographs", total) as ticker, multiprocessing.Pool(processes) as pool:
         for written in pool.imap_unordered(write, studies, chunksize=40):
             ticker.advance(written)
 
@@ -107,9 +104,5 @@ def _write_study(task: tuple[PhantomStudy, tuple[str, ...]], size: int, folder: 
         render = render_frontal if name.startswith("frontal") else render_lateral
         path = folder / image_path(study, name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".tmp")
-        Image.fromarray(render(study if name in VIEWS else again, size)).save(
-            temporary, format="JPEG", quality=JPEG_QUALITY
-        )
-        os.replace(temporary, path)
+        Image.fromarray(render(study if name in VIEWS else again, size)).save(path, quality=JPEG_QUALITY)
     return len(names)

@@ -8,7 +8,6 @@ tokenizer.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -54,14 +53,7 @@ def _training_texts() -> tuple[str, ...]:
 
 
 def phantom_tokenizer(vocabulary: int = 900) -> Tokenizer:
-    """The tokenizer of the phantom's language model; see :func:`train_tokenizer`.
-
-    Args:
-        vocabulary: number of tokens, the three special and 256 byte tokens included.
-
-    Raises:
-        ValueError: ``vocabulary`` is less than 260.
-    """
+    """The tokenizer of the phantom's language model; see :func:`train_tokenizer`."""
     return Tokenizer.from_str(_phantom_definition(vocabulary))
 
 
@@ -75,36 +67,25 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
 
     Args:
         texts: what it should be good at. Newlines separate them: a newline is always a byte token.
-        vocabulary: number of tokens, the three special and 256 byte tokens included.
+        vocabulary: number of tokens, the three special and 256 byte tokens included: 260 or more.
 
     Returns:
         A tokenizer that puts ``<s>`` first when special tokens are asked for. ``decode`` undoes ``encode`` for every
         text that does not begin with a blank; characters that it has not learned are byte tokens.
-
-    Raises:
-        ValueError: ``vocabulary`` is less than 260.
     """
-    room = vocabulary - len(SPECIAL_TOKENS) - len(_BYTES)
-    if room < 1:
-        raise ValueError(f"a vocabulary of {vocabulary} tokens has no room beside the special and byte tokens")
-    learner = Tokenizer(models.BPE())
-    learner.pre_tokenizer = _metaspace()
+    special = [*SPECIAL_TOKENS, *_BYTES]
+    learner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    learner.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first")
     trainer = trainers.BpeTrainer(
-        vocab_size=room, show_progress=False, special_tokens=[], limit_alphabet=min(_LETTERS, room)
+        vocab_size=vocabulary,
+        show_progress=False,
+        special_tokens=special,
+        limit_alphabet=min(_LETTERS, vocabulary - len(special)),
     )
     learner.train_from_iterator((line for text in texts for line in text.split("\n")), trainer)
-    learned = json.loads(learner.to_str())["model"]
-    tokens = [*SPECIAL_TOKENS, *_BYTES, *sorted(learned["vocab"], key=learned["vocab"].get)]
-    model = models.BPE(
-        vocab={token: index for index, token in enumerate(tokens)},
-        merges=[tuple(merge) for merge in learned["merges"]],
-        unk_token="<unk>",
-        byte_fallback=True,
-        fuse_unk=True,
-    )
-    tokenizer = Tokenizer(model)
+    tokenizer = Tokenizer(learner.model)  # without the learner's special tokens: bytes are ordinary ones
     tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS])
-    tokenizer.pre_tokenizer = _metaspace()
+    tokenizer.pre_tokenizer = learner.pre_tokenizer
     tokenizer.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
@@ -112,7 +93,3 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
         single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)]
     )
     return tokenizer
-
-
-def _metaspace() -> pre_tokenizers.Metaspace:
-    return pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first")

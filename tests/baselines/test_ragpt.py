@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from pacer.baselines import run
 from pacer.baselines.adapted import load_adapted, load_parent, read_adaptation
 from pacer.baselines.bank import Retrieval, bank_entries, build_bank, nearest
-from pacer.baselines.ragpt import RAGPT, ContextPrompts, MissingGenerator, TrainedRAGPT, adapt
+from pacer.baselines.ragpt import RAGPT, ContextPrompts, MissingGenerator, TrainedRAGPT
 from pacer.baselines.retrieved import RetrievedExamples
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import read_json
@@ -227,9 +227,10 @@ def batch_of(examples: RetrievedExamples) -> Batch:
 
 
 @pytest.fixture
-def model(parent: Path, backbones: Path) -> RAGPT:
+def model(own, parent: Path, backbones: Path) -> RAGPT:
     torch.manual_seed(2)
-    return RAGPT(load_parent(parent, backbones)[0], prompt_tokens=6, dropout=0.2).eval()
+    settings = own.ragpt.model_copy(update={"prompt_tokens": 6, "dropout": 0.2})
+    return RAGPT(load_parent(parent, backbones)[0], settings).eval()
 
 
 def test_what_is_there_stays_and_only_missing_slots_are_filled(
@@ -302,7 +303,7 @@ def test_it_is_trained_and_decoded_with_its_bank(
     assert weights and all(name.startswith("added.") for name in weights)
     settings = read_adaptation(out, TrainedRAGPT)
     assert settings.made_with == retrieval.manifest and settings.prompt_tokens == 6
-    assert not any(p.requires_grad for p in load_adapted(out, backbones, TrainedRAGPT, adapt)[0].parameters())
+    assert not any(p.requires_grad for p in load_adapted(out, backbones, TrainedRAGPT, RAGPT)[0].parameters())
 
     cases = records.with_columns(split=pl.lit("test"))
     config = decode_settings(max_new_tokens=20, batch_size=3, examples=1, controls=["another_patient"])
@@ -326,7 +327,7 @@ def test_it_is_trained_and_decoded_with_its_bank(
     )
     record.write(out)
     with pytest.raises(CheckpointError, match=r"added\.more"):
-        load_adapted(out, backbones, TrainedRAGPT, adapt)
+        load_adapted(out, backbones, TrainedRAGPT, RAGPT)
 
 
 def test_it_retrieves_and_trains_in_half_precision(

@@ -17,15 +17,15 @@ from torch.nn import functional as F
 from pacer.baselines import run
 from pacer.baselines.adapted import load_adapted, load_parent, read_adaptation
 from pacer.baselines.pairs import PairedExamples, PairTable
-from pacer.baselines.simmlm import ResidualExperts, SimMLM, adapt, paired_objective
+from pacer.baselines.simmlm import ResidualExperts, SimMLM, paired_objective
 from pacer.core.errors import CheckpointError, ConfigError
 from pacer.core.io import read_json
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import read_record
 from pacer.model.pacer import Batch, Pacer
+from pacer.params.baselines import BaselineParams, load_baseline_params
 from pacer.params.baselines import SimMLM as SimMLMSettings
-from pacer.params.baselines import load_baseline_params
 from pacer.training.batches import MicroBatch
 from pacer.training.examples import Draw
 from pacer.training.losses import LossWeights, emphasis_loss, trajectory_loss
@@ -49,6 +49,10 @@ def tokens_of(availability: torch.Tensor, seed: int = 0) -> torch.Tensor:
     tokens[:, 1][~availability[:, 0]] = 0
     tokens[:, 2][~availability[:, 1]] = 0
     return tokens
+
+
+def small(own: BaselineParams, mixing: str = "per_slot") -> SimMLMSettings:
+    return own.simmlm.model_copy(update={"rank": 4, "d_gate": 8, "mixing": mixing})
 
 
 def stirred(module: torch.nn.Module) -> torch.nn.Module:
@@ -146,10 +150,10 @@ def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(
 
 @pytest.mark.parametrize("mixing", ["per_slot", "post_fusion"])
 def test_it_starts_as_the_parent_and_differs_once_the_experts_do(
-    mixing: Any, parent: Path, backbones: Path, examples: PairedExamples
+    mixing: Any, own, parent: Path, backbones: Path, examples: PairedExamples
 ) -> None:
     frozen, _ = load_parent(parent, backbones)
-    model = SimMLM(frozen, rank=4, d_gate=8, mixing=mixing).eval()
+    model = SimMLM(frozen, small(own, mixing)).eval()
     batch = batch_of(examples)
     with torch.no_grad():
         assert torch.equal(model.embed(batch).inputs, frozen.embed(batch).inputs)
@@ -195,9 +199,9 @@ def plain_objective(model: Pacer, batch: Batch, parts: int, alpha: float, lambda
 
 
 def test_the_objective_and_its_gradient_are_those_of_the_formula(
-    parent: Path, backbones: Path, examples: PairedExamples
+    own, parent: Path, backbones: Path, examples: PairedExamples
 ) -> None:
-    model = SimMLM(load_parent(parent, backbones)[0], rank=4, d_gate=8, mixing="per_slot").eval()
+    model = SimMLM(load_parent(parent, backbones)[0], small(own)).eval()
     stirred(model.added)
     batch = batch_of(examples)
     result = objective_of(model, examples, batch)
@@ -209,13 +213,15 @@ def test_the_objective_and_its_gradient_are_those_of_the_formula(
     expected.backward()
     named = result.parts["trajectory"] + 0.75 * result.parts["emphasis"] + 3.0 * result.parts["ranking"]
     assert result.total.item() == pytest.approx(expected.item(), rel=1e-5) == pytest.approx(named.item(), rel=1e-5)
-    for own, parameter in zip(found, model.added.parameters(), strict=True):
-        torch.testing.assert_close(own, parameter.grad, atol=1e-6, rtol=1e-3)
+    for mine, parameter in zip(found, model.added.parameters(), strict=True):
+        torch.testing.assert_close(mine, parameter.grad, atol=1e-6, rtol=1e-3)
     assert all(p.grad is None for name, p in model.named_parameters() if not name.startswith("added."))
 
 
-def test_shares_of_two_processes_add_up_to_the_whole(parent: Path, backbones: Path, examples: PairedExamples) -> None:
-    model = SimMLM(load_parent(parent, backbones)[0], rank=4, d_gate=8, mixing="per_slot").eval()
+def test_shares_of_two_processes_add_up_to_the_whole(
+    own, parent: Path, backbones: Path, examples: PairedExamples
+) -> None:
+    model = SimMLM(load_parent(parent, backbones)[0], small(own)).eval()
     stirred(model.added)
     rows = two_of_each_draw(examples)
     whole = objective_of(model, examples, batch_of(examples))
@@ -231,7 +237,7 @@ def test_shares_of_two_processes_add_up_to_the_whole(parent: Path, backbones: Pa
 def test_shares_of_the_sources_are_logged_by_context(
     own, params, inputs, parent: Path, backbones: Path, examples: PairedExamples, tmp_path: Path, log
 ) -> None:
-    model = SimMLM(load_parent(parent, backbones)[0], rank=4, d_gate=8, mixing="per_slot").eval()
+    model = SimMLM(load_parent(parent, backbones)[0], small(own)).eval()
     stirred(model.added)
     batches, tally = [batch_of(examples), batch_of(examples)], Tally(2)
     found = []
@@ -279,7 +285,7 @@ def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
     assert (parent / "model.safetensors").read_bytes() == before
     values = logged[-1][1]
     assert {"loss_ranking", "loss_violated", "validation/mean"} <= set(values)
-    model, *_ = load_adapted(tmp_path / "simmlm", backbones, SimMLMSettings, adapt)
+    model, *_ = load_adapted(tmp_path / "simmlm", backbones, SimMLMSettings, SimMLM)
     assert not any(parameter.requires_grad for parameter in model.parameters())
     for name, tensor in weights.items():
         assert torch.equal(dict(model.named_parameters())[name], tensor)
@@ -326,12 +332,12 @@ def test_another_parent_is_refused(own, params, inputs, parent: Path, backbones:
     with open(tmp_path / "parent" / "model.safetensors", "ab") as file:
         file.write(b"\0")
     with pytest.raises(CheckpointError, match="has changed"):
-        load_adapted(tmp_path / "simmlm", backbones, SimMLMSettings, adapt)
+        load_adapted(tmp_path / "simmlm", backbones, SimMLMSettings, SimMLM)
 
 
 def test_a_checkpoint_of_another_kind_is_refused(parent: Path, backbones: Path) -> None:
     with pytest.raises(CheckpointError, match=r"is not a checkpoint of this baseline: it has no adaptation\.json"):
-        load_adapted(parent, backbones, SimMLMSettings, adapt)
+        load_adapted(parent, backbones, SimMLMSettings, SimMLM)
 
 
 def test_decoding_writes_the_settings_and_asks_the_experts(

@@ -9,12 +9,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pacer.anchors.anchor import Anchor
 from pacer.anchors.vocabulary import FINDINGS
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes
 from pacer.labelling.client.labelling import label_sample
 from pacer.labelling.client.request import answer_schema, system_prompt
+from pacer.rules.extract import extract_anchor
 from tests.labelling.conftest import build, cached, scratch
 from tests.labelling.server import Reply, answer, completion
 
@@ -47,10 +47,11 @@ def test_success_and_request_of_the_paper(endpoint, asking, sample, records, tmp
     assert content["risk_buckets"] == strata
 
 
-def test_candidate_of_the_caller(endpoint, asking, sample, records, tmp_path) -> None:
-    label_sample(sample, records, asking(), tmp_path, candidate=lambda report: Anchor(("fracture",)))
-    contents = [json.loads(request["messages"][1]["content"]) for request in endpoint.requests]
-    assert {tuple(content["regex_anchor"]["positive"]) for content in contents} == {("fracture",)}
+def test_the_candidate_is_that_of_the_rules(endpoint, asking, sample, records, tmp_path) -> None:
+    label_sample(sample, records, asking(), tmp_path)
+    for request in endpoint.requests:
+        content = json.loads(request["messages"][1]["content"])
+        assert content["regex_anchor"] == extract_anchor(content["report"]).as_dict()
 
 
 def test_structured_mode(endpoint, asking, sample, records, tmp_path) -> None:

@@ -71,5 +71,3 @@ def test_train_tokenizer_on_other_texts():
     assert tokenizer.get_vocab_size() <= 300
     text = "no edema, Ünknown\n1"
     assert tokenizer.decode(tokenizer.encode(text).ids) == text
-    with pytest.raises(ValueError, match="no room"):
-        train_tokenizer(["a"], 200)

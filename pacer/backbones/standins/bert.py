@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import string
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -20,6 +20,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, BertTokenizer
 
+from pacer.backbones.standins.training import PADDING
 from pacer.core.errors import ConfigError, DataError
 from pacer.records.findings import FINDINGS
 
@@ -28,8 +29,6 @@ _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 _LETTERS = string.ascii_lowercase + string.digits
 _ALPHABET = (*string.punctuation, *_LETTERS, *(f"##{letter}" for letter in _LETTERS))
 _POSITIONS = 512
-#: Id of [PAD], the first special token.
-PADDING = 0
 #: Initial standard deviation of weights: the original's 0.02 is made for widths of 768.
 _STD = 0.08
 #: Where the first block's heads look at the start: places back, and the share of high frequencies left out (the
@@ -63,27 +62,17 @@ def _learn_pieces(counts: dict[str, int], size: int) -> list[str]:
     """The alphabet, then joined pieces by falling frequency of their two parts, until ``size`` or no pair repeats."""
     words = {word: [word[0], *(f"##{character}" for character in word[1:])] for word in sorted(counts)}
     pieces = sorted({*_ALPHABET, *(piece for parts in words.values() for piece in parts)})
-    pairs: Counter[tuple[str, str]] = Counter()
-    homes: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-
-    def count(word: str, sign: int) -> None:
-        for pair in pairwise(words[word]):
-            pairs[pair] += sign * counts[word]
-            homes[pair].add(word)
-
-    for word in words:
-        count(word, 1)
-    while len(pieces) < size and pairs:
-        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
-        if pairs[best] < 2:
+    while len(pieces) < size:
+        pairs: Counter[tuple[str, str]] = Counter()
+        for word, parts in words.items():
+            for pair in pairwise(parts):
+                pairs[pair] += counts[word]
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair), default=None)
+        if best is None or pairs[best] < 2:
             break
         joined = best[0] + best[1].removeprefix("##")
         pieces.append(joined)
-        for word in homes.pop(best):
-            count(word, -1)
-            words[word] = _join(words[word], best, joined)
-            count(word, 1)
-        del pairs[best]
+        words = {word: _join(parts, best, joined) for word, parts in words.items()}
     return pieces
 
 

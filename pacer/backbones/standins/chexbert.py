@@ -14,16 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pacer.backbones.standins.bert import PADDING, FindingReader, small_bert, train_wordpiece
+from pacer.backbones.standins.bert import FindingReader, small_bert, train_wordpiece
 from pacer.backbones.standins.data import LabelledText
-from pacer.backbones.standins.training import (
-    held_out_accuracy,
-    held_out_tenth,
-    pad,
-    reproducible,
-    train,
-    training_batches,
-)
+from pacer.backbones.standins.training import held_out_accuracy, held_out_tenth, train_on_texts
 from pacer.corpus.text.cleaning import clean_report
 from pacer.metrics.chexbert.network import CheXbertNetwork
 from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
@@ -40,14 +33,8 @@ _READER_WEIGHT = 2.0
 
 
 def make_chexbert_standin(config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path) -> dict:
-    """Train the labeller and save ``chexbert.pth``, ``config.json`` and the tokenizer into ``out``.
-
-    Args:
-        texts: each is learnt as it is and as :func:`~pacer.corpus.text.cleaning.clean_report` leaves it.
-        seed: decides everything that is random here; the global generators are left as they were.
-
-    Returns:
-        What the provenance says of the training, with the accuracy of each head on held-out reports.
+    """Train the labeller on each text as it is and as :func:`~pacer.corpus.text.cleaning.clean_report` leaves it, and
+    judge it by the accuracy of each head on held-out ones.
 
     Raises:
         DataError: there is too little text.
@@ -63,32 +50,25 @@ def make_chexbert_standin(config: TextStandin, texts: Sequence[LabelledText], se
     weights = torch.tensor(_CLASS_WEIGHTS)
     in_order = [HEADS.index(finding) for finding in FINDINGS]
 
-    with reproducible(seed):
-        network = CheXbertNetwork(small_bert(tokenizer, config.width, config.layers, config.heads))
-        reader = FindingReader(config.width, len(_CLASS_WEIGHTS))
+    torch.manual_seed(seed)
+    network = CheXbertNetwork(small_bert(tokenizer, config.width, config.layers, config.heads))
+    reader = FindingReader(config.width, len(_CLASS_WEIGHTS))
 
-        def loss_of(batch: np.ndarray) -> Tensor:
-            ids, mask = pad([pieces[row] for row in batch], PADDING)
-            states = network.bert(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
-            *findings, nothing = network.scores(states[-1])
-            wanted = targets[batch]
-            loss = F.cross_entropy(torch.stack(findings, 1).flatten(0, 1), wanted[:, :-1].flatten(), weight=weights)
-            loss = loss + F.cross_entropy(nothing, wanted[:, -1]) / len(HEADS)
-            read = reader(states[-2], mask).flatten(0, 1)  # the states that [CLS] reads in the last block
-            return loss + _READER_WEIGHT * F.cross_entropy(read, wanted[:, in_order].flatten(), weight=weights)
+    def loss_of(ids: Tensor, mask: Tensor, rows: np.ndarray) -> Tensor:
+        states = network.bert(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
+        *findings, nothing = network.scores(states[-1])
+        wanted = targets[rows]
+        loss = F.cross_entropy(torch.stack(findings, 1).flatten(0, 1), wanted[:, :-1].flatten(), weight=weights)
+        loss = loss + F.cross_entropy(nothing, wanted[:, -1]) / len(HEADS)
+        read = reader(states[-2], mask).flatten(0, 1)  # the states that [CLS] reads in the last block
+        return loss + _READER_WEIGHT * F.cross_entropy(read, wanted[:, in_order].flatten(), weight=weights)
 
-        train(
-            "train labeller stand-in",
-            [*network.parameters(), *reader.parameters()],
-            training_batches(np.array([len(row) for row in pieces]), rows, config.batch_size, rng),
-            loss_of,
-            config,
-        )
-        accuracy = {}
-        for form, shift in (("raw", 0), ("cleaned", count)):
-            judged = [pieces[row] for row in held_out + shift]
-            right = held_out_accuracy(network.classes, judged, PADDING, targets[held_out])
-            accuracy[form] = dict(zip((*HEADS, "no finding"), right, strict=True))
+    parameters = [*network.parameters(), *reader.parameters()]
+    train_on_texts("train labeller stand-in", parameters, pieces, rows, loss_of, config, rng)
+    accuracy = {}
+    for form, shift in (("raw", 0), ("cleaned", count)):
+        right = held_out_accuracy(network.classes, [pieces[row] for row in held_out + shift], targets[held_out])
+        accuracy[form] = dict(zip((*HEADS, "no finding"), right, strict=True))
     out.mkdir(parents=True, exist_ok=True)
     state = {f"module.{name}": value for name, value in network.state_dict().items()}
     torch.save({"model_state_dict": state}, out / CHECKPOINT)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from pacer.params import Backbones
 from pacer.phantom.language import contexts_of, write_report
 from pacer.phantom.tokenizer import phantom_tokenizer, train_tokenizer
 from pacer.phantom.training import TrainingImages, training_images
-from pacer.phantom.world import make_world
+from pacer.phantom.world import PhantomStudy, make_world
 from pacer.radiographs.opening import open_image
 from pacer.rules.extract import extract_anchor
 
@@ -71,27 +72,23 @@ class PhantomData:
 
     def texts(self, count: int) -> list[LabelledText]:
         """One text for each study, in a context drawn from those that the study has."""
-        texts: list[LabelledText] = []
         rng = np.random.default_rng(self.world)
-        for patient in make_world(self.world, count):
-            for study in patient.studies:
-                contexts = contexts_of(study)
-                report = write_report(study, contexts[rng.integers(len(contexts))], rng)
-                texts.append(
-                    LabelledText(
-                        raw=report.text,
-                        cleaned=clean_report(report.text),
-                        anchor=Anchor(report.listed("positive"), report.listed("negative"), report.listed("uncertain")),
-                        stated=tuple(sentence for sentence, mentioned in report.sentences if mentioned),
-                        view=study.view,
-                        sections="+".join(name for name in ("findings", "impression") if getattr(report, name)),
-                        indication=study.indication,
-                        history=study.history,
-                    )
-                )
-                if len(texts) == count:
-                    return texts
-        return texts
+        studies = (study for patient in make_world(self.world, count) for study in patient.studies)
+        return [self._written(study, rng) for study in islice(studies, count)]
+
+    def _written(self, study: PhantomStudy, rng: np.random.Generator) -> LabelledText:
+        contexts = contexts_of(study)
+        report = write_report(study, contexts[rng.integers(len(contexts))], rng)
+        return LabelledText(
+            raw=report.text,
+            cleaned=clean_report(report.text),
+            anchor=Anchor(report.listed("positive"), report.listed("negative"), report.listed("uncertain")),
+            stated=tuple(sentence for sentence, mentioned in report.sentences if mentioned),
+            view=study.view,
+            sections="+".join(name for name in ("findings", "impression") if getattr(report, name)),
+            indication=study.indication,
+            history=study.history,
+        )
 
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
         return training_images(self.world, count, size, grid)
@@ -99,23 +96,11 @@ class PhantomData:
 
 @dataclass(frozen=True)
 class CorpusData:
-    """The train split alone; labels by the rules, places unknown.
+    """The ``train`` split alone; labels by the rules, places unknown."""
 
-    Raises:
-        DataError: the corpus has no train record.
-    """
-
-    records: pl.DataFrame
+    train: pl.DataFrame
     files: pl.DataFrame
     seed: int
-
-    def __post_init__(self) -> None:
-        if self.train.is_empty():
-            raise DataError("backbones.train_on: corpus needs train records; use train_on: phantom")
-
-    @property
-    def train(self) -> pl.DataFrame:
-        return self.records.filter(pl.col("split") == "train")
 
     @property
     def reports(self) -> list[tuple]:
@@ -177,4 +162,7 @@ def load_data(config: Backbones, records: pl.DataFrame, files: pl.DataFrame) -> 
     """
     if config.train_on == "phantom":
         return PhantomData(config.seed)
-    return CorpusData(records, files, config.seed)
+    train = records.filter(pl.col("split") == "train")
+    if train.is_empty():
+        raise DataError("backbones.train_on: corpus needs train records; use train_on: phantom")
+    return CorpusData(train, files, config.seed)

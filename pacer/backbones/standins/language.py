@@ -41,15 +41,7 @@ def make_language_standin(
     seed: int,
     out: Path,
 ) -> dict:
-    """Train the model and save it as a Hugging Face directory with its tokenizer.
-
-    Args:
-        tokenizer: with ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2.
-        instruct: makes the instruction text that the model will meet downstream.
-
-    Returns:
-        What the provenance says of the training.
-    """
+    """Train the model; ``tokenizer`` has ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     model = LlamaForCausalLM(_architecture(config, tokenizer.get_vocab_size()))

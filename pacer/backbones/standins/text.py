@@ -15,16 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BertModel, BertTokenizer
 
-from pacer.backbones.standins.bert import PADDING, FindingReader, small_bert, train_wordpiece
+from pacer.backbones.standins.bert import FindingReader, small_bert, train_wordpiece
 from pacer.backbones.standins.data import LabelledText
-from pacer.backbones.standins.training import (
-    held_out_accuracy,
-    held_out_tenth,
-    pad,
-    reproducible,
-    train,
-    training_batches,
-)
+from pacer.backbones.standins.training import held_out_accuracy, held_out_tenth, train_on_texts
 from pacer.params import TextStandin
 from pacer.records.findings import FINDINGS
 
@@ -33,13 +26,7 @@ _HIDDEN, _SHOWN_AS_MASK, _SHOWN_AS_OTHER = 0.15, 0.8, 0.1
 
 
 def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path) -> dict:
-    """Train the model on cleaned reports and save it with its tokenizer into ``out``.
-
-    Args:
-        seed: decides everything that is random here; the global generators are left as they were.
-
-    Returns:
-        What the provenance says of the training, with the accuracy of each finding on held-out reports.
+    """Train the model on cleaned reports and judge it by the accuracy of each finding on held-out ones.
 
     Raises:
         DataError: there is too little text.
@@ -51,33 +38,22 @@ def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: 
     tokenizer = train_wordpiece([reports[row] for row in learnt], config.vocabulary)
     pieces = tokenizer(reports, truncation=True)["input_ids"]
     targets = torch.tensor(present, dtype=torch.float32)
-    with reproducible(seed):
-        network = _Network(tokenizer, config)
+    torch.manual_seed(seed)
+    network = _Network(tokenizer, config)
 
-        def loss_of(rows: np.ndarray) -> Tensor:
-            ids, mask = pad([pieces[row] for row in rows], PADDING)
-            shown, hidden = _hide(ids, tokenizer)
-            states = network.bert(input_ids=shown, attention_mask=mask).last_hidden_state
-            filled = F.cross_entropy(network.fill(states[hidden]), ids[hidden]) if hidden.any() else 0.0
-            found = F.binary_cross_entropy_with_logits(network.reader(states, mask).squeeze(2), targets[rows])
-            return filled + 2.0 * found
+    def loss_of(ids: Tensor, mask: Tensor, rows: np.ndarray) -> Tensor:
+        shown, hidden = _hide(ids, tokenizer)
+        states = network.bert(input_ids=shown, attention_mask=mask).last_hidden_state
+        filled = F.cross_entropy(network.fill(states[hidden]), ids[hidden]) if hidden.any() else 0.0
+        found = F.binary_cross_entropy_with_logits(network.reader(states, mask).squeeze(2), targets[rows])
+        return filled + 2.0 * found
 
-        train(
-            "train text stand-in",
-            network.parameters(),
-            training_batches(np.array([len(row) for row in pieces]), learnt, config.batch_size, rng),
-            loss_of,
-            config,
-        )
+    def judge(ids: Tensor, mask: Tensor) -> Tensor:
+        return network.reader(network.bert(input_ids=ids, attention_mask=mask).last_hidden_state, mask).squeeze(2) > 0
 
-        def found(ids: Tensor, mask: Tensor) -> Tensor:
-            return (
-                network.reader(network.bert(input_ids=ids, attention_mask=mask).last_hidden_state, mask).squeeze(2) > 0
-            )
-
-        network.eval()
-        judged = [pieces[row] for row in held_out]
-        accuracy = held_out_accuracy(found, judged, PADDING, targets[held_out].bool())
+    train_on_texts("train text stand-in", network.parameters(), pieces, learnt, loss_of, config, rng)
+    network.eval()
+    accuracy = held_out_accuracy(judge, [pieces[row] for row in held_out], targets[held_out].bool())
     network.bert.save_pretrained(out)
     tokenizer.save_pretrained(out)
     return {

@@ -1,10 +1,13 @@
-"""What the stand-ins' training shares: the loop, its schedule, the held-out tenth, length-sorted batches."""
+"""What the stand-ins' training shares: the loop, its schedule, the held-out tenth, length-sorted batches.
+
+Each ``make_*_standin`` saves model and tokenizer (or image processor) into ``out`` in Hugging Face format and returns
+what the provenance says of the training. Its ``seed`` decides everything that is random.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -13,13 +16,15 @@ from torch import Tensor, nn
 
 from pacer.core.errors import DataError
 from pacer.core.progress import Ticker
-from pacer.params import Standin
+from pacer.params import Standin, TextStandin
 
 #: Share of the steps in which the learning rate rises.
 _RISE = 0.1
 #: Batches drawn together and sorted by length.
 _WINDOW = 8
 _JUDGED_AT_ONCE = 64
+#: Id of [PAD], the first special token.
+PADDING = 0
 
 Batch = TypeVar("Batch")
 
@@ -53,6 +58,20 @@ def train(
             optimizer.step()
             schedule.step()
             ticker.advance(note=f"loss {loss.item():.3f}")
+
+
+def train_on_texts(
+    what: str,
+    parameters: Iterable[nn.Parameter],
+    pieces: Sequence[Sequence[int]],
+    rows: np.ndarray,
+    loss_of: Callable[[Tensor, Tensor, np.ndarray], Tensor],
+    config: TextStandin,
+    rng: np.random.Generator,
+) -> None:
+    """:func:`train` on ``rows`` of the token lists ``pieces``; ``loss_of`` gets ids, attention mask and rows."""
+    batches = training_batches(np.array([len(row) for row in pieces]), rows, config.batch_size, rng)
+    train(what, parameters, batches, lambda batch: loss_of(*pad([pieces[row] for row in batch]), batch), config)
 
 
 def peak_schedule(step: int, steps: int) -> float:
@@ -89,35 +108,18 @@ def training_batches(
             yield from (parts[index] for index in rng.permutation(len(parts)))
 
 
-def pad(pieces: Sequence[Sequence[int]], padding: int) -> tuple[Tensor, Tensor]:
+def pad(pieces: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Ids and attention mask ``[n, longest]`` of token lists."""
-    ids = nn.utils.rnn.pad_sequence([torch.tensor(row) for row in pieces], batch_first=True, padding_value=padding)
+    ids = nn.utils.rnn.pad_sequence([torch.tensor(row) for row in pieces], batch_first=True, padding_value=PADDING)
     lengths = torch.tensor([len(row) for row in pieces])
     return ids, (torch.arange(ids.shape[1]) < lengths[:, None]).long()
 
 
 @torch.inference_mode()
 def held_out_accuracy(
-    judge: Callable[[Tensor, Tensor], Tensor], pieces: Sequence[Sequence[int]], padding: int, targets: Tensor
+    judge: Callable[[Tensor, Tensor], Tensor], pieces: Sequence[Sequence[int]], targets: Tensor
 ) -> list[float]:
     """Share of texts judged right by column of ``targets`` [texts, columns], from ids and attention mask [n, T]."""
     parts = [pieces[start : start + _JUDGED_AT_ONCE] for start in range(0, len(pieces), _JUDGED_AT_ONCE)]
-    found = torch.cat([judge(*pad(part, padding)) for part in parts])
+    found = torch.cat([judge(*pad(part)) for part in parts])
     return [round(value, 4) for value in (found == targets).float().mean(0).tolist()]
-
-
-@contextmanager
-def reproducible(seed: int) -> Generator[None]:
-    """Seed torch and use one thread inside the block; generator and threads are as before afterwards.
-
-    At these sizes more threads gain little, wait for each other on a busy machine, and would make the weights depend
-    on the number of cores.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            yield
-    finally:
-        torch.set_num_threads(threads)

@@ -40,12 +40,8 @@ MEAN, STD = 0.5307, 0.2583
 
 
 def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, out: Path) -> dict:
-    """Train the encoder and save it as a Hugging Face directory with its image processor.
-
-    Returns:
-        What the provenance says of the training, with the mean area under the ROC curve over findings of the
-        endpoint's head on a held-out tenth.
-    """
+    """Train the encoder and judge it by the mean area under the ROC curve over findings of the endpoint's head on a
+    held-out tenth."""
     torch.manual_seed(seed)
     model = Dinov2Model(_architecture(config))
     _scale_initialisation(model)

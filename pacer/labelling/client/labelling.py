@@ -9,13 +9,12 @@ from __future__ import annotations
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from pacer.anchors.anchor import Anchor
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import hash_bytes, numbered_jsonl, scratch_directory
 from pacer.labelling.answers.evidence import count_missing
@@ -25,18 +24,11 @@ from pacer.labelling.client.cache import AnswerCache, CachedAnswer
 from pacer.labelling.client.request import Question, build_questions, system_prompt
 from pacer.labelling.sample.draw import refuse_held_out
 from pacer.params import Labelling
-from pacer.rules.extract import extract_anchor
 
 CACHE_NAME = "llm_cache.jsonl"
 
 
-def label_sample(
-    sample: pl.DataFrame,
-    records: pl.DataFrame,
-    config: Labelling,
-    out: Path,
-    candidate: Callable[[str], Anchor] = extract_anchor,
-) -> dict[str, Any]:
+def label_sample(sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, out: Path) -> dict[str, Any]:
     """Make ``out/llm_cache.jsonl``: an answer for every sampled record that got one.
 
     Args:
@@ -44,7 +36,6 @@ def label_sample(
         records: the corpus.
         config: provider ``none`` (no answers), ``recorded`` (answers from a file, by record id) or ``openai``.
         out: folder of the cache; answers that lie there already, or in its scratch, are not asked for again.
-        candidate: report -> the anchor that the request proposes to the model.
 
     Returns:
         The audit: counts of answers by what became of them, tokens, dollars, troubles, and evidence phrases.
@@ -58,7 +49,7 @@ def label_sample(
     refuse_held_out(records, sample["record_id"])
     target = out / CACHE_NAME
     prompt = system_prompt(config.prompt_file)
-    questions = [] if config.provider == "none" else build_questions(sample, records, config, prompt, candidate)
+    questions = [] if config.provider == "none" else build_questions(sample, records, config, prompt)
     with scratch_directory(target, "answers") as scratch, AnswerCache(target, scratch / "answers.jsonl") as cache:
         reused, lost, troubles = 0, 0, Counter[str]()
         if config.provider == "recorded":

@@ -6,18 +6,17 @@ Paper, appendix "Commitment supervision" and "Preserved Commitment-Labeling Prom
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from pacer.anchors.anchor import Anchor
 from pacer.anchors.vocabulary import FINDINGS, POLARITIES
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_json
 from pacer.params import Labelling
+from pacer.rules.extract import extract_anchor
 
 #: Characters of one token, for estimates alone; English text has between four and five.
 CHARACTERS_PER_TOKEN = 4
@@ -33,14 +32,11 @@ class Question(NamedTuple):
     prompt_tokens: int
 
 
-def build_questions(
-    sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, prompt: str, candidate: Callable[[str], Anchor]
-) -> list[Question]:
+def build_questions(sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, prompt: str) -> list[Question]:
     """The question of every sampled record.
 
     Args:
         sample: the table that :func:`pacer.labelling.sample.draw.sample_records` returns.
-        candidate: report -> the anchor that the rules propose.
 
     Raises:
         DataError: a sampled record is not in the corpus.
@@ -55,7 +51,7 @@ def build_questions(
             "sample_uid": row["record_id"],
             "scenario": row["context"],
             "report": row["report_raw"],
-            "regex_anchor": candidate(row["report_raw"]).as_dict(),
+            "regex_anchor": extract_anchor(row["report_raw"]).as_dict(),
             "risk_buckets": row["strata"],
         }
         text = json.dumps(content, ensure_ascii=False)
