@@ -16,7 +16,8 @@ from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.corpus.audit import PAPER_RECORDS
 from pacer.model.precision import count_parameters
-from pacer.params import Backbones, Params, TextStandin
+from pacer.params import Params
+from pacer.params.backbones import Backbones, TextStandin
 
 
 class Rate(NamedTuple):

@@ -34,7 +34,8 @@ from pacer.model.pacer import Pacer
 from pacer.model.precision import automatic_dtype, language_parameters
 from pacer.model.specification import specification_of
 from pacer.parallel.processes import open_accelerator, process_state
-from pacer.params import Params, Warmup
+from pacer.params import Params
+from pacer.params.training import Warmup
 from pacer.training.examples import Examples
 from pacer.training.loop import Log, Loss, train
 from pacer.training.objective import objective

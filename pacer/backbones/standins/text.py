@@ -25,7 +25,7 @@ from pacer.backbones.standins.training import (
     train,
     training_batches,
 )
-from pacer.params import TextStandin
+from pacer.params.backbones import TextStandin
 from pacer.records.findings import FINDINGS
 
 #: Share of the pieces to fill in, and how often one of them is shown as [MASK] or as a random piece.
