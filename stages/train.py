@@ -1,6 +1,5 @@
 """Stages `warmup`, `parent` and `calibrate`: one training phase, named on the command line."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -26,7 +25,7 @@ def main() -> None:
     if phase not in PHASES:
         sys.exit(f"error: usage: stages/train.py {' | '.join(PHASES)}")
     params = load_params()
-    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    share_cores()
     inputs = Inputs(
         corpus=Path("data/corpus"),
         backbones=Path("models/backbones"),
