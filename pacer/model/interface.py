@@ -106,28 +106,19 @@ class SourceInterface(nn.Module):
             nn.init.zeros_(self.fusion.bias)
 
     @torch.no_grad()
-    def start_lateral_from_frontal(self, share: float = 0.5) -> None:
-        """Start the lateral compressor as the frontal one, and its block of the fusion as ``share`` of the frontal's.
+    def start_from_frontal(self, source: Literal["lateral", "prior"], share: float = 0.5) -> None:
+        """Start a source's compressor as the frontal one, and its block of the fusion as ``share`` of the frontal's.
 
         Both views come from the same encoder, so what the warm-up learnt of the frontal view holds for the lateral.
+        The prior's attention reads text states and is left out: from compressed findings to the language model's words
+        the warm-up holds for the previous report too; how to find them in a text is learnt from the start.
         """
-        self.lateral.load_state_dict(self.frontal.state_dict())
-        width = self.fusion.out_features
-        self.fusion.weight[:, width : 2 * width] = share * self.fusion.weight[:, :width]
-
-    @torch.no_grad()
-    def start_prior_from_frontal(self, share: float = 0.5) -> None:
-        """Start all of the prior compressor but its attention, which reads text states, as the frontal one, and its
-        block of the fusion as ``share`` of the frontal's.
-
-        What the warm-up learnt from compressed findings to the language model's words then holds for the previous
-        report too; how to find them in a text is learnt from the start.
-        """
-        for name, module in self.prior.named_children():
-            if name != "attention":
+        for name, module in getattr(self, source).named_children():
+            if (source, name) != ("prior", "attention"):
                 module.load_state_dict(getattr(self.frontal, name).state_dict())
         width = self.fusion.out_features
-        self.fusion.weight[:, 2 * width :] = share * self.fusion.weight[:, :width]
+        first = width if source == "lateral" else 2 * width
+        self.fusion.weight[:, first : first + width] = share * self.fusion.weight[:, :width]
 
     def compress_frontal(self, frontal: Tensor) -> Tensor:
         """frontal [B, N, d_v] -> c_f [B, Q, d_v]."""

@@ -115,9 +115,9 @@ class PhaseTraining(Training):
         started = None if start is None else _start_from(model, start, self.record)
         if self.phase.name == "parent" and started == "warmup":
             if parent.lateral_start == "frontal":
-                model.interface.start_lateral_from_frontal()
+                model.interface.start_from_frontal("lateral")
             if parent.prior_start == "frontal":
-                model.interface.start_prior_from_frontal()
+                model.interface.start_from_frontal("prior")
         if self.phase.name == "calibrate" and self.params.calibrate.trains != "lora":
             model.merge_lora()
         return model.to(accelerator.device)
