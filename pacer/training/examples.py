@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from pacer.anchors.anchor import Anchor
@@ -20,13 +19,8 @@ from pacer.training.batches import MicroBatch
 from pacer.training.record_table import RecordTable
 from pacer.training.trajectory import TrajectoryBuilder, draw
 
-
-class CompressedSources(Protocol):
-    """Compressed sources that were computed beforehand (:class:`pacer.training.source_cache.SourceCache`)."""
-
-    def read(self, rows: Sequence[int] | np.ndarray) -> Tensor:
-        """[B, 3, Q, d_v]."""
-        ...
+if TYPE_CHECKING:
+    from pacer.training.source_cache import SourceCache
 
 
 class Draw(NamedTuple):
@@ -58,7 +52,7 @@ class Examples:
         specification: of the model; without a group ``prompt`` nothing surrounds the visual tokens (warm-up).
 
     Attributes:
-        compressed: where compressed sources are read from; None: states are read from ``features``.
+        compressed: compressed sources that were computed beforehand; None: states are read from ``features``.
     """
 
     def __init__(
@@ -71,7 +65,7 @@ class Examples:
         self.table, self.tokenizer, self.features, self.prompt = table, tokenizer, features, specification.prompt
         self.num_queries = specification.interface.num_queries
         self.builder = TrajectoryBuilder(tokenizer, specification.trajectory.report_tokens)
-        self.compressed: CompressedSources | None = None
+        self.compressed: SourceCache | None = None
 
     @cached_property
     def lengths(self) -> np.ndarray:

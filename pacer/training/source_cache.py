@@ -116,10 +116,9 @@ def open_source_cache(
     if switch == "off" or len(visits.rows) == 0:
         return None
     model.eval()
-    states = read_sources([sources_of(examples.table.row(int(visits.rows[0])))], examples.features)
-    tokens = _compressed(model, states, accelerator)
-    context = examples.table.context
-    cache = SourceCache(directory, visits.rows, context, (tokens.shape[2], tokens.shape[3]), dtype or tokens.dtype)
+    queries = model.interface.queries
+    shape = queries.shape[0], queries.shape[1]
+    cache = SourceCache(directory, visits.rows, examples.table.context, shape, dtype or queries.dtype)
     direct = _bytes_of_states(examples, visits.rows)
     kept = cache.slots.sum(1) * (cache.nbytes // max(int(cache.first[-1]), 1))
     without, once = int((direct * visits.counts).sum()), int(direct.sum())
