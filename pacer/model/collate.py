@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -33,6 +33,11 @@ class Sources(NamedTuple):
     frontal: str
     lateral: str | None
     prior: str | None
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Sources:
+        """Those that a row of the records names."""
+        return cls(record["context"], record["frontal"], record["lateral"], record["prior_report"])
 
 
 class Target(NamedTuple):

@@ -139,21 +139,17 @@ class SourceInterface(nn.Module):
             ValueError: a row is said to have a source, but none was passed.
         """
         compressed = self.compress_frontal(frontal)
+        hidden = ~prior_mask if self.mask_prior_padding and prior_mask is not None else None
         slots = [compressed]
-        for column, (name, source) in enumerate((("lateral", lateral), ("prior", prior))):
-            rows = availability[:, column].nonzero().squeeze(1)
-            absent = torch.zeros_like(compressed)
-            if len(rows) == 0:
-                slots.append(absent)
-                continue
-            if source is None:
-                raise ValueError(f"{len(rows)} rows have a {name} source, but no {name} states were passed")
-            padding = None
-            if name == "prior" and self.mask_prior_padding and prior_mask is not None:
-                padding = ~prior_mask[rows]
-            module = self.lateral if name == "lateral" else self.prior
-            own = module(compressed[rows], source[rows], padding)
-            slots.append(absent.index_copy(0, rows, own.to(absent.dtype)))
+        for column, (name, source, padding) in enumerate((("lateral", lateral, None), ("prior", prior, hidden))):
+            rows, slot = availability[:, column].nonzero().squeeze(1), torch.zeros_like(compressed)
+            if len(rows):
+                if source is None:
+                    raise ValueError(f"{len(rows)} rows have a {name} source, but no {name} states were passed")
+                module = getattr(self, name)
+                own = module(compressed[rows], source[rows], None if padding is None else padding[rows])
+                slot = slot.index_copy(0, rows, own.to(slot.dtype))
+            slots.append(slot)
         return torch.stack(slots, dim=1)
 
     def fuse(self, compressed: Tensor, availability: Tensor) -> SourceTokens:

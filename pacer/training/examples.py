@@ -144,7 +144,7 @@ class Examples:
         return collate(
             prompts,
             targets,
-            [sources_of(record) for record in records],
+            [Sources.of(record) for record in records],
             self.features,
             bos=self.builder.tokenizer.bos_token_id,
             num_queries=self.num_queries,
@@ -156,11 +156,6 @@ class Examples:
         if self.prompt is None:
             return PromptIds([], [])
         return build_prompt(self.tokenizer, record, commit=commit, **self.prompt.model_dump())
-
-
-def sources_of(record: dict) -> Sources:
-    """The sources that a row of the record table names."""
-    return Sources(record["context"], record["frontal"], record["lateral"], record["prior_report"])
 
 
 def _anchor(record: dict) -> Anchor:
