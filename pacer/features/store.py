@@ -80,6 +80,7 @@ class FeatureStore:
     Raises:
         DataError: the directory is no feature store, an index is damaged or has two entries under one key, an id is
             not in it, or a shard is missing or not what index and manifest say: it is read as a whole when first used.
+        ValueError: no entry is asked for; the shape of a row is not known then.
     """
 
     def __init__(self, directory: str | Path):
@@ -119,7 +120,7 @@ class FeatureStore:
 
         Raises:
             DataError: see the class; also a store of pixels, whose states :func:`pacer.features.online.open_features`
-                makes. ValueError: no image is asked for; the shape of a row is not known then.
+                makes.
         """
         if self.encoding.mode != "states":
             raise DataError(
@@ -129,11 +130,7 @@ class FeatureStore:
         return self._read(self._images, image_ids, "image", "states")
 
     def pixels(self, image_ids: Sequence[str]) -> Tensor:
-        """Prepared images [B, 1, H, W] uint8, or [B, 3, H, W] if one of them has colours; repeats allowed.
-
-        Raises:
-            DataError: see the class; also a store of states. ValueError: no image is asked for.
-        """
+        """Prepared images [B, 1, H, W] uint8 of a store of pixels, [B, 3, H, W] if one has colours; repeats allowed."""
         rows = [self._read(self._images, [image_id], "image", "pixels") for image_id in image_ids]
         if not rows:
             raise ValueError("no image is asked for")
@@ -141,11 +138,7 @@ class FeatureStore:
         return torch.cat([row.expand(-1, planes, -1, -1) for row in rows])
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """States [B, L, d_text] of cleaned previous reports, typed as those of images, and their masks [B, L] bool.
-
-        Raises:
-            DataError: see the class. ValueError: no text is asked for; the shape of a row is not known then.
-        """
+        """States [B, L, d_text] of cleaned previous reports, typed as those of images, and their masks [B, L] bool."""
         keys = [text_key(text) for text in texts]
         return (
             self._read(self._priors, keys, "previous report", "states"),
