@@ -74,12 +74,12 @@ _ENCODING = TypeAdapter(Encoding)
 class FeatureStore:
     """Random access to a directory made by the features stage.
 
-    Shards are mapped on first use and stay mapped, without an open file each. A store may be passed to workers, forked
-    or spawned. Returned tensors are the caller's own: a map is never handed out.
+    Shards are mapped on first use and stay mapped, without an open file each. Threads may share a store. Returned
+    tensors are the caller's own: a map is never handed out.
 
     Raises:
-        DataError: the directory is no feature store, an index is damaged or has two entries under one key, an id is
-            not in it, or a shard is missing or not what index and manifest say: it is read as a whole when first used.
+        DataError: the directory is no feature store, an index is damaged, an id is not in it, or a shard is missing or
+            not what index and manifest say: it is read as a whole when first used.
         ValueError: no entry is asked for; the shape of a row is not known then.
     """
 
@@ -107,9 +107,6 @@ class FeatureStore:
         self._hashes = {name: shard["sha256"] for name, shard in manifest.get("shards", {}).items()}
         self._open: dict[str, dict[str, Tensor]] = {}
         self._memory = _Memory()
-
-    def __getstate__(self) -> dict[str, object]:
-        return vars(self) | {"_open": {}, "_memory": _Memory()}
 
     def __getitem__(self, image_id: str) -> Tensor:
         """States [K, N, d] of one image, as :meth:`depth_states` gives them."""
@@ -183,9 +180,6 @@ class _Index:
     Attributes:
         digests: bytes [entries], ascending. shards: place in ``names``, int32 [entries]. rows: int32 [entries].
         names: shard files.
-
-    Raises:
-        DataError: two entries have the same digest; they are named.
     """
 
     def __init__(self, path: Path, column: str):
@@ -201,10 +195,6 @@ class _Index:
         self.digests = self.digests[order]
         self.shards, self.rows = np.concatenate(shards)[order], np.concatenate(rows)[order]
         self.names = list(numbers)
-        equal = np.flatnonzero(self.digests[1:] == self.digests[:-1])
-        if len(equal):
-            one, other = columns.texts(path, column, np.sort(order[equal[0] : equal[0] + 2]))
-            raise DataError(f"{path} has two entries under one key: {one} and {other}; run the features stage again")
 
     def find(self, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Place of each key in the arrays, int64 [keys], and whether it is there at all, bool [keys]."""
