@@ -459,7 +459,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--peak-of-store", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    share_cores()
+    share_cores(1)
     if arguments.peak_of_store:
         peak_of_store(arguments.peak_of_store)
         return

@@ -1,5 +1,6 @@
 """Stages `*_decode` of the baselines: a report for every record of the split, by the model named."""
 
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ def main() -> None:
     if name not in NAMES:
         sys.exit(f"error: usage: stages/baseline_decode.py {' | '.join(NAMES)}")
     config = load_params().decode
-    share_cores()
+    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     if name == "llm_rg4":
         own = load_baseline_params().llm_rg4.model_dump(exclude={"weights"})
         config = type(config).model_validate(config.model_dump() | own)

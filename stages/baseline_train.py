@@ -1,5 +1,6 @@
 """Stages `simmlm` and `ragpt` of the baselines: modules added to the frozen parent, named on the command line."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def main() -> None:
     if name not in ("simmlm", "ragpt"):
         sys.exit("error: usage: stages/baseline_train.py simmlm | ragpt")
     params, own = load_params(), load_baseline_params()
-    share_cores()
+    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
     def open_log(scratch: Path):
         return dvclive_log(scratch, Path(f"baselines/metrics/{name}/training"))

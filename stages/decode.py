@@ -1,5 +1,6 @@
 """Stage `decode`: a report for every record of the split, and for the control inputs."""
 
+import os
 from pathlib import Path
 
 from pacer.core.errors import run_cleanly
@@ -11,7 +12,7 @@ from pacer.records.schemas import read_records
 
 def main() -> None:
     config = load_params().decode
-    share_cores()
+    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     records = read_records(Path("data/corpus/records.parquet"))
     decode_records(
         Path("models/calibrate"), Path("models/backbones"), records, Path("data/features"), config, Path("predictions")

@@ -1,5 +1,6 @@
 """Stage `features`: frozen image states and previous-report states, encoded once."""
 
+import os
 from pathlib import Path
 
 import polars as pl
@@ -13,7 +14,7 @@ from pacer.records.schemas import read_records
 
 def main() -> None:
     config = load_params().features
-    share_cores()
+    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     records = read_records(Path("data/corpus/records.parquet"))
     images = pl.read_parquet("data/corpus/images.parquet")
     priors = records["prior_report"].drop_nulls().unique(maintain_order=True).to_list()

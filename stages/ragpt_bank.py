@@ -1,5 +1,6 @@
 """Stage `ragpt_bank` of the baselines: the train studies that RAGPT retrieves from, and each image's neighbours."""
 
+import os
 from pathlib import Path
 
 from pacer.baselines.bank import build_bank
@@ -12,7 +13,7 @@ from pacer.records.schemas import read_records
 
 def main() -> None:
     settings, precision = load_baseline_params().ragpt.bank, load_params().train.precision
-    share_cores()
+    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     build_bank(
         settings,
         precision,

@@ -1,5 +1,6 @@
 """Stages `warmup`, `parent` and `calibrate`: one training phase, named on the command line."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def main() -> None:
     if phase not in PHASES:
         sys.exit(f"error: usage: stages/train.py {' | '.join(PHASES)}")
     params = load_params()
-    share_cores()
+    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     inputs = Inputs(
         corpus=Path("data/corpus"),
         backbones=Path("models/backbones"),
