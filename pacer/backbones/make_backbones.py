@@ -19,7 +19,7 @@ from pacer.backbones.hub import point_to
 from pacer.backbones.standins.data import Instruct, TrainingData, load_data
 from pacer.core.errors import BackboneError, PacerError
 from pacer.core.io import write_json
-from pacer.params import Backbones
+from pacer.params.backbones import Backbones
 from pacer.pretrained.pointers import PROVENANCE
 
 #: Slowest stand-in first.

@@ -39,17 +39,17 @@ class PairTable(RecordTable):
     draw of :func:`pair_draws` has numbers of its own, so a micro-batch of each in turn keeps the published frequencies.
 
     Args:
-        blocks: as of a record table. target: see :data:`~pacer.params.baselines.PairTarget`; all parts but those of
+        table: as of a record table. target: see :data:`~pacer.params.baselines.PairTarget`; all parts but those of
             ``own`` have the richer record's sources, as far as their context goes.
 
     Raises:
         DataError: there is no pair.
     """
 
-    def __init__(self, blocks: Sequence[pa.RecordBatch], target: PairTarget):
-        super().__init__(blocks)
+    def __init__(self, table: pa.Table, target: PairTarget):
+        super().__init__(table)
         self.target = target
-        frontal = pl.concat([pl.DataFrame(block.select(["frontal"])) for block in self.blocks])
+        frontal = pl.DataFrame(table.select(["frontal"]))
         train = frontal.with_columns(row=pl.int_range(pl.len(), dtype=pl.Int32), context=pl.Series(self.context))
         train = train.filter(pl.Series(self.split == SPLITS.index("train")))
         train = train.unique(["context", "frontal"], keep="first", maintain_order=True)

@@ -39,7 +39,7 @@ class SimMLMTraining(AdaptedTraining[SimMLM]):
 
     def examples(self, table: RecordTable, tokenizer: PreTrainedTokenizerBase, features: FeatureSource) -> Examples:
         """Examples of pairs."""
-        return PairedExamples(PairTable(table.blocks, self.own.pair_target), tokenizer, features, self.record.model)
+        return PairedExamples(PairTable(table.table, self.own.pair_target), tokenizer, features, self.record.model)
 
 
 class RAGPTTraining(AdaptedTraining[ragpt.TrainedRAGPT]):

@@ -16,7 +16,8 @@ from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.corpus.audit import PAPER_RECORDS
 from pacer.model.precision import count_parameters
-from pacer.params import Backbones, Params, TextStandin
+from pacer.params import Params
+from pacer.params.backbones import Backbones, TextStandin
 
 #: Floating-point operations a second of a CPU core in float32: of models of more than 50 million parameters
 #: (bench/results/{features,train,decode}.md) and of smaller ones (metrics/parent/metrics.json, the default profile's).

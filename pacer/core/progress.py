@@ -8,16 +8,10 @@ import time
 from collections.abc import Iterable, Iterator
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
-from rich.text import Text
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 #: Seconds between two lines when the output is not a terminal.
 LOG_INTERVAL = 10.0
-
-
-class _Rate(ProgressColumn):
-    def render(self, task) -> Text:
-        return Text(f"{task.speed:.1f}/s" if task.speed else "-/s", style="progress.data.speed")
 
 
 class Ticker:
@@ -37,44 +31,35 @@ class Ticker:
 
     def __enter__(self) -> Ticker:
         if self.shown and sys.stderr.isatty() and multiprocessing.parent_process() is None:
-            columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate()
-            self.bar = Progress(
-                *columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=Console(stderr=True)
-            )
+            columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+            rate, note = TextColumn("{task.fields[rate]}"), TextColumn("{task.fields[note]}")
+            self.bar = Progress(*columns, rate, TimeRemainingColumn(), note, console=Console(stderr=True))
             self.bar.start()
-            self.task = self.bar.add_task(self.what, total=self.total, completed=self.done, note="")
+            self.task = self.bar.add_task(self.what, total=self.total, completed=self.done, rate="-/s", note="")
         return self
 
     def advance(self, count: int = 1, note: str = "") -> None:
         """Report ``count`` more finished items, with an optional short note (such as the current loss)."""
         self.done += count
         now = time.monotonic()
+        rate = (self.done - self.skipped) / max(now - self.started, 1e-9)
         if self.bar is not None:
-            self.bar.update(self.task, advance=count, note=note)
+            self.bar.update(self.task, advance=count, rate=f"{rate:.1f}/s", note=note)
         elif now - self.last_line >= LOG_INTERVAL:
             self.last_line = now
-            self._line(note)
+            left = f", {(self.total - self.done) / rate:.0f} s left" if self.total is not None and rate else ""
+            self._line(f", {rate:.1f}/s{left} {note}".rstrip())
 
-    def _line(self, note: str = "") -> None:
-        if not self.shown:
-            return
-        elapsed = max(time.monotonic() - self.started, 1e-9)
-        rate = (self.done - self.skipped) / elapsed
-        left = ""
-        if self.total is not None:
-            remaining = (self.total - self.done) / rate if rate else float("nan")
-            left = f", {remaining:.0f} s left"
-        print(f"{self.what}: {self._count()}, {rate:.1f}/s{left} {note}".rstrip(), file=sys.stderr, flush=True)
-
-    def _count(self) -> str:
-        return str(self.done) if self.total is None else f"{self.done}/{self.total}"
+    def _line(self, more: str) -> None:
+        if self.shown:
+            count = self.done if self.total is None else f"{self.done}/{self.total}"
+            print(f"{self.what}: {count}{more}", file=sys.stderr, flush=True)
 
     def __exit__(self, *error) -> None:
         if self.bar is not None:
             self.bar.stop()
-        elif error[0] is None and self.shown:
-            elapsed = time.monotonic() - self.started
-            print(f"{self.what}: {self._count()} in {elapsed:.1f} s", file=sys.stderr, flush=True)
+        elif error[0] is None:
+            self._line(f" in {time.monotonic() - self.started:.1f} s")
 
 
 def track(items: Iterable, what: str, total: int) -> Iterator:

@@ -21,7 +21,8 @@ from pacer.corpus.rexrank import image_table
 from pacer.corpus.rows import Notes, Row, check_roles
 from pacer.corpus.source.files import Source
 from pacer.corpus.studies import COLUMNS, REPORT, REQUIRED, TEXTS, examinations
-from pacer.params import Corpus, TableOfStudies
+from pacer.params import Corpus
+from pacer.params.corpus import TableOfStudies
 from pacer.tables.table import CsvForm, open_table, shown_columns
 
 

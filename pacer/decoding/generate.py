@@ -82,11 +82,10 @@ class Generator:
         bos = self.tokenizer.bos_token_id
         zero = np.zeros(1, dtype=np.float32)
         target = Target(np.array([bos], dtype=np.int64), zero, zero, zero, 0.0)
-        sources = [Sources(r["context"], r["frontal"], r["lateral"], r["prior_report"]) for r in records]
         return collate(
             [self.prompt_ids(r) for r in records],
             [target] * len(records),
-            sources,
+            [Sources.of(record) for record in records],
             self.features,
             bos=bos,
             num_queries=self.num_queries,

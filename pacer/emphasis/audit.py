@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from pacer.params import Emphasis
+from pacer.params.emphasis import Emphasis
 from pacer.records.schemas import SPLITS as ALL_SPLITS
 
 #: The splits that training reads.

@@ -15,7 +15,7 @@ from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.core.seal import AUDIT, write_sealed
 from pacer.emphasis.audit import SPLITS, Audit
-from pacer.params import Emphasis
+from pacer.params.emphasis import Emphasis
 from pacer.pretrained.pointers import fingerprint, resolve
 from pacer.pretrained.tokenizer import read_tokenizer
 from pacer.records.columns import TableWriter, batches

@@ -18,7 +18,7 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 
-from pacer.core.errors import DataError, PacerError
+from pacer.core.errors import DataError
 from pacer.core.hygiene import cell
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory
 from pacer.core.progress import Ticker
@@ -133,14 +133,7 @@ def _hashes(paths: dict[str, str], unreadable: dict[str, str], workers: int, sta
         return None
 
     found = _divided_among("hash images", read, list(paths), workers, state)
-    hashes = {name: content for name in paths if (content := found[name]) is not None}
-    if len(hashes) < len(paths) and state.is_main_process:
-        missing = len(paths) - len(hashes)
-        print(
-            f"features: {missing:,} image{'s' * (missing != 1)} cannot be read; the others are encoded first",
-            flush=True,
-        )
-    return hashes
+    return {name: content for name in paths if (content := found[name]) is not None}
 
 
 def _kept(
@@ -169,12 +162,7 @@ def _kept(
     def verified(path: Path) -> str | None:
         problem = damage(path, notes[path].shard)
         if problem is None and path.parent == out:
-            try:
-                scratch.take(path, notes[path])
-            except OSError as error:
-                raise PacerError(
-                    f"{path} can be neither linked nor copied to {scratch.store}: {error.strerror}"
-                ) from None
+            scratch.take(path, notes[path])
         return problem
 
     for path, problem in _divided_among("verify shards", verified, list(notes), workers, state).items():

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from pacer.core.errors import DataError, PacerError
+from pacer.core.errors import DataError
 from pacer.core.io import hash_file
 from pacer.core.progress import Ticker
 from pacer.encoding.plan import WORDS, Cost, Share
@@ -83,7 +83,7 @@ class ShardEncoder(Generic[Loaded]):
         """Encode and write the shards; one with an entry that cannot be read is left out.
 
         Raises:
-            DataError: states are not finite. PacerError: a shard cannot be written.
+            DataError: states are not finite. OSError: a shard cannot be written.
         """
         notes = {}
         names = [entry.name for entries in self.shards.values() for entry in entries]
@@ -107,11 +107,6 @@ class ShardEncoder(Generic[Loaded]):
                         notes[shard] = scratch.write(shard, self.kind, entries, batches)
                 except _Incomplete:
                     list(own)  # the rest is read all the same, so that all errors are known
-                except OSError as error:
-                    raise PacerError(
-                        f"{scratch.store / shard} cannot be written: {error.strerror}; the shards that are whole stay "
-                        "for the next start"
-                    ) from None
         return notes
 
     def _load(self, name: str) -> Loaded | None:

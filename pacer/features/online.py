@@ -55,11 +55,7 @@ class OnlineStates:
         self._one_at_a_time = Lock()  # threads that make batches would only slow each other down
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
-        """States [B, K, N, d] of several images on the CPU, typed as those of a store of states; repeats allowed.
-
-        Raises:
-            DataError: as :meth:`pacer.features.store.FeatureStore.pixels`. ValueError: no image is asked for.
-        """
+        """States [B, K, N, d] of several images on the CPU, typed as those of a store of states; repeats allowed."""
         distinct = list(dict.fromkeys(image_ids))
         parts = [
             self._encoded(distinct[start : start + _AT_ONCE]) for start in range(0, max(len(distinct), 1), _AT_ONCE)

@@ -51,11 +51,7 @@ class Preparation:
             raise BackboneError(f"the image processor of {directory} refuses an image: {error}") from error
 
     def __call__(self, path: str | Path) -> Tensor:
-        """One image file -> [3, H, W] float32, bit-equal to the processor's ``pixel_values``.
-
-        Raises:
-            ImageError: as :meth:`levels`.
-        """
+        """One image file -> [3, H, W] float32, bit-equal to the processor's ``pixel_values``; as :meth:`levels`."""
         return self.values(self.levels(path))
 
     def levels(self, path: str | Path) -> Tensor:
@@ -90,8 +86,6 @@ class Preparation:
 
     def _resized(self, width: int, height: int) -> tuple[int, int]:
         """Width and height after resizing, before cropping."""
-        if not self.processor.do_resize:
-            return width, height
         size = self.processor.size
         if not size.shortest_edge:
             return size.width, size.height

@@ -74,12 +74,13 @@ _ENCODING = TypeAdapter(Encoding)
 class FeatureStore:
     """Random access to a directory made by the features stage.
 
-    Shards are mapped on first use and stay mapped, without an open file each. A store may be passed to workers, forked
-    or spawned. Returned tensors are the caller's own: a map is never handed out.
+    Shards are mapped on first use and stay mapped, without an open file each. Threads may share a store. Returned
+    tensors are the caller's own: a map is never handed out.
 
     Raises:
-        DataError: the directory is no feature store, an index is damaged or has two entries under one key, an id is
-            not in it, or a shard is missing or not what index and manifest say: it is read as a whole when first used.
+        DataError: the directory is no feature store, an index is damaged, an id is not in it, or a shard is missing or
+            not what index and manifest say: it is read as a whole when first used.
+        ValueError: no entry is asked for; the shape of a row is not known then.
     """
 
     def __init__(self, directory: str | Path):
@@ -107,9 +108,6 @@ class FeatureStore:
         self._open: dict[str, dict[str, Tensor]] = {}
         self._memory = _Memory()
 
-    def __getstate__(self) -> dict[str, object]:
-        return vars(self) | {"_open": {}, "_memory": _Memory()}
-
     def __getitem__(self, image_id: str) -> Tensor:
         """States [K, N, d] of one image, as :meth:`depth_states` gives them."""
         return self.depth_states([image_id])[0]
@@ -119,7 +117,7 @@ class FeatureStore:
 
         Raises:
             DataError: see the class; also a store of pixels, whose states :func:`pacer.features.online.open_features`
-                makes. ValueError: no image is asked for; the shape of a row is not known then.
+                makes.
         """
         if self.encoding.mode != "states":
             raise DataError(
@@ -129,11 +127,7 @@ class FeatureStore:
         return self._read(self._images, image_ids, "image", "states")
 
     def pixels(self, image_ids: Sequence[str]) -> Tensor:
-        """Prepared images [B, 1, H, W] uint8, or [B, 3, H, W] if one of them has colours; repeats allowed.
-
-        Raises:
-            DataError: see the class; also a store of states. ValueError: no image is asked for.
-        """
+        """Prepared images [B, 1, H, W] uint8 of a store of pixels, [B, 3, H, W] if one has colours; repeats allowed."""
         rows = [self._read(self._images, [image_id], "image", "pixels") for image_id in image_ids]
         if not rows:
             raise ValueError("no image is asked for")
@@ -141,11 +135,7 @@ class FeatureStore:
         return torch.cat([row.expand(-1, planes, -1, -1) for row in rows])
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """States [B, L, d_text] of cleaned previous reports, typed as those of images, and their masks [B, L] bool.
-
-        Raises:
-            DataError: see the class. ValueError: no text is asked for; the shape of a row is not known then.
-        """
+        """States [B, L, d_text] of cleaned previous reports, typed as those of images, and their masks [B, L] bool."""
         keys = [text_key(text) for text in texts]
         return (
             self._read(self._priors, keys, "previous report", "states"),
@@ -190,9 +180,6 @@ class _Index:
     Attributes:
         digests: bytes [entries], ascending. shards: place in ``names``, int32 [entries]. rows: int32 [entries].
         names: shard files.
-
-    Raises:
-        DataError: two entries have the same digest; they are named.
     """
 
     def __init__(self, path: Path, column: str):
@@ -208,11 +195,6 @@ class _Index:
         self.digests = self.digests[order]
         self.shards, self.rows = np.concatenate(shards)[order], np.concatenate(rows)[order]
         self.names = list(numbers)
-        equal = np.flatnonzero(self.digests[1:] == self.digests[:-1])
-        if len(equal):
-            keys = pl.read_parquet(path, columns=[column])[column]
-            one, other = keys[np.sort(order[equal[0] : equal[0] + 2]).tolist()]
-            raise DataError(f"{path} has two entries under one key: {one} and {other}; run the features stage again")
 
     def find(self, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Place of each key in the arrays, int64 [keys], and whether it is there at all, bool [keys]."""

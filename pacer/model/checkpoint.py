@@ -15,7 +15,8 @@ from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import hash_file, publish, scratch_directory
 from pacer.core.seal import read_sealed, write_sealed
 from pacer.model.specification import ModelSpecification
-from pacer.params import Groups, Natural, Strict, validated
+from pacer.params import Natural, Strict, validated
+from pacer.params.strict import Groups
 
 WEIGHTS, RECORD = "model.safetensors", "config.json"
 PACKAGES = ("torch", "transformers", "peft", "safetensors")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -33,6 +33,11 @@ class Sources(NamedTuple):
     frontal: str
     lateral: str | None
     prior: str | None
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Sources:
+        """Those that a row of the records names."""
+        return cls(record["context"], record["frontal"], record["lateral"], record["prior_report"])
 
 
 class Target(NamedTuple):
@@ -76,13 +81,13 @@ def collate(
     if compressed is None:
         states = read_sources(sources, features)
     else:
-        states = SourceStates(None, None, None, None, _availability(sources), compressed)
+        states = SourceStates(availability=_availability(sources), compressed=compressed)
     return Batch(
         ids=torch.from_numpy(_pad(rows, np.int64)),
         visual_start=torch.tensor(starts),
         prefix_length=torch.tensor(prefixes),
         length=torch.tensor([len(row) for row in rows]),
-        **states._asdict(),
+        **vars(states),
         weight=torch.from_numpy(_pad(weights, np.float32)),
         emphasis=torch.from_numpy(_pad(emphases, np.float32)),
         kappa=torch.tensor([target.kappa for target in targets], dtype=torch.float32),
@@ -102,11 +107,11 @@ def read_sources(sources: Sequence[Sources], features: FeatureSource) -> SourceS
     priors = [_present(source.prior, "previous report") for source, (_, prior) in pairs if prior]
     prior, prior_mask = features.prior_states(priors) if priors else (None, None)
     return SourceStates(
-        features.depth_states([source.frontal for source in sources]),
-        features.depth_states(laterals) if laterals else None,
-        prior,
-        prior_mask,
-        available,
+        availability=available,
+        frontal=features.depth_states([source.frontal for source in sources]),
+        lateral=features.depth_states(laterals) if laterals else None,
+        prior=prior,
+        prior_mask=prior_mask,
     )
 
 

@@ -106,28 +106,19 @@ class SourceInterface(nn.Module):
             nn.init.zeros_(self.fusion.bias)
 
     @torch.no_grad()
-    def start_lateral_from_frontal(self, share: float = 0.5) -> None:
-        """Start the lateral compressor as the frontal one, and its block of the fusion as ``share`` of the frontal's.
+    def start_from_frontal(self, source: Literal["lateral", "prior"], share: float = 0.5) -> None:
+        """Start a source's compressor as the frontal one, and its block of the fusion as ``share`` of the frontal's.
 
         Both views come from the same encoder, so what the warm-up learnt of the frontal view holds for the lateral.
+        The prior's attention reads text states and is left out: from compressed findings to the language model's words
+        the warm-up holds for the previous report too; how to find them in a text is learnt from the start.
         """
-        self.lateral.load_state_dict(self.frontal.state_dict())
-        width = self.fusion.out_features
-        self.fusion.weight[:, width : 2 * width] = share * self.fusion.weight[:, :width]
-
-    @torch.no_grad()
-    def start_prior_from_frontal(self, share: float = 0.5) -> None:
-        """Start all of the prior compressor but its attention, which reads text states, as the frontal one, and its
-        block of the fusion as ``share`` of the frontal's.
-
-        What the warm-up learnt from compressed findings to the language model's words then holds for the previous
-        report too; how to find them in a text is learnt from the start.
-        """
-        for name, module in self.prior.named_children():
-            if name != "attention":
+        for name, module in getattr(self, source).named_children():
+            if (source, name) != ("prior", "attention"):
                 module.load_state_dict(getattr(self.frontal, name).state_dict())
         width = self.fusion.out_features
-        self.fusion.weight[:, 2 * width :] = share * self.fusion.weight[:, :width]
+        first = width if source == "lateral" else 2 * width
+        self.fusion.weight[:, first : first + width] = share * self.fusion.weight[:, :width]
 
     def compress_frontal(self, frontal: Tensor) -> Tensor:
         """frontal [B, N, d_v] -> c_f [B, Q, d_v]."""
@@ -148,21 +139,17 @@ class SourceInterface(nn.Module):
             ValueError: a row is said to have a source, but none was passed.
         """
         compressed = self.compress_frontal(frontal)
+        hidden = ~prior_mask if self.mask_prior_padding and prior_mask is not None else None
         slots = [compressed]
-        for column, (name, source) in enumerate((("lateral", lateral), ("prior", prior))):
-            rows = availability[:, column].nonzero().squeeze(1)
-            absent = torch.zeros_like(compressed)
-            if len(rows) == 0:
-                slots.append(absent)
-                continue
-            if source is None:
-                raise ValueError(f"{len(rows)} rows have a {name} source, but no {name} states were passed")
-            padding = None
-            if name == "prior" and self.mask_prior_padding and prior_mask is not None:
-                padding = ~prior_mask[rows]
-            module = self.lateral if name == "lateral" else self.prior
-            own = module(compressed[rows], source[rows], padding)
-            slots.append(absent.index_copy(0, rows, own.to(absent.dtype)))
+        for column, (name, source, padding) in enumerate((("lateral", lateral, None), ("prior", prior, hidden))):
+            rows, slot = availability[:, column].nonzero().squeeze(1), torch.zeros_like(compressed)
+            if len(rows):
+                if source is None:
+                    raise ValueError(f"{len(rows)} rows have a {name} source, but no {name} states were passed")
+                module = getattr(self, name)
+                own = module(compressed[rows], source[rows], None if padding is None else padding[rows])
+                slot = slot.index_copy(0, rows, own.to(slot.dtype))
+            slots.append(slot)
         return torch.stack(slots, dim=1)
 
     def fuse(self, compressed: Tensor, availability: Tensor) -> SourceTokens:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from peft import LoraConfig, inject_adapter_in_model
@@ -24,63 +24,56 @@ from pacer.model.interface import SourceInterface, SourceTokens
 from pacer.model.refine import DepthRouter
 
 
-class SourceStates(NamedTuple):
-    """The sources of a batch: those fields of :class:`Batch` that hold them."""
+@dataclass(kw_only=True)
+class SourceStates:
+    """The sources of a batch.
 
-    frontal: Tensor | None
-    lateral: Tensor | None
-    prior: Tensor | None
-    prior_mask: Tensor | None
+    Attributes:
+        availability: [B, 2] bool (lateral, prior).
+        frontal: [B, K, N, d_v] depth states, None beside ``compressed``. lateral: [n_l, K, N, d_v] of the rows that
+            have one, or None.
+        prior: [n_p, L, d_text] and prior_mask [n_p, L] bool of the rows that have one, or None.
+        compressed: [B, 3, Q, d_v], the interface's compressed sources where they were computed beforehand.
+    """
+
     availability: Tensor
+    frontal: Tensor | None = None
+    lateral: Tensor | None = None
+    prior: Tensor | None = None
+    prior_mask: Tensor | None = None
     compressed: Tensor | None = None
 
-    def to(self, device: torch.device) -> SourceStates:
-        """The same sources on another device."""
-        moved = {k: v.to(device) for k, v in self._asdict().items() if v is not None}
-        return self._replace(**moved)
+    def to(self, device: torch.device) -> Self:
+        """The same on another device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> Self:
+        """The same in page-locked memory, from which a GPU copies without the processor waiting."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        return type(self)(**{k: change(v) if isinstance(v, Tensor) else v for k, v in vars(self).items()})
 
 
-@dataclass
-class Batch:
+@dataclass(kw_only=True)
+class Batch(SourceStates):
     """One micro-batch of model inputs, right-padded; every sample is contiguous.
 
     Attributes:
         ids: [B, T] token ids; zeros at the visual positions and in the padding.
         visual_start: [B] first visual position. prefix_length: [B] positions left of ``||``. length: [B].
-        frontal: [B, K, N, d_v] depth states, None beside ``compressed``. lateral: [n_l, K, N, d_v] of the rows that
-            have one, or None.
-        prior: [n_p, L, d_text] and prior_mask [n_p, L] bool of the rows that have one, or None.
-        availability: [B, 2] bool (lateral, prior).
         weight: [B, T] omega of the token at each position (zero outside targets and on BOS). emphasis: [B, T] s.
         kappa: [B]. consistency: [B, T] bool, Omega_cons.
-        compressed: [B, 3, Q, d_v], the interface's compressed sources where they were computed beforehand.
     """
 
     ids: Tensor
     visual_start: Tensor
     prefix_length: Tensor
     length: Tensor
-    frontal: Tensor | None
-    lateral: Tensor | None
-    prior: Tensor | None
-    prior_mask: Tensor | None
-    availability: Tensor
     weight: Tensor | None = None
     emphasis: Tensor | None = None
     kappa: Tensor | None = None
     consistency: Tensor | None = None
-    compressed: Tensor | None = None
-
-    def to(self, device: torch.device) -> Batch:
-        """The same batch on another device."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin_memory(self) -> Batch:
-        """The same batch in page-locked memory, from which a GPU copies without the processor waiting."""
-        return self._each(Tensor.pin_memory)
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        return type(self)(**{k: change(v) if isinstance(v, Tensor) else v for k, v in vars(self).items()})
 
     @property
     def prefix_mask(self) -> Tensor:
@@ -200,7 +193,7 @@ class Pacer(nn.Module):
         depths = depths.to(self.endpoint_norm.weight.dtype)
         return self.router(depths, self.endpoint_norm(depths[:, -1]))
 
-    def compress(self, batch: Batch | SourceStates) -> Compressed:
+    def compress(self, batch: SourceStates) -> Compressed:
         """Refine and compress the sources of a batch, or take them as they were computed beforehand."""
         if batch.compressed is not None:
             return Compressed(batch.compressed, None, None)

@@ -20,7 +20,6 @@ stage trains the frontal interface alone, so its files (upstream's ``visual_delt
 from __future__ import annotations
 
 import argparse
-import pickle
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -50,16 +49,6 @@ _LANGUAGE = "llama_model.base_model.model."
 
 #: Parts of a whole ``.ckpt`` that PACER takes from the frozen models themselves.
 FROZEN = ("visual_encoder.", "text_encoder.", "llama_model.", "embed_tokens.", "chexbert")
-
-#: What a file is when it is not LLM-RG4's, recognised by a name in it.
-_OTHERS = (
-    ("router.", "a checkpoint of PACER; use it as it is"),
-    ("bert.embeddings", "CheXbert's or another BERT's weights"),
-    ("encoder.layer.", "an image or text encoder's weights"),
-    ("model.layers.0.self_attn.q_proj.weight", "a language model's weights, such as Vicuna's"),
-    ("llama_proj.weight", "weights of R2GenGPT or MambaXray, whose projector is one layer"),
-    ("qformer", "weights of a BLIP-2 model"),
-)
 
 
 @dataclass(frozen=True)
@@ -98,8 +87,8 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
         source: a ``.pth`` or ``.ckpt`` file, or what such a file holds (also a bare state dict).
 
     Raises:
-        CheckpointError: the file is missing, damaged, or something else (it says what); names of the interface are
-            missing (all are listed), or shapes do not fit each other.
+        CheckpointError: the file is missing, damaged, or something else; names of the interface are missing (all are
+            listed), or shapes do not fit each other.
     """
     origin, content = ("the state dict", source) if isinstance(source, Mapping) else (str(source), _load(Path(source)))
     state = _state(content, origin)
@@ -135,25 +124,15 @@ def _interface(state: Mapping[str, Tensor], origin: str) -> tuple[dict[str, Tens
         names = first
     missing = sorted(theirs for theirs in names.values() if theirs not in state)
     if missing:
-        raise CheckpointError(_why_incomplete(state, missing, origin))
+        if {theirs for theirs in names.values() if theirs.startswith("APPA_")} <= set(missing):
+            raise CheckpointError(f"{origin} is no checkpoint of LLM-RG4: it holds {', '.join(sorted(state)[:5])}")
+        raise CheckpointError(f"{origin} is an incomplete checkpoint of LLM-RG4. Missing: {', '.join(missing)}")
     interface = {ours: state[theirs] for ours, theirs in names.items()}
     queries = interface["queries"]
     if queries.ndim != 3 or queries.shape[0] != 1:
         raise CheckpointError(f"{origin}: {_QUERIES} has shape {list(queries.shape)}, expected [1, queries, width]")
     interface["queries"] = queries[0]
     return interface, set(names.values())
-
-
-def _why_incomplete(state: Mapping[str, Tensor], missing: list[str], origin: str) -> str:
-    """What a file is that lacks names of the interface."""
-    frontal = {name for name in interface_names().values() if name.startswith("APPA_")}
-    if not frontal <= set(missing):
-        return f"{origin} is an incomplete checkpoint of LLM-RG4. Missing: {', '.join(missing)}"
-    for mark, what in _OTHERS:
-        if any(mark in name for name in state):
-            return f"{origin} is no checkpoint of LLM-RG4 but {what}"
-    shown = ", ".join(sorted(state)[:5]) or "nothing"
-    return f"{origin} is no checkpoint of LLM-RG4: it holds {shown}{' …' if len(state) > 5 else ''}"
 
 
 def _settings(interface: dict[str, Tensor], lora: dict[str, Tensor], content: Mapping[str, Any]) -> dict[str, int]:
@@ -178,8 +157,6 @@ def _settings(interface: dict[str, Tensor], lora: dict[str, Tensor], content: Ma
 
 def _state(content: Any, origin: str) -> dict[str, Tensor]:
     """The named tensors of a file's content."""
-    if isinstance(content, Mapping) and "model_state_dict" in content:
-        raise CheckpointError(f"{origin} is no checkpoint of LLM-RG4 but CheXbert's or another trainer's")
     for key in ("model", "state_dict"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
@@ -208,18 +185,11 @@ def _load(path: Path) -> Mapping[str, Any]:
     """The content of a file, read without running any code that it may hold."""
     if not path.is_file():
         raise CheckpointError(f"{path} does not exist; download LLM-RG4's released weights and name the file")
-    with open(path, "rb") as file:
-        head = file.read(512).lstrip().lower()
-    if head.startswith((b"<!doctype", b"<html")):
-        raise CheckpointError(f"{path} is a web page: the download failed; fetch the file again")
-    if path.suffix == ".safetensors":
-        raise CheckpointError(f"{path} is a safetensors file; LLM-RG4 is released as .pth and .ckpt")
     try:
         with torch.serialization.safe_globals(_HARMLESS):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except pickle.UnpicklingError:
-        raise CheckpointError(
-            f"{path} holds more than weights and settings, or is damaged, and is not read; fetch it again"
-        ) from None
     except Exception as error:  # a damaged file raises anything
-        raise CheckpointError(f"{path} is not a whole PyTorch file ({type(error).__name__}); fetch it again") from None
+        raise CheckpointError(
+            f"{path} is no whole PyTorch file, or holds more than weights and settings ({type(error).__name__}); fetch "
+            "it again"
+        ) from None

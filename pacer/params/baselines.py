@@ -69,9 +69,5 @@ class BaselineParams(Strict):
 
 
 def load_baseline_params(path: str | Path = "baselines/params.yaml") -> BaselineParams:
-    """Read and validate the baselines' parameter file.
-
-    Raises:
-        ConfigError: the file is missing, is not YAML, or any value is refused; all problems are listed.
-    """
+    """Read and validate the baselines' parameter file, as :func:`~pacer.params.strict.read_params` does."""
     return read_params(path, BaselineParams)

@@ -72,14 +72,10 @@ class Params(Strict):
 
 
 def load_params(path: str | Path = "params.yaml") -> Params:
-    """Read and validate a parameter file.
-
-    Raises:
-        ConfigError: the file is missing, is not YAML, or any value is refused; all problems are listed.
-    """
+    """Read and validate a parameter file, as :func:`~pacer.params.strict.read_params` does."""
     return read_params(path, Params)
 
 
 def parse_params(raw: dict[str, Any], origin: str = "params") -> Params:
-    """Validate a plain dictionary; see :func:`load_params`."""
+    """Validate a plain dictionary, as :func:`~pacer.params.strict.validated` does."""
     return validated(raw, origin, Params)

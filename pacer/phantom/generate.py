@@ -19,7 +19,7 @@ from pacer.core.contexts import CONTEXTS, Context, availability
 from pacer.core.io import hash_bytes, write_json, write_jsonl
 from pacer.core.progress import Ticker
 from pacer.corpus.source.files import describe_source
-from pacer.params import Phantom
+from pacer.params.corpus import Phantom
 from pacer.phantom.answers import recorded_answer
 from pacer.phantom.emphasis import emphasis_scores
 from pacer.phantom.language import PhantomReport, contexts_of, fullest_report_of, report_of

@@ -12,7 +12,8 @@ from pacer.model.assemble import build_model, frozen_fingerprints
 from pacer.model.checkpoint import CheckpointRecord, load_strictly, package_versions, save_checkpoint
 from pacer.model.specification import specification_of
 from pacer.model.upstream import UpstreamWeights, import_llm_rg4
-from pacer.params import Commit, Params
+from pacer.params import Params
+from pacer.params.model import Commit
 
 
 def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> UpstreamWeights:

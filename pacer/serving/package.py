@@ -17,7 +17,9 @@ from pacer.core.errors import BackboneError, CheckpointError
 from pacer.core.io import hash_file, read_json, write_json
 from pacer.features import prepare, rounding
 from pacer.model.assemble import FROZEN
-from pacer.params import Backbone, Beams, Cleaner, Decode, Positive, Strict, read_params
+from pacer.params import Backbone, Decode, Positive, Strict, read_params
+from pacer.params.corpus import Cleaner
+from pacer.params.strict import Beams
 from pacer.pretrained.pointers import POINTER, Pointer, provenance, read_pointer
 
 #: Of this layout. A change that older software cannot read counts up.

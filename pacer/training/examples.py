@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from pacer.anchors.anchor import Anchor
@@ -18,15 +17,10 @@ from pacer.model.prompt.instruction import PromptIds, build_prompt
 from pacer.model.specification import ModelSpecification
 from pacer.training.batches import MicroBatch
 from pacer.training.record_table import RecordTable
-from pacer.training.trajectory import TrajectoryBuilder, draw
+from pacer.training.trajectory import Span, Trajectory, TrajectoryBuilder, draw
 
-
-class CompressedSources(Protocol):
-    """Compressed sources that were computed beforehand (:class:`pacer.training.source_cache.SourceCache`)."""
-
-    def read(self, rows: Sequence[int] | np.ndarray) -> Tensor:
-        """[B, 3, Q, d_v]."""
-        ...
+if TYPE_CHECKING:
+    from pacer.training.source_cache import SourceCache
 
 
 class Draw(NamedTuple):
@@ -58,7 +52,7 @@ class Examples:
         specification: of the model; without a group ``prompt`` nothing surrounds the visual tokens (warm-up).
 
     Attributes:
-        compressed: where compressed sources are read from; None: states are read from ``features``.
+        compressed: compressed sources that were computed beforehand; None: states are read from ``features``.
     """
 
     def __init__(
@@ -71,7 +65,7 @@ class Examples:
         self.table, self.tokenizer, self.features, self.prompt = table, tokenizer, features, specification.prompt
         self.num_queries = specification.interface.num_queries
         self.builder = TrajectoryBuilder(tokenizer, specification.trajectory.report_tokens)
-        self.compressed: CompressedSources | None = None
+        self.compressed: SourceCache | None = None
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -82,38 +76,28 @@ class Examples:
         """Measure every record's sequence and count what the train targets lose on their way into tokens."""
         counts = dict.fromkeys(("reports", "cut", "emphasised"), 0)
         lengths = np.empty((len(self.table), 2), dtype=np.int32)
-        suffixes: dict[tuple, int] = {}
-        written: list[int] = []
+        labelled, written = self.table.labelled, []
         for first, rows in self.table.in_blocks():
-            reports = self._encoded([row["report"] for row in rows])
-            anchors = self._encoded([render_anchor(_anchor(row)) for row in rows]) if self.table.labelled else None
-            for number, (row, report) in enumerate(zip(rows, reports, strict=True)):
-                prompt = self.prompt_ids(row, commit=False)
-                left = 1 + len(prompt.before) + self.num_queries + len(prompt.after)
-                lengths[first + number] = left + self.builder.length(report, None)
-                if anchors is not None:
-                    suffix = self._suffix(row, suffixes)
-                    lengths[first + number, 1] = left + suffix + self.builder.length(report, anchors[number])
+            for number, row in enumerate(rows, first):
+                for commit in (False, True)[: 1 + labelled]:
+                    prompt, target = self._sample(row, commit)
+                    left = 1 + len(prompt.before) + self.num_queries + len(prompt.after)
+                    lengths[number, int(commit) :] = left + len(target.ids)
                 if row["split"] == "train":
                     counts["reports"] += 1
-                    counts["cut"] += self.builder.is_cut(report)
+                    counts["cut"] += target.cut
                     counts["emphasised"] += any((row["emphasis"] or ())[1:])
-                    if anchors is not None:
-                        written.append(len(anchors[number]))
+                    if labelled:
+                        written.append(int((target.spans == Span.ANCHOR).sum()))
         found = {name: float(count) for name, count in counts.items()}
         if written:
             found |= {"commitment_tokens_mean": float(np.mean(written)), "commitment_tokens_most": float(max(written))}
         return Survey({f"targets/{name}": value for name, value in found.items()}, lengths)
 
-    def _suffix(self, row: dict, known: dict[tuple, int]) -> int:
-        """Tokens by which the commitment-first instruction is longer: the same for all records of a task."""
-        task = row["view"], row["sections"]
-        if task not in known:
-            known[task] = len(self.prompt_ids(row, commit=True).after) - len(self.prompt_ids(row, commit=False).after)
-        return known[task]
-
-    def _encoded(self, texts: list[str]) -> list[list[int]]:
-        return self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+    def _sample(self, record: dict, commit: bool) -> tuple[PromptIds, Trajectory]:
+        """Text of the prefix and target of one record on a route."""
+        anchor = render_anchor(_anchor(record)) if commit else None
+        return self.prompt_ids(record, commit), self.builder.build(record["report"], anchor, record["emphasis"])
 
     def uniform(self, rows: np.ndarray, visits: np.ndarray, draws: Draw) -> np.ndarray:
         """The number in [0, 1) that each visit draws."""
@@ -134,8 +118,8 @@ class Examples:
         records = [self.table.row(int(number)) for number in rows]
         prompts, targets = [], []
         for record, commit in zip(records, commits, strict=True):
-            anchor = render_anchor(_anchor(record)) if commit else None
-            trajectory = self.builder.build(record["report"], anchor, record["emphasis"])
+            prompt, trajectory = self._sample(record, commit)
+            prompts.append(prompt)
             targets.append(
                 Target(
                     trajectory.ids,
@@ -145,12 +129,11 @@ class Examples:
                     trajectory.kappa(lambda_q),
                 )
             )
-            prompts.append(self.prompt_ids(record, commit))
         compressed = None if self.compressed is None else self.compressed.read(rows)
         return collate(
             prompts,
             targets,
-            [sources_of(record) for record in records],
+            [Sources.of(record) for record in records],
             self.features,
             bos=self.builder.tokenizer.bos_token_id,
             num_queries=self.num_queries,
@@ -162,11 +145,6 @@ class Examples:
         if self.prompt is None:
             return PromptIds([], [])
         return build_prompt(self.tokenizer, record, commit=commit, **self.prompt.model_dump())
-
-
-def sources_of(record: dict) -> Sources:
-    """The sources that a row of the record table names."""
-    return Sources(record["context"], record["frontal"], record["lateral"], record["prior_report"])
 
 
 def _anchor(record: dict) -> Anchor:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +29,6 @@ from pacer.parallel.prefetch import prefetch
 from pacer.training.batches import MicroBatch
 from pacer.training.examples import Examples
 from pacer.training.gradients import Gradients
-from pacer.training.losses import LossWeights
 from pacer.training.objective import Objective, denominators, objective
 from pacer.training.phases import Phase
 from pacer.training.plan import Plan
@@ -38,17 +37,9 @@ from pacer.training.validation import validate
 
 #: Receives named values and the update that they belong to.
 Log = Callable[[dict[str, float], int], None]
+#: The loss of a micro-batch, called as :func:`pacer.training.objective.objective`.
+Loss = Callable[..., Objective]
 STATE = "state.pt"
-
-
-class Loss(Protocol):
-    """The loss of a micro-batch; :func:`pacer.training.objective.objective` is one."""
-
-    def __call__(
-        self, model: Any, batch: Batch, losses: LossWeights, *, bare: bool = False, whole: Tensor | None = None
-    ) -> Objective:
-        """The objective of ``batch``, which is a part of the micro-batch whose denominators are ``whole``."""
-        ...
 
 
 def train(

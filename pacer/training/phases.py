@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError
-from pacer.params import Batches, Params, Train, Warmup
+from pacer.params import Params
+from pacer.params.training import Batches, Train, Warmup
 from pacer.training.losses import LossWeights
 
 

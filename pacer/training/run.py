@@ -34,7 +34,8 @@ from pacer.model.pacer import Pacer
 from pacer.model.precision import automatic_dtype, language_parameters
 from pacer.model.specification import specification_of
 from pacer.parallel.processes import open_accelerator, process_state
-from pacer.params import Params, Warmup
+from pacer.params import Params
+from pacer.params.training import Warmup
 from pacer.training.examples import Examples
 from pacer.training.loop import Log, Loss, train
 from pacer.training.objective import objective
@@ -114,9 +115,9 @@ class PhaseTraining(Training):
         started = None if start is None else _start_from(model, start, self.record)
         if self.phase.name == "parent" and started == "warmup":
             if parent.lateral_start == "frontal":
-                model.interface.start_lateral_from_frontal()
+                model.interface.start_from_frontal("lateral")
             if parent.prior_start == "frontal":
-                model.interface.start_prior_from_frontal()
+                model.interface.start_from_frontal("prior")
         if self.phase.name == "calibrate" and self.params.calibrate.trains != "lora":
             model.merge_lora()
         return model.to(accelerator.device)

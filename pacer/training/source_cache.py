@@ -22,10 +22,10 @@ from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import atomic_path, read_json, write_json
 from pacer.core.progress import Ticker
-from pacer.model.collate import read_sources
+from pacer.model.collate import Sources, read_sources
 from pacer.model.pacer import Pacer, SourceStates
 from pacer.parallel.prefetch import prefetch
-from pacer.training.examples import Examples, sources_of
+from pacer.training.examples import Examples
 from pacer.training.plan import Visits
 
 #: Records in one file, and records compressed at a time.
@@ -116,10 +116,9 @@ def open_source_cache(
     if switch == "off" or len(visits.rows) == 0:
         return None
     model.eval()
-    states = read_sources([sources_of(examples.table.row(int(visits.rows[0])))], examples.features)
-    tokens = _compressed(model, states, accelerator)
-    context = examples.table.context
-    cache = SourceCache(directory, visits.rows, context, (tokens.shape[2], tokens.shape[3]), dtype or tokens.dtype)
+    queries = model.interface.queries
+    shape = queries.shape[0], queries.shape[1]
+    cache = SourceCache(directory, visits.rows, examples.table.context, shape, dtype or queries.dtype)
     direct = _bytes_of_states(examples, visits.rows)
     kept = cache.slots.sum(1) * (cache.nbytes // max(int(cache.first[-1]), 1))
     without, once = int((direct * visits.counts).sum()), int(direct.sum())
@@ -150,7 +149,7 @@ def _bytes_of_states(examples: Examples, rows: np.ndarray) -> np.ndarray:
     for slot in range(3):
         found = np.flatnonzero(slots[:, slot])
         if len(found):
-            states = read_sources([sources_of(examples.table.row(int(rows[found[0]])))], examples.features)
+            states = read_sources([Sources.of(examples.table.row(int(rows[found[0]])))], examples.features)
             tensor = (states.frontal, states.lateral, states.prior)[slot]
             assert tensor is not None
             size[slot] = tensor.nbytes
@@ -165,7 +164,7 @@ def _fill(cache: SourceCache, model: Pacer, examples: Examples, accelerator: Acc
     parts = [rows for block in missing for rows in _parts(blocks[block])]
 
     def read(rows: np.ndarray) -> SourceStates:
-        return read_sources([sources_of(examples.table.row(int(row))) for row in rows], examples.features)
+        return read_sources([Sources.of(examples.table.row(int(row))) for row in rows], examples.features)
 
     batches = prefetch(read, parts, workers)
     with Ticker("compress sources", sum(len(part) for part in parts), shown=accelerator.is_main_process) as ticker:

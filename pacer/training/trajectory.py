@@ -82,13 +82,6 @@ class TrajectoryBuilder:
         """Whether a report is too long: upstream tokenises BOS + report + EOS and cuts the whole at the limit."""
         return len(report_ids) + 2 > self.report_tokens
 
-    def length(self, report_ids: Sequence[int], anchor_ids: Sequence[int] | None) -> int:
-        """Tokens of a trajectory, BOS included; commitment-first where ``anchor_ids`` are given."""
-        commit, whole = anchor_ids is not None, not self.is_cut(report_ids)
-        report = min(len(report_ids), self.report_tokens - 1)
-        delimiters = commit * len(self.opening) + (commit and whole) * len(self.closing)
-        return 1 + len(anchor_ids or ()) + delimiters + report + whole
-
     def build(self, report: str, anchor: str | None, emphasis: list[float] | None) -> Trajectory:
         """One trajectory: commitment-first when ``anchor`` (its rendered text) is given, else direct.
 

@@ -17,7 +17,7 @@ from pacer.core.io import hash_file
 from pacer.corpus.text.cleaning import clean_report
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.clinical import unrelated_f1
-from pacer.params import TextStandin
+from pacer.params.backbones import TextStandin
 from pacer.records.findings import FINDINGS
 from pacer.reporting.signature import ALIKE
 

@@ -103,7 +103,7 @@ def examples(
 ) -> PairedExamples:
     # targets differ from context to context
     table = RecordTable.of(records.with_columns(report=pl.col("report") + " effusion in " + pl.col("context")), anchors)
-    return PairedExamples(PairTable(table.blocks, request.param), load_tokenizer(backbones), features, specification())
+    return PairedExamples(PairTable(table.table, request.param), load_tokenizer(backbones), features, specification())
 
 
 def two_of_each_draw(examples: PairedExamples) -> np.ndarray:

@@ -14,7 +14,8 @@ from pacer.cli.profiles import use_profile
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.scoring import ORIGINALS
-from pacer.params import Score, load_params, parse_params
+from pacer.params import load_params, parse_params
+from pacer.params.score import Score
 from pacer.reporting.published import load_published
 
 REPOSITORY = Path(__file__).parents[2]

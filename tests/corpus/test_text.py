@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pacer.corpus.text.cleaning import CLEANERS, clean_report, clean_report_carefully, clean_report_iu_xray
-from pacer.params import Cleaner
+from pacer.params.corpus import Cleaner
 
 
 def reference(text: str) -> str:

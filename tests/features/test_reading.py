@@ -1,14 +1,11 @@
-"""Reading a feature store: what the shards hold comes back, from any process, in little memory."""
+"""Reading a feature store: what the shards hold comes back, in little memory."""
 
 from __future__ import annotations
 
 import gc
 import json
-import multiprocessing
 import pickle
 import random
-import sys
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -174,56 +171,6 @@ def test_the_index_has_24_bytes_an_entry(tmp_path: Path) -> None:
     assert [index.names[s] for s in index.shards[places]] == [shard for _, shard, _ in entries]
     assert index.rows[places].tolist() == [row for _, _, row in entries]
     assert not index.find([f"{key} " for key, _, _ in entries])[1].any()
-
-
-@pytest.mark.parametrize("digest", [b"same", b"\0", b"\xff" * 16])
-def test_two_entries_under_one_key_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digest: bytes) -> None:
-    write_store(tmp_path / "store")
-    path = tmp_path / "store" / IMAGES
-    table = pl.read_parquet(path)
-    pl.concat([table, table[[4]]]).write_parquet(path)
-    with pytest.raises(DataError, match=r"images\.parquet has two entries under one key: p4/view 4\.jpg and p4/view 4"):
-        FeatureStore(tmp_path / "store")
-
-    class Collision:
-        def __init__(self, key: bytes, digest_size: int):
-            self.key = key
-
-        def digest(self) -> bytes:
-            alike = b"view 7" in self.key or b"view 9" in self.key
-            return (digest if alike else self.key)[:16].ljust(16, b"\0")
-
-    table.write_parquet(path)
-    monkeypatch.setattr(reading, "blake2b", Collision)
-    with pytest.raises(DataError, match=r"under one key: p7/view 7\.jpg and p9/view 9\.jpg"):
-        FeatureStore(tmp_path / "store")
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12: polars has threads
-@pytest.mark.parametrize(
-    "method",
-    [
-        pytest.param("fork", marks=pytest.mark.skipif(sys.platform != "linux", reason="forking is not safe there")),
-        "spawn",
-    ],
-)
-def test_workers_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    monkeypatch.setattr(reading, "_LARGE", 1)
-    rows = write_store(tmp_path / "store", torch.bfloat16)
-    store, ids = FeatureStore(tmp_path / "store"), [f"p{i}/view {i}.jpg" for i in (20, 1, 1, 7)]
-    store.depth_states(ids[:1])  # leaves an open map and a spare block
-    assert store._open and store._memory.spare
-    copy = pickle.loads(pickle.dumps(store))
-    assert not copy._open and not copy._memory.spare
-    with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
-        there = pool.submit(store.depth_states, ids)
-        reports = pool.submit(store.prior_states, ["report 6 ."])
-        expected = torch.stack([rows[i] for i in ids])
-        assert torch.equal(store.depth_states(ids), expected)
-        assert torch.equal(there.result(timeout=120), expected)
-        states, mask = reports.result(timeout=120)
-    assert torch.equal(states[0], rows["report 6 ."]) and torch.equal(mask[0], rows["mask of report 6 ."])
 
 
 def header(**tensors: dict) -> bytes:

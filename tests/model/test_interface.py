@@ -69,7 +69,7 @@ def test_identity_fusion_starts_as_the_normalised_frontal_slot() -> None:
 
 def test_the_lateral_may_start_as_the_frontal_does() -> None:
     model = interface(fusion_init="identity")
-    model.start_lateral_from_frontal(share=0.5)
+    model.start_from_frontal("lateral", share=0.5)
     frontal, lateral, prior = sources()
     rows = torch.tensor([[True, False]] * 4)
     found = model(frontal, lateral, prior, rows)
@@ -83,7 +83,7 @@ def test_the_lateral_may_start_as_the_frontal_does() -> None:
 def test_the_prior_may_start_as_the_frontal_does_but_for_its_attention() -> None:
     model = interface(fusion_init="identity")
     before = {name: value.clone() for name, value in model.prior.attention.state_dict().items()}
-    model.start_prior_from_frontal(share=0.25)
+    model.start_from_frontal("prior", share=0.25)
     frontal, lateral, prior = sources()
     found = model(frontal, lateral, prior, torch.tensor([[False, True]] * 4))
     tokens, fused = found.tokens, found.fused

@@ -196,21 +196,10 @@ def test_half_of_a_second_stage_is_no_first_stage(state, change: dict) -> None:
         import_llm_rg4(first)
 
 
-@pytest.mark.parametrize(
-    ("names", "what"),
-    [
-        (["model.layers.0.self_attn.q_proj.weight", "lm_head.weight"], "a language model's weights"),
-        (["bert.embeddings.word_embeddings.weight"], "CheXbert's or another BERT's"),
-        (["embeddings.cls_token", "encoder.layer.0.norm1.weight"], "an image or text encoder's"),
-        (["llama_proj.weight", "layer_norm.weight"], "R2GenGPT or MambaXray"),
-        (["interface.queries", "router.eta"], "a checkpoint of PACER"),
-        (["something.else"], "it holds something.else"),
-    ],
-)
-def test_other_weights_are_named_for_what_they_are(names: list[str], what: str) -> None:
-    with pytest.raises(CheckpointError, match="no checkpoint of LLM-RG4") as error:
-        import_llm_rg4({name: torch.zeros(1) for name in names})
-    assert what in str(error.value)
+@pytest.mark.parametrize("name", ["model.layers.0.self_attn.q_proj.weight", "bert.embeddings.weight", "router.eta"])
+def test_other_weights_are_refused_with_what_they_hold(name: str) -> None:
+    with pytest.raises(CheckpointError, match=rf"no checkpoint of LLM-RG4: it holds {name}"):
+        import_llm_rg4({name: torch.zeros(1)})
 
 
 class Trap:
@@ -225,15 +214,15 @@ def test_strange_files(tmp_path: Path, state, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(CheckpointError, match="does not exist; download"):
         import_llm_rg4(tmp_path / "none.pth")
     (tmp_path / "page.pth").write_text("<!DOCTYPE html><html>quota exceeded</html>")
-    with pytest.raises(CheckpointError, match="is a web page: the download failed"):
+    with pytest.raises(CheckpointError, match=r"page\.pth is no whole PyTorch file"):
         import_llm_rg4(tmp_path / "page.pth")
     torch.save({"model": state}, tmp_path / "whole.pth")
     content = (tmp_path / "whole.pth").read_bytes()
     (tmp_path / "cut.pth").write_bytes(content[: len(content) // 2])
-    with pytest.raises(CheckpointError, match="is not a whole PyTorch file"):
+    with pytest.raises(CheckpointError, match=r"cut\.pth is no whole PyTorch file"):
         import_llm_rg4(tmp_path / "cut.pth")
     torch.save({"model": state, "config": Trap()}, tmp_path / "trap.pth")
-    with pytest.raises(CheckpointError, match="holds more than weights and settings"):
+    with pytest.raises(CheckpointError, match="or holds more than weights and settings"):
         import_llm_rg4(tmp_path / "trap.pth")
     (tmp_path / "plain.pth").write_bytes(pickle.dumps(Trap(), protocol=2))
     with pytest.raises(CheckpointError):
@@ -243,7 +232,7 @@ def test_strange_files(tmp_path: Path, state, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(CheckpointError, match="holds list, expected named tensors"):
         import_llm_rg4(tmp_path / "list.pth")
     torch.save({"model_state_dict": {"module.bert": torch.zeros(1)}}, tmp_path / "chexbert.pth")
-    with pytest.raises(CheckpointError, match="CheXbert"):
+    with pytest.raises(CheckpointError, match="besides tensors it holds model_state_dict"):
         import_llm_rg4(tmp_path / "chexbert.pth")
     with pytest.raises(CheckpointError, match=r"\[3, 16\], expected \[1, queries, width\]"):
         import_llm_rg4(state | {"APPA_visual_query_tokens": state["APPA_visual_query_tokens"][0]})

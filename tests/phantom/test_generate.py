@@ -13,7 +13,8 @@ from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import hash_file, read_json, read_jsonl
 from pacer.corpus.source.files import read_source
 from pacer.corpus.text.cleaning import clean_report
-from pacer.params import Phantom, load_params
+from pacer.params import load_params
+from pacer.params.corpus import Phantom
 from pacer.phantom.emphasis import emphasis_scores
 from pacer.phantom.generate import generate_phantom, image_path
 from pacer.phantom.language import sample_texts

@@ -20,7 +20,7 @@ from pacer.backbones.standins.training import held_out_accuracy, held_out_tenth,
 from pacer.corpus.text.cleaning import clean_report
 from pacer.metrics.chexbert.network import CheXbertNetwork
 from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
-from pacer.params import TextStandin
+from pacer.params.backbones import TextStandin
 from pacer.records.findings import FINDINGS
 
 _FINDING_OF = {observation: finding for finding, observation in OBSERVATION_OF.items()}

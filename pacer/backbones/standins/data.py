@@ -20,7 +20,7 @@ from pacer.anchors.render import render_anchor
 from pacer.anchors.vocabulary import FINDINGS
 from pacer.core.errors import DataError
 from pacer.corpus.text.cleaning import clean_report
-from pacer.params import Backbones
+from pacer.params.backbones import Backbones
 from pacer.phantom.language import contexts_of, write_report
 from pacer.phantom.tokenizer import phantom_tokenizer, train_tokenizer
 from pacer.phantom.training import TrainingImages, training_images

@@ -23,7 +23,7 @@ from pacer.anchors.render import render_anchor
 from pacer.backbones.standins.data import Instruct, LabelledText
 from pacer.backbones.standins.training import train
 from pacer.corpus.text.cleaning import clean_report
-from pacer.params import LanguageStandin
+from pacer.params.backbones import LanguageStandin
 
 BOS, EOS = 1, 2
 #: Share of a sentence's words left out of its slots, and bounds of the noise relative to the words.

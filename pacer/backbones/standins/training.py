@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pacer.core.errors import DataError
 from pacer.core.progress import Ticker
-from pacer.params import Standin, TextStandin
+from pacer.params.backbones import Standin, TextStandin
 
 #: Share of the steps in which the learning rate rises.
 _RISE = 0.1

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
 
 from pacer.backbones.standins.training import train
-from pacer.params import VisionStandin
+from pacer.params.backbones import VisionStandin
 from pacer.phantom.training import TrainingImages
 from pacer.records.findings import FINDINGS
 
