@@ -62,6 +62,11 @@ def scores(results: Results) -> Section:
         "states, and by polarity; how often the report has the polarity that its own commitment states; mean gate of "
         "Calibrate; shares of generations without an extractable report, and of empty reports. 0 to 1 throughout.",
     )
+    chart = charts.efficacy_chart(found, results.intervals.scores)
+    records = number(results.cases.height)
+    figure = Figure(
+        "scores", chart, f"Precision, recall and F1 by context ({records} records), with the interval of F1"
+    )
     parts: list[Part] = [
         *([Text(f"Read with care. {results.note}", "note")] if results.note else []),
         Shown("scores", table),
@@ -69,6 +74,7 @@ def scores(results: Results) -> Section:
         *(Text(line, "note") for line in failed_scorers(signature)),
         *shown("originals", originals, title="Against the original findings"),
         *shown("external", external, title="External scorers"),
+        figure,
         *shown("conventions", conventions, title="By label convention"),
         *shown("contents", contents, title="What the reports say"),
         *shown("commitments", commitments, title="Commitments, gate and extraction"),
@@ -112,13 +118,19 @@ def sources(results: Results) -> Section:
 def observations(results: Results) -> Section:
     """Each observation of the labeller."""
     labels = label_intervals(results.cases, results.convention)
+    records = number(results.cases.height)
+    caption = (
+        f"F1 of each observation with its interval over all contexts together, most frequent first ({records} "
+        "records); small marks: F1 in each context"
+    )
     table = score_tables.label_table(
         labels,
         results.intervals.level,
         "Clinical efficacy by observation over the records of all contexts together, and F1 in each. Many more records "
         f"in reports than in references is over-reporting, many fewer omission. {results.resampling}",
     )
-    return Section("findings", "By observation", [Shown("observations", table)])
+    figure = Figure("observations", charts.label_chart(labels), caption)
+    return Section("findings", "By observation", [figure, Shown("observations", table)])
 
 
 def groups(results: Results) -> Section | None:

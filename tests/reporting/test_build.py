@@ -119,6 +119,7 @@ def test_the_whole_page(full_run, tmp_path: Path):
         "tables/scores.md",
         "tables/scores.tex",
         "tables/truth.tex",
+        "figures/scores.svg",
         "figures/training-calibrate-loss.svg",
         "figures/training-parent-depth_weight.svg",
         "tables/observations.md",

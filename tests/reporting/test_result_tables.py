@@ -7,7 +7,7 @@ import pytest
 from pacer.comparison.case_statistics import Intervals, LabelScores
 from pacer.comparison.groups import compare_groups
 from pacer.comparison.resampling import Interval
-from pacer.reporting.charts import gate_chart
+from pacer.reporting.charts import gate_chart, label_chart
 from pacer.reporting.published import load_published, published_beside
 from pacer.reporting.score_tables import gate_line, gate_table, label_table, score_table
 from pacer.reporting.tables import p_value
@@ -124,6 +124,8 @@ def test_observations_with_and_without_a_score():
     table = label_table(rows, 0.95)
     assert table.rows[0] == ("Edema", "12", "9", "0.500", "0.500", "0.500", "0.30–0.70", "0.250", "–")
     assert table.rows[1] == ("Fracture", "0", "0", "undefined", "undefined", "undefined", "", "–", "–")
+    svg = label_chart(rows)
+    assert "Edema" in svg and "undefined" in svg
 
 
 @pytest.mark.slow
