@@ -6,7 +6,8 @@ portable does: intubated patients are examined in bed.)
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -15,11 +16,70 @@ _TRAITS = (
     "lung_width lung_height heart mediastinum diaphragm rib_spacing fat age heart_axis heart_place scoliosis "
     "bend_phase knob clavicle clavicle_slope shoulder apex breast breast_height hilum dome aspect heart_length kyphosis"
 )
-#: Things on or around the body that mean nothing.
-_DISTRACTORS = ("skin fold", "buttons", "underwire", "folded sleeve")
 
-#: What :func:`draw_anatomy` and :func:`draw_exposure` give; their fields are explained there.
-Anatomy = Exposure = SimpleNamespace
+Distractor = Literal["skin fold", "buttons", "underwire", "folded sleeve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Anatomy:
+    """Body and position of one study; lengths are in half image widths, angles in radians."""
+
+    # of the patient
+    lung_width: float
+    lung_height: float
+    heart: float
+    heart_length: float
+    mediastinum: float
+    rib_spacing: float
+    fat: float  # soft tissue around the trunk, 0 to 1
+    age: float
+    bone: float  # brightness of ribs, spine and clavicles, relative; it falls with age
+    heart_axis: float  # how steeply the heart lies
+    heart_place: float  # how far its middle lies to the left
+    scoliosis: float  # sideways swing of the spine, and with it of the whole chest
+    bend_phase: float
+    kyphosis: float  # the same swing on the lateral view
+    knob: float  # size of the aortic knob, which grows with age
+    shoulder: float
+    apex: float
+    breast: float  # brightness of breast shadows, 0 for none
+    breast_height: float
+    hilum: float
+    dome: float
+    clavicle_slope: float
+    aspect: float
+    # of the moment
+    shift: tuple[float, float]
+    tilt: float
+    scale: float
+    turned: float  # how much wider one half of the chest looks than the other, as in a rotated patient
+    diaphragm: float
+    clavicles: tuple[float, float]  # height of the left and the right one
+    scapula: float  # how far the shoulder blades lie over the lungs
+    gas: tuple[float, float, float]  # place and size of the stomach's gas bubble
+    colon: float  # gas under the diaphragm, 0 for none
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """How one radiograph was taken and printed."""
+
+    gain: float  # contrast
+    brightness: float  # offset
+    gamma: float
+    noise: float  # deviation of the quantum noise in the darkest parts, relative to the whole scale
+    blur: float  # share of each pixel that spreads to its neighbours
+    vignette: float  # how much darker the corners are
+    centre: tuple[float, float]  # where it is brightest
+    collimation: tuple[float, float, float, float]  # width of the black border: left, top, right, bottom
+    grid: float  # amplitude of the lines of a misplaced grid, 0 for none
+    grid_period: float  # pixels from line to line
+    marker: str  # the side marker's letter, '' for none
+    marker_place: tuple[float, float]
+    label: int  # kind of a burnt-in box in a corner, 0 for none
+    label_corner: int
+    distractor: Distractor | None  # lies on or around the body and means nothing
+    distractor_place: tuple[float, float, float]
 
 
 def draw_body(rng: np.random.Generator) -> dict[str, float]:
@@ -29,74 +89,68 @@ def draw_body(rng: np.random.Generator) -> dict[str, float]:
 
 
 def draw_anatomy(rng: np.random.Generator, body: dict[str, float], portable: bool) -> Anatomy:
-    """Body and position of one study; lengths are in half image widths, angles in radians.
-
-    At the bedside (``portable``) the heart looks larger, the diaphragm higher, the patient less upright.
-    """
+    """The body as it lies before the detector; at the bedside (``portable``) the heart looks larger, the diaphragm
+    higher, the patient less upright."""
     m = rng.uniform(-1.0, 1.0, size=16).tolist()
     age = 0.5 + 0.5 * body["age"]
     wild = 1.6 if portable else 1.0
     return Anatomy(
-        # of the patient
         lung_width=0.378 + 0.034 * body["lung_width"],
         lung_height=0.80 + 0.07 * body["lung_height"],
         heart=(0.285 + 0.030 * body["heart"]) * (1.07 if portable else 1.0),
         heart_length=0.235 + 0.025 * body["heart_length"],
         mediastinum=0.115 + 0.018 * body["mediastinum"] + (0.008 if portable else 0.0),
         rib_spacing=0.205 + 0.025 * body["rib_spacing"],
-        fat=0.5 + 0.5 * body["fat"],  # soft tissue around the trunk, 0 to 1
+        fat=0.5 + 0.5 * body["fat"],
         age=age,
-        bone=1.30 - 0.65 * age,  # brightness of ribs, spine and clavicles, relative; it falls with age
-        heart_axis=0.34 + 0.16 * body["heart_axis"],  # how steeply the heart lies
-        heart_place=0.085 + 0.035 * body["heart_place"],  # how far its middle lies to the left
-        scoliosis=0.055 * body["scoliosis"] ** 3,  # sideways swing of the spine, and with it of the whole chest
+        bone=1.30 - 0.65 * age,
+        heart_axis=0.34 + 0.16 * body["heart_axis"],
+        heart_place=0.085 + 0.035 * body["heart_place"],
+        scoliosis=0.055 * body["scoliosis"] ** 3,
         bend_phase=1.5 * body["bend_phase"],
-        kyphosis=0.05 * body["kyphosis"],  # the same swing on the lateral view
-        knob=0.4 + 0.5 * age + 0.3 * body["knob"],  # size of the aortic knob, which grows with age
+        kyphosis=0.05 * body["kyphosis"],
+        knob=0.4 + 0.5 * age + 0.3 * body["knob"],
         shoulder=0.62 + 0.06 * body["shoulder"],
         apex=0.10 * body["apex"],
-        breast=max(0.0, 0.14 * body["breast"]),  # brightness of breast shadows, 0 for none
+        breast=max(0.0, 0.14 * body["breast"]),
         breast_height=0.42 + 0.10 * body["breast_height"],
         hilum=0.09 * body["hilum"],
         dome=0.55 + 0.15 * body["dome"],
         clavicle_slope=0.09 * body["clavicle_slope"],
         aspect=1.0 + 0.035 * body["aspect"],
-        # of the moment
         shift=(0.045 * m[0], 0.035 * m[1]),
         tilt=0.05 * m[2] * wild,
         scale=1.0 + 0.04 * m[3],
-        turned=0.06 * m[4] ** 3 * wild,  # how much wider one half of the chest looks, as in a rotated patient
+        turned=0.06 * m[4] ** 3 * wild,
         diaphragm=0.50 + 0.05 * body["diaphragm"] + 0.035 * m[5] - (0.04 if portable else 0.0),
-        # height of the left and the right one
         clavicles=(0.05 * body["clavicle"] + 0.03 * m[6], 0.05 * body["clavicle"] + 0.03 * m[7]),
-        scapula=0.10 + 0.10 * m[8] + (0.06 if portable else 0.0),  # how far the shoulder blades lie over the lungs
-        gas=(0.42 + 0.08 * m[9], 0.80 + 0.04 * m[10], 0.5 + 0.5 * m[11]),  # place and size of the stomach's bubble
-        colon=max(0.0, m[12]),  # gas under the diaphragm, 0 for none
+        scapula=0.10 + 0.10 * m[8] + (0.06 if portable else 0.0),
+        gas=(0.42 + 0.08 * m[9], 0.80 + 0.04 * m[10], 0.5 + 0.5 * m[11]),
+        colon=max(0.0, m[12]),
     )
 
 
 def draw_exposure(rng: np.random.Generator, portable: bool) -> Exposure:
-    """How one radiograph was taken and printed; portable ones are noisier, flatter and more often crooked."""
+    """How one radiograph was taken; portable ones are noisier, flatter and more often crooked."""
     m = rng.uniform(-1.0, 1.0, size=8).tolist()
     u = rng.random(16).tolist()
+    edges = [max(0.0, 0.24 * value - 0.15) for value in u[0:4]]
+    distractors: tuple[Distractor, ...] = ("skin fold", "buttons", "underwire", "folded sleeve")
     return Exposure(
-        gain=(1.0 + 0.14 * m[0]) * (0.94 if portable else 1.0),  # contrast
-        brightness=0.05 * m[1],  # offset
+        gain=(1.0 + 0.14 * m[0]) * (0.94 if portable else 1.0),
+        brightness=0.05 * m[1],
         gamma=float(np.exp(0.24 * m[2])),
-        # deviation of the quantum noise in the darkest parts, relative to the whole scale
         noise=0.010 + 0.016 * u[4] ** 2 + (0.005 if portable else 0.0),
-        blur=0.16 * u[5],  # share of each pixel that spreads to its neighbours
-        vignette=0.16 * u[6],  # how much darker the corners are
-        centre=(0.3 * m[3], 0.3 * m[4]),  # where it is brightest
-        # width of the black border: left, top, right, bottom
-        collimation=tuple(max(0.0, 0.24 * value - 0.15) for value in u[0:4]),
-        # amplitude of the lines of a misplaced grid, 0 for none, and pixels from line to line
+        blur=0.16 * u[5],
+        vignette=0.16 * u[6],
+        centre=(0.3 * m[3], 0.3 * m[4]),
+        collimation=(edges[0], edges[1], edges[2], edges[3]),
         grid=0.008 + 0.010 * u[7] if u[8] < (0.16 if portable else 0.04) else 0.0,
         grid_period=2.6 + 3.0 * u[9],
-        marker="" if u[10] < 0.30 else "L" if u[10] < 0.72 else "R",  # the side marker's letter, "" for none
+        marker="" if u[10] < 0.30 else "L" if u[10] < 0.72 else "R",
         marker_place=(u[11], u[12]),
-        label=0 if u[13] < 0.72 else 1 if u[13] < 0.86 else 2,  # kind of a burnt-in box in a corner, 0 for none
+        label=0 if u[13] < 0.72 else 1 if u[13] < 0.86 else 2,
         label_corner=int(4 * u[14]),
-        distractor=_DISTRACTORS[int(4 * u[15] / 0.46)] if u[15] < 0.46 else None,
+        distractor=distractors[int(4 * u[15] / 0.46)] if u[15] < 0.46 else None,
         distractor_place=(m[5], m[6], m[7]),
     )
