@@ -6,8 +6,7 @@ a lateral view the lateral-only findings are not mentioned, neither as present n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -53,6 +52,7 @@ class PhantomReport:
     sentences: tuple[Sentence, ...]  # in order, with the findings that each states as present or possible
     statuses: dict[str, Status]  # what the report says of the findings that it mentions
     context: Context
+    study: PhantomStudy = field(repr=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -82,7 +82,7 @@ class _Choices:
     def number(self, row: int, column: int) -> float:
         return self._draws[row][column]
 
-    def pick(self, options: Sequence, row: int, column: int):
+    def pick(self, options: tuple, row: int, column: int):
         return pick(options, self._draws[row][column])
 
 
@@ -133,6 +133,7 @@ def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator
         sentences=tuple(findings + impression),
         statuses={name: statuses[name] for name in FINDINGS if name in statuses},
         context=context,
+        study=study,
     )
 
 
@@ -145,7 +146,7 @@ def _statements(
     absent = None
     if choices.number(_GENERAL, 14) < _WITHOUT:
         free = [name for name in _NAMED_ABSENT if name not in study.findings and name not in study.resolved]
-        absent = choices.pick(free, _GENERAL, 15) if free else None
+        absent = choices.pick(tuple(free), _GENERAL, 15) if free else None
     body: list[Sentence] = []
     for state in ordered:
         if pair and state is pair[1]:

@@ -31,24 +31,24 @@ def describe(state: FindingState, wording: float, detail: float) -> Phrase:
     if state.finding == "support devices":
         return _devices(state, wording)
     known, words = WORDING.phrases[state.finding], _words(state, detail)
-    names, countable = known["names"], known.get("countable", True)
+    names, countable = known.names, known.countable
     if state.finding == "cardiomegaly":
         if wording < 0.45:
             names = ("{degree} cardiomegaly" if detail < 0.75 else "cardiomegaly",)
         elif wording >= 0.65:
-            names, countable = known["adjective first"], True
+            names, countable = known.adjective_first, True
         wording = detail
     elif state.finding == "enlarged mediastinum":
         if wording > 0.8:
-            names, countable = known["adjective first"], True
+            names, countable = known.adjective_first, True
         wording /= 0.801
     elif state.lateral_only:
-        names = known.get("vertebra") or known["lateral only"]
+        names = known.vertebra or known.lateral_only
     elif state.side == "bilateral":
-        names = known.get("bilateral", names)
+        names = known.bilateral or known.names
     elif state.position[2] > 0.7 if state.finding == "lung lesion" else state.severity > 0.4:
-        names = known.get("several", names)
-    words["adjective"] = pick(known.get("adjectives", [""]), detail).format(**words)
+        names = known.several or known.names
+    words["adjective"] = pick(known.adjectives, detail).format(**words)
     text = pick(names, min(wording, 0.9999)).format(**words)
     return Phrase(text, plural=not _PLURALS.isdisjoint(text.split()), countable=countable)
 
@@ -83,7 +83,7 @@ def elaborate(state: FindingState, phrase: Phrase, choice: float) -> Phrase:
 
 def clause(state: FindingState, choice: float) -> str | None:
     """A sentence of its own for an enlarged heart or mediastinum; None for other findings."""
-    clauses = WORDING.phrases.get(state.finding, {}).get("clauses")
+    clauses = WORDING.phrases[state.finding].clauses if state.finding in WORDING.phrases else ()
     return pick(clauses, choice).format(**_words(state)) if clauses else None
 
 
@@ -92,9 +92,8 @@ def short(state: FindingState, wording: float) -> Phrase:
     if state.finding == "support devices":
         return _devices(state, 0.0)
     known = WORDING.phrases[state.finding]
-    text = pick(known["vertebra"][:1] if state.kind == "vertebra" else known["short"], wording).format(**_words(state))
-    countable = known.get("countable", True) or text == "widened mediastinum"
-    return Phrase(text, plural=text.endswith("effusions"), countable=countable)
+    text = pick(known.vertebra[:1] if state.kind == "vertebra" else known.short, wording).format(**_words(state))
+    return Phrase(text, plural=text.endswith("effusions"), countable=known.countable or text == "widened mediastinum")
 
 
 def _devices(state: FindingState, wording: float) -> Phrase:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 from ruamel.yaml import YAML
 
 if TYPE_CHECKING:
@@ -20,16 +19,62 @@ STYLES: dict[Style, float] = {"terse": 0.26, "plain": 0.60, "prose": 0.88, "numb
 #: Radiologists have habits: the first of four wordings is chosen 42 % of the time, the last 16 %.
 _HABIT = 1.6
 
-Texts = Sequence[str]
+Texts = tuple[str, ...]
 ByName = dict[str, Texts]
 Option = TypeVar("Option")
 
 
-#: All wordings; see the comments of ``wording.yaml``. Frames are by style unless the name says otherwise.
-WORDING = SimpleNamespace(**YAML(typ="safe").load(Path(__file__).with_name("wording.yaml")))
+class Names(BaseModel):
+    """What one finding is called."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    names: Texts
+    short: Texts
+    adjectives: Texts = ("",)
+    bilateral: Texts = ()
+    several: Texts = ()
+    vertebra: Texts = ()
+    lateral_only: Texts = Field((), alias="lateral only")
+    adjective_first: Texts = Field((), alias="adjective first")
+    clauses: Texts = ()
+    countable: bool = True
 
 
-def pick(options: Sequence[Option], choice: float) -> Option:
+class Wording(BaseModel):
+    """All wordings; see the comments of ``wording.yaml``. Frames by style unless the name of a type says otherwise."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    statements: ByName
+    hedges: ByName
+    changes: dict[str, ByName]
+    hedged_changes: ByName
+    joint: ByName
+    joint_changes: ByName
+    without: ByName
+    impression_changes: ByName
+    impression_hedges: Texts
+    compared: Texts
+    resolved: ByName
+    clear: ByName
+    normal: ByName
+    denials: ByName
+    denied_names: ByName
+    absences: dict[str, ByName]
+    both_absent: ByName
+    remarks: ByName
+    phrases: dict[str, Names]
+    devices: ByName
+    details: ByName
+    indications: ByName
+    histories: ByName
+
+
+WORDING = Wording(**YAML(typ="safe").load(Path(__file__).with_name("wording.yaml")))
+
+
+def pick(options: tuple[Option, ...], choice: float) -> Option:
     """One of ``options``, the first ones more often; ``choice`` is a number in [0, 1)."""
     return options[int(choice**_HABIT * len(options))]
 
