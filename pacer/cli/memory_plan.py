@@ -13,7 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 from pacer.core.errors import PacerError
 from pacer.core.io import read_json
-from pacer.params import Backbones, Params
+from pacer.params import Params
+from pacer.params.backbones import Backbones
 
 PHASES = ("warmup", "parent", "calibrate")
 

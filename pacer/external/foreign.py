@@ -22,7 +22,9 @@ from pacer.metrics.meteor import Meteor
 from pacer.metrics.pairing import Prediction, named
 from pacer.metrics.scoring import anchors_of, score_contexts
 from pacer.metrics.signature import STRICTLY
-from pacer.params import Cleaner, Score, Strict
+from pacer.params import Strict
+from pacer.params.corpus import Cleaner
+from pacer.params.score import Score
 from pacer.records.schemas import read_about
 
 #: Columns of a frame of paired records; ``given_id``: the id in the file, which several rows may share.

@@ -20,7 +20,7 @@ from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.inputs import DEFAULTS, ScoreInputs
 from pacer.metrics.scoring import score_predictions
 from pacer.metrics.truth import findings_present, truth_f1
-from pacer.params import Score
+from pacer.params.score import Score
 from pacer.records.findings import FINDINGS
 from pacer.records.schemas import RECORD_SCHEMA, TRUTH_SCHEMA
 from pacer.reporting.signature import ALIKE, caution, signature_line
