@@ -46,14 +46,10 @@ def page(table: StudyTable, chart: str | None = None) -> str:
 
 def _tables(table: StudyTable) -> list[Table]:
     """The scores; and the differences, where there are any."""
-    lines = [(line.label, *line.cells) for line in table.tested]
+    if not table.tested:
+        return [table.scores]
+    lines = tuple((line.label, *line.cells) for line in table.tested)
     numeric = (False, False, *(True,) * (len(COLUMNS) - 1))
     caption = f"{table.scores.caption}: {DIFFERENCES}"
-    return [
-        table.scores,
-        *(
-            [Table(("Compared", *COLUMNS), tuple(lines), caption, numeric, rules=first_cell_changes(lines))]
-            if lines
-            else []
-        ),
-    ]
+    rules = first_cell_changes(lines)
+    return [table.scores, Table(("Compared", *COLUMNS), lines, caption, numeric, rules=rules)]

@@ -166,7 +166,7 @@ def test_whatever_the_study_is_called_its_files_stay_in_their_folder(tmp_path: P
 
 
 def test_drawings_of_the_pages_example_cases_stay_in_their_folder_too(tmp_path: Path) -> None:
-    Image.new("L", (8, 8)).save(tmp_path / "x.png")
+    Image.linear_gradient("L").resize((64, 64)).save(tmp_path / "x.png")
     features = SimpleNamespace(features=SimpleNamespace(depths=(4, 12)))
     results: Any = SimpleNamespace(image_paths={"i": str(tmp_path / "x.png")}, params=features)
     drawing = _view("a/../../x", "frontal", "i", results, np.full((4, 2), 0.5)).maps
