@@ -1,7 +1,7 @@
 """The corpus stage: annotation files and images become checked tables and an audit.
 
-Two passes over the records: the first reads and cleans every row into a draft (:mod:`pacer.corpus.draft`); then ids and
-images are checked, and the second keeps what is sound.
+Two passes over the records, both in bounded memory: the first reads and cleans every row into a draft
+(:mod:`pacer.corpus.draft`); then ids and images are checked, and the second keeps what is sound.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pacer.core.io import hash_json, publish, scratch_directory
 from pacer.core.seal import AUDIT, write_sealed
 from pacer.corpus import audit
 from pacer.corpus.assemble import Assembler
-from pacer.corpus.draft import priors_of, sift, write_draft, write_sound
-from pacer.corpus.images import copies_across_splits, inspect_images, look_at_images, used_images
+from pacer.corpus.draft import Sieve, keep_sound, write_draft
+from pacer.corpus.images import copies_across_splits, inspect_images, keep_used_images, look_at_images
 from pacer.corpus.ledger import Ledger, most_frequent
 from pacer.corpus.original import OriginalFindings, read_original_findings
 from pacer.corpus.readers import FORMATS
@@ -27,9 +27,9 @@ from pacer.corpus.rows import Notes
 from pacer.corpus.source.files import Source, read_source
 from pacer.params import Corpus
 from pacer.radiographs.opening import MISSING
-from pacer.records.columns import TableWriter
+from pacer.records.columns import repeated_rows
 from pacer.records.mimic import bare_id
-from pacer.records.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, read_truth
+from pacer.records.schemas import read_truth
 
 #: What the folder of a corpus consists of.
 OUTPUTS = ("records.parquet", "images.parquet", "priors.parquet", "problems.csv", "audit.json", "truth.parquet")
@@ -65,11 +65,11 @@ def build_corpus(
         whole = scratch / "whole"
         shutil.rmtree(whole, ignore_errors=True)
         whole.mkdir()
+        draft, headers, records = (whole / f"{name}.parquet" for name in ("draft", "headers", "records"))
         with Ledger(whole / "problems.csv") as ledger:
             originals = _originals(source)
             assembler = Assembler(config, form, {} if originals is None else originals.findings)
-            written = whole / "draft.parquet"
-            write_draft(form.read(source, config, notes), assembler, ledger, written)
+            write_draft(form.read(source, config, notes), assembler, ledger, draft)
             if notes.read.total() != ledger.rows.total():
                 raise RuntimeError(
                     f"{notes.read.total()} rows were read, but {ledger.rows.total()} are accounted for: "
@@ -77,18 +77,14 @@ def build_corpus(
                 )
             for name, count in assembler.absent.items():
                 notes.count("absent_words", "texts", name, count)
-            draft = pl.read_parquet(written)
-            written.unlink()
-            looked = look_at_images(draft, source.images, config.check_images, scratch, inspect, notes)
-            unusable = dict(looked.drop_nulls("problem").select("image_id", "problem").iter_rows())
-            kept, wording = sift(draft, unusable, source.images, form.images, ledger)
-            records = write_sound(draft, kept, whole / "records.parquet", _settings(config, source))
-            images = looked.filter(pl.col("image_id").is_in(used_images(records).implode()))
-            priors = priors_of(records)
-            for name, table, schema in (("images", images, IMAGE_SCHEMA), ("priors", priors, PRIOR_SCHEMA)):
-                with TableWriter(whole / f"{name}.parquet", schema) as writer:
-                    writer.add_frame(table)
-        if ledger.bad.total() > config.max_bad_rows or images.is_empty():
+            unusable = look_at_images(draft, source.images, config.check_images, scratch, headers, inspect, notes)
+            repeated = repeated_rows(draft, "record_id")
+            sieve = Sieve(repeated, unusable, source.images, form.images)
+            wording = keep_sound(draft, sieve, ledger, whole, _settings(config, source))
+            images = keep_used_images(headers, records, whole / "images.parquet")
+        draft.unlink()
+        headers.unlink()
+        if ledger.bad.total() > config.max_bad_rows or not images:
             problems.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(ledger.path, problems)
             shutil.rmtree(whole)
@@ -100,12 +96,12 @@ def build_corpus(
         result = _settings(config, source) | _rows(notes, ledger) | audit.describe_records(records, config.contexts)
         result["prior_wording"] = wording
         result["targets_with_decimals"] = assembler.with_decimals
-        result["priors"] = audit.prior_summary(priors) | {
+        result["priors"] = audit.prior_summary(whole / "priors.parquet") | {
             "empty": assembler.empty_priors,
             "empty_kept": assembler.kept_priors,
         }
-        result["images"] = audit.image_summary(images, missing, len(unusable) - missing)
-        copies = copies_across_splits(images, records)
+        result["images"] = audit.image_summary(whole / "images.parquet", missing, len(unusable) - missing)
+        copies = copies_across_splits(whole / "images.parquet", records)
         result["image_copies"] = {
             pair: {"count": len(found), "examples": found[: audit.LISTED]} for pair, found in copies.items()
         }
@@ -143,22 +139,23 @@ def _rows(notes: Notes, ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def _original_summary(records: pl.DataFrame, originals: OriginalFindings | None) -> dict[str, Any]:
+def _original_summary(records: Path, originals: OriginalFindings | None) -> dict[str, Any]:
     """How many records have an untouched findings section beside their cleaned target."""
-    found = records["findings_original"].count()
-    summary = {"supplied": originals is not None, "records": found, "without": records.height - found}
+    counts = pl.scan_parquet(records).select(pl.col("findings_original").count().alias("found"), pl.len())
+    found, total = counts.collect(engine="streaming").row(0)
+    summary = {"supplied": originals is not None, "records": found, "without": total - found}
     if originals is not None:
         summary |= {"conflicting": originals.conflicting, "without_findings": originals.without_findings}
     return summary
 
 
-def _matching_truth(path: Path, records: pl.DataFrame) -> pl.DataFrame:
+def _matching_truth(path: Path, records: Path) -> pl.DataFrame:
     """The latent states of the studies in use, with ids written as the records write them."""
     truth = read_truth(path).with_columns(
         pl.col("study_id").map_elements(bare_id, return_dtype=pl.String),
         pl.col("subject_id").map_elements(bare_id, return_dtype=pl.String),
     )
-    wanted = records.select("study_id").unique()
+    wanted = pl.read_parquet(records, columns=["study_id"]).unique()
     unmatched = wanted.join(truth, on="study_id", how="anti").sort("study_id")
     if unmatched.height:
         raise DataError(f"{path} has no row for {unmatched.height} studies, such as {unmatched['study_id'][0]}")

@@ -1,6 +1,6 @@
 """The images of a corpus: each that a record names is looked at once, and those that the kept records use are listed.
 
-Threads look, and a journal remembers.
+Threads look, and a journal remembers. Image ids are worked through in parts, so that memory does not grow with them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from itertools import combinations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import stray_path
-from pacer.core.io import hash_bytes, hash_file, open_file
+from pacer.core.io import atomic_path, hash_bytes, hash_file, open_file
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.corpus.rows import Notes
 from pacer.radiographs.opening import OTHER_PART, ImageError, image_header, open_image, reading_problem
+from pacer.records.columns import TableWriter, batches, hashes
 from pacer.records.schemas import IMAGE_SCHEMA, SPLITS
 
 #: What a look finds; ``problem`` says why an image cannot be used, and is null when it can; ``part`` is another part of
@@ -32,8 +34,11 @@ SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "part":
 HEADER_THREADS = 16
 #: Images that wait for a thread at the same time.
 CHUNK = 8192
+#: Image ids in memory at a time, about.
+PART = 65_536
 #: Bytes of a sample of a file.
 _SAMPLE = 4096
+_COLUMNS = ("frontal", "lateral")
 
 Check = Literal["headers", "full"]
 
@@ -50,29 +55,56 @@ class _Seen(NamedTuple):
 
 
 def look_at_images(
-    records: pl.DataFrame, folder: Path, check: Check, scratch: Path, inspect: Callable[..., pl.DataFrame], notes: Notes
-) -> pl.DataFrame:
-    """What :func:`inspect_images` finds about every image of ``records``.
+    records: Path,
+    folder: Path,
+    check: Check,
+    scratch: Path,
+    out: Path,
+    inspect: Callable[..., pl.DataFrame],
+    notes: Notes,
+) -> dict[str, str]:
+    """Write what :func:`inspect_images` finds about every image of ``records`` to ``out``.
 
     Args:
         records: a table with the columns frontal and lateral. folder, check: see :func:`inspect_images`.
-        scratch: where the journal of the images seen lies, so that a stopped run continues.
+        scratch: where the journals of the images seen lie, so that a stopped run continues.
         notes: gets the topic ``other_parts``.
+
+    Returns:
+        Why an image cannot be used, by image id.
     """
-    ids = used_images(records)
-    with Ticker("images", len(ids)) as ticker:
-        found = inspect(ids.to_list(), folder, check, scratch / "images.jsonl", ticker)
-    for part in found["part"].drop_nulls():
-        notes.count("other_parts", "images", part)
-    return found
+    count = len(_used(records))
+    parts = max(-(-count // PART), 1)
+    unusable: dict[str, str] = {}
+    with Ticker("images", count) as ticker, TableWriter(out, SCHEMA) as headers:
+        for number in range(parts):
+            ids: set[str] = set()
+            for frame in batches(records, _COLUMNS):
+                for column in map(frame.get_column, _COLUMNS):
+                    ids.update(column.filter(column.is_not_null() & (column.hash() % parts == number)))
+            found = inspect(sorted(ids), folder, check, scratch / f"images-{number + 1}-of-{parts}.jsonl", ticker)
+            unusable |= dict(found.filter(pl.col("problem").is_not_null()).select("image_id", "problem").iter_rows())
+            for part in found["part"].drop_nulls():
+                notes.count("other_parts", "images", part)
+            headers.add_frame(found)
+    return unusable
 
 
-def used_images(records: pl.DataFrame) -> pl.Series:
-    """The distinct image ids of a table of records."""
-    return pl.concat([records["frontal"], records["lateral"]]).drop_nulls().unique().sort()
+def keep_used_images(headers: Path, records: Path, out: Path) -> int:
+    """Write the rows of ``headers`` that ``records`` use to ``out``, and return their number."""
+    used = _used(records)
+    count = 0
+    with atomic_path(out) as temporary, TableWriter(temporary, IMAGE_SCHEMA) as images:
+        for frame in batches(headers):
+            own = frame["image_id"].hash().to_numpy()
+            there = np.searchsorted(used, own, side="right") > np.searchsorted(used, own)
+            kept = frame.filter(pl.Series(there))
+            images.add_frame(kept)
+            count += kept.height
+    return count
 
 
-def copies_across_splits(images: pl.DataFrame, records: pl.DataFrame) -> dict[str, list[tuple[str, str]]]:
+def copies_across_splits(images: Path, records: Path) -> dict[str, list[tuple[str, str]]]:
     """Pairs of images that lie in different splits under different names and are the same, byte for byte.
 
     Files of one size are compared by three samples and, where those agree, by their hashes: of compressed images few
@@ -84,9 +116,13 @@ def copies_across_splits(images: pl.DataFrame, records: pl.DataFrame) -> dict[st
     Returns:
         ``{"train-val": [(image of train, image of val), ...], ...}``, of several copies in a split the first.
     """
-    sides = [records.select("split", pl.col(column).alias("image_id")) for column in ("frontal", "lateral")]
-    files = images.join(pl.concat(sides).drop_nulls().unique(), on="image_id")
-    files = files.filter(pl.col("split").n_unique().over("bytes") > 1)
+    name = pl.col("image_id")
+    sides = [pl.scan_parquet(records).select("split", pl.col(column).alias("image_id")) for column in _COLUMNS]
+    used = pl.concat(sides).drop_nulls().select("split", name.hash()).unique()
+    sizes = pl.scan_parquet(images).select(name.hash(), "bytes").join(used, on="image_id")
+    shared = sizes.filter(pl.col("split").n_unique().over("bytes") > 1).collect().rename({"image_id": "key"})
+    listed = pl.scan_parquet(images).select("image_id", "path", name.hash().alias("key"))
+    files = listed.filter(pl.col("key").is_in(shared["key"].unique().implode())).collect().join(shared, on="key")
     with ThreadPoolExecutor(HEADER_THREADS) as pool:
         for column, content in (("sample", _sample), ("hash", hash_file)):
             paths = files["path"].unique()
@@ -95,7 +131,8 @@ def copies_across_splits(images: pl.DataFrame, records: pl.DataFrame) -> dict[st
     files = files.sort("image_id")
     copies: dict[str, list[tuple[str, str]]] = {}
     for first, second in combinations(SPLITS, 2):
-        own, theirs = (files.filter(split=split).unique("hash", keep="first") for split in (first, second))
+        sides = (files.filter(split=split).unique("hash", keep="first") for split in (first, second))
+        own, theirs = (side.select("hash", "image_id") for side in sides)
         pairs = own.join(theirs, on="hash", suffix="_2").filter(pl.col("image_id") != pl.col("image_id_2"))
         copies[f"{first}-{second}"] = sorted(pairs.select("image_id", "image_id_2").iter_rows())
     return copies
@@ -112,6 +149,12 @@ def _sample(path: str) -> str:
             file.seek(place)
             parts.append(file.read(_SAMPLE))
     return hash_bytes(b"".join(parts))
+
+
+def _used(records: Path) -> np.ndarray:
+    """Hashes of the distinct image ids of a table of records, ascending; 0 stands for an absent lateral view."""
+    used = np.unique(np.concatenate([hashes(records, column) for column in _COLUMNS]))
+    return used[used != 0]
 
 
 def inspect_images(

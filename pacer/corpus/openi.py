@@ -24,8 +24,8 @@ from pacer.core.errors import DataError
 from pacer.core.io import files_below
 from pacer.corpus.deidentified import has_marks, without_marks
 from pacer.corpus.rows import Examination, LeftOut, Notes, Place, Problem, Row, Unusable, check_roles, present, sound
-from pacer.corpus.source.annotations import read_annotations
 from pacer.corpus.source.files import R2GEN_SPLIT, Source
+from pacer.corpus.source.annotations import read_annotations
 from pacer.corpus.splits import seeded_split
 from pacer.corpus.views import IMAGE_COLUMNS, View, check_coverage, first_text, image_key, read_views, table_rows
 from pacer.params import Corpus

@@ -27,8 +27,8 @@ from pacer.corpus.rows import (
     present,
     sound,
 )
-from pacer.corpus.source.annotations import read_annotations
 from pacer.corpus.source.files import Source
+from pacer.corpus.source.annotations import read_annotations
 from pacer.corpus.views import View, check_coverage, read_views, view_of
 from pacer.params import Corpus
 from pacer.records.mimic import mimic_ids

@@ -28,8 +28,8 @@ from pacer.corpus.rows import (
     sound,
     weights_of,
 )
-from pacer.corpus.source.annotations import read_annotations
 from pacer.corpus.source.files import Source
+from pacer.corpus.source.annotations import read_annotations
 from pacer.params import Corpus
 from pacer.records.mimic import mimic_ids
 from pacer.records.schemas import SPLITS

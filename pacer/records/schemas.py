@@ -89,15 +89,10 @@ def read_records(path: str | Path) -> pl.DataFrame:
             occurs twice.
     """
     records = read_table(path, RECORD_SCHEMA)
-    check_distinct(path, records["record_id"])
+    if records["record_id"].n_unique() != records.height:
+        twice = records.filter(pl.col("record_id").is_duplicated())["record_id"][0]
+        raise DataError(f"{path} holds record {twice} twice; make the corpus again")
     return records
-
-
-def check_distinct(path: str | Path, record_ids: pl.Series) -> None:
-    """Refuse a table in which a record id occurs twice."""
-    twice = record_ids.filter(record_ids.is_duplicated())
-    if len(twice):
-        raise DataError(f"{path} holds record {twice[0]} twice; make the corpus again")
 
 
 def of_split(records: pl.DataFrame, split: str) -> pl.DataFrame:

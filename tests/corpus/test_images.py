@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from pacer.corpus import images
-from pacer.corpus.images import SCHEMA, copies_across_splits, inspect_images, look_at_images, used_images
+from pacer.corpus.images import SCHEMA, copies_across_splits, inspect_images, keep_used_images, look_at_images
 from pacer.corpus.rows import Notes
 from tests.dicom import write_dicom
 
@@ -187,21 +187,32 @@ def test_a_killed_run_loses_one_chunk_at_most(folder: Path, tmp_path: Path, monk
     assert all(seen >= start - start % 5 for start, seen in enumerate(lines))
 
 
-def test_every_image_is_looked_at_once(tmp_path) -> None:
-    records = pl.DataFrame({"frontal": ["a", "b", "c", "a"], "lateral": [None, "b", "d", None]})
+@pytest.mark.parametrize("part", [2, 100])
+def test_every_image_is_looked_at_once_whatever_the_parts(tmp_path, monkeypatch, part) -> None:
+    monkeypatch.setattr(images, "PART", part)
+    frontal, lateral = ["a", "b", "c", "a"], [None, "b", "d", None]
+    records = tmp_path / "r.parquet"
+    pl.DataFrame({"frontal": frontal, "lateral": lateral}).write_parquet(records)
     seen: list[str] = []
 
     def look(ids, folder, check, ledger, ticker) -> pl.DataFrame:
         seen.extend(ids)
+        problem = pl.when(pl.col("image_id") == "c").then(pl.lit("gone"))
         return pl.DataFrame({"image_id": ids}).with_columns(
-            pl.when(pl.col("image_id") == "b").then(pl.lit("KNEE")).alias("part")
+            pl.lit("p").alias("path"),
+            *(pl.lit(1, SCHEMA[n]).alias(n) for n in ("bytes", "width", "height")),
+            problem.alias("problem"),
+            pl.when(pl.col("image_id") == "b").then(pl.lit("KNEE")).alias("part"),
         )
 
+    headers = tmp_path / "h.parquet"
     notes = Notes()
-    assert look_at_images(records, tmp_path, "headers", tmp_path, look, notes)["image_id"].to_list() == seen
+    assert look_at_images(records, tmp_path, "headers", tmp_path, headers, look, notes) == {"c": "gone"}
     assert notes.found("other_parts") == {"images": {"KNEE": 1}}
-    assert seen == ["a", "b", "c", "d"]
-    assert used_images(records[:2]).to_list() == ["a", "b"]
+    assert sorted(seen) == ["a", "b", "c", "d"]
+    pl.DataFrame({"frontal": frontal[:2], "lateral": lateral[:2]}).write_parquet(records)
+    assert keep_used_images(headers, records, tmp_path / "i.parquet") == 2
+    assert sorted(pl.read_parquet(tmp_path / "i.parquet")["image_id"]) == ["a", "b"]
 
 
 def test_copies_across_splits_are_found_among_files_of_one_size(tmp_path: Path) -> None:
@@ -223,11 +234,11 @@ def test_copies_across_splits_are_found_among_files_of_one_size(tmp_path: Path) 
     splits = {"t": "train", "v": "val", "e": "test", "b": "train"}
     rows = [{"split": splits[name[0]], "frontal": name, "lateral": None} for name in files]
     rows.append({"split": "test", "frontal": "e3", "lateral": "both"})  # one name in two splits is counted elsewhere
-    records = pl.DataFrame(rows, {"split": str, "frontal": str, "lateral": str})
-    images = pl.DataFrame(
+    pl.DataFrame(rows, {"split": str, "frontal": str, "lateral": str}).write_parquet(tmp_path / "r.parquet")
+    pl.DataFrame(
         [{"image_id": name, "path": str(tmp_path / name), "bytes": len(content)} for name, content in files.items()]
-    )
-    assert copies_across_splits(images, records) == {
+    ).write_parquet(tmp_path / "i.parquet")
+    assert copies_across_splits(tmp_path / "i.parquet", tmp_path / "r.parquet") == {
         "train-val": [("t2", "v1")],
         "train-test": [("t1", "e1")],
         "val-test": [],
