@@ -25,7 +25,7 @@ from pacer.core.io import files_below
 from pacer.corpus.deidentified import has_marks, without_marks
 from pacer.corpus.rows import Examination, LeftOut, Notes, Place, Problem, Row, Unusable, check_roles, present, sound
 from pacer.corpus.source.files import R2GEN_SPLIT, Source
-from pacer.corpus.source.annotations import read_annotations
+from pacer.corpus.source.json_stream import stream_records
 from pacer.corpus.splits import seeded_split
 from pacer.corpus.views import IMAGE_COLUMNS, View, check_coverage, first_text, image_key, read_views, table_rows
 from pacer.params import Corpus
@@ -156,7 +156,7 @@ def _listed_splits(source: Source, config: Corpus) -> dict[str, str] | None:
 
 def _annotation_splits(path: Path) -> Iterator[tuple[str, str, str]]:
     """R2Gen's ``annotation.json``."""
-    for split, index, raw in read_annotations(path):
+    for split, index, raw in stream_records(path):
         name = first_text(raw, ("id",)) if isinstance(raw, dict) else None
         yield f"{split}[{index}]", name or "", split
 

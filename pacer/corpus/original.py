@@ -17,7 +17,7 @@ from pacer.core.errors import DataError
 from pacer.core.progress import Ticker
 from pacer.corpus.mimic_reports import read_report_files
 from pacer.corpus.sections import find_sections
-from pacer.corpus.source.annotations import read_annotations
+from pacer.corpus.source.json_stream import stream_records
 from pacer.records.mimic import bare_id
 
 _NUMBER = re.compile(r"[0-9]+")
@@ -72,7 +72,7 @@ def _collect(reports: Iterator[tuple[str, str | None]]) -> OriginalFindings:
 
 def _of_annotations(path: Path) -> Iterator[tuple[str, str]]:
     with Ticker("original findings", None) as ticker:
-        for split, index, record in read_annotations(path):
+        for split, index, record in stream_records(path):
             if not isinstance(record, dict):
                 raise DataError(f"{path}: record {index} of {split} must be an object, found a {type(record).__name__}")
             study = _study_id(record.get("study_id"))

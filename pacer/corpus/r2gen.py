@@ -28,7 +28,7 @@ from pacer.corpus.rows import (
     sound,
 )
 from pacer.corpus.source.files import Source
-from pacer.corpus.source.annotations import read_annotations
+from pacer.corpus.source.json_stream import stream_records
 from pacer.corpus.views import View, check_coverage, read_views, view_of
 from pacer.params import Corpus
 from pacer.records.mimic import mimic_ids
@@ -51,7 +51,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     path = source.files["annotation"]
     views = read_views(source.files["views"]) if "views" in source.files else None
     known = named = 0
-    for split, index, raw in read_annotations(path):
+    for split, index, raw in stream_records(path):
         row = notes.row(raw, "annotation", Place(str(path), split, index), _KNOWN, partial(_row, views=views))
         yield row
         if views is not None and not isinstance(row, Problem):

@@ -29,7 +29,7 @@ from pacer.corpus.rows import (
     weights_of,
 )
 from pacer.corpus.source.files import Source
-from pacer.corpus.source.annotations import read_annotations
+from pacer.corpus.source.json_stream import stream_records
 from pacer.params import Corpus
 from pacer.records.mimic import mimic_ids
 from pacer.records.schemas import SPLITS
@@ -66,7 +66,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
         lateral, prior = availability(context)
         known = _COMMON | (_WITH_LATERAL if lateral else set()) | (_WITH_PRIOR if prior else set())
         splits: set[str] = set()
-        for split, index, raw in read_annotations(path):
+        for split, index, raw in stream_records(path):
             splits.add(split)
             yield notes.row(raw, context, Place(str(path), split, index), known, partial(_examination, context=context))
         for split in sorted(set(SPLITS) - splits):

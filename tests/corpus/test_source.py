@@ -49,8 +49,8 @@ def test_all_problems_are_listed_at_once(tiny) -> None:
     message = str(error.value)
     assert "sn.json is not valid JSON" in message
     assert "sw.json does not exist" in message
-    assert "mn.json must hold an object with the splits train, val, test; it holds training" in message
-    assert "mw.json: train must be a list of records; it is a dict" in message
+    assert "mn.json must hold the splits train, val, test; it holds training" in message
+    assert "mw.json: train must be a list of records; it is an object" in message
     assert not tiny.out.exists()
 
 

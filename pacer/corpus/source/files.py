@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from pacer.core.errors import DataError
 from pacer.core.io import files_below, hash_file, read_json, write_json
-from pacer.corpus.source.annotations import read_annotations
+from pacer.corpus.source.json_stream import stream_records
 from pacer.params import Corpus
 
 
@@ -180,7 +180,7 @@ def _problem_of(path: Path, is_annotation: bool) -> str | None:
         return f"{path} does not exist"
     if is_annotation:
         try:
-            next(read_annotations(path), None)
+            next(stream_records(path), None)
         except DataError as error:
             return str(error)
     return None
