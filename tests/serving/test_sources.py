@@ -182,7 +182,7 @@ def test_texts_that_are_refused(tmp_path: Path) -> None:
         (b"secret", "expected text, got bytes"),
         (3, "got int"),
         (latin, "not text in UTF-8"),
-        (long, "more than 20,000 characters"),
+        (long, "200,000 characters, more than 20,000"),
         (tmp_path / "absent.txt", "does not exist"),
         (tmp_path, "is a folder; name the file"),
         (Path("a\0b"), "as it holds a NUL"),
