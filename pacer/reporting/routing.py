@@ -193,6 +193,7 @@ def finding_maps(views: Sequence[ViewRouting], depths: Sequence[int] | None) -> 
         _bar(axes.figure, "cividis", scales["cividis"], "mean weight (first row)", **below)
         if any(view.findings for view in views):
             _bar(axes.figure, DIVERGING, scales[DIVERGING], "with minus without (other rows)", **below)
+        axes.figure.draw_without_rendering()  # room for the names is found once the maps have their shape
 
-    wide = sum(2.0 + 0.75 * view.mean.shape[1] for view in views)
+    wide = sum(2.3 + 0.75 * view.mean.shape[1] for view in views)
     return drawing(wide, 1.8 + 0.75 * (1 + max(len(view.findings) for view in views)), draw, columns=len(views))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
+from matplotlib.textpath import TextPath
 from PIL import Image
 
 from pacer.core.errors import DataError
@@ -56,6 +59,16 @@ def test_the_drawing_names_every_finding_depth_and_count(routed):
         assert shown in svg, shown
     assert svg.count("<image") == 2 + 2  # a picture of all maps of either view, and the bars
     assert svg == finding_maps(average_routing(*routed), (4, 8, 12))
+
+
+def test_the_longest_name_has_room(routed):
+    """Names end at the left edge of their maps, and begin inside the drawing."""
+    view = average_routing(*routed)[0]
+    view = replace(view, findings=(replace(view.findings[0], finding="Enlarged Cardiomediastinum"),) * 12)
+    svg = finding_maps([view, view], (4, 8, 12))
+    ends = [float(x) for x in re.findall(r'<text[^>]* x="([\d.]+)"[^>]*>Enlarged', svg)]
+    wide = TextPath((0, 0), "Enlarged Cardiomediastinum (5)", size=8).get_extents().width
+    assert len(ends) == 24 and min(ends) > wide
 
 
 def test_without_a_finding_the_means_are_drawn_alone(routed):
