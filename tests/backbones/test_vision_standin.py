@@ -11,6 +11,7 @@ from sklearn.metrics import roc_auc_score
 from transformers import Dinov2Model
 
 from pacer.backbones.standins import vision
+from pacer.backbones.standins.residual import ResidualNetwork
 from pacer.backbones.standins.vision import MEAN, STD, make_vision_standin
 from pacer.params.backbones import VisionStandin
 from pacer.phantom.training import TrainingImages, training_images
@@ -63,10 +64,34 @@ def test_the_endpoint_is_standardised(images: TrainingImages, tmp_path: Path) ->
     np.testing.assert_allclose(endpoint.std(0), 1, atol=1e-3)
 
 
-def test_a_corpus_whose_places_are_not_known_trains_once(images: TrainingImages, tmp_path: Path) -> None:
-    """Its radiographs are varied, and its endpoint is not evened out."""
+def test_a_corpus_whose_places_are_not_known_is_learnt_from_a_residual_network(
+    images: TrainingImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network learns findings first, most of its steps at half the size; the encoder then learns what it says."""
+    sizes, taught = [], []
+    forward, taught_loss = ResidualNetwork.forward, vision._taught_loss
+
+    def watched(self: ResidualNetwork, grey: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        sizes.append(grey.shape[-1])
+        return forward(self, grey)
+
+    def kept(*inputs: object) -> torch.Tensor:
+        taught.append(taught_loss(*inputs))  # type: ignore[arg-type]
+        return taught[-1]
+
+    monkeypatch.setattr(ResidualNetwork, "forward", watched)
+    monkeypatch.setattr(vision, "_taught_loss", kept)
     provenance = make_vision_standin(CONFIG, images._replace(masks=None), 5, tmp_path)
-    assert provenance["steps"] == [CONFIG.steps] and "varied" in provenance["objective"]
+    assert provenance["steps"] == [120, 24] and "residual" in provenance["objective"]
+    assert sizes == [28] * 102 + [56] * (18 + 24)
+    assert np.mean([loss.item() for loss in taught[-6:]]) < 0.9 * np.mean([loss.item() for loss in taught[:6]])
+
+
+def test_a_place_of_the_residual_map_is_16_pixels() -> None:
+    network = ResidualNetwork(13).eval()
+    places, answers = network(torch.rand(2, 1, 64, 96))
+    assert places.shape == (2, 192, 4, 6) and answers.shape == (2, 13) and places.dtype == torch.float32
+    torch.testing.assert_close(answers, network.label(places.mean((2, 3))))
 
 
 def test_varied_radiographs_are_those_that_they_were() -> None:

@@ -7,15 +7,16 @@ extensive findings, and the patches of an image are drawn together, as those of 
 alike (over-smoothing). So the endpoint holds what concerns the whole image, and fine local evidence is at the earlier
 depths: there is something to find for a model that reads them.
 
-From the radiographs of a corpus, whose places are not known, it is trained once, on the image's findings alone: what
-its endpoint loses is then what such a training loses. Each time that it meets a radiograph, it is cut, turned and
-exposed a little differently, since a corpus has few.
+From the radiographs of a corpus, whose places are not known, a transformer learns findings too slowly. So a residual
+network learns them first, and then the encoder learns from it: each patch of the endpoint predicts the network's map at
+its place, the mean patch its answers. What the endpoint loses is then what such a training loses. Each time that a
+radiograph is met, it is cut, turned and exposed a little differently, since a corpus has few.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
 
+from pacer.backbones.standins.residual import WIDTHS, ResidualNetwork
 from pacer.backbones.standins.training import train
 from pacer.params.backbones import VisionStandin
 from pacer.phantom.training import TrainingImages
@@ -35,6 +37,9 @@ BLOCKS = 12
 EXTENSIVE = ("atelectasis", "cardiomegaly", "edema", "enlarged mediastinum", "pleural effusion")
 #: Steps of the second training as a share of the first's, and the weight of its smoothness.
 SECOND, SMOOTHNESS = 0.5, 10.0
+#: Steps of the residual network for one of the encoder, and the share of them on radiographs of half the size, which
+#: take a quarter of the time.
+RESIDUAL, AT_HALF_SIZE = 5, 0.85
 #: RAD-DINO's pixel statistics.
 MEAN, STD = 0.5307, 0.2583
 
@@ -46,33 +51,37 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     model = Dinov2Model(_architecture(config))
     _scale_initialisation(model)
     findings = data.labels.shape[1]
-    heads = nn.ModuleDict(
-        {
-            "label": nn.Linear(config.width, findings),
-            **{
-                f"patch{depth}": nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, findings))
-                for depth in (BLOCKS // 3, 2 * BLOCKS // 3)
-            },
-        }
-    )
+    heads = nn.ModuleDict({"label": nn.Linear(config.width, findings)})
+    if data.masks is None:
+        heads["map"] = nn.Linear(config.width, WIDTHS[-1])
+    else:
+        for depth in (BLOCKS // 3, 2 * BLOCKS // 3):
+            heads[f"patch{depth}"] = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, findings))
     held_out = max(1, len(data.images) // 10)
     learnt = np.arange(held_out, len(data.images))
     rng = np.random.default_rng(seed)
-    second = max(1, round(SECOND * config.steps))
 
-    def descend(parameters: Iterable[nn.Parameter], loss_of: Callable[[np.ndarray], Tensor], steps: int) -> None:
+    def descend(loss_of: Callable[[np.ndarray], Tensor], steps: int, *modules: nn.Module, what: str = "") -> None:
         order = np.concatenate([rng.permutation(learnt) for _ in range(-(-steps * config.batch_size // len(learnt)))])
         batches = (order[start : start + config.batch_size] for start in range(0, len(order), config.batch_size))
-        train("train vision stand-in", parameters, batches, loss_of, config, steps, weight_decay=0.05)
+        parameters = nn.ModuleList(modules).requires_grad_(True).parameters()
+        train(f"train vision stand-in{what}", parameters, batches, loss_of, config, steps, weight_decay=0.05)
 
     model.train()
-    descend([*model.parameters(), *heads.parameters()], lambda rows: _loss(model, heads, data, rows), config.steps)
-    auroc = _auroc(model, heads, data, np.arange(held_out))  # before the second training
-    if data.masks is not None:
+    if data.masks is None:
+        steps = [RESIDUAL * config.steps, config.steps]
+        network = ResidualNetwork(findings)
+        descend(_findings_loss(network, data, steps[0]), steps[0], network, what="'s teacher")
+        network.eval().requires_grad_(False)
+        descend(lambda rows: _taught_loss(model, heads, network, data, rows), steps[1], model, heads)
+        auroc = _auroc(model, heads, data, np.arange(held_out))
+    else:
+        steps = [config.steps, max(1, round(SECOND * config.steps))]
+        descend(lambda rows: _places_loss(model, heads, data, rows), steps[0], model, heads)
+        auroc = _auroc(model, heads, data, np.arange(held_out))
         model.requires_grad_(False)
-        last = [model.encoder.layer[2 * BLOCKS // 3 :], model.layernorm, heads["label"]]
-        parameters = nn.ModuleList(last).requires_grad_(True).parameters()
-        descend(parameters, lambda rows: _whole_image_loss(model, heads, data, rows), second)
+        last = model.encoder.layer[2 * BLOCKS // 3 :], model.layernorm, heads["label"]
+        descend(lambda rows: _whole_image_loss(model, heads, data, rows), steps[1], *last)
     model.eval()
     _standardise_endpoint(model, data, learnt[:512])
     model.save_pretrained(out)
@@ -80,14 +89,11 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     return {
         "model": f"Dinov2, {BLOCKS} blocks, width {config.width}",
         "images": len(learnt),
-        "steps": [config.steps] if data.masks is None else [config.steps, second],
-        "objective": "findings from the endpoint's mean patch"
-        + (
-            ", of varied radiographs"
-            if data.masks is None
-            else ", and from patches at blocks 4 and 8; then, blocks 9 to 12 alone, extensive findings from every "
-            "patch, patches alike"
-        ),
+        "steps": steps,
+        "objective": "a residual network's map and findings, which it learnt from varied radiographs"
+        if data.masks is None
+        else "findings from the endpoint's mean patch, and from patches at blocks 4 and 8; then, blocks 9 to 12 alone, "
+        "extensive findings from every patch, patches alike",
         "held_out_auroc": auroc,
     }
 
@@ -127,7 +133,7 @@ def _pixels(images: np.ndarray) -> Tensor:
 
 
 def _varied(pixels: Tensor) -> Tensor:
-    """Radiographs [B, 3, H, W], each cut to 75 to 100 % of its sides at some place, turned by up to 10 degrees, and
+    """Radiographs [B, C, H, W], each cut to 75 to 100 % of its sides at some place, turned by up to 10 degrees, and
     with other brightness and contrast; left stays left."""
     count = len(pixels)
     scale, turn = torch.empty(count).uniform_(0.75, 1), torch.empty(count).uniform_(-math.pi / 18, math.pi / 18)
@@ -137,20 +143,44 @@ def _varied(pixels: Tensor) -> Tensor:
         [torch.stack([along, -across, place[0]], 1), torch.stack([across, along, place[1]], 1)], 1
     )  # [B, 2, 3]
     grid = F.affine_grid(moves, [count, 1, *pixels.shape[2:]], align_corners=False)
-    cut = F.grid_sample(pixels[:, :1], grid, padding_mode="border", align_corners=False).expand(-1, 3, -1, -1)
+    cut = F.grid_sample(pixels[:, :1], grid, padding_mode="border", align_corners=False).expand_as(pixels)
     exposure = torch.empty(2, count, 1, 1, 1).uniform_(-0.2, 0.2)
     return cut * (1 + exposure[0]) + exposure[1]
 
 
-def _loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> Tensor:
-    pixels = _pixels(data.images[rows])
-    pixels = _varied(pixels) if data.masks is None else pixels
-    outputs = model(pixel_values=pixels, output_hidden_states=True)
-    labels = torch.from_numpy(data.labels[rows])
+def _findings_loss(network: ResidualNetwork, data: TrainingImages, steps: int) -> Callable[[np.ndarray], Tensor]:
+    """Findings of varied radiographs, which are halved in the first of the steps."""
+    halved = iter(range(round(AT_HALF_SIZE * steps)))
+
+    def loss_of(rows: np.ndarray) -> Tensor:
+        grey = _pixels(data.images[rows])[:, :1]
+        if next(halved, None) is not None:
+            grey = F.avg_pool2d(grey, 2)
+        logits = network(_varied(grey))[1]
+        return F.binary_cross_entropy_with_logits(logits, torch.from_numpy(data.labels[rows]))
+
+    return loss_of
+
+
+def _taught_loss(
+    model: Dinov2Model, heads: nn.ModuleDict, network: ResidualNetwork, data: TrainingImages, rows: np.ndarray
+) -> Tensor:
+    """The network's map from the patches at the endpoint, and its findings from their mean."""
+    pixels = _varied(_pixels(data.images[rows]))
+    places, answers = network(pixels[:, :1])
+    patches = model(pixel_values=pixels).last_hidden_state[:, 1:]
+    places = F.adaptive_avg_pool2d(places, math.isqrt(patches.shape[1])).flatten(2).transpose(1, 2)
+    loss = F.mse_loss(heads["map"](patches), F.layer_norm(places, places.shape[-1:]))
+    return loss + F.binary_cross_entropy_with_logits(heads["label"](patches.mean(1)), answers.sigmoid())
+
+
+def _places_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> Tensor:
+    """Findings from the endpoint's mean patch, and those that lie in a patch from that patch at earlier depths."""
+    outputs = model(pixel_values=_pixels(data.images[rows]), output_hidden_states=True)
+    assert data.masks is not None
+    labels, masks = torch.from_numpy(data.labels[rows]), torch.from_numpy(data.masks[rows])
+    masks = masks.flatten(2).transpose(1, 2)  # [B, N, F]
     loss = F.binary_cross_entropy_with_logits(heads["label"](outputs.last_hidden_state[:, 1:].mean(1)), labels)
-    if data.masks is None:
-        return loss
-    masks = torch.from_numpy(data.masks[rows]).flatten(2).transpose(1, 2)  # [B, N, F]
     for name, head in heads.items():
         if name.startswith("patch"):
             logits = head(outputs.hidden_states[int(name.removeprefix("patch"))][:, 1:])

@@ -1,0 +1,354 @@
+"""Open-I: what the reports of the study `openi` are worth, beside reports that need no model.
+
+``python bench/openi.py keep|controls|scores``, after `pacer study run openi` in a tree whose `params.yaml` is the
+profile `openi`. ``keep`` writes the reports of every finished run to ``bench/results/openi``; ``controls`` adds those
+of PACER (seed 42) for another patient's radiographs and for the mean radiograph, and for each test record the train
+record whose frontal radiograph is nearest to the encoder (cosine of the mean patch at the last depth; ties by id);
+``scores`` reads that folder and the corpus (`dvc repro corpus`) and prints the tables of ``docs/evidence.md``, part 3.
+No report of the corpus is in the folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+from PIL import Image
+
+from pacer.comparison.case_statistics import case_statistics, resampled_units
+from pacer.comparison.resampling import MEAN, Difference, Pair, differences, sums_by_unit
+from pacer.core.io import read_json
+from pacer.core.progress import Ticker
+from pacer.decoding.controls import CONTROLS
+from pacer.features.store import FeatureStore
+from pacer.metrics.cases import Lists, Scored, case_table
+from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.meteor import Meteor
+from pacer.metrics.nlg import language_scores
+from pacer.metrics.pairing import Prediction
+from pacer.metrics.polarity import polarity_agreement
+from pacer.metrics.scoring import anchors_of
+from pacer.radiographs.opening import open_image
+from pacer.records.schemas import of_split, read_images, read_records
+from pacer.studies.run import folders, results_folder
+from pacer.studies.study import load_study
+
+KEPT = Path("bench/results/openi")
+RECORDS = Path("data/corpus/records.parquet")
+PACER, OTHER, AVERAGE = "PACER (+ Calibrate)", "another patient's radiographs", "the mean radiograph"
+NEAREST, CONSTANT = "the nearest train report", "the most frequent train report"
+#: Systems whose differences the plan asks for, the first minus the second.
+ASKED = (
+    (PACER, OTHER),
+    (PACER, AVERAGE),
+    (PACER, NEAREST),
+    (PACER, CONSTANT),
+    ("Refine only", "Base"),
+    ("Commit only", "Base"),
+    ("Refine + Commit", "Base"),
+    ("Refine + Commit", "Refine only"),
+    ("Refine + Commit", "Commit only"),
+    (PACER, "Refine + Commit"),
+    (PACER, "Base"),
+)
+#: R2Gen's `--threshold` and `--max_seq_length` for IU X-Ray, of whose ids the first is the start.
+RAREST, LONGEST = 3, 60 - 1
+#: What papers report on IU X-Ray with both views.
+PUBLISHED = {
+    "R2Gen (Chen et al. 2020)": (0.470, 0.304, 0.219, 0.165, 0.187, 0.371),
+    "PPKED (Liu et al. 2021)": (0.483, 0.315, 0.224, 0.168, 0.190, 0.376),
+}
+#: Side of the mean radiograph.
+_SIDE = 256
+
+#: Seed (None: without training) -> record -> report.
+Reports = dict[int | None, dict[str, str]]
+
+
+def finished(row: str | None = None) -> list[tuple[str, int, str]]:
+    """(row, seed, experiment) of the study's runs."""
+    study = load_study(Path("studies"), "openi")
+    runs = folders(study, results_folder(Path.cwd()))
+    found = [(study.rows[at].name, seed, read_json(folder / "run.json")["experiment"]) for at, seed, folder in runs]
+    return [run for run in found if row in (None, run[0])]
+
+
+def fetch(experiment: str, path: str, into: Path) -> Path:
+    """An output of an experiment."""
+    out = into / experiment / path
+    out.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["dvc", "get", "--quiet", "--rev", experiment, "--out", str(out), ".", path], check=True)
+    return out
+
+
+def write(name: str, seed: int | None, rows: Iterable[Mapping[str, str]]) -> None:
+    KEPT.mkdir(parents=True, exist_ok=True)
+    stem = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    lines = "".join(json.dumps({"system": name, "seed": seed, **row}) + "\n" for row in rows)
+    (KEPT / f"{stem}{f'_{seed}' * (seed is not None)}.jsonl.gz").write_bytes(gzip.compress(lines.encode(), mtime=0))
+
+
+def reports_in(predictions: Path) -> list[dict[str, str]]:
+    lines = [json.loads(line) for path in sorted(predictions.glob("*.jsonl")) for line in path.open()]
+    return [{name: line[name] for name in ("record_id", "report")} for line in lines]
+
+
+def keep() -> None:
+    """Reports of every finished run."""
+    with tempfile.TemporaryDirectory() as scratch:
+        for row, seed, experiment in finished():
+            write(row, seed, reports_in(fetch(experiment, "predictions", Path(scratch))))
+
+
+def controls() -> None:
+    """What needs the model or the encoder: other radiographs, neighbours."""
+    [experiment] = {run for _, seed, run in finished(PACER) if seed == 42}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        corpus, store, frozen, model = (
+            fetch(experiment, path, folder)
+            for path in ("data/corpus", "data/features", "models/backbones", "models/calibrate")
+        )
+        records, images = read_records(corpus / "records.parquet"), read_images(corpus / "images.parquet")
+        test = of_split(records, "test")
+        write(NEAREST, None, nearest(of_split(records, "train"), test, store))
+
+        def decoded(name: str, changed: pl.DataFrame, *options: str) -> None:
+            table, out = folder / "changed.parquet", folder / "decoded"
+            changed.write_parquet(table)
+            command = ["pacer", "decode", "--records", str(table), "--out", str(out), "--model", str(model)]
+            subprocess.run([*command, "--backbones", str(frozen), *options], check=True)
+            write(name, 42, reports_in(out))
+
+        decoded(OTHER, CONTROLS["another_patient"](test), "--features", str(store))
+        averages = mean_radiographs(of_split(records, "train"), images, folder)
+        averages.write_parquet(folder / "averages.parquet")
+        anybody = test.with_columns(
+            frontal=pl.lit("frontal"), lateral=pl.when(pl.col("lateral").is_not_null()).then(pl.lit("lateral"))
+        )
+        options = "--images", str(folder / "averages.parquet"), "--features", str(folder / "averages")
+        decoded(AVERAGE, anybody, *options)
+
+
+def nearest(train: pl.DataFrame, test: pl.DataFrame, features: Path) -> list[dict[str, str]]:
+    """For each test record the train record of its context with the nearest frontal radiograph."""
+    store = FeatureStore(features)
+
+    def directions(images: Sequence[str]) -> torch.Tensor:
+        means = [store.depth_states([image])[0, -1].float().mean(0) for image in images]
+        return torch.nn.functional.normalize(torch.stack(means), dim=-1)
+
+    found = []
+    for (context,), own in test.group_by("context", maintain_order=True):
+        known = train.filter(context=context).sort("record_id")
+        likeness = directions(own["frontal"].to_list()) @ directions(known["frontal"].to_list()).T
+        chosen = [known["record_id"][place] for place in likeness.argmax(1).tolist()]
+        found += [{"record_id": one, "train": other} for one, other in zip(own["record_id"], chosen, strict=True)]
+    return found
+
+
+def mean_radiographs(train: pl.DataFrame, images: pl.DataFrame, folder: Path) -> pl.DataFrame:
+    """The mean frontal and the mean lateral radiograph of the train split, as a table of images."""
+    paths, rows = dict(images.select("image_id", "path").iter_rows()), []
+    for view in ("frontal", "lateral"):
+        ids = train[view].drop_nulls().unique(maintain_order=True).to_list()
+        total = np.zeros((_SIDE, _SIDE))
+        with Ticker(f"mean {view} radiograph", len(ids)) as ticker:
+            for image in ids:
+                total += np.asarray(open_image(paths[image]).convert("L").resize((_SIDE, _SIDE)))
+                ticker.advance()
+        path = folder / f"{view}.png"
+        Image.fromarray((total / len(ids)).round().astype(np.uint8)).save(path)
+        rows.append((view, str(path), path.stat().st_size, _SIDE, _SIDE))
+    return pl.DataFrame(rows, images.schema, orient="row")
+
+
+def systems(records: pl.DataFrame) -> dict[str, Reports]:
+    """Name -> reports of the test records, by seed."""
+    texts, found = dict(records.select("record_id", "report").iter_rows()), {}
+    for path in sorted(KEPT.glob("*.jsonl.gz")):
+        lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+        reports = {line["record_id"]: line["report"] if "report" in line else texts[line["train"]] for line in lines}
+        found.setdefault(lines[0]["system"], {})[lines[0]["seed"]] = reports
+    train, test = of_split(records, "train"), of_split(records, "test")
+    most = {
+        context: Counter(sorted(train.filter(context=context)["report"])).most_common(1)[0][0]
+        for context in test["context"].unique()
+    }
+    found[CONSTANT] = {None: {record: most[context] for record, context in test["record_id", "context"].iter_rows()}}
+    order = dict.fromkeys(name for pair in (*ASKED[4:], *ASKED) for name in reversed(pair))
+    return {name: found[name] for name in order if name in found}
+
+
+def classes(read: Sequence[Lists]) -> np.ndarray:
+    """CheXbert's classes of what the rules read, [n, 14]; "No Finding" is in none."""
+    table = np.zeros((len(read), len(OBSERVATIONS)), dtype=int)
+    for row, lists in enumerate(read):
+        for polarity, number in (("positive", POSITIVE), ("uncertain", UNCERTAIN)):
+            table[row, [OBSERVATIONS.index(OBSERVATION_OF[finding]) for finding in lists[polarity]]] = number
+    return table
+
+
+def as_r2gen(texts: Iterable[str], words: frozenset[str]) -> list[str]:
+    """As R2Gen's tokeniser gives texts back: rare words unknown, the end cut off."""
+    return [" ".join(word if word in words else "<unk>" for word in text.split()[:LONGEST]) for text in texts]
+
+
+def cases_of(
+    test: pl.DataFrame,
+    reports: Mapping[str, str],
+    known: frozenset[str],
+    meteor: Meteor,
+    protocol: Callable[[Iterable[str]], list[str]] = list,
+) -> dict[str, pl.DataFrame]:
+    """Context -> cases labelled by the rules; ``known``: texts of the train split; ``protocol``: done to both sides."""
+    found = {}
+    for (context,), rows in test.group_by("context", maintain_order=True):
+        own = rows.with_columns(report=pl.Series(protocol(rows["report"])))
+        written = [reports[record] for record in rows["record_id"]]
+        made = [
+            *map(
+                Prediction,
+                rows["record_id"],
+                protocol(written),
+                *([value] * len(rows) for value in (None, False, None)),
+            )
+        ]
+        scored = Scored(own, made, {}, anchors_of(rows["report_raw"]), anchors_of(written))
+        scored.reference_labels, scored.labels = classes(scored.anchors), classes(scored.read)
+        scored.reference_wording = scored.wording = [()] * len(rows)
+        scored.language = language_scores(scored.references, scored.hypotheses, meteor)
+        table = case_table({context: scored}, None)
+        copied = pl.Series("copied", [text in known for text in rows["report"]])
+        found[context] = table.with_columns(copied)
+    return found
+
+
+#: System -> seed -> context -> cases.
+Cases = dict[str, dict[int | None, dict[str, pl.DataFrame]]]
+Choice = Callable[[pl.DataFrame], pl.DataFrame]
+
+
+def difference(cases: Cases, first: str, second: str, chosen: Choice) -> dict[str, Difference]:
+    """``second`` minus ``first``, means over contexts and over the seeds of either, which meet pair by pair where both
+    have several."""
+    seeds = [
+        (one, two)
+        for one in cases[first]
+        for two in cases[second]
+        if one == two or len(cases[first]) == 1 or len(cases[second]) == 1
+    ]
+    pairs = {}
+    unit, codes, count = None, {}, 0
+    for one, two in seeds:
+        for context in cases[first][one]:
+            sides = [chosen(cases[name][seed][context]) for name, seed in ((first, one), (second, two))]
+            if unit is None:
+                whole = pl.concat([chosen(table) for table in cases[first][one].values()])
+                unit, places, count = resampled_units(whole)
+                codes = dict(zip(whole["record_id"], places, strict=True))
+            own = np.array([codes[record] for record in sides[0]["record_id"]])
+            scores = [case_statistics(table, CONVENTIONS["llm-rg4"]) for table in sides]
+            pairs[f"{context} {one} {two}"] = {
+                name: Pair(*(sums_by_unit(side[name].rows, own, count) for side in scores), scores[0][name].score)
+                for name in scores[0]
+            }
+    return differences(pairs)[MEAN]
+
+
+def numbers(by_context: Mapping[str, pl.DataFrame], chosen: Choice) -> dict[str, float]:
+    """Scores of one run, means over contexts."""
+    values: dict[str, list[float]] = {}
+    for table in map(chosen, by_context.values()):
+        found = case_statistics(table, CONVENTIONS["llm-rg4"])
+        own = {name: float(one.score(one.rows.sum(axis=0))) for name, one in found.items()}
+        sides = (
+            [
+                {p: row[f"{side}_{p}"] for p in ("positive", "negative", "uncertain")}
+                for row in table.iter_rows(named=True)
+            ]
+            for side in ("reference", "report")
+        )
+        agreed = polarity_agreement(*sides)
+        own |= {f"{p}_f1": agreed[f"{p}_f1"] or 0.0 for p in ("positive", "negative")}
+        for name, value in own.items():
+            values.setdefault(name, []).append(value)
+    return {name: float(np.mean(of_contexts)) for name, of_contexts in values.items()}
+
+
+def share(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:.3f}".removeprefix("0")
+
+
+def means(runs: Sequence[Mapping[str, float]], columns: Sequence[str]) -> str:
+    return " | ".join(share(float(np.mean([run[column] for run in runs]))) for column in columns)
+
+
+def scores() -> None:
+    """The tables."""
+    records = read_records(RECORDS)
+    train, test = of_split(records, "train"), of_split(records, "test")
+    known = frozenset(train["report"])
+    counted = Counter(word for text in train.unique("study_id")["report"] for word in text.split())
+    words = frozenset(word for word, count in counted.items() if count >= RAREST)
+    every = systems(records)
+    with Meteor() as meteor, Ticker("systems", len(every)) as ticker:
+        cases, paired = {}, {}
+        for name, by_seed in every.items():
+            cases[name] = {seed: cases_of(test, own, known, meteor) for seed, own in by_seed.items()}
+            both = test.filter(context="mn")
+            paired[name] = [
+                cases_of(both, own, known, meteor, lambda texts: as_r2gen(texts, words))["mn"]
+                for own in by_seed.values()
+            ]
+            ticker.advance()
+    new: Choice = lambda table: table.filter(~pl.col("copied"))  # noqa: E731
+    everything: Choice = lambda table: table  # noqa: E731
+    columns = ("precision", "recall", "f1", "positive_f1", "negative_f1", "bleu1", "bleu4", "rougeL", "meteor")
+    for title, chosen in (("All test reports", everything), ("Those that are not in train word for word", new)):
+        counts = ", ".join(
+            f"{len(chosen(table))} in {name}" for name, table in next(iter(cases[CONSTANT].values())).items()
+        )
+        print(
+            f"\n## {title}: {counts}\n\n| System | seeds | {' | '.join(columns)} |\n|:---|---:|{'---:|' * len(columns)}"
+        )
+        for name, by_seed in cases.items():
+            own = [numbers(by_context, chosen) for by_context in by_seed.values()]
+            print(f"| {name} | {len(own)} | {means(own, columns)} |")
+        print("\n| Difference | F1 | p | BLEU-4 | p |\n|:---|:---|---:|:---|---:|")
+        for first, second in ASKED:
+            if first in cases and second in cases:
+                found = difference(cases, second, first, chosen)
+                cells = (
+                    f"{one.difference:+.3f} ({one.low:+.3f} to {one.high:+.3f}) | {one.p:.4f}"
+                    for one in (found["f1"], found["bleu4"])
+                )
+                print(f"| {first} − {second} | {' | '.join(cells)} |")
+    print("\n## R2Gen's protocol, both views\n\n| System | B@1 | B@2 | B@3 | B@4 | MTR | R-L |\n|:---|" + "---:|" * 6)
+    for name, values in PUBLISHED.items():
+        print(f"| {name}, as published | {' | '.join(map(share, values))} |")
+    for name, tables in paired.items():
+        own = [numbers({"mn": table}, everything) for table in tables]
+        columns = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rougeL")
+        print(f"| {name} | {means(own, columns)} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("keep", "controls", "scores"))
+    {"keep": keep, "controls": controls, "scores": scores}[parser.parse_args().what]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""The reports that need no model are those that their names say, and the tables are of the reports that are kept."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from PIL import Image
+
+from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.metrics.scoring import anchors_of
+from pacer.records.schemas import IMAGE_SCHEMA, of_split
+from tests.made_records import few_records
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "bench"))
+    monkeypatch.chdir(tmp_path)
+    return importlib.import_module("openi")
+
+
+def corpus() -> pl.DataFrame:
+    """Contexts sn and mn of eight patients, the last three in test, two of whose reports are in no other."""
+    records = few_records(".png").filter(pl.col("context").is_in(["sn", "mn"]))
+    last = pl.col("study_id").is_in(["s5", "s6", "s7"])
+    added = pl.when(pl.col("study_id").is_in(["s5", "s6"])).then(pl.lit(" the ribs are old .")).otherwise(pl.lit(""))
+    return records.with_columns(
+        split=pl.when(last).then(pl.lit("test")).otherwise(pl.lit("train")), report=pl.col("report") + added
+    )
+
+
+def test_what_the_rules_affirm_or_suspect_counts(bench: ModuleType) -> None:
+    texts = "large right pleural effusion . possible pneumonia .", "no edema . mild cardiomegaly ."
+    found = bench.classes(anchors_of(texts))
+    named = [{OBSERVATIONS[place]: row[place] for place in row.nonzero()[0]} for row in found]
+    assert named == [{"Pleural Effusion": POSITIVE, "Pneumonia": UNCERTAIN}, {"Cardiomegaly": POSITIVE}]
+
+
+def test_r2gens_tokeniser_knows_frequent_words_and_59_of_them(bench: ModuleType) -> None:
+    [short, long] = bench.as_r2gen(["the heart is odd .", "the " * 70], frozenset({"the", "heart", "is", "."}))
+    assert short == "the heart is <unk> ." and long.split() == ["the"] * 59
+
+
+def test_the_nearest_is_by_direction_and_in_the_same_context(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    angles = {"f0.png": 0.0, "f1.png": 0.5, "f2.png": 1.0, "f3.png": 1.5, "f4.png": 1.5}
+    angles |= {"f5.png": 0.45, "f6.png": 1.4, "f7.png": 0.1}
+
+    class Store:
+        def __init__(self, _: Path):
+            pass
+
+        def depth_states(self, images: Sequence[str]) -> torch.Tensor:
+            angle = torch.tensor(angles[images[0]])
+            own = torch.stack([angle.cos(), angle.sin()]) * (1 + 9 * angle)
+            return torch.stack([torch.zeros(2, 2), torch.stack([own * 0.5, own * 1.5])])[None]  # [1, K, N, d]
+
+    monkeypatch.setattr(bench, "FeatureStore", Store)
+    found = bench.nearest(of_split(corpus(), "train"), of_split(corpus(), "test"), Path())
+    wanted = {
+        f"{context}-{own}": f"{context}-{near}" for context in ("sn", "mn") for own, near in ((5, 1), (6, 3), (7, 0))
+    }
+    assert {row["record_id"]: row["train"] for row in found} == wanted
+
+
+def test_the_mean_radiograph_is_that_of_each_view(bench: ModuleType, tmp_path: Path) -> None:
+    rows = []
+    for number in range(5):
+        for view, grey in (("f", 20 * number), ("l", 100 + 20 * number)):
+            path = tmp_path / f"{view}{number}.png"
+            image = Image.new("L", (30, 20), grey)
+            image.paste(grey + 50, (15, 0, 30, 20))
+            image.save(path)
+            rows.append((path.name, str(path), path.stat().st_size, 30, 20))
+    images = pl.DataFrame(rows, IMAGE_SCHEMA, orient="row")
+    means = bench.mean_radiographs(of_split(corpus(), "train"), images, tmp_path)
+    assert means.schema == images.schema and means["image_id"].to_list() == ["frontal", "lateral"]
+    for path, grey in zip(means["path"], (40, 140), strict=True):
+        mean = np.asarray(Image.open(path))
+        assert set(mean[:, 5:60].ravel()) == {grey} and set(mean[:, -60:-5].ravel()) == {grey + 50}
+
+
+def test_the_tables_are_of_the_reports_that_are_kept(
+    bench: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / bench.RECORDS).parent.mkdir(parents=True)
+    corpus().cast({"emphasis": pl.List(pl.Float32)}).write_parquet(bench.RECORDS)
+    test = of_split(corpus(), "test")
+    same = [{"record_id": own, "report": report} for own, report in test.select("record_id", "report").iter_rows()]
+    bench.write("Refine only", 42, same)
+    for seed in (42, 43):
+        bench.write("Base", seed, [row | {"report": "no edema ."} for row in same])
+    bench.write(bench.NEAREST, None, [{"record_id": own, "train": own[:-1] + "3"} for own in test["record_id"]])
+    bench.scores()
+    lines = capsys.readouterr().out.splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    every = {row[0]: row[1:] for row in rows[: lines.index(next(line for line in lines if "not in train" in line))]}
+    assert every["Refine only"][:4] == ["1", "1.000", "1.000", "1.000"] and every["Refine only"][6:8] == ["1.000"] * 2
+    assert every["Base"][:4] == ["2", "–", ".000", ".000"]
+    # of s5 (an effusion denied), s6 (cardiomegaly) and s7 (the neighbour's own report)
+    assert every["the nearest train report"][:4] == ["1", ".333", ".667", ".444"]
+    assert every["Refine only − Base"][0].startswith("+1.000 (")
+    assert len([row for row in rows if row[0] == "Refine only"]) == 3
+    assert "## Those that are not in train word for word: 2 in sn, 2 in mn" in lines
