@@ -19,6 +19,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -41,6 +42,7 @@ from pacer.metrics.polarity import polarity_agreement
 from pacer.metrics.scoring import anchors_of
 from pacer.radiographs.opening import open_image
 from pacer.records.schemas import of_split, read_images, read_records
+from pacer.reporting.figures import LIGHT, SERIES, drawing, legend_above, row_axis
 from pacer.studies.run import folders, results_folder
 from pacer.studies.study import load_study
 
@@ -235,9 +237,19 @@ def cases_of(
     return found
 
 
+Choice = Callable[[pl.DataFrame], pl.DataFrame]
+EVERY = "All test reports"
+#: Which test reports are scored.
+CHOICES: dict[str, Choice] = {
+    EVERY: lambda table: table,
+    "Those that are not in train word for word": lambda table: table.filter(~pl.col("copied")),
+}
+COLUMNS = ("precision", "recall", "f1", "positive_f1", "negative_f1", "bleu1", "bleu4", "rougeL", "meteor")
+#: What papers quote on IU X-Ray, in the order of :data:`PUBLISHED`.
+R2GEN = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rougeL")
+
 #: System -> seed -> context -> cases.
 Cases = dict[str, dict[int | None, dict[str, pl.DataFrame]]]
-Choice = Callable[[pl.DataFrame], pl.DataFrame]
 
 
 def difference(cases: Cases, first: str, second: str, chosen: Choice) -> dict[str, Difference]:
@@ -295,59 +307,75 @@ def means(runs: Sequence[Mapping[str, float]], columns: Sequence[str]) -> str:
     return " | ".join(share(float(np.mean([run[column] for run in runs]))) for column in columns)
 
 
-def scores() -> None:
-    """The tables."""
+def drawn(found: Mapping[str, Mapping[str, Mapping[str, Difference]]]) -> str:
+    """SVG: each difference in F1 and BLEU-4 with its interval; ``found``: which test reports -> difference -> score."""
+    labels = list(next(iter(found.values())))
+
+    def draw(panels: Any) -> None:
+        for axes, (score, title) in zip(panels, (("f1", "F1 by the rules"), ("bleu4", "BLEU-4")), strict=True):
+            axes.axvline(0, color=LIGHT["--muted"], linewidth=1)
+            for (which, by_label), colour, shift in zip(found.items(), SERIES, (-0.15, 0.15), strict=False):
+                for place, one in enumerate(by_label[label][score] for label in labels):
+                    axes.hlines(place + shift, one.low, one.high, color=LIGHT[colour], linewidth=2, alpha=0.5)
+                    named = {"label": which.lower()} if place == 0 else {}
+                    axes.scatter(one.difference, place + shift, s=22, color=LIGHT[colour], zorder=4, **named)
+            row_axis(axes, labels)
+            axes.set_xlabel(f"difference in {title}")
+        legend_above(panels[0], 2)
+
+    return drawing(9.0, 0.9 + 0.4 * len(labels), draw, columns=2, sharey=True)
+
+
+def scores(chart: Path | None) -> None:
+    """The tables, and the picture of the differences."""
     records = read_records(RECORDS)
     train, test = of_split(records, "train"), of_split(records, "test")
     known = frozenset(train["report"])
     counted = Counter(word for text in train.unique("study_id")["report"] for word in text.split())
     words = frozenset(word for word, count in counted.items() if count >= RAREST)
-    every = systems(records)
+    every, both = systems(records), test.filter(context="mn")
     with Meteor() as meteor, Ticker("systems", len(every)) as ticker:
         cases, paired = {}, {}
         for name, by_seed in every.items():
             cases[name] = {seed: cases_of(test, own, known, meteor) for seed, own in by_seed.items()}
-            both = test.filter(context="mn")
             paired[name] = [
-                cases_of(both, own, known, meteor, lambda texts: as_r2gen(texts, words))["mn"]
-                for own in by_seed.values()
+                cases_of(both, own, known, meteor, lambda texts: as_r2gen(texts, words)) for own in by_seed.values()
             ]
             ticker.advance()
-    new: Choice = lambda table: table.filter(~pl.col("copied"))  # noqa: E731
-    everything: Choice = lambda table: table  # noqa: E731
-    columns = ("precision", "recall", "f1", "positive_f1", "negative_f1", "bleu1", "bleu4", "rougeL", "meteor")
-    for title, chosen in (("All test reports", everything), ("Those that are not in train word for word", new)):
-        counts = ", ".join(
-            f"{len(chosen(table))} in {name}" for name, table in next(iter(cases[CONSTANT].values())).items()
-        )
-        print(
-            f"\n## {title}: {counts}\n\n| System | seeds | {' | '.join(columns)} |\n|:---|---:|{'---:|' * len(columns)}"
-        )
+    found = {}
+    for title, chosen in CHOICES.items():
+        counts = (f"{len(chosen(table))} in {name}" for name, table in cases[CONSTANT][None].items())
+        print(f"\n## {title}: {', '.join(counts)}\n")
+        print(f"| System | seeds | {' | '.join(COLUMNS)} |\n|:---|---:|{'---:|' * len(COLUMNS)}")
         for name, by_seed in cases.items():
-            own = [numbers(by_context, chosen) for by_context in by_seed.values()]
-            print(f"| {name} | {len(own)} | {means(own, columns)} |")
+            print(f"| {name} | {len(by_seed)} | {means([numbers(one, chosen) for one in by_seed.values()], COLUMNS)} |")
         print("\n| Difference | F1 | p | BLEU-4 | p |\n|:---|:---|---:|:---|---:|")
-        for first, second in ASKED:
-            if first in cases and second in cases:
-                found = difference(cases, second, first, chosen)
-                cells = (
-                    f"{one.difference:+.3f} ({one.low:+.3f} to {one.high:+.3f}) | {one.p:.4f}"
-                    for one in (found["f1"], found["bleu4"])
-                )
-                print(f"| {first} − {second} | {' | '.join(cells)} |")
-    print("\n## R2Gen's protocol, both views\n\n| System | B@1 | B@2 | B@3 | B@4 | MTR | R-L |\n|:---|" + "---:|" * 6)
+        found[title] = {
+            f"{first} − {second}": difference(cases, second, first, chosen)
+            for first, second in ASKED
+            if first in cases and second in cases
+        }
+        for label, by_score in found[title].items():
+            cells = (
+                f"{one.difference:+.3f} ({one.low:+.3f} to {one.high:+.3f}) | {one.p:.4f}"
+                for one in (by_score["f1"], by_score["bleu4"])
+            )
+            print(f"| {label} | {' | '.join(cells)} |")
+    print(f"\n## R2Gen's protocol, both views\n\n| System | {' | '.join(R2GEN)} |\n|:---|{'---:|' * len(R2GEN)}")
     for name, values in PUBLISHED.items():
         print(f"| {name}, as published | {' | '.join(map(share, values))} |")
-    for name, tables in paired.items():
-        own = [numbers({"mn": table}, everything) for table in tables]
-        columns = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rougeL")
-        print(f"| {name} | {means(own, columns)} |")
+    for name, runs in paired.items():
+        print(f"| {name} | {means([numbers(run, CHOICES[EVERY]) for run in runs], R2GEN)} |")
+    if chart is not None:
+        chart.write_text(drawn(found))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("keep", "controls", "scores"))
-    {"keep": keep, "controls": controls, "scores": scores}[parser.parse_args().what]()
+    parser.add_argument("--chart", type=Path, help="SVG file of the differences")
+    options = parser.parse_args()
+    {"keep": keep, "controls": controls, "scores": lambda: scores(options.chart)}[options.what]()
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def test_the_tables_are_of_the_reports_that_are_kept(
     for seed in (42, 43):
         bench.write("Base", seed, [row | {"report": "no edema ."} for row in same])
     bench.write(bench.NEAREST, None, [{"record_id": own, "train": own[:-1] + "3"} for own in test["record_id"]])
-    bench.scores()
+    bench.scores(tmp_path / "chart.svg")
     lines = capsys.readouterr().out.splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     every = {row[0]: row[1:] for row in rows[: lines.index(next(line for line in lines if "not in train" in line))]}
@@ -111,4 +111,5 @@ def test_the_tables_are_of_the_reports_that_are_kept(
     assert every["the nearest train report"][:4] == ["1", ".333", ".667", ".444"]
     assert every["Refine only − Base"][0].startswith("+1.000 (")
     assert len([row for row in rows if row[0] == "Refine only"]) == 3
+    assert (tmp_path / "chart.svg").read_text().count("Refine only − Base") == 1
     assert "## Those that are not in train word for word: 2 in sn, 2 in mn" in lines
