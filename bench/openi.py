@@ -78,16 +78,15 @@ _SIDE = 256
 Reports = dict[int | None, dict[str, str]]
 
 
-def finished(row: str | None = None) -> list[tuple[str, int, str]]:
-    """(row, seed, experiment) of the study's runs."""
+def finished() -> dict[tuple[str, int], Path]:
+    """(row, seed) -> folder of the study's runs."""
     study = load_study(Path("studies"), "openi")
-    runs = folders(study, results_folder(Path.cwd()))
-    found = [(study.rows[at].name, seed, read_json(folder / "run.json")["experiment"]) for at, seed, folder in runs]
-    return [run for run in found if row in (None, run[0])]
+    return {(study.rows[at].name, seed): run for at, seed, run in folders(study, results_folder(Path.cwd()))}
 
 
-def fetch(experiment: str, path: str, into: Path) -> Path:
-    """An output of an experiment."""
+def fetch(run: Path, path: str, into: Path) -> Path:
+    """An output of the experiment of a run."""
+    experiment = read_json(run / "run.json")["experiment"]
     out = into / experiment / path
     out.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(["dvc", "get", "--quiet", "--rev", experiment, "--out", str(out), ".", path], check=True)
@@ -109,17 +108,17 @@ def reports_in(predictions: Path) -> list[dict[str, str]]:
 def keep() -> None:
     """Reports of every finished run."""
     with tempfile.TemporaryDirectory() as scratch:
-        for row, seed, experiment in finished():
-            write(row, seed, reports_in(fetch(experiment, "predictions", Path(scratch))))
+        for (row, seed), run in finished().items():
+            write(row, seed, reports_in(fetch(run, "predictions", Path(scratch))))
 
 
 def controls() -> None:
     """What needs the model or the encoder: other radiographs, neighbours."""
-    [experiment] = {run for _, seed, run in finished(PACER) if seed == 42}
+    run = finished()[PACER, 42]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         corpus, store, frozen, model = (
-            fetch(experiment, path, folder)
+            fetch(run, path, folder)
             for path in ("data/corpus", "data/features", "models/backbones", "models/calibrate")
         )
         records, images = read_records(corpus / "records.parquet"), read_images(corpus / "images.parquet")
@@ -129,8 +128,9 @@ def controls() -> None:
         def decoded(name: str, changed: pl.DataFrame, *options: str) -> None:
             table, out = folder / "changed.parquet", folder / "decoded"
             changed.write_parquet(table)
-            command = ["pacer", "decode", "--records", str(table), "--out", str(out), "--model", str(model)]
-            subprocess.run([*command, "--backbones", str(frozen), *options], check=True)
+            inputs = "--records", str(table), "--model", str(model), "--backbones", str(frozen)
+            settings = "--params", str(run / "params.yaml"), "--out", str(out)
+            subprocess.run(["pacer", "decode", *inputs, *settings, *options], check=True)
             write(name, 42, reports_in(out))
 
         decoded(OTHER, CONTROLS["another_patient"](test), "--features", str(store))
