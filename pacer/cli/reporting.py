@@ -389,6 +389,7 @@ def show_anchor(
     console.print("\nwhat the rules read")
     print_rows(found.read.rows, found.read.columns)
     if html is not None:
-        write_text(html, console.export_html(inline_styles=True))
+        # a terminal's yellow is too pale for a white page
+        write_text(html, console.export_html(inline_styles=True).replace("#808000", "#6b5a00"))
         console.record = False
         say(f"\nwritten to {html}")

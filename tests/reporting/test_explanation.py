@@ -195,6 +195,17 @@ def test_colours_have_a_legend(tables: tuple[Path, Path]) -> None:
     assert "positive, uncertain, negative, bold: decides, underlined: because of it" in shown
 
 
+def test_every_colour_of_the_page_can_be_read_on_white(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    """WCAG's contrast of 4.5 to 1."""
+    page = page_of(labelled_of(tables), tables, tmp_path / "cache.jsonl")
+    colours = set(re.findall(r"color: #([0-9a-f]{6})", page.split("<pre", 1)[1]))
+    assert len(colours) > 1
+    for colour in colours:
+        shares = [int(colour[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+        red, green, blue = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
+        assert 1.05 / (0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05) >= 4.5, colour
+
+
 def test_files_that_are_none_are_named(tables: tuple[Path, Path], tmp_path: Path) -> None:
     first = pl.read_parquet(tables[0])["record_id"][0]
     (tmp_path / "text").write_text("no table")
