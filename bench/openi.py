@@ -1,11 +1,11 @@
 """Open-I: what the reports of the study `openi` are worth, beside reports that need no model.
 
-``python bench/openi.py keep|controls|scores``, after `pacer study run openi` in a tree whose `params.yaml` is the
-profile `openi`. ``keep`` writes the reports of every finished run to ``bench/results/openi``; ``controls`` adds those
-of PACER (seed 42) for another patient's radiographs and for the mean radiograph, and for each test record the train
-record whose frontal radiograph is nearest to the encoder (cosine of the mean patch at the last depth; ties by id);
-``scores`` reads that folder and the corpus (`dvc repro corpus`) and prints the tables of ``docs/evidence.md``, part 3.
-No report of the corpus is in the folder.
+``python bench/openi.py keep|controls|scores``, after `pacer study run openi` (and `openi_longer`) in a tree whose
+`params.yaml` is the profile `openi`. ``keep`` writes the reports of every finished run to ``bench/results/openi``, and
+leaves those of other runs; ``controls`` adds those of PACER (seed 42) for another patient's radiographs and for the
+mean radiograph, and for each test record the train record whose frontal radiograph is nearest to the encoder (cosine of
+the mean patch at the last depth; ties by id); ``scores`` reads that folder and the corpus (`dvc repro corpus` with
+`corpus.target: findings`) and prints the tables of ``docs/evidence.md``, part 3. No report of the corpus is kept.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 from pacer.comparison.case_statistics import case_statistics, resampled_units
+from pacer.comparison.groups import holm
 from pacer.comparison.resampling import MEAN, Difference, Pair, differences, sums_by_unit
 from pacer.core.io import read_json
 from pacer.core.progress import Ticker
@@ -35,14 +36,16 @@ from pacer.features.store import FeatureStore
 from pacer.metrics.cases import Lists, Scored, case_table
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.lines import joined
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.nlg import language_scores
-from pacer.metrics.pairing import Prediction
+from pacer.metrics.pairing import Prediction, check_pairs
 from pacer.metrics.polarity import polarity_agreement
 from pacer.metrics.scoring import anchors_of
 from pacer.radiographs.opening import open_image
-from pacer.records.schemas import of_split, read_images, read_records
+from pacer.records.schemas import of_split, read_about, read_images, read_records
 from pacer.reporting.figures import LIGHT, SERIES, drawing, legend_above, row_axis
+from pacer.reporting.tables import p_value
 from pacer.studies.run import folders, results_folder
 from pacer.studies.study import load_study
 
@@ -50,6 +53,9 @@ KEPT = Path("bench/results/openi")
 RECORDS = Path("data/corpus/records.parquet")
 PACER, OTHER, AVERAGE = "PACER (+ Calibrate)", "another patient's radiographs", "the mean radiograph"
 NEAREST, CONSTANT = "the nearest train report", "the most frequent train report"
+ITSELF = "the reference itself, cleaned"
+#: Studies by what their rows' names end in.
+STUDIES = {"openi": "", "openi_longer": ", four times the updates"}
 #: Systems whose differences the plan asks for, the first minus the second.
 ASKED = (
     (PACER, OTHER),
@@ -64,12 +70,12 @@ ASKED = (
     (PACER, "Refine + Commit"),
     (PACER, "Base"),
 )
-#: R2Gen's `--threshold` and `--max_seq_length` for IU X-Ray, of whose ids the first is the start.
-RAREST, LONGEST = 3, 60 - 1
+#: R2Gen's `--threshold` and `--max_seq_length` for IU X-Ray; the first id of a reference is its start.
+RAREST, LONGEST = 3, 60
 #: What papers report on IU X-Ray with both views.
 PUBLISHED = {
-    "R2Gen (Chen et al. 2020)": (0.470, 0.304, 0.219, 0.165, 0.187, 0.371),
-    "PPKED (Liu et al. 2021)": (0.483, 0.315, 0.224, 0.168, 0.190, 0.376),
+    "R2Gen (Chen et al. 2020, arXiv 2010.16056)": (0.470, 0.304, 0.219, 0.165, 0.187, 0.371),
+    "PPKED (Liu et al. 2021, arXiv 2106.06963)": (0.483, 0.315, 0.224, 0.168, 0.190, 0.376),
 }
 #: Side of the mean radiograph.
 _SIDE = 256
@@ -79,9 +85,13 @@ Reports = dict[int | None, dict[str, str]]
 
 
 def finished() -> dict[tuple[str, int], Path]:
-    """(row, seed) -> folder of the study's runs."""
-    study = load_study(Path("studies"), "openi")
-    return {(study.rows[at].name, seed): run for at, seed, run in folders(study, results_folder(Path.cwd()))}
+    """(row, seed) -> folder of the studies' runs."""
+    found = {}
+    for name, ending in STUDIES.items():
+        study = load_study(Path("studies"), name)
+        for at, seed, run in folders(study, results_folder(Path.cwd())):
+            found[study.rows[at].name + ending, seed] = run
+    return found
 
 
 def fetch(run: Path, path: str, into: Path) -> Path:
@@ -133,7 +143,7 @@ def controls() -> None:
             subprocess.run(["pacer", "decode", *inputs, *settings, *options], check=True)
             write(name, 42, reports_in(out))
 
-        decoded(OTHER, CONTROLS["another_patient"](test), "--features", str(store))
+        decoded(OTHER, other_radiographs(test), "--features", str(store))
         averages = mean_radiographs(of_split(records, "train"), images, folder)
         averages.write_parquet(folder / "averages.parquet")
         anybody = test.with_columns(
@@ -141,6 +151,13 @@ def controls() -> None:
         )
         options = "--images", str(folder / "averages.parquet"), "--features", str(folder / "averages")
         decoded(AVERAGE, anybody, *options)
+
+
+def other_radiographs(records: pl.DataFrame) -> pl.DataFrame:
+    """The records with another patient's radiographs; all else that the model is given is their own."""
+    exchanged = CONTROLS["another_patient"](records).select("record_id", "frontal", "lateral")
+    own = records.drop("frontal", "lateral")
+    return own.join(exchanged, on="record_id", maintain_order="left").select(records.columns)
 
 
 def nearest(train: pl.DataFrame, test: pl.DataFrame, features: Path) -> list[dict[str, str]]:
@@ -168,7 +185,7 @@ def mean_radiographs(train: pl.DataFrame, images: pl.DataFrame, folder: Path) ->
         total = np.zeros((_SIDE, _SIDE))
         with Ticker(f"mean {view} radiograph", len(ids)) as ticker:
             for image in ids:
-                total += np.asarray(open_image(paths[image]).convert("L").resize((_SIDE, _SIDE)))
+                total += np.asarray(ImageOps.fit(open_image(paths[image]).convert("L"), (_SIDE, _SIDE)))
                 ticker.advance()
         path = folder / f"{view}.png"
         Image.fromarray((total / len(ids)).round().astype(np.uint8)).save(path)
@@ -189,8 +206,12 @@ def systems(records: pl.DataFrame) -> dict[str, Reports]:
         for context in test["context"].unique()
     }
     found[CONSTANT] = {None: {record: most[context] for record, context in test["record_id", "context"].iter_rows()}}
+    found[ITSELF] = {None: dict(test.select("record_id", "report").iter_rows())}
+    for name, by_seed in found.items():
+        for seed, reports in by_seed.items():
+            check_pairs(test["record_id"].to_list(), list(reports), str(RECORDS), f"{name}, seed {seed}")
     order = dict.fromkeys(name for pair in (*ASKED[4:], *ASKED) for name in reversed(pair))
-    return {name: found[name] for name in order if name in found}
+    return {name: found[name] for name in (*order, *(found.keys() - order.keys())) if name in found}
 
 
 def classes(read: Sequence[Lists]) -> np.ndarray:
@@ -202,9 +223,9 @@ def classes(read: Sequence[Lists]) -> np.ndarray:
     return table
 
 
-def as_r2gen(texts: Iterable[str], words: frozenset[str]) -> list[str]:
+def as_r2gen(texts: Iterable[str], words: frozenset[str], longest: int) -> list[str]:
     """As R2Gen's tokeniser gives texts back: rare words unknown, the end cut off."""
-    return [" ".join(word if word in words else "<unk>" for word in text.split()[:LONGEST]) for text in texts]
+    return [" ".join(word if word in words else "<unk>" for word in text.split()[:longest]) for text in texts]
 
 
 def cases_of(
@@ -212,22 +233,20 @@ def cases_of(
     reports: Mapping[str, str],
     known: frozenset[str],
     meteor: Meteor,
-    protocol: Callable[[Iterable[str]], list[str]] = list,
+    words: frozenset[str] | None = None,
 ) -> dict[str, pl.DataFrame]:
-    """Context -> cases labelled by the rules; ``known``: texts of the train split; ``protocol``: done to both sides."""
+    """Context -> cases labelled by the rules; ``known``: texts of the train split; ``words``: those that R2Gen's
+    tokeniser knows, where both sides are to go through it."""
     found = {}
     for (context,), rows in test.group_by("context", maintain_order=True):
-        own = rows.with_columns(report=pl.Series(protocol(rows["report"])))
-        written = [reports[record] for record in rows["record_id"]]
+        expected, written = rows["report"].to_list(), [joined(reports[record]) for record in rows["record_id"]]
+        read = anchors_of(written)
+        if words is not None:
+            expected, written = as_r2gen(expected, words, LONGEST - 1), as_r2gen(written, words, LONGEST)
         made = [
-            *map(
-                Prediction,
-                rows["record_id"],
-                protocol(written),
-                *([value] * len(rows) for value in (None, False, None)),
-            )
+            Prediction(record, text, None, False, None) for record, text in zip(rows["record_id"], written, strict=True)
         ]
-        scored = Scored(own, made, {}, anchors_of(rows["report_raw"]), anchors_of(written))
+        scored = Scored(rows.with_columns(report=pl.Series(expected)), made, {}, anchors_of(rows["report_raw"]), read)
         scored.reference_labels, scored.labels = classes(scored.anchors), classes(scored.read)
         scored.reference_wording = scored.wording = [()] * len(rows)
         scored.language = language_scores(scored.references, scored.hypotheses, meteor)
@@ -253,14 +272,10 @@ Cases = dict[str, dict[int | None, dict[str, pl.DataFrame]]]
 
 
 def difference(cases: Cases, first: str, second: str, chosen: Choice) -> dict[str, Difference]:
-    """``second`` minus ``first``, means over contexts and over the seeds of either, which meet pair by pair where both
-    have several."""
-    seeds = [
-        (one, two)
-        for one in cases[first]
-        for two in cases[second]
-        if one == two or len(cases[first]) == 1 or len(cases[second]) == 1
-    ]
+    """``second`` minus ``first``, means over contexts and over the seeds that both have; one without training meets
+    every seed."""
+    shared = cases[first].keys() & cases[second].keys()
+    seeds = [(one, two) for one in cases[first] for two in cases[second] if one == two in shared or not shared]
     pairs = {}
     unit, codes, count = None, {}, 0
     for one, two in seeds:
@@ -328,6 +343,8 @@ def drawn(found: Mapping[str, Mapping[str, Mapping[str, Difference]]]) -> str:
 
 def scores(chart: Path | None) -> None:
     """The tables, and the picture of the differences."""
+    if (target := read_about(RECORDS).get("target")) != "findings":
+        raise SystemExit(f"{RECORDS} has corpus.target: {target}; the study's is findings")
     records = read_records(RECORDS)
     train, test = of_split(records, "train"), of_split(records, "test")
     known = frozenset(train["report"])
@@ -338,9 +355,7 @@ def scores(chart: Path | None) -> None:
         cases, paired = {}, {}
         for name, by_seed in every.items():
             cases[name] = {seed: cases_of(test, own, known, meteor) for seed, own in by_seed.items()}
-            paired[name] = [
-                cases_of(both, own, known, meteor, lambda texts: as_r2gen(texts, words)) for own in by_seed.values()
-            ]
+            paired[name] = [cases_of(both, own, known, meteor, words) for own in by_seed.values()]
             ticker.advance()
     found = {}
     for title, chosen in CHOICES.items():
@@ -349,19 +364,23 @@ def scores(chart: Path | None) -> None:
         print(f"| System | seeds | {' | '.join(COLUMNS)} |\n|:---|---:|{'---:|' * len(COLUMNS)}")
         for name, by_seed in cases.items():
             print(f"| {name} | {len(by_seed)} | {means([numbers(one, chosen) for one in by_seed.values()], COLUMNS)} |")
-        print("\n| Difference | F1 | p | BLEU-4 | p |\n|:---|:---|---:|:---|---:|")
+        print("\n| Difference | seeds | F1 | p (Holm) | BLEU-4 | p (Holm) |\n|:---|---:|:---|---:|:---|---:|")
         found[title] = {
             f"{first} − {second}": difference(cases, second, first, chosen)
             for first, second in ASKED
             if first in cases and second in cases
         }
-        for label, by_score in found[title].items():
+        corrected = {score: holm([one[score].p for one in found[title].values()]) for score in ("f1", "bleu4")}
+        for place, (label, by_score) in enumerate(found[title].items()):
+            first, second = (cases[name].keys() for name in label.split(" − "))
             cells = (
-                f"{one.difference:+.3f} ({one.low:+.3f} to {one.high:+.3f}) | {one.p:.4f}"
-                for one in (by_score["f1"], by_score["bleu4"])
+                f"{one.difference:+.3f} ({one.low:+.3f} to {one.high:+.3f}) | {p_value(corrected[score][place])}"
+                for score, one in by_score.items()
+                if score in corrected
             )
-            print(f"| {label} | {' | '.join(cells)} |")
-    print(f"\n## R2Gen's protocol, both views\n\n| System | {' | '.join(R2GEN)} |\n|:---|{'---:|' * len(R2GEN)}")
+            print(f"| {label} | {len(first & second) or max(len(first), len(second))} | {' | '.join(cells)} |")
+    print(f"\n## R2Gen's protocol, both views, {len(both)} reports\n")
+    print(f"| System | {' | '.join(R2GEN)} |\n|:---|{'---:|' * len(R2GEN)}")
     for name, values in PUBLISHED.items():
         print(f"| {name}, as published | {' | '.join(map(share, values))} |")
     for name, runs in paired.items():

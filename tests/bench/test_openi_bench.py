@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +16,7 @@ from PIL import Image
 
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.scoring import anchors_of
-from pacer.records.schemas import IMAGE_SCHEMA, of_split
+from pacer.records.schemas import ABOUT, IMAGE_SCHEMA, of_split
 from tests.made_records import few_records
 
 pytestmark = pytest.mark.slow
@@ -45,9 +46,9 @@ def test_what_the_rules_affirm_or_suspect_counts(bench: ModuleType) -> None:
     assert named == [{"Pleural Effusion": POSITIVE, "Pneumonia": UNCERTAIN}, {"Cardiomegaly": POSITIVE}]
 
 
-def test_r2gens_tokeniser_knows_frequent_words_and_59_of_them(bench: ModuleType) -> None:
-    [short, long] = bench.as_r2gen(["the heart is odd .", "the " * 70], frozenset({"the", "heart", "is", "."}))
-    assert short == "the heart is <unk> ." and long.split() == ["the"] * 59
+def test_r2gens_tokeniser_knows_frequent_words_and_cuts_the_end(bench: ModuleType) -> None:
+    [short, long] = bench.as_r2gen(["the heart is odd .", "the " * 70], frozenset({"the", "heart", "is", "."}), 60)
+    assert short == "the heart is <unk> ." and long.split() == ["the"] * 60
 
 
 def test_the_nearest_is_by_direction_and_in_the_same_context(
@@ -73,6 +74,16 @@ def test_the_nearest_is_by_direction_and_in_the_same_context(
     assert {row["record_id"]: row["train"] for row in found} == wanted
 
 
+def test_another_patients_radiographs_come_without_that_patients_words(bench: ModuleType) -> None:
+    test = of_split(corpus(), "test").with_columns(indication=pl.col("subject_id"))
+    changed = bench.other_radiographs(test)
+    assert changed.columns == test.columns and changed["record_id"].to_list() == test["record_id"].to_list()
+    for own, row in zip(test.iter_rows(named=True), changed.iter_rows(named=True), strict=True):
+        assert row["frontal"] != own["frontal"] and (row["lateral"] is None) == (own["lateral"] is None)
+        assert row["lateral"] in (None, row["frontal"].replace("f", "l"))
+        assert own | {"frontal": None, "lateral": None} == row | {"frontal": None, "lateral": None}
+
+
 def test_the_mean_radiograph_is_that_of_each_view(bench: ModuleType, tmp_path: Path) -> None:
     rows = []
     for number in range(5):
@@ -94,22 +105,28 @@ def test_the_tables_are_of_the_reports_that_are_kept(
     bench: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / bench.RECORDS).parent.mkdir(parents=True)
-    corpus().cast({"emphasis": pl.List(pl.Float32)}).write_parquet(bench.RECORDS)
+    records = corpus().cast({"emphasis": pl.List(pl.Float32)})
+    records.write_parquet(bench.RECORDS, metadata={ABOUT: json.dumps({"target": "findings_and_impression"})})
+    with pytest.raises(SystemExit, match="findings_and_impression; the study's is findings"):
+        bench.scores(None)
+    records.write_parquet(bench.RECORDS, metadata={ABOUT: json.dumps({"target": "findings"})})
     test = of_split(corpus(), "test")
     same = [{"record_id": own, "report": report} for own, report in test.select("record_id", "report").iter_rows()]
     bench.write("Refine only", 42, same)
-    for seed in (42, 43):
-        bench.write("Base", seed, [row | {"report": "no edema ."} for row in same])
+    for seed, report in ((42, "no edema ."), (43, "mild cardiomegaly .")):
+        bench.write("Base", seed, [row | {"report": report} for row in same])
     bench.write(bench.NEAREST, None, [{"record_id": own, "train": own[:-1] + "3"} for own in test["record_id"]])
     bench.scores(tmp_path / "chart.svg")
     lines = capsys.readouterr().out.splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     every = {row[0]: row[1:] for row in rows[: lines.index(next(line for line in lines if "not in train" in line))]}
     assert every["Refine only"][:4] == ["1", "1.000", "1.000", "1.000"] and every["Refine only"][6:8] == ["1.000"] * 2
-    assert every["Base"][:4] == ["2", "–", ".000", ".000"]
+    assert every["Base"][:4] == ["2", "–", ".167", ".167"]
     # of s5 (an effusion denied), s6 (cardiomegaly) and s7 (the neighbour's own report)
     assert every["the nearest train report"][:4] == ["1", ".333", ".667", ".444"]
-    assert every["Refine only − Base"][0].startswith("+1.000 (")
+    # of seed 42, which both have
+    assert every["Refine only − Base"][0] == "1" and every["Refine only − Base"][1].startswith("+1.000 (")
     assert len([row for row in rows if row[0] == "Refine only"]) == 3
+    assert every[bench.ITSELF][1:] == every["Refine only"][1:]
     assert (tmp_path / "chart.svg").read_text().count("Refine only − Base") == 1
     assert "## Those that are not in train word for word: 2 in sn, 2 in mn" in lines

@@ -1,9 +1,9 @@
-"""A small residual network: what a few thousand radiographs without known places can teach in an hour of one core.
+"""A small residual network: what a few thousand radiographs without known places can teach in minutes of one core.
 
 A vision transformer has to learn what a convolution knows beforehand, that neighbours belong together and that an
 opacity is one wherever it lies. So where radiographs are few, this network learns the findings first, and the encoder
 learns from it (:mod:`pacer.backbones.standins.vision`). Residual blocks after He et al., "Deep Residual Learning for
-Image Recognition", 2016; each starts as the identity.
+Image Recognition", 2016; each starts as its skip connection.
 """
 
 from __future__ import annotations
