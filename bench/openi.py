@@ -257,12 +257,9 @@ def cases_of(
 
 
 Choice = Callable[[pl.DataFrame], pl.DataFrame]
-EVERY = "All test reports"
+EVERY = "All"
 #: Which test reports are scored.
-CHOICES: dict[str, Choice] = {
-    EVERY: lambda table: table,
-    "Those that are not in train word for word": lambda table: table.filter(~pl.col("copied")),
-}
+CHOICES: dict[str, Choice] = {EVERY: lambda table: table, "Not in train": lambda table: table.filter(~pl.col("copied"))}
 COLUMNS = ("precision", "recall", "f1", "positive_f1", "negative_f1", "bleu1", "bleu4", "rougeL", "meteor")
 #: What papers quote on IU X-Ray, in the order of :data:`PUBLISHED`.
 R2GEN = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rougeL")
@@ -360,7 +357,7 @@ def scores(chart: Path | None) -> None:
     found = {}
     for title, chosen in CHOICES.items():
         counts = (f"{len(chosen(table))} in {name}" for name, table in cases[CONSTANT][None].items())
-        print(f"\n## {title}: {', '.join(counts)}\n")
+        print(f"\n## {title}, of the test reports: {', '.join(counts)}\n")
         print(f"| System | seeds | {' | '.join(COLUMNS)} |\n|:---|---:|{'---:|' * len(COLUMNS)}")
         for name, by_seed in cases.items():
             print(f"| {name} | {len(by_seed)} | {means([numbers(one, chosen) for one in by_seed.values()], COLUMNS)} |")

@@ -119,7 +119,7 @@ def test_the_tables_are_of_the_reports_that_are_kept(
     bench.scores(tmp_path / "chart.svg")
     lines = capsys.readouterr().out.splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    every = {row[0]: row[1:] for row in rows[: lines.index(next(line for line in lines if "not in train" in line))]}
+    every = {row[0]: row[1:] for row in rows[: lines.index(next(line for line in lines if "Not in train" in line))]}
     assert every["Refine only"][:4] == ["1", "1.000", "1.000", "1.000"] and every["Refine only"][6:8] == ["1.000"] * 2
     assert every["Base"][:4] == ["2", "–", ".167", ".167"]
     # of s5 (an effusion denied), s6 (cardiomegaly) and s7 (the neighbour's own report)
@@ -129,4 +129,4 @@ def test_the_tables_are_of_the_reports_that_are_kept(
     assert len([row for row in rows if row[0] == "Refine only"]) == 3
     assert every[bench.ITSELF][1:] == every["Refine only"][1:]
     assert (tmp_path / "chart.svg").read_text().count("Refine only − Base") == 1
-    assert "## Those that are not in train word for word: 2 in sn, 2 in mn" in lines
+    assert "## Not in train, of the test reports: 2 in sn, 2 in mn" in lines
