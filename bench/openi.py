@@ -54,8 +54,9 @@ RECORDS = Path("data/corpus/records.parquet")
 PACER, OTHER, AVERAGE = "PACER (+ Calibrate)", "another patient's radiographs", "the mean radiograph"
 NEAREST, CONSTANT = "the nearest train report", "the most frequent train report"
 ITSELF = "the reference itself, cleaned"
+LONGER = ", four times the updates"
 #: Studies by what their rows' names end in.
-STUDIES = {"openi": "", "openi_longer": ", four times the updates"}
+STUDIES = {"openi": "", "openi_longer": LONGER}
 #: Systems whose differences the plan asks for, the first minus the second.
 ASKED = (
     (PACER, OTHER),
@@ -69,6 +70,7 @@ ASKED = (
     ("Refine + Commit", "Commit only"),
     (PACER, "Refine + Commit"),
     (PACER, "Base"),
+    (PACER + LONGER, "Base" + LONGER),
 )
 #: R2Gen's `--threshold` and `--max_seq_length` for IU X-Ray; the first id of a reference is its start.
 RAREST, LONGEST = 3, 60
