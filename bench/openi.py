@@ -2,10 +2,11 @@
 
 ``python bench/openi.py keep|controls|scores``, after `pacer study run openi` (and `openi_longer`) in a tree whose
 `params.yaml` is the profile `openi`. ``keep`` writes the reports of every finished run to ``bench/results/openi``, and
-leaves those of other runs; ``controls`` adds those of PACER (seed 42) for another patient's radiographs and for the
-mean radiograph, and for each test record the train record whose frontal radiograph is nearest to the encoder (cosine of
-the mean patch at the last depth; ties by id); ``scores`` reads that folder and the corpus (`dvc repro corpus` with
-`corpus.target: findings`) and prints the tables of ``docs/evidence.md``, part 3. No report of the corpus is kept.
+leaves those of other runs; ``controls`` adds those of each finished PACER (seed 42) for another patient's radiographs
+and for the mean radiograph, and for each test record the train record whose frontal radiograph is nearest to the
+encoder (cosine of the mean patch at the last depth; ties by id); ``scores`` reads that folder and the corpus (`dvc
+repro corpus` with `corpus.target: findings`) and prints the tables of ``docs/evidence.md``, part 3. No report of the
+corpus is kept.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ ASKED = (
     (PACER, "Refine + Commit"),
     (PACER, "Base"),
     (PACER + LONGER, "Base" + LONGER),
+    (PACER + LONGER, OTHER + LONGER),
+    (PACER + LONGER, AVERAGE + LONGER),
 )
 #: R2Gen's `--threshold` and `--max_seq_length` for IU X-Ray; the first id of a reference is its start.
 RAREST, LONGEST = 3, 60
@@ -126,7 +129,13 @@ def keep() -> None:
 
 def controls() -> None:
     """What needs the model or the encoder: other radiographs, neighbours."""
-    run = finished()[PACER, 42]
+    runs = finished()
+    for ending in STUDIES.values():
+        if (PACER + ending, 42) in runs:
+            controls_of(runs[PACER + ending, 42], ending)
+
+
+def controls_of(run: Path, ending: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         corpus, store, frozen, model = (
@@ -143,7 +152,7 @@ def controls() -> None:
             inputs = "--records", str(table), "--model", str(model), "--backbones", str(frozen)
             settings = "--params", str(run / "params.yaml"), "--out", str(out)
             subprocess.run(["pacer", "decode", *inputs, *settings, *options], check=True)
-            write(name, 42, reports_in(out))
+            write(name + ending, 42, reports_in(out))
 
         decoded(OTHER, other_radiographs(test), "--features", str(store))
         averages = mean_radiographs(of_split(records, "train"), images, folder)
