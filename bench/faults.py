@@ -16,6 +16,7 @@ each fault the command is called again, and everything that it leaves must be wh
     vanish   a file that the command reads is gone from a random moment on, and back for the next call
     twice    the command is called a second time while it runs
     clock    the time of day jumps by up to ten years at a random moment, and back
+    memory   from a random moment on the processes of the command get little more memory than they have
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import torch
 from measuring import hardware, table
 from ruamel.yaml import YAML
@@ -54,7 +56,17 @@ MADE = ("predictions", "metrics/scores.json", "metrics/cases.parquet")
 VARY = ("reports", "plots", "metrics.json")
 KINDS = ("outs", "metrics", "plots")
 #: Trials of the tenth.
-TENTH = {"kill": 100, "end": 10, "full": 20, "flip": 50, "scratch": 10, "vanish": 10, "twice": 5, "clock": 5}
+TENTH = {
+    "kill": 100,
+    "end": 10,
+    "full": 20,
+    "flip": 50,
+    "scratch": 10,
+    "vanish": 10,
+    "twice": 5,
+    "clock": 5,
+    "memory": 10,
+}
 #: Refuses writes once a number of bytes is written, as a full disk does; moves the time of day between two readings.
 SHIM = r"""
 #define _GNU_SOURCE
@@ -306,7 +318,7 @@ def harmed(project: Project, step: Step, draw: random.Random, how: str) -> dict[
         environment["JUMP_BY"] = str(int(draw.uniform(-3e8, 3e8)))
     begun = project.begin(step.command, **environment)
     with suppress(subprocess.TimeoutExpired):
-        begun.wait(moment if how in ("kill", "end", "scratch", "vanish", "twice") else None)
+        begun.wait(moment if how in ("kill", "end", "scratch", "vanish", "twice", "memory") else None)
     other: Running | None = None
     gone: Path | None = None
     if begun.poll() is None:
@@ -314,6 +326,8 @@ def harmed(project: Project, step: Step, draw: random.Random, how: str) -> dict[
             os.killpg(begun.pid, signal.SIGTERM if how == "end" else signal.SIGKILL)
         elif how == "twice":
             other = project.begin(step.command)
+        elif how == "memory":
+            limit_memory(begun.pid, int(10 ** draw.uniform(5, 8.5)))
         elif how == "vanish":
             read = [path for dep in step.deps for path in files_below(project.folder / dep)]
             if read:
@@ -329,7 +343,9 @@ def harmed(project: Project, step: Step, draw: random.Random, how: str) -> dict[
         if where:
             turn(where, draw)
     # what a person sees of a fault that they did not cause by a signal must be a sentence
-    seen = [told for status, told in ended if status and how in ("full", "vanish", "twice", "clock")]
+    seen = [told for status, told in ended if status and how in ("full", "vanish", "twice", "clock", "memory")]
+    if how == "memory":  # while modules are imported nobody is there yet who could say it
+        seen = [told for told in seen if "<frozen importlib" not in told]
     if how == "clock" and begun.returncode:
         seen = ["Traceback: the clock ended the command"]
     done = step.name == "export" and not project.differing(step)  # killed as it ended: what is there is not replaced
@@ -349,6 +365,15 @@ def harmed(project: Project, step: Step, draw: random.Random, how: str) -> dict[
         "differing": [] if status else project.differing(step),
         "file": str(where.relative_to(project.folder)) if where else "",
     }
+
+
+def limit_memory(parent: int, more: int) -> None:
+    """Let a process and those that it has started grow by this many bytes."""
+    with suppress(psutil.NoSuchProcess):
+        for process in (own := psutil.Process(parent), *own.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                limit = process.memory_info().vms + more
+                process.rlimit(psutil.RLIMIT_AS, (limit, limit))
 
 
 def files_below(path: Path) -> list[Path]:
