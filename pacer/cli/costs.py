@@ -79,7 +79,8 @@ class StageCost(NamedTuple):
 
 def count_records(params: Params, data: Path) -> Counts | None:
     """Counts of a generated corpus from its parameters; of a corpus of files from its audit below ``data``, before
-    there is one the published counts; None for files of another layout than MIMIC-RG4's before their audit."""
+    there is one the published counts of MIMIC-RG4, which PhysioNet's files come near; None for other files before their
+    audit."""
     corpus = params.corpus
     if corpus.source == "phantom":
         return _expected(params)
@@ -91,7 +92,7 @@ def count_records(params: Params, data: Path) -> Counts | None:
                 return Counts(records, int(audit["images"]["count"]), "counted")
     except (DataError, KeyError, TypeError, AttributeError):
         pass
-    if corpus.format != "rg4":
+    if corpus.format not in ("rg4", "mimic_cxr"):
         return None
     records = {str(c): {s: min(n, corpus.limit or n) for s, n in PAPER_RECORDS[c].items()} for c in corpus.contexts}
     return Counts(records, _most(records, 0) + _most(records, 1), "published")

@@ -333,6 +333,13 @@ def test_a_generated_corpus_is_counted_from_its_parameters():
     assert counts.records["sw"]["train"] < counts.records["sn"]["train"]
 
 
+def test_mimic_cxr_is_planned_from_the_published_counts_before_it_is_read(tmp_path: Path):
+    """1.7 TB of features must not be met with "ok" on a small disk."""
+    for profile in ("mimic_rg4", "mimic_cxr"):
+        counts = count_records(changed(profile, corpus={"root": str(tmp_path)}), tmp_path)
+        assert counts is not None and counts.origin == "published" and counts.images == 269_402
+
+
 def test_files_are_counted_from_the_audit_of_the_same_corpus_only(tmp_path: Path):
     params = changed("openi", corpus={"root": str(tmp_path)})
     assert count_records(params, tmp_path) is None
