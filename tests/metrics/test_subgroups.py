@@ -96,6 +96,7 @@ def test_intervals_are_those_of_a_bootstrap_over_patients() -> None:
     assert (found.high - found.low) / 4 == pytest.approx(np.std(drawn), rel=0.15)
 
 
+@pytest.mark.slow
 def test_a_planted_gap_is_found_and_one_that_is_not_there_seldom() -> None:
     """Of 150 worlds without a gap at most one in twenty has any group below .05 after correction, but for chance: 9 %
     is more than two standard errors above."""
