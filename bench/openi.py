@@ -2,11 +2,11 @@
 
 ``python bench/openi.py keep|controls|scores``, after `pacer study run openi` (and `openi_longer`) in a tree whose
 `params.yaml` is the profile `openi`. ``keep`` writes the reports of every finished run to ``bench/results/openi``, and
-leaves those of other runs; ``controls`` adds those of each finished PACER (seed 42) for another patient's radiographs
-and for the mean radiograph, and for each test record the train record whose frontal radiograph is nearest to the
-encoder (cosine of the mean patch at the last depth; ties by id); ``scores`` reads that folder and the corpus (`dvc
-repro corpus` with `corpus.target: findings`) and prints the tables of ``docs/evidence.md``, part 3. No report of the
-corpus is kept.
+leaves those of other runs; ``controls`` adds those of each finished Base and PACER (seed 42) for another patient's
+radiographs and for the mean radiograph, and for each test record the train record whose frontal radiograph is nearest
+to the encoder (cosine of the mean patch at the last depth; ties by id); ``scores`` reads that folder and the corpus
+(`dvc repro corpus` with `corpus.target: findings`) and prints the tables of ``docs/evidence.md``, part 3. No report of
+the corpus is kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import polars as pl
 import torch
 from PIL import Image, ImageOps
 
-from pacer.comparison.case_statistics import case_statistics, resampled_units
+from pacer.comparison.case_statistics import case_statistics, label_rows, resampled_units
 from pacer.comparison.groups import holm
 from pacer.comparison.resampling import MEAN, Difference, Pair, differences, sums_by_unit
 from pacer.core.io import read_json
@@ -52,28 +52,29 @@ from pacer.studies.study import load_study
 
 KEPT = Path("bench/results/openi")
 RECORDS = Path("data/corpus/records.parquet")
-PACER, OTHER, AVERAGE = "PACER (+ Calibrate)", "another patient's radiographs", "the mean radiograph"
-NEAREST, CONSTANT = "the nearest train report", "the most frequent train report"
+BASE, PACER = "Base", "PACER (+ Calibrate)"
+OTHER, AVERAGE = "another patient's radiographs", "the mean radiograph"
+NEAREST, CONSTANT, OPACITY = "the nearest train report", "the most frequent train report", "an opacity for everybody"
 ITSELF = "the reference itself, cleaned"
 LONGER = ", four times the updates"
 #: Studies by what their rows' names end in.
 STUDIES = {"openi": "", "openi_longer": LONGER}
-#: Systems whose differences the plan asks for, the first minus the second.
+#: Rows that are also decoded with other radiographs.
+CONTROLLED = (PACER, BASE, PACER + LONGER, BASE + LONGER)
+#: Systems whose differences are shown, the first minus the second.
 ASKED = (
-    (PACER, OTHER),
-    (PACER, AVERAGE),
-    (PACER, NEAREST),
-    (PACER, CONSTANT),
-    ("Refine only", "Base"),
-    ("Commit only", "Base"),
-    ("Refine + Commit", "Base"),
+    ("Refine only", BASE),
+    ("Commit only", BASE),
+    ("Refine + Commit", BASE),
     ("Refine + Commit", "Refine only"),
     ("Refine + Commit", "Commit only"),
     (PACER, "Refine + Commit"),
-    (PACER, "Base"),
-    (PACER + LONGER, "Base" + LONGER),
-    (PACER + LONGER, OTHER + LONGER),
-    (PACER + LONGER, AVERAGE + LONGER),
+    (PACER, BASE),
+    (PACER + LONGER, BASE + LONGER),
+    *((row, f"{row}, {control}") for row in CONTROLLED for control in (OTHER, AVERAGE)),
+    (PACER, NEAREST),
+    (PACER, CONSTANT),
+    (PACER, OPACITY),
 )
 #: R2Gen's `--threshold` and `--max_seq_length` for IU X-Ray; the first id of a reference is its start.
 RAREST, LONGEST = 3, 60
@@ -129,30 +130,29 @@ def keep() -> None:
 
 def controls() -> None:
     """What needs the model or the encoder: other radiographs, neighbours."""
-    runs = finished()
-    for ending in STUDIES.values():
-        if (PACER + ending, 42) in runs:
-            controls_of(runs[PACER + ending, 42], ending)
+    for (row, seed), run in finished().items():
+        if row in CONTROLLED and seed == 42:
+            controls_of(row, run)
 
 
-def controls_of(run: Path, ending: str) -> None:
+def controls_of(row: str, run: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        corpus, store, frozen, model = (
+        corpus, store, frozen, _, model = (  # Calibrate's checkpoint builds on its parent's, beside it
             fetch(run, path, folder)
-            for path in ("data/corpus", "data/features", "models/backbones", "models/calibrate")
+            for path in ("data/corpus", "data/features", "models/backbones", "models/parent", "models/calibrate")
         )
         records, images = read_records(corpus / "records.parquet"), read_images(corpus / "images.parquet")
         test = of_split(records, "test")
         write(NEAREST, None, nearest(of_split(records, "train"), test, store))
 
-        def decoded(name: str, changed: pl.DataFrame, *options: str) -> None:
+        def decoded(control: str, changed: pl.DataFrame, *options: str) -> None:
             table, out = folder / "changed.parquet", folder / "decoded"
             changed.write_parquet(table)
             inputs = "--records", str(table), "--model", str(model), "--backbones", str(frozen)
             settings = "--params", str(run / "params.yaml"), "--out", str(out)
             subprocess.run(["pacer", "decode", *inputs, *settings, *options], check=True)
-            write(name + ending, 42, reports_in(out))
+            write(f"{row}, {control}", 42, reports_in(out))
 
         decoded(OTHER, other_radiographs(test), "--features", str(store))
         averages = mean_radiographs(of_split(records, "train"), images, folder)
@@ -217,11 +217,12 @@ def systems(records: pl.DataFrame) -> dict[str, Reports]:
         for context in test["context"].unique()
     }
     found[CONSTANT] = {None: {record: most[context] for record, context in test["record_id", "context"].iter_rows()}}
+    found[OPACITY] = {None: dict.fromkeys(test["record_id"], "there is a lung opacity .")}
     found[ITSELF] = {None: dict(test.select("record_id", "report").iter_rows())}
     for name, by_seed in found.items():
         for seed, reports in by_seed.items():
             check_pairs(test["record_id"].to_list(), list(reports), str(RECORDS), f"{name}, seed {seed}")
-    order = dict.fromkeys(name for pair in (*ASKED[4:], *ASKED) for name in reversed(pair))
+    order = dict.fromkeys(name for pair in ASKED for name in reversed(pair))
     return {name: found[name] for name in (*order, *(found.keys() - order.keys())) if name in found}
 
 
@@ -271,7 +272,7 @@ Choice = Callable[[pl.DataFrame], pl.DataFrame]
 EVERY = "All"
 #: Which test reports are scored.
 CHOICES: dict[str, Choice] = {EVERY: lambda table: table, "Not in train": lambda table: table.filter(~pl.col("copied"))}
-COLUMNS = ("precision", "recall", "f1", "positive_f1", "negative_f1", "bleu1", "bleu4", "rougeL", "meteor")
+COLUMNS = ("precision", "recall", "f1", "chance_f1", "positive_f1", "negative_f1", "bleu1", "bleu4", "rougeL", "meteor")
 #: What papers quote on IU X-Ray, in the order of :data:`PUBLISHED`.
 R2GEN = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rougeL")
 
@@ -303,11 +304,13 @@ def difference(cases: Cases, first: str, second: str, chosen: Choice) -> dict[st
 
 
 def numbers(by_context: Mapping[str, pl.DataFrame], chosen: Choice) -> dict[str, float]:
-    """Scores of one run, means over contexts."""
+    """Scores of one run, means over contexts; ``chance_f1``: expected F1 of these reports, dealt to other patients."""
     values: dict[str, list[float]] = {}
     for table in map(chosen, by_context.values()):
         found = case_statistics(table, CONVENTIONS["llm-rg4"])
         own = {name: float(one.score(one.rows.sum(axis=0))) for name, one in found.items()}
+        _, written, there = label_rows(table, CONVENTIONS["llm-rg4"]).reshape(len(table), 3, -1).sum(axis=0)
+        own["chance_f1"] = float(2 * (written * there / len(table)).sum() / (written.sum() + there.sum()))
         sides = (
             [
                 {p: row[f"{side}_{p}"] for p in ("positive", "negative", "uncertain")}
@@ -330,23 +333,31 @@ def means(runs: Sequence[Mapping[str, float]], columns: Sequence[str]) -> str:
     return " | ".join(share(float(np.mean([run[column] for run in runs]))) for column in columns)
 
 
-def drawn(found: Mapping[str, Mapping[str, Mapping[str, Difference]]]) -> str:
-    """SVG: each difference in F1 and BLEU-4 with its interval; ``found``: which test reports -> difference -> score."""
-    labels = list(next(iter(found.values())))
+def label(first: str, second: str) -> str:
+    """How the difference of two systems is called."""
+    return f"{first} − {second.replace(f'{first}, ', 'with ')}"
+
+
+def drawn(found: Mapping[str, Mapping[tuple[str, str], Mapping[str, Difference]]]) -> str:
+    """SVG: each difference in F1 and BLEU-4 with its interval; ``found``: which test reports -> systems -> score. F1 is
+    of all reports: those that stand in train affirm nothing, so without them whoever affirms more gains."""
+    pairs = list(found[EVERY])
 
     def draw(panels: Any) -> None:
         for axes, (score, title) in zip(panels, (("f1", "F1 by the rules"), ("bleu4", "BLEU-4")), strict=True):
             axes.axvline(0, color=LIGHT["--muted"], linewidth=1)
-            for (which, by_label), colour, shift in zip(found.items(), SERIES, (-0.15, 0.15), strict=False):
-                for place, one in enumerate(by_label[label][score] for label in labels):
+            for (which, by_pair), colour, shift in zip(found.items(), SERIES, (-0.15, 0.15), strict=False):
+                if score == "f1" and which != EVERY:
+                    continue
+                for place, one in enumerate(by_pair[pair][score] for pair in pairs):
                     axes.hlines(place + shift, one.low, one.high, color=LIGHT[colour], linewidth=2, alpha=0.5)
                     named = {"label": which.lower()} if place == 0 else {}
                     axes.scatter(one.difference, place + shift, s=22, color=LIGHT[colour], zorder=4, **named)
-            row_axis(axes, labels)
+            row_axis(axes, [label(*pair) for pair in pairs])
             axes.set_xlabel(f"difference in {title}")
-        legend_above(panels[0], 2)
+        legend_above(panels[1], 2)
 
-    return drawing(9.0, 0.9 + 0.4 * len(labels), draw, columns=2, sharey=True)
+    return drawing(9.0, 0.9 + 0.4 * len(pairs), draw, columns=2, sharey=True)
 
 
 def scores(chart: Path | None) -> None:
@@ -374,19 +385,19 @@ def scores(chart: Path | None) -> None:
             print(f"| {name} | {len(by_seed)} | {means([numbers(one, chosen) for one in by_seed.values()], COLUMNS)} |")
         print("\n| Difference | seeds | F1 | p (Holm) | BLEU-4 | p (Holm) |\n|:---|---:|:---|---:|:---|---:|")
         found[title] = {
-            f"{first} − {second}": difference(cases, second, first, chosen)
+            (first, second): difference(cases, second, first, chosen)
             for first, second in ASKED
             if first in cases and second in cases
         }
         corrected = {score: holm([one[score].p for one in found[title].values()]) for score in ("f1", "bleu4")}
-        for place, (label, by_score) in enumerate(found[title].items()):
-            first, second = (cases[name].keys() for name in label.split(" − "))
+        for place, (pair, by_score) in enumerate(found[title].items()):
+            first, second = (cases[name].keys() for name in pair)
             cells = (
                 f"{one.difference:+.3f} ({one.low:+.3f} to {one.high:+.3f}) | {p_value(corrected[score][place])}"
                 for score, one in by_score.items()
                 if score in corrected
             )
-            print(f"| {label} | {len(first & second) or max(len(first), len(second))} | {' | '.join(cells)} |")
+            print(f"| {label(*pair)} | {len(first & second) or max(len(first), len(second))} | {' | '.join(cells)} |")
     print(f"\n## R2Gen's protocol, both views, {len(both)} reports\n")
     print(f"| System | {' | '.join(R2GEN)} |\n|:---|{'---:|' * len(R2GEN)}")
     for name, values in PUBLISHED.items():
