@@ -3,20 +3,18 @@
 from functools import partial
 from pathlib import Path
 
-import polars as pl
-
 from pacer.backbones.make_backbones import locate_backbones, make_standins
 from pacer.core.errors import run_cleanly
 from pacer.core.io import whole_directory
 from pacer.model.prompt.instruction import instruction
 from pacer.params import load_params
-from pacer.records.schemas import read_records
+from pacer.records.schemas import read_images, read_records
 
 
 def main() -> None:
     params = load_params()
-    records, images = read_records(Path("data/corpus/records.parquet")), pl.read_parquet("data/corpus/images.parquet")
-
+    corpus = Path("data/corpus")
+    records, images = read_records(corpus / "records.parquet"), read_images(corpus / "images.parquet")
     instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
     with whole_directory(Path("models/backbones")) as out:
         locate_backbones(params.backbones, out)

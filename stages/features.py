@@ -3,20 +3,18 @@
 import os
 from pathlib import Path
 
-import polars as pl
-
 from pacer.core.errors import run_cleanly
 from pacer.encoding.build_store import build_store
 from pacer.parallel.threads import share_cores
 from pacer.params import load_params
-from pacer.records.schemas import read_records
+from pacer.records.schemas import read_images, read_records
 
 
 def main() -> None:
     config = load_params().features
     share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     records = read_records(Path("data/corpus/records.parquet"))
-    images = pl.read_parquet("data/corpus/images.parquet")
+    images = read_images(Path("data/corpus/images.parquet"))
     priors = records["prior_report"].drop_nulls().unique(maintain_order=True).to_list()
     build_store(config, images, priors, Path("models/backbones"), Path("data/features"))
 

@@ -24,6 +24,9 @@ from pacer.params.backbones import Backbones, TextStandin
 LARGE, SMALL = 8.4e10, 2.5e10
 #: The same in the training of a vision stand-in, measured at width 96.
 VISION = 4.4e10
+#: Operations a radiograph of 224 pixels of the network that teaches such a stand-in on a corpus, for each of its own
+#: steps: five, most of them at half the size.
+TEACHER = 5 * 0.36 * 7.9e8
 #: The same of a GPU's multiprocessor in bfloat16, assumed: a third of the H200's data sheet; and a tenth of that in
 #: decoding, where a step waits for memory, and in float32, in which CheXbert computes.
 GPU, SLOW_GPU = 2.5e12, 2.5e11
@@ -184,7 +187,10 @@ def _backbones(frozen: Backbones, cores: int) -> StageCost:
     vision, alone = frozen.vision_standin, {}
     if frozen.vision.provider == "standin":
         patches = (vision.image_size // vision.patch_size) ** 2
-        alone["vision"] = 3 * vision.steps * vision.batch_size * _encoding(vision.width, patches) / VISION
+        operations = _encoding(vision.width, patches)
+        if frozen.train_on == "corpus":
+            operations += TEACHER * (vision.image_size / 224) ** 2
+        alone["vision"] = 3 * vision.steps * vision.batch_size * operations / VISION
     for name in ("language", "text", "chexbert"):
         if getattr(frozen, name).provider == "standin":
             own: TextStandin = getattr(frozen, f"{name}_standin")

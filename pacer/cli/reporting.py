@@ -270,7 +270,7 @@ def compare(
     convention: Annotated[str, typer.Option(help="Label convention of the F1.")] = "llm-rg4",
     unit: Annotated[str | None, typer.Option(help="Resample: subject, study or record; default: as known.")] = None,
     resamples: Annotated[int, typer.Option(help="Bootstrap samples, and as many of randomisation.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Seed of both.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of both.", min=0)] = 0,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:

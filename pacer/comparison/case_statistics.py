@@ -13,7 +13,7 @@ from pacer.comparison.resampling import Interval, intervals, sums_by_unit
 from pacer.comparison.statistics import ScoreOf, Statistics
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.metrics.cases import UNKNOWN
+from pacer.metrics.cases import UNKNOWN, external_columns
 from pacer.metrics.conventions import CONVENTIONS, Convention
 
 #: What may be resampled, the coarsest first: the default is the first that the cases know.
@@ -74,13 +74,14 @@ def contexts_of(cases: pl.DataFrame) -> list[str]:
 
 
 def label_rows(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis") -> np.ndarray:
-    """:func:`~pacer.comparison.statistics.label_statistics` of the cases; 0 in rows that the convention leaves out.
-    ``reports``: ``hypothesis`` or a control."""
+    """:func:`~pacer.comparison.statistics.label_statistics` of the cases; 0 in rows that the convention leaves out,
+    in each context by itself. ``reports``: ``hypothesis`` or a control."""
     labels = [np.array(cases[f"{side}_labels"].to_list()) for side in ("reference", reports)]
     rows = statistics.label_statistics(*labels, rule)
     if rule.duplicates == "first" and "study_id" in cases.columns:
         unknown = cases["study_id"].fill_null("") == ""  # each a study of its own, as in the scores
-        rows[~(cases["study_id"].is_first_distinct() | unknown).to_numpy()] = 0
+        first = cases.select(pl.struct("context", "study_id").is_first_distinct()).to_series()
+        rows[~(first | unknown).to_numpy()] = 0
     return rows
 
 
@@ -116,14 +117,9 @@ def case_statistics(cases: pl.DataFrame, rule: Convention) -> dict[str, Statisti
     if "meteor_statistics" in cases.columns:
         counted = statistics.meteor_statistics(cases["meteor_statistics"].to_list())
         found["meteor"] = Statistics(counted, statistics.meteor)
-    for name in external_scores(cases):
+    for name in external_columns(cases):
         found[name] = Statistics(statistics.mean_statistics(cases[name].to_list()), statistics.mean)
     return found
-
-
-def external_scores(cases: pl.DataFrame) -> list[str]:
-    """Columns of the cases that hold the numbers of external scorers: ``NAME/value``."""
-    return [name for name in cases.columns if "/" in name]
 
 
 def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_000) -> list[LabelScores]:

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from pacer.comparison.case_statistics import UNITS, case_statistics, contexts_of, external_scores, resampled_units
+from pacer.comparison.case_statistics import UNITS, case_statistics, contexts_of, resampled_units
 from pacer.comparison.resampling import MEAN, Difference, Pair, differences, sums_by_unit
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.seal import read_sealed
+from pacer.metrics.cases import external_columns
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.pairing import check_pairs
 from pacer.metrics.signature import flat
@@ -170,7 +171,7 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
             )
     if not all("meteor_statistics" in table.columns for table in (one, two)):
         left_out["meteor"] = "cases.parquet does not hold METEOR's counts; score the run again"
-    external = list(dict.fromkeys([*external_scores(one), *external_scores(two)]))
+    external = list(dict.fromkeys([*external_columns(one), *external_columns(two)]))
     for name in external:
         scorer = name.split("/")[0]
         both = name in one.columns and name in two.columns

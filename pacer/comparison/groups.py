@@ -34,20 +34,21 @@ class GroupTests:
     pairs: tuple[PairTest, ...]
 
 
-def compare_groups(groups: Mapping[str, Mapping[str, float]]) -> GroupTests:
+def compare_groups(groups: Mapping[str, Mapping[str, Sequence[float]]]) -> GroupTests:
     """Compare all groups at once, then every two of them.
 
     The first test takes values as independent, which they are not where a unit stands in several groups; the tests of
-    pairs are within units.
+    pairs are within units, by their means.
 
     Args:
-        groups: group -> unit -> value; groups without values are passed over.
+        groups: group -> unit -> values; groups without units are passed over.
     """
-    groups = {name: values for name, values in groups.items() if values}
-    every = [value for values in groups.values() for value in values.values()]
+    groups = {name: units for name, units in groups.items() if units}
+    values = [[value for own in units.values() for value in own] for units in groups.values()]
+    every = [value for own in values for value in own]
     h = p = epsilon = None
     if len(groups) > 1 and len(set(every)) > 1:
-        found = stats.kruskal(*(list(values.values()) for values in groups.values()))
+        found = stats.kruskal(*values)
         h, p, epsilon = float(found.statistic), float(found.pvalue), float(found.statistic) / (len(every) - 1)
     tested = [(first, second, _paired(groups[first], groups[second])) for first, second in combinations(groups, 2)]
     adjusted = holm([p for _, _, (_, _, p) in tested])
@@ -57,8 +58,10 @@ def compare_groups(groups: Mapping[str, Mapping[str, float]]) -> GroupTests:
     return GroupTests(h, p, epsilon, pairs)
 
 
-def _paired(first: Mapping[str, float], second: Mapping[str, float]) -> tuple[int, float | None, float | None]:
-    gaps = np.array([second[unit] - first[unit] for unit in first if unit in second])
+def _paired(
+    first: Mapping[str, Sequence[float]], second: Mapping[str, Sequence[float]]
+) -> tuple[int, float | None, float | None]:
+    gaps = np.array([np.mean(second[unit]) - np.mean(first[unit]) for unit in first if unit in second])
     if not len(gaps):
         return 0, None, None
     # without a difference there is nothing to rank

@@ -14,12 +14,12 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from pacer.comparison.case_statistics import external_scores, label_rows, resampled_units
+from pacer.comparison.case_statistics import label_rows, resampled_units
 from pacer.comparison.groups import holm
 from pacer.comparison.resampling import Difference, Interval, sums_by_unit
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import ConfigError
-from pacer.metrics.cases import GROUP
+from pacer.metrics.cases import GROUP, external_columns
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.conventions import CONVENTIONS
 
@@ -157,7 +157,7 @@ def _ratio_rows(cases: pl.DataFrame, convention: str, score: str) -> np.ndarray:
     if score == "f1":
         hits, predicted, present = label_rows(cases, CONVENTIONS[convention]).reshape(len(cases), 3, -1).sum(-1).T
         return np.stack([2 * hits, predicted + present], axis=1)
-    means = ["rougeL", *external_scores(cases)]
+    means = ["rougeL", *external_columns(cases)]
     if score not in means:
         raise ConfigError(f"score {score!r} is not one of {', '.join(['f1', *means])}")
     return np.stack([cases[score].to_numpy(), np.ones(len(cases))], axis=1)

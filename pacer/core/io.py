@@ -15,13 +15,13 @@ import os
 import shutil
 import stat
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 from pacer.core.errors import DataError, PacerError
 
@@ -192,7 +192,7 @@ def write_jsonl(path: str | Path, rows: list[dict]) -> None:
 
 def checked(row: dict[str, Any]) -> dict[str, Any]:
     """A line with the CRC-32 of its other entries: :func:`parse_lines` compares it and takes it off."""
-    return row | {CHECK: f"{crc32(json.dumps(row).encode()):08x}"}
+    return row | {CHECK: f"{zlib.crc32(json.dumps(row).encode()):08x}"}
 
 
 def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
@@ -203,6 +203,8 @@ def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
             yield from parse_lines(file, path)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise DataError(f"{path} is cut off, or not a gzip file as its name says; copy it again") from None
 
 
 def parse_lines(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[int, Any]]:

@@ -26,7 +26,7 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import atomic_path, hash_bytes, open_file, parse_lines, write_json
 from pacer.core.seal import FILES, SEAL, write_sealed
-from pacer.metrics.cases import COLUMNS, LABELS, MEAN, UNKNOWN, scored_cases
+from pacer.metrics.cases import COLUMNS, LABELS, MEAN, UNKNOWN, control_columns, external_columns, scored_cases
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.inputs import DEFAULTS
 from pacer.metrics.meteor import Meteor
@@ -83,8 +83,7 @@ def write_bundle(run: Path, out: Path, params: Path, lock: Path, *, labels_only:
             "name the parameters of these scores with --params"
         )
     if labels_only:
-        others = (name for name in cases.columns if "/" in name or name.endswith(("_labels", "_unchanged")))
-        cases = cases.select([*dict.fromkeys((*LABELS, *others))])
+        cases = cases.select([*LABELS, *external_columns(cases), *control_columns(cases, "_labels", "_unchanged")])
     lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in cases.iter_rows(named=True))
     kept = {_CASES: "".join(lines).encode()} | kept | {_PARAMS: params.read_bytes()}
     if lock.is_file():

@@ -170,6 +170,16 @@ def _case_table(name: str, scored: Scored, truth: Sequence[list[str]] | None) ->
     return table if truth is None else table.with_columns(pl.Series("truth", truth, dtype=_TEXTS))
 
 
+def external_columns(cases: pl.DataFrame) -> list[str]:
+    """Columns of the cases that hold the numbers of external scorers: ``NAME/value``."""
+    return [name for name in cases.columns if "/" in name and not name.startswith(GROUP)]
+
+
+def control_columns(cases: pl.DataFrame, *endings: str) -> list[str]:
+    """Columns of the cases that are of controls and end so."""
+    return [n for n in cases.columns if n.endswith(endings) and n not in COLUMNS and not n.startswith(GROUP)]
+
+
 def scored_cases(cases: pl.DataFrame) -> dict[str, Scored]:
     """What :func:`case_table` was made of, as far as scores follow from it: context -> records, predictions and labels,
     those of external scorers included; of cases without texts what needs none."""
@@ -182,7 +192,7 @@ def _scored(rows: pl.DataFrame) -> Scored:
         return [None if state[0] is None else dict(zip(POLARITIES, state, strict=True)) for state in states]
 
     def of_controls(ending: str) -> dict[str, pl.Series]:
-        names = [name for name in rows.columns if name.endswith(ending) and name not in COLUMNS]
+        names = control_columns(rows, ending)
         return {name.removesuffix(ending): rows[name] for name in names if rows[name][0] is not None}
 
     has_texts, ends = "hypothesis" in rows.columns, ("fallback", "gate", "unclosed", "tokens")
@@ -201,7 +211,7 @@ def _scored(rows: pl.DataFrame) -> Scored:
         {name: np.array(labels.to_list()) for name, labels in of_controls("_labels").items()},
         rows["reference_wording"].to_list(),
         rows["hypothesis_wording"].to_list(),
-        external={name: rows[name].to_list() for name in rows.columns if "/" in name},
+        external={name: rows[name].to_list() for name in external_columns(rows)},
         unchanged={name: same.to_list() for name, same in of_controls("_unchanged").items()},
         train=train,
         has_texts=has_texts,

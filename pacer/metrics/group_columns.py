@@ -17,12 +17,12 @@ from pacer.tables.table import open_table, shown_columns
 _VALUES = 20
 
 
-def with_groups(records: pl.DataFrame, table: Groups) -> pl.DataFrame:
-    """The records with the columns of the table, named as :data:`~pacer.metrics.cases.GROUP` says.
+def read_groups(table: Groups) -> pl.DataFrame:
+    """The ids of the table (``bare``: without MIMIC's letter), and its columns named as
+    :data:`~pacer.metrics.cases.GROUP` says.
 
     Raises:
-        DataError: the table is damaged or lacks a column, an id has two values, a column has more than 20, or no record
-            is in it.
+        DataError: the table is damaged or lacks a column.
     """
     file = open_table(table.file, (table.column, *table.columns))
     missing = [name for name in (table.column, *table.columns) if name not in file.columns]
@@ -30,10 +30,23 @@ def with_groups(records: pl.DataFrame, table: Groups) -> pl.DataFrame:
         raise DataError(
             f"{table.file} has no column {missing[0]} (score.groups); it has: {shown_columns(file.columns)}"
         )
-    texts = file.frame([table.column, *table.columns]).cast(pl.String)
-    texts = texts.with_columns(pl.all().str.strip_chars().replace("", None)).rename({table.column: table.id})
-    texts = texts.with_columns(pl.col(table.id).map_elements(bare_id, return_dtype=pl.String))
-    groups = records.select(table.id).unique().join(texts, on=table.id).unique()
+    texts = file.frame(list(dict.fromkeys((table.column, *table.columns)))).cast(pl.String)
+    texts = texts.with_columns(pl.all().str.strip_chars().replace("", None))
+    return texts.select(_bare(table.column), *(pl.col(name).alias(f"{GROUP}{name}") for name in table.columns))
+
+
+def _bare(column: str) -> pl.Expr:
+    return pl.col(column).map_elements(bare_id, return_dtype=pl.String).alias("bare")
+
+
+def with_groups(records: pl.DataFrame, table: Groups) -> pl.DataFrame:
+    """The records with the columns of :func:`read_groups`.
+
+    Raises:
+        DataError: an id has two values, a column has more than 20, or no record is in the table.
+    """
+    ids = records.select(table.id).unique().with_columns(_bare(table.id))
+    groups = ids.join(read_groups(table), on="bare").drop("bare").unique()
     if records[table.id].null_count() == len(records):
         raise DataError(f"score.groups: no record has a {table.id}; name that column so, or choose another id")
     if groups.is_empty():
@@ -42,12 +55,9 @@ def with_groups(records: pl.DataFrame, table: Groups) -> pl.DataFrame:
         twice = groups.filter(pl.col(table.id).is_duplicated())[table.id].min()
         raise DataError(f"{table.file} has different values for {table.id} {twice}; give each one row, or equal ones")
     for name in table.columns:
-        if groups[name].n_unique() > _VALUES:
-            raise DataError(
-                f"{table.file}: column {name} has {groups[name].n_unique()} values, more than {_VALUES}; give bands"
-            )
-    named = groups.rename({name: f"{GROUP}{name}" for name in table.columns})
-    return records.join(named, on=table.id, how="left", maintain_order="left")
+        if (count := groups[f"{GROUP}{name}"].n_unique()) > _VALUES:
+            raise DataError(f"{table.file}: column {name} has {count} values, more than {_VALUES}; give bands")
+    return records.join(groups, on=table.id, how="left", maintain_order="left")
 
 
 def with_prior_days(records: pl.DataFrame, priors: Path) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -36,11 +36,23 @@ class Standin(Strict):
     batch_size: Positive
     learning_rate: PositiveFloat
 
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        if self.width % self.heads or self.width // self.heads < 4:
+            raise ValueError(f"width {self.width}: heads must divide it and leave each head 4 at least")
+        return self
+
 
 class VisionStandin(Standin):
     image_size: Positive
     patch_size: Positive
-    images: Positive
+    images: Annotated[int, Field(ge=2)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.patch_size > self.image_size:
+            raise ValueError(f"patch_size {self.patch_size} is larger than image_size {self.image_size}")
+        return self
 
 
 class TextStandin(Standin):
@@ -51,6 +63,14 @@ class TextStandin(Standin):
 
 class LanguageStandin(TextStandin):
     slots: Positive
+
+    @model_validator(mode="after")
+    def _even(self) -> Self:
+        if self.width // self.heads % 2:
+            raise ValueError(
+                f"width {self.width}, heads {self.heads}: the width of a head must be even (its rotations)"
+            )
+        return self
 
 
 class Backbones(Strict):

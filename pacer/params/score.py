@@ -18,6 +18,12 @@ def _is_name(name: str) -> str:
     return name
 
 
+def _distinct(names: list[str]) -> list[str]:
+    if len(set(names)) < len(names):
+        raise ValueError("a column is named twice")
+    return names
+
+
 def _is_command(command: str) -> str:
     if not shlex.split(command):
         raise ValueError("a scorer needs a command")
@@ -30,7 +36,7 @@ class Groups(Strict):
     file: str
     id: Literal["subject_id", "study_id", "record_id"]
     column: str
-    columns: Annotated[list[str], Field(min_length=1)]
+    columns: Annotated[list[str], Field(min_length=1), AfterValidator(_distinct)]
 
 
 class Score(Strict):

@@ -153,12 +153,11 @@ def cases(results: Results) -> Section | None:
 
 def gate(results: Results) -> Section | None:
     """The gate by context and whether it differs; None for a model without Calibrate."""
-    gates: dict[str, dict[str, float]] = {context: {} for context in CONTEXTS}
-    values: dict[str, list[float]] = {context: [] for context in CONTEXTS}
+    gates: dict[str, dict[str, list[float]]] = {context: {} for context in CONTEXTS}
     for record, context, study in results.decoded.select("record_id", "context", "study_id").iter_rows():
         if (value := results.predictions[record].get("gate")) is not None:
-            gates[context][study] = value
-            values[context].append(value)
+            gates[context].setdefault(study, []).append(value)
+    values = {context: [value for own in studies.values() for value in own] for context, studies in gates.items()}
     if not any(values.values()):
         return None
     tests = compare_groups(gates)

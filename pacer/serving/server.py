@@ -95,7 +95,7 @@ def served(
     decoder = Decoder()
     page = Page(reporter, example_cases(), decoder, log)
     config = uvicorn.Config(
-        Guard(page.app(), {*LOOPBACK, socket.gethostname().lower(), host, *map(str.lower, names)}, token, log),
+        Guard(page.app(), {*LOOPBACK, *map(str.lower, (socket.gethostname(), host, *names))}, token, log),
         http=_Patient,
         ws="none",
         lifespan="off",

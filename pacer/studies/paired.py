@@ -88,7 +88,7 @@ def compare_rows(
             notes.append(f"{row.name} was not tested against {study.rows[base].name}: {error}.")
             continue
         found += [(index, base, metric, differences[metric]) for metric in study.metrics if metric in differences]
-        if len(study.seeds) > 1 and len(repeats) < len(study.seeds):
+        if None not in repeats and len(repeats) < len(study.seeds):
             notes.append(f"{row.name} was tested with seed {', '.join(map(str, repeats))} alone.")
     lines = [
         Tested(

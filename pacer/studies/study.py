@@ -127,6 +127,9 @@ class Study(Strict):
                 raise ValueError(f"against: {name} is none of the rows" + (f" of group {group}" if group else ""))
             if len(found) > 1:
                 raise ValueError(f"against: {name} is a row of several groups; name one for each group")
+        for first, second in self.compared:
+            if first == second:
+                raise ValueError(f"compared: {first} cannot be tested against itself")
         for name in (name for pair in self.compared for name in pair):
             if sum(row.name == name for row in self.rows) != 1:
                 raise ValueError(f"compared: {name} must be the name of one row")
@@ -145,7 +148,8 @@ class Study(Strict):
         bases = ((at, self._base_of(row)) for at, row in enumerate(self.rows))
         places = {row.name: at for at, row in enumerate(self.rows)}
         pairs = [(at, base) for at, base in bases if base is not None and base != at]
-        return [*pairs, *((places[first], places[second]) for first, second in self.compared)]
+        pairs += [(places[first], places[second]) for first, second in self.compared]
+        return list(dict.fromkeys(pairs))
 
     def _base_of(self, row: Row) -> int | None:
         grouped = isinstance(self.against, dict)

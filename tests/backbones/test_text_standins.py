@@ -12,7 +12,7 @@ from pacer.backbones.standins.chexbert import HEADS, head_targets, make_chexbert
 from pacer.backbones.standins.data import LabelledText
 from pacer.backbones.standins.text import make_text_standin
 from pacer.backbones.standins.training import held_out_tenth, pad, peak_schedule, training_batches
-from pacer.core.errors import ConfigError, DataError
+from pacer.core.errors import DataError
 from pacer.core.io import hash_file
 from pacer.corpus.text.cleaning import clean_report
 from pacer.metrics.chexbert.labeller import CheXbert
@@ -122,11 +122,6 @@ def test_the_seed_decides_everything(world, tmp_path):
 def test_too_little_text_is_refused(tmp_path, reports, problem):
     with pytest.raises(DataError, match=problem):
         make_chexbert_standin(SMALL, [labelled(report, {}) for report in reports], 0, tmp_path)
-
-
-def test_heads_must_divide_the_width(world, tmp_path):
-    with pytest.raises(ConfigError, match="heads must divide width"):
-        make_chexbert_standin(SMALL.model_copy(update={"heads": 3}), world, 0, tmp_path)
 
 
 def test_the_schedule_rises_and_falls():

@@ -64,6 +64,33 @@ def test_the_published_profiles_decode_as_the_published_rows_were():
         assert len(published) == 5 and {name: decode[name] for name in published} == published
 
 
+@pytest.mark.parametrize(
+    ("group", "key", "changes", "message"),
+    [
+        ("backbones", "text_standin", {"width": 32, "heads": 5}, "heads must divide it"),
+        ("backbones", "language_standin", {"width": 36, "heads": 4}, "the width of a head must be even"),
+        (
+            "backbones",
+            "vision_standin",
+            {"image_size": 14, "patch_size": 28},
+            "patch_size 28 is larger than image_size 14",
+        ),
+        ("backbones", "vision_standin", {"images": 1}, "images"),
+        (
+            "score",
+            "groups",
+            {"file": "t.csv", "id": "study_id", "column": "id", "columns": ["sex", "sex"]},
+            "named twice",
+        ),
+    ],
+)
+def test_what_would_fail_after_hours_is_refused_at_once(group: str, key: str, changes: dict, message: str):
+    values = load_params(REPOSITORY / "configs" / "micro.yaml").model_dump()
+    values[group][key] = (values[group][key] or {}) | changes
+    with pytest.raises(ConfigError, match=message):
+        parse_params(values)
+
+
 def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
     allowed = {name: set(get_args(Score.model_fields[name].annotation)) for name in ("convention", "originals")}
     assert allowed == {"convention": set(CONVENTIONS), "originals": set(ORIGINALS)}

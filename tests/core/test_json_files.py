@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,14 @@ def test_a_byte_order_mark_is_no_part_of_the_content(path: Path) -> None:
 def test_lines_are_numbered_as_they_stand_in_the_file(path: Path) -> None:
     path.write_text('\n1\n  \r\n"\u2028"\n')
     assert list(numbered_jsonl(path)) == [(2, 1), (4, "\u2028")]
+
+
+def test_a_gzip_file_that_is_cut_off_or_none_is_named(tmp_path: Path) -> None:
+    whole = gzip.compress(b'{"a": 1}\n' * 50)
+    for content in (whole[:-9], b'{"a": 1}\n', whole[:30] + b"x" + whole[31:]):
+        (tmp_path / "rows.jsonl.gz").write_bytes(content)
+        with pytest.raises(DataError, match=r"rows\.jsonl\.gz is cut off, or not a gzip file"):
+            list(numbered_jsonl(tmp_path / "rows.jsonl.gz"))
 
 
 @pytest.mark.parametrize("content", ['{"a": 1, "b": 2, "a": 1}', '[{"x": {"a": 1, "a": 2}}]'])

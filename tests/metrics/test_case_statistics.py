@@ -46,6 +46,13 @@ def cases() -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
+def test_the_first_row_of_a_study_counts_in_each_context(cases: pl.DataFrame):
+    """Convention nicolson; the fixture's studies stand in both contexts."""
+    apart = {one.name: one.f1 for one in label_intervals(cases.filter(context="mn"), "nicolson", resamples=2)}
+    together = {one.name: one.f1["mn"] for one in label_intervals(cases, "nicolson", resamples=2)}
+    assert together == {name: f1["mn"] for name, f1 in apart.items()} and any(together.values())
+
+
 def micro(cases: pl.DataFrame, columns: slice) -> tuple[float, float, float]:
     truth, found = (
         np.isin(np.array(cases[f"{side}_labels"].to_list()), (1, 3))[:, columns] for side in ("reference", "hypothesis")

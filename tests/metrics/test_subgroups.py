@@ -10,6 +10,7 @@ import pytest
 
 from pacer.comparison.subgroups import LEAST_UNITS, Subgroup, subgroups
 from pacer.core.errors import ConfigError, DataError
+from pacer.metrics.cases import control_columns, external_columns
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.group_columns import with_groups, with_prior_days
@@ -152,6 +153,21 @@ def test_columns_of_a_users_table(tmp_path: Path) -> None:
     found = with_groups(RECORDS, table(tmp_path, text, ("sex", "band")))
     assert found["group.sex"].to_list() == ["F", "F", None] and found["record_id"].to_list() == ["a", "b", "c"]
     assert found["group.band"].to_list() == ["60-69", "60-69", None]
+
+
+def test_ids_fit_with_or_without_the_letter_on_either_side(tmp_path: Path) -> None:
+    lettered = RECORDS.with_columns(subject_id="p" + pl.col("subject_id"))
+    for text in ("patient,sex\np1,F\n", "patient,sex\n1,F\n"):
+        assert with_groups(lettered, table(tmp_path, text))["group.sex"].to_list() == ["F", "F", None]
+        assert with_groups(lettered, table(tmp_path, text))["subject_id"].to_list() == ["p1", "p1", "p2"]
+
+
+def test_columns_may_be_named_as_ids_and_hold_a_slash(tmp_path: Path) -> None:
+    columns = "race/ethnicity", "subject_id"
+    found = with_groups(RECORDS, table(tmp_path, "patient,race/ethnicity,subject_id\n1,other,x\n", columns))
+    assert found["group.race/ethnicity"].to_list() == ["other", "other", None]
+    assert found["group.subject_id"].to_list() == ["x", "x", None] and not external_columns(found)
+    assert not control_columns(found.with_columns(pl.lit(True).alias("group.was_unchanged")), "_unchanged")
 
 
 @pytest.mark.parametrize(

@@ -130,12 +130,14 @@ def test_observations_with_and_without_a_score():
 
 @pytest.mark.slow
 def test_gates_differ_or_do_not():
-    groups = {"sn": {str(n): 0.1 + n / 1000 for n in range(12)}, "sw": {str(n): 0.2 + n / 1000 for n in range(12)}}
+    groups = {"sn": {str(n): [0.1 + n / 1000] for n in range(12)}, "sw": {str(n): [0.2 + n / 1000] for n in range(12)}}
     tests = compare_groups(groups)
     table = gate_table(tests)
     assert table is not None and table.rows == (("SW\u00a0−\u00a0SN", "12", "+0.1000", "< 0.001", "< 0.001"),)
     assert gate_line(tests).startswith("Kruskal-Wallis over all records: H = 17.3, p < 0.001")
-    assert "SW  (12)" in gate_chart({name: list(values.values()) for name, values in groups.items()})
+    assert "SW  (12)" in gate_chart(
+        {name: [value for own in units.values() for value in own] for name, units in groups.items()}
+    )
     alone = compare_groups({"sn": groups["sn"]})
     assert gate_table(alone) is None and "nothing to test" in gate_line(alone)
 

@@ -215,6 +215,7 @@ def test_seeds_of_worlds_leave_the_training_alone(tmp_path: Path) -> None:
         ("calibrate.gate_inputs: none", "train.seed: 3", "train.seed is set by seeds"),
         ("rows:", "against: three\nrows:", "against: three is none of the rows"),
         ("rows:", "compared: [[two, three]]\nrows:", "compared: three must be the name of one row"),
+        ("rows:", "compared: [[two, two]]\nrows:", "compared: two cannot be tested against itself"),
         ("rows:", "published: nowhere\nrows:", "published: nowhere is not one of main, conventional_sn"),
         ("rows:", "name: other\nrows:", "named by its file"),
         ("layout: mean", "layout: [", "not valid YAML"),
@@ -226,6 +227,11 @@ def test_a_wrong_study_says_what_is_wrong(tmp_path: Path, old: str, new: str, sa
     with pytest.raises(ConfigError, match=r"mine\.yaml") as error:
         read(tmp_path, GOOD.replace(old, new))
     assert said in str(error.value)
+
+
+def test_a_pair_that_is_named_twice_is_tested_once(tmp_path: Path) -> None:
+    study = read(tmp_path, GOOD.replace("rows:", "against: one\ncompared: [[two, one]]\nrows:"))
+    assert study.tested() == [(1, 0)]
 
 
 def test_a_study_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from pacer.backbones.standins.training import PADDING
-from pacer.core.errors import ConfigError, DataError
+from pacer.core.errors import DataError
 from pacer.records.findings import FINDINGS
 
 _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -90,12 +90,7 @@ def small_bert(tokenizer: BertTokenizer, width: int, layers: int, heads: int) ->
     """A BERT with the proportions of the original (inner width 4 x width, 512 positions) and local first heads.
 
     Weights are drawn from torch's global generator.
-
-    Raises:
-        ConfigError: ``heads`` does not divide ``width``.
     """
-    if width % heads or width // heads < 4:
-        raise ConfigError(f"width {width} and heads {heads}: heads must divide width and leave each head 4 at least")
     bert = BertModel(
         BertConfig(
             vocab_size=len(tokenizer),

@@ -28,6 +28,7 @@ from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
 
 from pacer.backbones.standins.residual import WIDTHS, ResidualNetwork
 from pacer.backbones.standins.training import train
+from pacer.core.errors import DataError
 from pacer.params.backbones import VisionStandin
 from pacer.phantom.training import TrainingImages
 from pacer.records.findings import FINDINGS
@@ -47,6 +48,8 @@ MEAN, STD = 0.5307, 0.2583
 def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, out: Path) -> dict:
     """Train the encoder and judge it by the mean area under the ROC curve over findings of the endpoint's head on a
     held-out tenth."""
+    if len(data.images) < 2:
+        raise DataError("a vision stand-in learns from two images at least; the corpus has fewer for training")
     torch.manual_seed(seed)
     model = Dinov2Model(_architecture(config))
     _scale_initialisation(model)
