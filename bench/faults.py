@@ -25,6 +25,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -345,7 +346,7 @@ def harmed(project: Project, step: Step, draw: random.Random, how: str) -> dict[
     # what a person sees of a fault that they did not cause by a signal must be a sentence
     seen = [told for status, told in ended if status and how in ("full", "vanish", "twice", "clock", "memory")]
     if how == "memory":  # while modules are imported nobody is there yet who could say it
-        seen = [told for told in seen if "<frozen importlib" not in told]
+        seen = [told for told in seen if not re.search(r"in <module>\n +(from|import) ", told)]
     if how == "clock" and begun.returncode:
         seen = ["Traceback: the clock ended the command"]
     done = step.name == "export" and not project.differing(step)  # killed as it ended: what is there is not replaced
