@@ -208,7 +208,7 @@ def chart(found: dict[str, Judgement], faults: Sequence[str]) -> str:
             ranks.scatter(mean, place, s=36, color=LIGHT["--ink"], zorder=4)
             for across, fault in enumerate(faults):
                 colour = "--series-6" if fault in one.missed else "--series-3" if one.costs[fault][1] > 0 else "--muted"
-                text = f"{100 * one.costs[fault][0] / one.own:+.0f} %"
+                text = f"{'✗ ' if fault in one.missed else ''}{100 * one.costs[fault][0] / one.own:+.0f} %"
                 costs.text(across, place, text, ha="center", va="center", fontsize=8.5, color=LIGHT[colour])
         row_axis(ranks, titles)
         ranks.set_xlim(right=1.03)
@@ -216,7 +216,7 @@ def chart(found: dict[str, Judgement], faults: Sequence[str]) -> str:
         costs.set_xlim(-0.6, len(faults) - 0.4)
         costs.set_xticks(range(len(faults)), [fault.replace(" ", "\n") for fault in faults], fontsize=7.5)
         costs.grid(axis="x", visible=False)
-        costs.set_title("lost by the fault: green is shown, red is missed", fontsize=8.5)
+        costs.set_title("lost by the fault: green is shown, ✗ is missed", fontsize=8.5)
 
     return drawing(9.5, 0.8 + 0.34 * len(titles), draw, columns=2, sharey=True, width_ratios=[1, 2.2])
 
