@@ -1,6 +1,6 @@
 """A campaign of faults over the micro profile: kills, full disks, flipped bits, clocks that jump.
 
-    python bench/faults.py WORK                  a developer's tenth: 100 kills, 50 flips and some of the others
+    python bench/faults.py WORK                  a developer's tenth: 100 kills, 70 damaged files and some of the others
     python bench/faults.py WORK --times 10 --jobs 2 --out bench/results/faults.md
 
 WORK gets a clone of the repository for each job, with the pipeline run once; what came of each trial stands in
@@ -12,6 +12,8 @@ each fault the command is called again, and everything that it leaves must be wh
     end      SIGTERM likewise
     full     the file system has no room from a random byte on (a library between program and system refuses)
     flip     one bit of one file that a stage left; the stages that read it must name it, or leave the same bytes
+    cut      likewise, the file ends at a random byte
+    zero     likewise, one block of 4,096 bytes is zeros
     scratch  a kill, then one bit of what the killed command left for its next call
     vanish   a file that the command reads is gone from a random moment on, and back for the next call
     twice    the command is called a second time while it runs
@@ -62,12 +64,15 @@ TENTH = {
     "end": 10,
     "full": 20,
     "flip": 50,
+    "cut": 10,
+    "zero": 10,
     "scratch": 10,
     "vanish": 10,
     "twice": 5,
     "clock": 5,
     "memory": 10,
 }
+DAMAGES = ("flip", "cut", "zero")
 #: Refuses writes once a number of bytes is written, as a full disk does; moves the time of day between two readings.
 SHIM = r"""
 #define _GNU_SOURCE
@@ -342,7 +347,7 @@ def harmed(project: Project, step: Step, draw: random.Random, how: str) -> dict[
         left = sorted(path for found in project.folder.rglob("*.scratch") for path in files_below(found))
         where = draw.choice(left) if left else None
         if where:
-            turn(where, draw)
+            damage(where, draw)
     # what a person sees of a fault that they did not cause by a signal must be a sentence
     seen = [told for status, told in ended if status and how in ("full", "vanish", "twice", "clock", "memory")]
     if how == "memory":  # while modules are imported nobody is there yet who could say it
@@ -381,20 +386,26 @@ def files_below(path: Path) -> list[Path]:
     return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
 
 
-def turn(path: Path, draw: random.Random) -> None:
-    """One bit."""
+def damage(path: Path, draw: random.Random, how: str = "flip") -> None:
     content = bytearray(path.read_bytes())
     if content:
-        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        place = draw.randrange(len(content))
+        block = slice(place - place % 4096, place - place % 4096 + 4096)
+        if how == "flip":
+            content[place] ^= 1 << draw.randrange(8)
+        elif how == "cut":
+            del content[place:]
+        else:
+            content[block] = bytes(len(content[block]))
     path.write_bytes(content)
 
 
-def flipped(project: Project, draw: random.Random) -> dict[str, Any]:
-    """One bit of one file; then the stages that read it."""
+def damaged(project: Project, draw: random.Random, how: str) -> dict[str, Any]:
+    """Damage to one file; then a stage that reads it."""
     readers = [(step, dep) for step in project.steps.values() for dep in step.deps if not dep.endswith(VARY)]
     step, dep = draw.choice(readers)
     path = draw.choice(sorted(files_below(project.folder / dep)))
-    turn(path, draw)
+    damage(path, draw, how)
     project.without(step)
     status, told = project.run(step.command, check=False)
     traced = status != 0 and "Traceback" in told
@@ -433,7 +444,7 @@ def main() -> None:
             how, draw = trial[1], random.Random(" ".join(map(str, trial)))
             project.reset()
             step = project.steps[draw.choice(sorted(project.steps))]
-            row = flipped(project, draw) if how == "flip" else harmed(project, step, draw, how)
+            row = damaged(project, draw, how) if how in DAMAGES else harmed(project, step, draw, how)
             row = {"trial": list(trial), "step": step.name, **row}
             kept.append(row, durable=True)
             with lock:

@@ -1,10 +1,10 @@
-"""One flipped bit in what a stage left: its reader finds it in one line, or what it reads is the same. Never used
-silently."""
+"""One flipped bit, a cut tail or a block of zeros in what a stage left: its reader finds it in one line, or what it
+reads is the same. Never used silently."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,19 @@ def same(one: Any, other: Any) -> bool:
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
 
 
+def damaged(content: bytes, rng: np.random.Generator) -> Iterator[bytes]:
+    for _ in range(12):
+        changed = bytearray(content)
+        changed[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
+        yield bytes(changed)
+    for _ in range(3):
+        yield content[: rng.integers(len(content))]
+        block = 512 * int(rng.integers((len(content) + 511) // 512))
+        yield content[:block] + bytes(len(content[block : block + 512])) + content[block + 512 :]
+
+
 @pytest.mark.parametrize("folder", READERS)
-def test_a_flipped_bit(world: World, tmp_path: Path, folder: str) -> None:
+def test_damaged_bytes(world: World, tmp_path: Path, folder: str) -> None:
     root = tmp_path / "world"
     for name in ("features", "calibrate", "parent", "predictions", "corpus"):
         shutil.copytree(world.root / name, root / name)
@@ -75,9 +86,7 @@ def test_a_flipped_bit(world: World, tmp_path: Path, folder: str) -> None:
     found = 0
     for path in files:
         content = path.read_bytes()
-        for _ in range(12):
-            changed = bytearray(content)
-            changed[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
+        for changed in damaged(content, rng):
             path.write_bytes(changed)
             try:
                 now = read(root)
@@ -87,4 +96,4 @@ def test_a_flipped_bit(world: World, tmp_path: Path, folder: str) -> None:
             else:
                 assert len(now) == len(whole) and all(map(same, now, whole)), f"{path} is used silently"
         path.write_bytes(content)
-    assert found > 6 * len(files)
+    assert found > 9 * len(files)
