@@ -65,9 +65,9 @@ def run_cleanly(main: Callable[[], None]) -> None:
 
 
 def _no_memory(error: Exception) -> bool:
-    """Whether Python, or PyTorch on a device or on the CPU, could not have what it asked for."""
-    device = type(error).__name__ == "OutOfMemoryError"  # torch is not imported for its name
-    return isinstance(error, MemoryError) or device or "can't allocate memory" in str(error)
+    """Whether Python, PyTorch or Arrow could not have memory, or a thread, which needs memory too."""
+    words = "can't allocate memory", "out of memory", os.strerror(errno.ENOMEM), "start new thread", "worker thread"
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 def _no_room(error: BaseException | None) -> bool:

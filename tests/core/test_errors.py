@@ -6,6 +6,7 @@ import errno
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import torch
 
@@ -50,7 +51,17 @@ def test_a_file_that_is_gone_is_one_line(tmp_path: Path, capsys: pytest.CaptureF
 def test_too_little_memory_is_one_line(capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(RuntimeError) as on_cpu:
         torch.empty(1 << 62, dtype=torch.uint8)
-    for error in (MemoryError(), torch.OutOfMemoryError("CUDA out of memory. Tried ..."), on_cpu.value):
+    others = (
+        RuntimeError("can't start new thread"),
+        RuntimeError("CUDA error: out of memory"),
+        pa.ArrowException("Unknown error: Failed to launch worker thread: Resource temporarily unavailable"),
+    )
+    no_memory = (
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        torch.OutOfMemoryError("CUDA out of memory."),
+    )
+    for error in (*no_memory, *others, on_cpu.value):
         with pytest.raises(SystemExit):
             ended(error)
         told = capsys.readouterr().err
