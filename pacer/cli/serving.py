@@ -121,16 +121,19 @@ def generate(
         from pacer.core.io import check_output
         from pacer.corpus.rexrank import read_studies
         from pacer.serving.case_files import read_cases
-        from pacer.serving.rexrank import cases_of, write_predictions
+        from pacer.serving.rexrank import cases_of, check_predictions, write_predictions
         from pacer.tables.table import CsvForm
 
         check_output(out, folder=False)
+        if cases is not None and cases.resolve() in out.resolve().parents:
+            raise ConfigError(f"--out {out} lies among the cases; name a file elsewhere")
         lines, studies = out, {}
         if source == rexrank:
             if out.suffix != ".json" or out.resolve() == source.resolve():
                 raise ConfigError(
                     f"--out {out}: --rexrank needs a file .json other than {source}; .jsonl is made beside it"
                 )
+            check_predictions(out)
             lines, studies = out.with_suffix(".jsonl"), read_studies(source)
             found = cases_of(studies, img_root_dir or source.parent)
         else:

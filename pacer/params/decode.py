@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from pacer.params.strict import Beams, Natural, Positive, PositiveFloat, Strict
+from pacer.params.strict import Beams, LengthPenalty, Natural, Positive, PositiveFloat, Strict, Tokens
 
 
 class Decode(Strict):
@@ -15,9 +15,9 @@ class Decode(Strict):
     engine: Literal["beam", "generate"]
     num_beams: Beams
     min_new_tokens: Natural
-    max_new_tokens: Positive
+    max_new_tokens: Tokens
     repetition_penalty: PositiveFloat
-    length_penalty: float
+    length_penalty: LengthPenalty
     batch_size: Positive
     examples: Natural
     routing_studies: Natural

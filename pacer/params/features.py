@@ -17,7 +17,7 @@ class Features(Strict):
     batch_size: Positive
     shard_size: Positive
     workers: Natural
-    prior_tokens: Annotated[int, Field(ge=2)]
+    prior_tokens: Annotated[int, Field(ge=2, le=100_000)]
 
     @model_validator(mode="after")
     def _ascending(self) -> Features:

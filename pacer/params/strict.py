@@ -27,6 +27,9 @@ Positive = Annotated[int, Field(ge=1)]
 #: Of a trained block; models of others must not ask for more memory than there is.
 Size = Annotated[int, Field(ge=1, le=16_384)]
 Beams = Annotated[int, Field(ge=1, le=64)]
+#: Of one text; and the exponent of a report's length, which must not leave the numbers that there are.
+Tokens = Annotated[int, Field(ge=1, le=100_000)]
+LengthPenalty = Annotated[float, Field(ge=-10.0, le=10.0)]
 Natural = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 NaturalFloat = Annotated[float, Field(ge=0.0)]

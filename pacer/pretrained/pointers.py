@@ -18,6 +18,8 @@ from pacer.core.io import hash_file, hash_json, read_json, write_json
 
 POINTER = "pointer.json"
 PROVENANCE = "provenance.json"
+#: How files end that transformers looks for without being asked.
+_LOADED = (".json", ".safetensors", ".bin", ".pth", ".model", ".jinja", ".py", "vocab.txt", "merges.txt")
 
 
 def _below(name: str) -> str:
@@ -41,7 +43,8 @@ def resolve(directory: str | Path) -> Path:
     file).
 
     Raises:
-        BackboneError: the directory or a listed file is missing, or a listed file has changed.
+        BackboneError: the directory or a listed file is missing, a listed file has changed, or one lies there that is
+            not listed.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -56,6 +59,13 @@ def resolve(directory: str | Path) -> Path:
         )
     for name, expected in pointer.files.items():
         _check(directory / POINTER, target / name, expected, pointer.bytes.get(name))
+    expected_files = {*pointer.files, PROVENANCE}
+    for file in sorted(target.iterdir()):
+        if file.name.endswith(_LOADED) and file.name not in expected_files and not file.name.startswith("."):
+            raise BackboneError(
+                f"{file} is not among the files that {directory / POINTER} was made for, and could change what the "
+                "model computes; remove it, or repeat the stage `backbones` to accept it"
+            )
     return target
 
 

@@ -126,7 +126,7 @@ def _lines(out: Path, names: set[str]) -> Lines:
         if file.read(1) not in (b"", b"{"):
             raise DataError(f"{out} is not a file of results; name another file")
     for number, line in read_journal(out):
-        if not isinstance(line, dict) or not {"case", "context", "key"} <= line.keys():
+        if not isinstance(line, dict) or not all(isinstance(line.get(key), str) for key in ("case", "context", "key")):
             raise DataError(f"{out}, line {number} is no result of this command; name another file")
         if line["case"] not in names:
             raise DataError(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import stray_path
+from pacer.core.hygiene import LONGEST_ID, id_fault, stray_path
 from pacer.serving.case import Case
 from pacer.serving.sources import load_text, text_or_file
 from pacer.tables.table import AS_NAMED, CsvForm, kind_of, open_table
@@ -53,6 +53,11 @@ def read_cases(path: Path, form: CsvForm = AS_NAMED) -> list[Case | BadCase]:
     return cases
 
 
+def _unnamed(name: str, fault: str) -> BadCase:
+    name = ascii(name[:LONGEST_ID])
+    return BadCase(name, f"the case {name} has a name that cannot be used: {fault}; give it another")
+
+
 def _entries(folder: Path) -> list[Path]:
     """What a person has put into a folder."""
     return [entry for entry in sorted(folder.iterdir()) if entry.name[0] != "." and entry.name.lower() not in IGNORED]
@@ -77,6 +82,9 @@ def _table(path: Path, form: CsvForm) -> Iterator[Case | BadCase]:
             continue
         row = dict.fromkeys(COLUMNS) | dict(zip(header, (cell.strip() or None for cell in cells), strict=True))
         name = row.pop("case") or row["frontal"] or place
+        if fault := id_fault(name):
+            yield _unnamed(name, fault)
+            continue
         if row["frontal"] is None:
             yield BadCase(name, f"{name} ({place}) names no frontal image")
             continue
@@ -96,6 +104,8 @@ def _table(path: Path, form: CsvForm) -> Iterator[Case | BadCase]:
 def _case_of(entry: Path) -> Case | BadCase:
     """An image, which is a frontal view alone, or a folder with a file for each source."""
     name, found = entry.name, dict[str, Path]()
+    if fault := id_fault(name):
+        return _unnamed(name, fault)
     if not entry.is_dir():
         if entry.suffix.lower() in IMAGE_ENDINGS:
             return Case(entry, name=name)
@@ -105,7 +115,7 @@ def _case_of(entry: Path) -> Case | BadCase:
         image = what in IMAGES and file.suffix.lower() in IMAGE_ENDINGS
         if not image and file.name.lower() not in TEXTS:
             expected = f"frontal and lateral as images, and {', '.join(TEXTS)}"
-            return BadCase(name, f"{name} holds {file.name}; expected {expected}")
+            return BadCase(name, f"{name} holds {file.name[:80]!a}; expected {expected}")
         if what in found:
             return BadCase(name, f"{name} holds {what} twice")
         found[what] = file

@@ -22,7 +22,7 @@ from pacer.core.progress import Ticker
 from pacer.model.checkpoint import read_weights
 from pacer.model.collate import FeatureSource
 
-FILE = "familiar.safetensors"
+FILE, VIEWS = "familiar.safetensors", ("frontal", "lateral")
 #: Images of the train split, by which likeness is judged, and of val, by which its limit is set; fewer say nothing.
 _LEARNT, _HELD_OUT, _FEWEST = 1000, 300, 20
 #: Of the largest distance in val: images of another split have been up to 1.12 times as far.
@@ -52,7 +52,7 @@ class Likeness(NamedTuple):
 def write_likeness(features: FeatureSource, records: pl.DataFrame, path: Path) -> None:
     """Learn the likeness of each view that records of train and val have images enough of."""
     tensors = {}
-    for view in ("frontal", "lateral"):
+    for view in VIEWS:
         learnt, held_out = (
             _images(records.filter(split=split)[view], most) for split, most in (("train", _LEARNT), ("val", _HELD_OUT))
         )
@@ -63,20 +63,23 @@ def write_likeness(features: FeatureSource, records: pl.DataFrame, path: Path) -
         safetensors.torch.save_file(tensors, path)
 
 
-def read_likeness(path: Path) -> dict[str, Likeness]:
+def read_likeness(path: Path, depths: int, width: int) -> dict[str, Likeness]:
     """By view; of an export of an earlier version nothing.
 
+    Args:
+        depths, width: K and d of the encoder whose states are to be judged.
+
     Raises:
-        CheckpointError: the file is damaged.
+        CheckpointError: the file is damaged, or of another encoder.
     """
     tensors = read_weights(path) if path.is_file() else {}
-    try:
-        return {
-            view: Likeness(*(tensors[f"{view}.{name}"] for name in Likeness._fields))
-            for view in sorted({name.partition(".")[0] for name in tensors})
-        }
-    except KeyError as error:
-        raise CheckpointError(f"{path} has no {error.args[0]}; export the model again") from None
+    views = [view for view in VIEWS if f"{view}.limit" in tensors]
+    shapes = {"mean": (depths, width), "precision": (depths, width, width), "limit": ()}
+    expected = {f"{view}.{name}": (shape, torch.float32) for view in views for name, shape in shapes.items()}
+    found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+    if found != expected or not all(tensor.isfinite().all() for tensor in tensors.values()):
+        raise CheckpointError(f"{path} does not belong to {depths} depths of width {width}; export the model again")
+    return {view: Likeness(*(tensors[f"{view}.{name}"] for name in Likeness._fields)) for view in views}
 
 
 def _learn(learnt: Tensor, held_out: Tensor) -> Likeness:

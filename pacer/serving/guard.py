@@ -29,6 +29,8 @@ MAX_BODY = 2 * MAX_BYTES + 36 * MAX_CHARACTERS + 10_000
 ALL_BODIES, MOST_OF_ONE = 400_000_000, 16
 #: Seconds in which the next piece of a body has to come, or to go; and bytes a second of a whole body.
 PATIENCE, RATE = 30.0, 500_000
+#: Key of the scope: called, the request's body does not count any longer.
+LET_GO = "pacer.let_go"
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -62,6 +64,13 @@ class Guard:
         refusal = self._refusal(scope, client)
         size = 0 if refusal else int(Headers(scope=scope).get("content-length", 0))
         arriving = size > 0
+
+        def let_go() -> None:
+            nonlocal size
+            self._held[client] -= size
+            size = 0
+
+        scope[LET_GO] = let_go
         self._asking[client] += 1
         self._held[client] += size
 
@@ -87,7 +96,7 @@ class Guard:
             place = traceback.extract_tb(error.__traceback__)[-1]
             self._log(f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}")
         finally:
-            self._held[client] -= size
+            let_go()
             self._asking[client] -= 1
             if not self._asking[client]:
                 del self._asking[client], self._held[client]
@@ -141,7 +150,7 @@ class Guard:
 def _address(client: str) -> str:
     """A client as the log shows it: a proxy on this machine may pass on any text."""
     with suppress(ValueError):
-        return str(ipaddress.ip_address(client))
+        return str(ipaddress.ip_address(client.partition("%")[0]))
     return "?"
 
 

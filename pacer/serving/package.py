@@ -14,12 +14,13 @@ from pydantic import Field
 from pacer.backbones.hub import locate
 from pacer.core.contexts import Context
 from pacer.core.errors import BackboneError, CheckpointError
-from pacer.core.io import hash_file, read_json, write_json
+from pacer.core.io import hash_file, hash_json, read_json, write_json
+from pacer.core.seal import SEAL
 from pacer.features import prepare, rounding
 from pacer.model.assemble import FROZEN
 from pacer.params import Backbone, Decode, Positive, Strict, read_params
 from pacer.params.corpus import Cleaner
-from pacer.params.strict import Beams
+from pacer.params.strict import Beams, Tokens, validated
 from pacer.pretrained.pointers import POINTER, Pointer, provenance, read_pointer
 
 #: Of this layout. A change that older software cannot read counts up.
@@ -36,7 +37,7 @@ class States(Strict):
     depths: Annotated[list[Positive], Field(min_length=1)]
     dtype: Literal["float32", "float16", "bfloat16"]
     precision: Literal["float32", "bfloat16"]
-    prior_tokens: Positive
+    prior_tokens: Tokens
     preparation: Positive
     rounding: Positive
 
@@ -60,9 +61,13 @@ class Search(Strict):
     batch_size: Positive
 
     def decode(self, **changes: Any) -> Decode:
-        """The group ``decode`` of a pipeline without a split."""
+        """The group ``decode`` of a pipeline without a split.
+
+        Raises:
+            ConfigError: it could not have these values.
+        """
         whole = {"split": "test", "limit": None, "examples": 0, "routing_studies": 0, "controls": []}
-        return Decode.model_validate(whole | self.model_dump() | changes)
+        return validated(whole | self.model_dump() | changes, f"{SETTINGS}, search", Decode)
 
 
 class PackageSettings(Strict):
@@ -94,6 +99,8 @@ def read_settings(directory: Path) -> PackageSettings:
             f"{directory} has version {version!r} of the layout, and this software reads version "
             f"{VERSION}; export the model again, or use the software that it was exported with"
         )
+    if SEAL in manifest and manifest.pop(SEAL) != hash_json(manifest):
+        raise CheckpointError(f"{directory / MANIFEST} is not as it was written; copy the folder again")
     listed = manifest.get("files")
     if not isinstance(listed, dict):
         raise CheckpointError(f"{directory / MANIFEST} does not say which files there are; copy the folder again")
@@ -111,6 +118,7 @@ def read_settings(directory: Path) -> PackageSettings:
         if hash_file(directory / name) != expected:
             raise CheckpointError(f"{directory / name} has changed since it was exported; copy the folder again")
     settings = read_params(directory / SETTINGS, PackageSettings)
+    settings.search.decode()
     own = {"prepares images": settings.states.preparation, "rounds states": settings.states.rounding}
     for (what, exported), here in zip(own.items(), (prepare.VERSION, rounding.VERSION), strict=True):
         if exported != here:
@@ -128,7 +136,8 @@ def write_manifest(directory: Path, about: dict[str, Any]) -> None:
         for path in sorted(directory.rglob("*"))
         if path.is_file()
     }
-    write_json(directory / MANIFEST, {"version": VERSION, **about, "files": files})
+    content = {"version": VERSION, **about, "files": files}
+    write_json(directory / MANIFEST, content | {SEAL: hash_json(content)})
 
 
 @contextmanager

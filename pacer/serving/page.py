@@ -7,7 +7,7 @@ import json
 import traceback
 from asyncio import Semaphore
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,7 +26,7 @@ from pacer.core.errors import DataError, PacerError
 from pacer.serving import view
 from pacer.serving.case import NOTICE, Case, Prepared
 from pacer.serving.decoder import Decoder
-from pacer.serving.guard import Log
+from pacer.serving.guard import LET_GO, Log
 from pacer.serving.line import Line
 from pacer.serving.reporter import Reporter
 from pacer.serving.sources import MAX_CHARACTERS
@@ -118,24 +118,38 @@ class Page:
             raise HTTPException(404)
         try:
             content = await request.body()
-            async with self._opening:
+            async with self._opened(request):
                 image, seen = await self._decoder(content, f"given as {place}")
         except DataError as error:
             return _refused(error)
         caption = f"{image.width:,} × {image.height:,}" + (f", {seen.view}" if seen and seen.view != "other" else "")
-        return HTMLResponse(view.preview(image, place, caption))
+        return HTMLResponse(await to_thread.run_sync(view.preview, image, place, caption))
 
     async def _report(self, request: Request) -> Response:
         """Lines of JSON: ``before``, how many wait in front, as often as it changes; last ``html``."""
         if (kind := request.path_params["kind"]) not in ("own", "contexts"):
             raise HTTPException(404)
         try:
-            body = await request.body()
-            async with self._opening:
-                prepared = await self._prepared(body)
+            await request.body()
+            async with self._opened(request):
+                prepared = await self._prepared(await request.body())
+            request._body = b""  # the case may wait for long, and a body counts as long as it is held
+            request.scope[LET_GO]()
         except PacerError as error:
             return _refused(error)
         return StreamingResponse(self._answer(kind, prepared), media_type="application/x-ndjson")
+
+    @asynccontextmanager
+    async def _opened(self, request: Request) -> AsyncGenerator[None]:
+        """One's turn to have images opened.
+
+        Raises:
+            ClientDisconnect: nobody waits for it any longer.
+        """
+        async with self._opening:
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            yield
 
     async def _prepared(self, body: bytes) -> Prepared:
         if body.find(b"\n", 0, _FIRST) < 0:
@@ -144,7 +158,8 @@ class Page:
         try:
             fields = Fields.model_validate_json(first)
         except ValidationError as error:
-            raise DataError(f"the request is not the page's: {error.errors()[0]['msg']}") from None
+            first_error = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            raise DataError(f"the request is not the page's: {first_error['msg']}") from None
         sizes = fields.sizes
         if not sizes:
             raise DataError("There is no frontal radiograph yet; drop one on the left, or choose an example")

@@ -98,7 +98,8 @@ class Reporter:
                 f"{directory}: the weights belong to depths {record.model.features.depths}, the settings to "
                 f"{states.depths}; export the model again"
             )
-        self._likeness = read_likeness(self.directory / LIKENESS)
+        width = self._features.images.model.config.hidden_size
+        self._likeness = read_likeness(self.directory / LIKENESS, len(states.depths), width)
         tokenizer = read_tokenizer(self.directory / TOKENIZER)
         self._generator = _Timed(model, tokenizer, self._features, record.model, settings.search.decode(), self.device)
         self.commit, self.depths = self._generator.commit, tuple(states.depths)

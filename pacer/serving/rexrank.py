@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from pacer.core.errors import DataError
 from pacer.core.hygiene import stray_path
-from pacer.core.io import read_jsonl, write_json
+from pacer.core.io import read_json, read_jsonl, write_json
 from pacer.corpus.rexrank import Study
 from pacer.corpus.studies import RankedImage, by_view, rank_of
 from pacer.serving.case import Case
 from pacer.serving.case_files import BadCase
+
+#: What an entry has beside the study itself.
+PREDICTION = "model_prediction"
 
 
 def cases_of(studies: Mapping[str, Study], images: Path) -> list[Case | BadCase]:
@@ -36,10 +40,19 @@ def _case(name: str, study: Study, images: Path) -> Case | BadCase:
     return Case(frontal, *lateral, indication=study.indication, view=view, name=name)
 
 
+def check_predictions(out: Path) -> None:
+    """Make sure that no other file is replaced.
+
+    Raises:
+        DataError: ``out`` exists and is no file of predictions.
+    """
+    made = read_json(out) if out.is_file() and out.stat().st_size else {}
+    if not isinstance(made, dict) or not all(isinstance(one, dict) and PREDICTION in one for one in made.values()):
+        raise DataError(f"{out} is not a file of predictions; name another file")
+
+
 def write_predictions(out: Path, studies: Mapping[str, Study], results: Path) -> None:
     """Write ``out`` from the lines that :func:`pacer.serving.batch.report_cases` left in ``results``."""
     reports = {line["case"]: line["report"] for line in read_jsonl(results)}
-    made = {
-        name: study.given | {"model_prediction": reports[name]} for name, study in studies.items() if name in reports
-    }
+    made = {name: study.given | {PREDICTION: reports[name]} for name, study in studies.items() if name in reports}
     write_json(out, made)

@@ -10,13 +10,14 @@ import socket
 import threading
 import time
 from collections.abc import Collection, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pacer.core.errors import ConfigError
+from pacer.core.io import open_file
 from pacer.serving.decoder import Decoder
 from pacer.serving.examples import example_cases
 from pacer.serving.guard import Guard, Log
@@ -61,7 +62,8 @@ def token_for(file: Path | None) -> str:
     if file is None:
         return secrets.token_urlsafe(24)
     try:
-        token = file.read_text("utf-8").strip()
+        with open_file(file) as content:
+            token = content.read(1000).decode().strip()
     except (OSError, UnicodeDecodeError):
         raise ConfigError(f"--token-file {file} cannot be read as text") from None
     if not re.fullmatch(r"[\w-]{16,}", token, re.ASCII):
@@ -93,9 +95,14 @@ def served(
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     decoder = Decoder()
-    page = Page(reporter, example_cases(), decoder, log)
+
+    def noted(line: str) -> None:
+        with suppress(OSError, SystemExit):  # who reads the log is gone, or the disk full that it goes to
+            log(line)
+
+    page = Page(reporter, example_cases(), decoder, noted)
     config = uvicorn.Config(
-        Guard(page.app(), {*LOOPBACK, *map(str.lower, (socket.gethostname(), host, *names))}, token, log),
+        Guard(page.app(), {*LOOPBACK, *map(str.lower, (socket.gethostname(), host, *names))}, token, noted),
         http=_Patient,
         ws="none",
         lifespan="off",
@@ -114,6 +121,8 @@ def served(
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=128)
+    except (TypeError, UnicodeError, socket.gaierror):
+        raise ConfigError(f"--host {host!r} is no address of this machine") from None
     except OSError as error:
         raise ConfigError(f"port {port} of {host} cannot be had; name another with --port") from error
     server = uvicorn.Server(config)

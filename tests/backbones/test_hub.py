@@ -148,6 +148,16 @@ def test_resolve_notices_a_changed_file(local, tmp_path, change):
         resolve(tmp_path / "out")
 
 
+def test_resolve_notices_a_file_that_was_added(local, tmp_path):
+    """transformers reads an adapter or another tokenizer without being asked; of a README it knows nothing."""
+    point_to(backbone(local), "language", tmp_path / "out")
+    (local / "README.md").touch()
+    assert resolve(tmp_path / "out") == local
+    (local / "adapter_config.json").write_text("{}")
+    with pytest.raises(BackboneError, match=r"adapter_config\.json is not among the files .* remove it, or repeat"):
+        resolve(tmp_path / "out")
+
+
 def test_a_directory_without_pointer_is_itself(local):
     assert resolve(local) == local
     before = fingerprint(local)

@@ -222,6 +222,7 @@ def test_files_that_are_no_results_stay_as_they_are(reporter: Reporter, cases: l
         ("my notes", "is not a file of results"),
         ('{"a": 1}\n', "line 1 is no result"),
         ("[1]\n", "is not a file of results"),
+        ('{"case": ["x"], "context": "sn", "key": "k"}\n', "line 1 is no result"),
     ):
         out.write_text(content)
         with pytest.raises(DataError, match=f"{sentence}.*name another file"):
@@ -374,10 +375,20 @@ def test_a_folder_of_cases(tmp_path: Path) -> None:
     problems = [case.problem for case in bad if isinstance(case, BadCase)]
     for problem, sentence in zip(
         problems,
-        ("c holds no frontal image", "d holds frontal twice", "e holds notes.doc", "notes.txt is neither an image"),
+        ("c holds no frontal image", "d holds frontal twice", "e holds 'notes.doc'", "notes.txt is neither an image"),
         strict=True,
     ):
         assert sentence in problem
+
+
+@pytest.mark.parametrize("name", ["a\udcff.jpg", "b\n12 reports written.jpg", "c\u202e.png", "d" * 201])
+def test_names_that_cannot_be_shown(tmp_path: Path, name: str) -> None:
+    """Of files and folders, and in a table: they would end a run as its results are written, or forge its lines."""
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / name).touch()
+    [case] = read_cases(tmp_path / "cases")
+    assert isinstance(case, BadCase) and "has a name that cannot be used" in case.problem
+    assert (case.name + case.problem).isascii() and (case.name + case.problem).isprintable()
 
 
 def test_lines_are_plain_json(reporter: Reporter, cases: list[Case], tmp_path: Path) -> None:

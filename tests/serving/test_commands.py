@@ -134,6 +134,8 @@ def test_a_folder_of_cases_and_a_resumed_run(world: World, generate, tmp_path: P
     done = generate("--cases", folder, "--out", out, "--skip-bad")
     assert done.code == 0 and "2 reports written" in done.out and "1 of 3 cases left out" in done.out
     assert "left out: image frontal of broken.png" in done.out
+    among = generate("--cases", folder, "--out", folder / "out.jsonl")
+    assert among.code == 1 and "lies among the cases; name a file elsewhere" in among.error
     again = generate("--cases", folder, "--out", out, "--skip-bad", "--all-contexts")
     assert "2 reports written" in again.out and "2 kept from an earlier run" in again.out
     assert [(line["case"], line["context"]) for line in read_jsonl(out)] == [

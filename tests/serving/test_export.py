@@ -13,7 +13,7 @@ from pacer.backbones import hub
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from pacer.core.io import hash_file, read_json, read_jsonl, write_json
-from pacer.core.seal import read_sealed
+from pacer.core.seal import SEAL, read_sealed
 from pacer.decoding.run import decode_records
 from pacer.encoding.build_store import build_store
 from pacer.model.checkpoint import weights_hash
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 def rehashed(directory: Path) -> None:
     """The manifest as it would be had the files been so from the start."""
-    manifest = read_json(directory / MANIFEST)
+    manifest = {key: value for key, value in read_json(directory / MANIFEST).items() if key != SEAL}
     manifest["files"] = {name: hash_file(directory / name) for name in manifest["files"]}
     write_json(directory / MANIFEST, manifest)
 

@@ -54,7 +54,7 @@ def records(train: int, val: int, laterals: int) -> pl.DataFrame:
 
 def test_the_distance_is_that_of_the_distribution(tmp_path: Path) -> None:
     write_likeness(Drawn(), records(800, 100, 0), tmp_path / "a.safetensors")
-    found = read_likeness(tmp_path / "a.safetensors")
+    found = read_likeness(tmp_path / "a.safetensors", DEPTHS, WIDTH)
     assert set(found) == {"frontal"}
     likeness, own = found["frontal"], Drawn().depth_states([f"f{number}" for number in range(2000, 2400)])
     covariance = Drawn.factor @ Drawn.factor.T
@@ -71,15 +71,34 @@ def test_the_distance_is_that_of_the_distribution(tmp_path: Path) -> None:
 
 def test_views_with_few_images_say_nothing(tmp_path: Path) -> None:
     write_likeness(Drawn(), records(19, 30, 0), tmp_path / "few.safetensors")
-    assert not (tmp_path / "few.safetensors").exists() and read_likeness(tmp_path / "few.safetensors") == {}
+    assert (
+        not (tmp_path / "few.safetensors").exists() and read_likeness(tmp_path / "few.safetensors", DEPTHS, WIDTH) == {}
+    )
     write_likeness(Drawn(), records(30, 30, 60), tmp_path / "both.safetensors")
-    assert set(read_likeness(tmp_path / "both.safetensors")) == {"frontal", "lateral"}
+    assert set(read_likeness(tmp_path / "both.safetensors", DEPTHS, WIDTH)) == {"frontal", "lateral"}
 
 
-def test_a_file_without_a_part_is_refused(tmp_path: Path) -> None:
-    safetensors.torch.save_file({"frontal.mean": torch.zeros(1, 2)}, tmp_path / "a.safetensors")
-    with pytest.raises(CheckpointError, match=r"has no frontal\.precision; export the model again"):
-        read_likeness(tmp_path / "a.safetensors")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"frontal.precision": None},
+        {"frontal.mean": torch.zeros(1, 3)},
+        {"frontal.limit": torch.ones(1)},
+        {"frontal.limit": torch.tensor(float("nan"))},
+        {"frontal.mean": torch.zeros(2, 3, dtype=torch.float16)},
+        {"back.limit": torch.ones(())},
+    ],
+)
+def test_a_file_that_is_not_of_this_encoder_is_refused(tmp_path: Path, change: dict) -> None:
+    whole = {"mean": torch.zeros(2, 3), "precision": torch.zeros(2, 3, 3), "limit": torch.ones(())}
+    tensors = {f"frontal.{name}": tensor for name, tensor in whole.items()}
+    file = tmp_path / "a.safetensors"
+    safetensors.torch.save_file(tensors, file)
+    assert set(read_likeness(file, 2, 3)) == {"frontal"}
+    changed = {name: tensor for name, tensor in (tensors | change).items() if tensor is not None}
+    safetensors.torch.save_file(changed, file)
+    with pytest.raises(CheckpointError, match="does not belong to 2 depths of width 3; export the model again"):
+        read_likeness(file, 2, 3)
 
 
 def test_the_note_stands_beside_the_report(world: World, tmp_path: Path) -> None:

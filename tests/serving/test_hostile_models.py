@@ -20,6 +20,7 @@ import torch
 
 from pacer.core.errors import CheckpointError, PacerError
 from pacer.core.io import read_json, write_json
+from pacer.core.seal import SEAL
 from pacer.model.upstream import import_llm_rg4
 from pacer.serving.package import MANIFEST, write_manifest
 from pacer.serving.reporter import Reporter
@@ -47,9 +48,14 @@ def folder(exported: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(exported, tmp_path / "model"))
 
 
+def unsealed(folder: Path) -> dict:
+    """What the manifest says, by whoever may have written it."""
+    return {key: value for key, value in read_json(folder / MANIFEST).items() if key != SEAL}
+
+
 def opened(folder: Path) -> None:
     """Load a folder whose hashes fit whatever is in it now."""
-    about = {key: value for key, value in read_json(folder / MANIFEST).items() if key not in ("version", "files")}
+    about = {key: value for key, value in unsealed(folder).items() if key not in ("version", "files")}
     (folder / MANIFEST).unlink()
     write_manifest(folder, about)
     Reporter.from_pretrained(folder, device="cpu")
@@ -149,7 +155,7 @@ def test_a_link_to_a_folder(folder: Path, tmp_path: Path) -> None:
     (folder / "tokenizer").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(CheckpointError, match="holds tokenizer, which was not exported"):
         Reporter.from_pretrained(folder, device="cpu")
-    manifest = read_json(folder / MANIFEST)
+    manifest = unsealed(folder)
     others = {name: value for name, value in manifest["files"].items() if not name.startswith("tokenizer/")}
     write_json(folder / MANIFEST, manifest | {"files": others | {"tokenizer": "0"}})
     with pytest.raises(CheckpointError, match="tokenizer is missing; copy the folder again"):
@@ -185,14 +191,43 @@ def test_sizes_that_no_memory_has(folder: Path, name: str, groups: list[str], se
     ],
 )
 def test_manifests(folder: Path, change: dict, sentence: str) -> None:
-    write_json(folder / MANIFEST, read_json(folder / MANIFEST) | change)
+    write_json(folder / MANIFEST, unsealed(folder) | change)
     with pytest.raises(CheckpointError, match=sentence):
         Reporter.from_pretrained(folder, device="cpu")
 
 
+def test_a_manifest_that_has_changed(folder: Path) -> None:
+    """Nothing else says that the model knows generated images alone."""
+    content = (folder / MANIFEST).read_bytes()
+    for changed in (
+        content.replace(b"generated_corpus", b"generated_corpuS"),
+        content.replace(b'"copied"', b'"copies"'),
+    ):
+        assert changed != content
+        (folder / MANIFEST).write_bytes(changed)
+        with pytest.raises(CheckpointError, match=r"manifest\.json is not as it was written; copy the folder again"):
+            Reporter.from_pretrained(folder, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("max_new_tokens", 10**12, "max_new_tokens = 1000000000000: .*less than or equal to 100000"),
+        ("min_new_tokens", 10**6, "min_new_tokens is above max_new_tokens"),
+        ("length_penalty", 1e308, "length_penalty = 1e\\+308: .*less than or equal to 10"),
+    ],
+)
+def test_a_search_without_an_end(folder: Path, name: str, value: float, sentence: str) -> None:
+    content = read_json(folder / "reporter.json")
+    content["search"][name] = value
+    write_json(folder / "reporter.json", content)
+    with pytest.raises(PacerError, match=sentence):
+        opened(folder)
+
+
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "n" * 5000, "a\0b"])
 def test_a_manifest_that_leads_elsewhere(folder: Path, name: str) -> None:
-    manifest = read_json(folder / MANIFEST)
+    manifest = unsealed(folder)
     write_json(folder / MANIFEST, manifest | {"files": manifest["files"] | {name: "0"}})
     with pytest.raises(CheckpointError, match="is missing; copy the folder again"):
         Reporter.from_pretrained(folder, device="cpu")

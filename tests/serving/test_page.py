@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import io
 import json
@@ -605,6 +606,88 @@ def test_an_image_that_takes_too_long_or_too_much(
     status, told = ask(site, "/look/frontal", buffer.getvalue())
     assert status == 200 and b"9,000 \xc3\x97 8,000" in told
     assert ask(site, "/look/frontal", film("PNG"))[0] == 200
+
+
+def test_a_decoder_that_is_lost_is_replaced(site: Site) -> None:
+    """Killed while it has nothing to do, as by a system without memory."""
+    assert ask(site, "/look/frontal", film("PNG"))[0] == 200
+    for child in psutil.Process().children(recursive=True):
+        if "spawn_main" in " ".join(child.cmdline()):
+            child.kill()
+    time.sleep(1)
+    for _ in range(3):
+        assert ask(site, "/look/frontal", film("PNG"))[0] == 200
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SystemExit(1)])
+def test_a_log_that_cannot_be_written_stops_nothing(reporter: Reporter, error: BaseException) -> None:
+    """Its disk is full, or its reader gone: rich then ends the program."""
+
+    def log(line: str) -> None:
+        raise error
+
+    with server.served(reporter, "127.0.0.1", free_port(), log) as address:
+        held = Site(address.rstrip("/"), [])
+        for _ in range(2):
+            assert 'data-context="sn"' in answered(ask(held, "/report/own", case())[1])
+
+
+def test_who_has_left_does_not_wait_for_a_decoder(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded, begun, going = [], threading.Event(), threading.Event()
+    first = decoder.Decoder.__call__
+
+    async def slow(self: decoder.Decoder, content: bytes, name: str) -> object:
+        decoded.append(len(content))
+        begun.set()
+        await asyncio.to_thread(going.wait, 20)
+        return await first(self, content, name)
+
+    monkeypatch.setattr(decoder.Decoder, "__call__", slow)
+    image = film("PNG")
+    head = f"POST /look/frontal HTTP/1.1\r\nHost: {site.host}\r\nOrigin: {site.address}\r\n".encode()
+    host, port = site.host.split(":")
+    with ExitStack() as stack:
+        for _ in range(6):
+            left = stack.enter_context(socket.create_connection((host, int(port))))
+            left.sendall(head + f"Content-Length: {len(image)}\r\n\r\n".encode() + image)
+        assert begun.wait(10)
+        time.sleep(0.5)
+    time.sleep(0.5)
+    going.set()
+    assert ask(site, "/look/frontal", image + b"\0")[0] == 200
+    assert decoded.count(len(image)) <= 2  # as many as were at the decoders already
+
+
+def test_a_case_that_waits_for_the_model_holds_no_body(
+    site: Site, reporter: Reporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going, generate = threading.Event(), reporter.generate
+
+    def slow(cases: list, batch_size: int) -> list:
+        going.wait(20)
+        return generate(cases, batch_size)
+
+    monkeypatch.setattr(reporter, "generate", slow)
+    body = case()
+    monkeypatch.setattr(guard, "MAX_BODY", len(body) + 10)
+    head = f"POST /report/own HTTP/1.1\r\nHost: {site.host}\r\nOrigin: {site.address}\r\n".encode()
+    host, port = site.host.split(":")
+    with socket.create_connection((host, int(port))) as held:
+        held.sendall(head + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        told = b""
+        while b'"before": 0' not in told:
+            told += held.recv(1000)
+        assert ask(site, "/look/frontal", film("PNG"))[0] == 200
+        going.set()
+
+
+def test_a_host_that_there_is_not(reporter: Reporter) -> None:
+    for host in ("no.such.host.invalid", "a..b", "\udcff"):
+        with (
+            pytest.raises(ConfigError, match="is no address of this machine"),
+            server.served(reporter, host, free_port(), print),
+        ):
+            pass
 
 
 def test_a_port_that_is_taken_is_refused(site: Site, reporter: Reporter) -> None:

@@ -71,6 +71,15 @@ def test_a_prediction_for_every_study_by_the_benchmarks_own_options(world, studi
     ]
 
 
+@pytest.mark.parametrize("content", ['{"my": "file"}', "[1]", '{"a": {"context": "x"}}'])
+def test_another_file_is_not_replaced(studies, generate, tmp_path, content):
+    out = tmp_path / "other.json"
+    out.write_text(content)
+    refused = generate("--rexrank", tmp_path / "rexrank.json", "--out", out)
+    assert refused.code == 1 and "is not a file of predictions; name another file" in refused.error
+    assert out.read_text() == content
+
+
 def test_a_stopped_run_goes_on_and_bad_studies_are_named(world, studies, generate, tmp_path):
     out, given_file = tmp_path / "predictions.json", tmp_path / "rexrank.json"
     arguments = ("--rexrank", given_file, "--img_root_dir", world.root / "files", "--out", out)
