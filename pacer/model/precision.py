@@ -10,6 +10,7 @@ import torch
 
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json
+from pacer.core.processor import gains_from_bfloat16
 from pacer.pretrained.pointers import resolve
 
 #: Size from which a language model is about twice as fast in bfloat16 on CPUs that have it (docs/training.md).
@@ -17,13 +18,12 @@ CPU_BFLOAT16_PARAMETERS = 10_000_000
 
 
 def automatic_dtype(device: str | torch.device, parameters: float) -> torch.dtype:
-    """bfloat16 on a GPU that has it, and on a CPU that multiplies matrices of bfloat16 where the language model has at
-    least :data:`CPU_BFLOAT16_PARAMETERS` ``parameters``; else float32."""
+    """bfloat16 on a GPU that has it, and on a CPU that gains from it where the language model has at least
+    :data:`CPU_BFLOAT16_PARAMETERS` ``parameters``; else float32."""
     if torch.device(device).type == "cuda":
         half = torch.cuda.is_bf16_supported(False)
     else:
-        known = torch.cpu.get_capabilities()
-        half = parameters >= CPU_BFLOAT16_PARAMETERS and any(known.get(name) for name in ("avx512_bf16", "amx_bf16"))
+        half = parameters >= CPU_BFLOAT16_PARAMETERS and gains_from_bfloat16()
     return torch.bfloat16 if half else torch.float32
 
 

@@ -120,9 +120,11 @@ def served(
         raise ConfigError(f"the certificate {certificate} and its key cannot be used: {error.strerror}") from None
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=family, backlog=128)
-    except (TypeError, UnicodeError, socket.gaierror):
+        socket.getaddrinfo(host, port)
+    except (UnicodeError, socket.gaierror):
         raise ConfigError(f"--host {host!r} is no address of this machine") from None
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
         raise ConfigError(f"port {port} of {host} cannot be had; name another with --port") from error
     server = uvicorn.Server(config)

@@ -193,7 +193,9 @@ def test_half_precision_runs_through_all_phases(phase, backbones: Path, tmp_path
 @pytest.mark.parametrize(
     ("capabilities", "parameters", "expected"),
     [
-        ({"avx512_bf16": True}, 135e6, "bf16"),
+        ({"avx512_bf16": True, "cpu_name": "AMD EPYC"}, 135e6, "bf16"),
+        ({"avx512_bf16": True, "cpu_name": "Intel Xeon"}, 135e6, "no"),
+        ({"avx512_bf16": True, "amx_bf16": True, "cpu_name": "Intel Xeon"}, 135e6, "bf16"),
         ({"amx_bf16": True}, 7e9, "bf16"),
         ({"avx512_bf16": True, "amx_bf16": True}, 1e6, "no"),
         ({"avx512_f": True, "avx512_bf16": False}, 7e9, "no"),

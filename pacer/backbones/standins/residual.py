@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pacer.core.processor import gains_from_bfloat16
+
 #: Channels of the four stages; the last two share a resolution.
 WIDTHS = (24, 48, 96, 192)
 
@@ -38,11 +40,10 @@ class ResidualNetwork(nn.Module):
             _Block(fourth, fourth, 1),
         )
         self.label = nn.Linear(fourth, findings)
-        known = torch.cpu.get_capabilities()
-        self.has_bfloat16 = any(known.get(name) for name in ("avx512_bf16", "amx_bf16"))
+        self.in_bfloat16 = gains_from_bfloat16()
 
     def forward(self, grey: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.autocast("cpu", torch.bfloat16, self.has_bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, self.in_bfloat16):
             places = self.body(self.stem(grey.contiguous(memory_format=torch.channels_last)))
         places = places.float()
         return places, self.label(places.mean((2, 3)))
