@@ -35,7 +35,7 @@ class Decoder:
         try:
             return await asyncio.wait_for(asyncio.wrap_future(decoded), self._seconds + _START)
         except TimeoutError:
-            if not decoded.done():  # a process that was killed while it answered keeps the pool's lock for ever
+            if decoded.cancelled():  # a process that was killed as it answered keeps the pool's lock for ever
                 self._begin()
             raise DataError(f"image {name}: it takes more than {self._seconds:g} s to decode") from None
         except (ProcessExpired, MemoryError):

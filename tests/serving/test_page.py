@@ -18,7 +18,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ import psutil
 import pytest
 from PIL import Image
 
-from pacer.core.errors import ConfigError
+from pacer.core.errors import ConfigError, DataError
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
 from tests.browser import CHROMIUM
@@ -617,6 +617,21 @@ def test_a_decoder_that_is_lost_is_replaced(site: Site) -> None:
     time.sleep(1)
     for _ in range(3):
         assert ask(site, "/look/frontal", film("PNG"))[0] == 200
+
+
+def test_a_pool_that_answers_no_more_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed while it writes its answer keeps the lock that the others need."""
+    found = decoder.Decoder()
+    first = found._pool
+    with monkeypatch.context() as patched:
+        patched.setattr(found, "_schedule", lambda content, name: Future())
+        patched.setattr(found, "_seconds", 0.1)
+        patched.setattr(decoder, "_START", 0.1)
+        with pytest.raises(DataError, match=r"takes more than 0\.1 s to decode"):
+            asyncio.run(found(film("PNG"), "a"))
+    assert found._pool is not first
+    assert asyncio.run(found(film("PNG"), "a")).image.width > 0
+    found.close()
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SystemExit(1)])
