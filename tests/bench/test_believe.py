@@ -50,4 +50,4 @@ def test_a_score_that_does_not_fall_with_the_truth_misses_the_fault(bench: Modul
     assert found["BLEU-1"].endswith("| flipped |") and found["CheXbert's F1"].endswith("| none |")
     assert "1.00 (1.00 to 1.00)" in found["CheXbert's F1"]
     drawn = bench.chart(judged, ["flipped", "blurred"])
-    assert all(f">{text}<" in drawn for text in ("BLEU-1", "flipped", "+0 %", "rank correlation with the truth"))
+    assert all(f">{text}<" in drawn for text in ("BLEU-1", "flipped", "✗ +0 %", "rank correlation with the truth"))

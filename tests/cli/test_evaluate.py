@@ -22,7 +22,7 @@ from pacer.serving.export import export_model
 from tests.cli.conftest import REPOSITORY
 from tests.metrics.conftest import chexbert_directory
 from tests.serving.conftest import exported, world
-from tests.serving.world import World
+from tests.serving.world import World, rehashed
 
 __all__ = ["chexbert_directory", "exported", "world"]
 
@@ -121,11 +121,7 @@ def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, ready: P
     model = Path("models/mine")
     rewritten = json.dumps(settings | {"contexts": ["sn", "mn"], "texts": settings["texts"] | {"cleaner": "careful"}})
     (model / "reporter.json").write_text(rewritten)
-    manifest = read_json(model / "manifest.json")
-    from pacer.core.io import hash_file
-
-    manifest["files"]["reporter.json"] = hash_file(model / "reporter.json")
-    (model / "manifest.json").write_text(json.dumps(manifest))
+    rehashed(model)
     refused = pacer(*decode)
     assert refused.code == 1
     assert "holds records of sw, and the model was trained on sn, mn; add --context sn\n" in refused.error

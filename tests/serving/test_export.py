@@ -12,8 +12,8 @@ import pytest
 from pacer.backbones import hub
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
-from pacer.core.io import hash_file, read_json, read_jsonl, write_json
-from pacer.core.seal import SEAL, read_sealed
+from pacer.core.io import read_json, read_jsonl, write_json
+from pacer.core.seal import read_sealed
 from pacer.decoding.run import decode_records
 from pacer.encoding.build_store import build_store
 from pacer.model.checkpoint import weights_hash
@@ -23,16 +23,9 @@ from pacer.serving import export
 from pacer.serving.export import export_model
 from pacer.serving.package import MANIFEST, SETTINGS
 from pacer.serving.reporter import Reporter
-from tests.serving.world import FEATURES, World
+from tests.serving.world import FEATURES, World, rehashed
 
 pytestmark = pytest.mark.slow
-
-
-def rehashed(directory: Path) -> None:
-    """The manifest as it would be had the files been so from the start."""
-    manifest = {key: value for key, value in read_json(directory / MANIFEST).items() if key != SEAL}
-    manifest["files"] = {name: hash_file(directory / name) for name in manifest["files"]}
-    write_json(directory / MANIFEST, manifest)
 
 
 def test_a_copy_needs_nothing_else(world: World, exported: Path, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import polars as pl
 import torch
 from PIL import Image
 
-from pacer.core.io import read_jsonl
+from pacer.core.io import hash_file, read_json, read_jsonl, write_json
+from pacer.core.seal import SEAL
 from pacer.corpus.build_corpus import build_corpus
 from pacer.corpus.source.files import point_to_files
 from pacer.decoding.run import decode_records
@@ -22,6 +23,7 @@ from pacer.model.checkpoint import CheckpointRecord, parent_reference, save_chec
 from pacer.params import Corpus, Decode, Features, load_params
 from pacer.records.schemas import read_images, read_records
 from pacer.serving.case import Case
+from pacer.serving.package import MANIFEST
 from tests.conftest import specification
 from tests.decoding.searches import settings
 from tests.dicom import write_dicom
@@ -95,6 +97,13 @@ def case_of(row: dict[str, Any], images: Path, name: str) -> Case:
         sections=sections,
         name=name,
     )
+
+
+def rehashed(directory: Path) -> None:
+    """The manifest as it would be had the files been so from the start."""
+    manifest = {key: value for key, value in read_json(directory / MANIFEST).items() if key != SEAL}
+    manifest["files"] = {name: hash_file(directory / name) for name in manifest["files"]}
+    write_json(directory / MANIFEST, manifest)
 
 
 def make_world(root: Path, backbones: Path, images: str = "files") -> World:

@@ -257,7 +257,8 @@ def test_the_teacher_is_the_parent_itself(backbones: Path, examples) -> None:
     assert torch.equal(teacher, logits(model, batch, calibrated=False))
     expected = consistency_loss(teacher, student, batch.consistency[batch.predicted])
     assert expected > 1e-6
-    torch.testing.assert_close(regularised(model, batch)["consistency"], expected, rtol=1e-6, atol=0)
+    # two orders of the same float32 sums: 1e-6 on one processor, 1.3e-6 on another
+    torch.testing.assert_close(regularised(model, batch)["consistency"], expected, rtol=1e-5, atol=0)
 
 
 def test_the_teacher_gets_no_gradient(backbones: Path, examples) -> None:
