@@ -175,12 +175,9 @@ class Project:
             (work / "faults.c").write_text(SHIM)
             subprocess.run(["cc", "-shared", "-fPIC", "-o", str(self.shim), str(work / "faults.c"), "-ldl"], check=True)
             subprocess.run(["git", "clone", "--quiet", str(ROOT), str(self.folder)], check=True)
-            micro = (
-                self.folder / "configs" / "micro.yaml"
-            ).read_text()  # `features` finds what is wrong with an image,
-            full = micro.replace(
-                "check_images: headers", "check_images: full"
-            )  # and with this `corpus`, the first reader
+            # `features` finds what is wrong with an image; so `corpus` does, which reads it first
+            micro = (self.folder / "configs" / "micro.yaml").read_text()
+            full = micro.replace("check_images: headers", "check_images: full")
             (self.folder / "params.yaml").write_text(full)
             self.run("dvc config --local core.analytics false")
             self.run("dvc config --local cache.type copy")

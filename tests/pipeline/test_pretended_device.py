@@ -137,8 +137,10 @@ PARTS: dict[str, Callable[[Work], list]] = {
 def differs(one: list, other: list) -> str:
     """Nothing where they are the same."""
     try:
-        torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-5) if torch.is_tensor(one[0]) else None
-        assert torch.is_tensor(one[0]) or one == other
+        if torch.is_tensor(one[0]):
+            torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-5)
+        else:
+            assert other == one
     except AssertionError as error:
         return f"other than on the CPU: {error}"
     return ""
