@@ -741,7 +741,8 @@ def test_two_hundred_requests_at_once_queue(site: Site, reporter: Reporter, monk
 
     with ThreadPoolExecutor(200) as pool:
         shown = list(pool.map(one, range(200)))
-    assert all('data-context="sn"' in answer for answer in shown)
+    for answer in shown:
+        assert 'data-context="sn"' in answer
     assert most == 1
     deadline = time.monotonic() + 10
     asked: list[str] = []
@@ -749,9 +750,11 @@ def test_two_hundred_requests_at_once_queue(site: Site, reporter: Reporter, monk
         time.sleep(0.02)
         asked = [entry for entry in site.log[before:] if entry.startswith("10.0.0.")]
     told = [entry for entry in site.log[before:] if entry.startswith("reports")]
-    assert len(told) >= 200 and all(re.fullmatch(r"reports sn, \d+\.\d\d s", entry) for entry in told)
-    assert len(asked) == 200
-    assert all(re.fullmatch(r"10\.0\.0\.\d+ POST /report/own 200 \d+\.\d\d s", entry) for entry in asked)
+    assert len(told) >= 200 and len(asked) == 200
+    for entry in told:
+        assert re.fullmatch(r"reports sn, \d+\.\d\d s", entry)
+    for entry in asked:
+        assert re.fullmatch(r"10\.0\.0\.\d+ POST /report/own 200 \d+\.\d\d s", entry)
     monkeypatch.setattr(line, "MOST", 0)
     assert "waiting already" in one(0)
 
