@@ -71,6 +71,7 @@ ASKED = (
     (PACER, "Refine + Commit"),
     (PACER, BASE),
     (PACER + LONGER, BASE + LONGER),
+    *((row + LONGER, row) for row in (PACER, BASE)),
     *((row, f"{row}, {control}") for row in CONTROLLED for control in (OTHER, AVERAGE)),
     (PACER, NEAREST),
     (PACER, CONSTANT),
