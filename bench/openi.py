@@ -2,11 +2,12 @@
 
 ``python bench/openi.py keep|controls|scores``, after `pacer study run openi` (and `openi_longer`) in a tree whose
 `params.yaml` is the profile `openi`. ``keep`` writes the reports of every finished run to ``bench/results/openi``, and
-leaves those of other runs; ``controls`` adds those of each finished Base and PACER (seed 42) for another patient's
-radiographs and for the mean radiograph, and for each test record the train record whose frontal radiograph is nearest
-to the encoder (cosine of the mean patch at the last depth; ties by id); ``scores`` reads that folder and the corpus
-(`dvc repro corpus` with `corpus.target: findings`) and prints the tables of ``docs/evidence.md``, part 3. No report of
-the corpus is kept.
+leaves those of other runs; where generations went on after ``</REPORT>``, it writes what stood before that beside them.
+``controls`` adds, where they are missing, those of each finished Base and PACER (seed 42) for another patient's
+radiographs, for the mean radiograph and without repetition penalty, and for each test record the train record whose
+frontal radiograph is nearest to the encoder (cosine of the mean patch at the last depth; ties by id); ``scores`` reads
+that folder and the corpus (`dvc repro corpus` with `corpus.target: findings`) and prints the tables of
+``docs/evidence.md``, part 3. No report of the corpus is kept.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ import polars as pl
 import torch
 from PIL import Image, ImageOps
 
+from pacer.anchors.render import CLOSE_REPORT, OPEN_REPORT
 from pacer.comparison.case_statistics import case_statistics, label_rows, resampled_units
 from pacer.comparison.groups import holm
 from pacer.comparison.resampling import MEAN, Difference, Pair, differences, sums_by_unit
 from pacer.core.io import read_json
 from pacer.core.progress import Ticker
 from pacer.decoding.controls import CONTROLS
+from pacer.decoding.extract import extract_report
 from pacer.features.store import FeatureStore
 from pacer.metrics.cases import Lists, Scored, case_table
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
@@ -54,6 +57,7 @@ KEPT = Path("bench/results/openi")
 RECORDS = Path("data/corpus/records.parquet")
 BASE, PACER = "Base", "PACER (+ Calibrate)"
 OTHER, AVERAGE = "another patient's radiographs", "the mean radiograph"
+FIRST, PLAIN = "the first report", "no repetition penalty"
 NEAREST, CONSTANT, OPACITY = "the nearest train report", "the most frequent train report", "an opacity for everybody"
 ITSELF = "the reference itself, cleaned"
 LONGER = ", four times the updates"
@@ -72,7 +76,10 @@ ASKED = (
     (PACER, BASE),
     (PACER + LONGER, BASE + LONGER),
     *((row + LONGER, row) for row in (PACER, BASE)),
-    *((row, f"{row}, {control}") for row in CONTROLLED for control in (OTHER, AVERAGE)),
+    *((row, f"{row}, {control}") for row in CONTROLLED for control in (OTHER, AVERAGE, PLAIN)),
+    *((row, f"{row}, {FIRST}") for row in ("Commit only", "Refine + Commit", PACER, PACER + LONGER)),
+    (f"Commit only, {FIRST}", BASE),
+    (f"{PACER + LONGER}, {FIRST}", BASE + LONGER),
     (PACER, NEAREST),
     (PACER, CONSTANT),
     (PACER, OPACITY),
@@ -110,23 +117,42 @@ def fetch(run: Path, path: str, into: Path) -> Path:
     return out
 
 
+def kept(name: str, seed: int | None) -> Path:
+    """File of a system's reports."""
+    stem = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    return KEPT / f"{stem}{f'_{seed}' * (seed is not None)}.jsonl.gz"
+
+
 def write(name: str, seed: int | None, rows: Iterable[Mapping[str, str]]) -> None:
     KEPT.mkdir(parents=True, exist_ok=True)
-    stem = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     lines = "".join(json.dumps({"system": name, "seed": seed, **row}) + "\n" for row in rows)
-    (KEPT / f"{stem}{f'_{seed}' * (seed is not None)}.jsonl.gz").write_bytes(gzip.compress(lines.encode(), mtime=0))
+    kept(name, seed).write_bytes(gzip.compress(lines.encode(), mtime=0))
 
 
-def reports_in(predictions: Path) -> list[dict[str, str]]:
-    lines = [json.loads(line) for path in sorted(predictions.glob("*.jsonl")) for line in path.open()]
-    return [{name: line[name] for name in ("record_id", "report")} for line in lines]
+def predictions_in(folder: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
+
+
+def reports(predictions: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
+    return [{name: one[name] for name in ("record_id", "report")} for one in predictions]
+
+
+def first_reports(predictions: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
+    """What would be read if generations ended at their first ``</REPORT>``; the rule reads the last ``<REPORT>``."""
+    return [
+        {"record_id": one["record_id"], "report": extract_report(one["generated"].partition(CLOSE_REPORT)[0]).report}
+        for one in predictions
+    ]
 
 
 def keep() -> None:
     """Reports of every finished run."""
     with tempfile.TemporaryDirectory() as scratch:
         for (row, seed), run in finished().items():
-            write(row, seed, reports_in(fetch(run, "predictions", Path(scratch))))
+            predictions = predictions_in(fetch(run, "predictions", Path(scratch)))
+            write(row, seed, reports(predictions))
+            if any(one["generated"].count(OPEN_REPORT) > 1 for one in predictions):
+                write(f"{row}, {FIRST}", seed, first_reports(predictions))
 
 
 def controls() -> None:
@@ -146,16 +172,21 @@ def controls_of(row: str, run: Path) -> None:
         records, images = read_records(corpus / "records.parquet"), read_images(corpus / "images.parquet")
         test = of_split(records, "test")
         write(NEAREST, None, nearest(of_split(records, "train"), test, store))
+        plain = folder / "plain.yaml"
+        plain.write_text(re.sub(r"(?m)^(  repetition_penalty: )\S+", r"\g<1>1.0", (run / "params.yaml").read_text()))
 
-        def decoded(control: str, changed: pl.DataFrame, *options: str) -> None:
+        def decoded(control: str, changed: pl.DataFrame, *options: str, params: Path = run / "params.yaml") -> None:
+            if kept(f"{row}, {control}", 42).exists():
+                return
             table, out = folder / "changed.parquet", folder / "decoded"
             changed.write_parquet(table)
             inputs = "--records", str(table), "--model", str(model), "--backbones", str(frozen)
-            settings = "--params", str(run / "params.yaml"), "--out", str(out)
+            settings = "--params", str(params), "--out", str(out)
             subprocess.run(["pacer", "decode", *inputs, *settings, *options], check=True)
-            write(f"{row}, {control}", 42, reports_in(out))
+            write(f"{row}, {control}", 42, reports(predictions_in(out)))
 
         decoded(OTHER, other_radiographs(test), "--features", str(store))
+        decoded(PLAIN, test, "--features", str(store), params=plain)
         averages = mean_radiographs(of_split(records, "train"), images, folder)
         averages.write_parquet(folder / "averages.parquet")
         anybody = test.with_columns(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import json
 from collections.abc import Sequence
@@ -49,6 +50,32 @@ def test_what_the_rules_affirm_or_suspect_counts(bench: ModuleType) -> None:
 def test_r2gens_tokeniser_knows_frequent_words_and_cuts_the_end(bench: ModuleType) -> None:
     [short, long] = bench.as_r2gen(["the heart is odd .", "the " * 70], frozenset({"the", "heart", "is", "."}), 60)
     assert short == "the heart is <unk> ." and long.split() == ["the"] * 60
+
+
+def test_the_first_report_is_what_stands_before_the_first_end(bench: ModuleType) -> None:
+    anchor, one, cut = "<ANCHOR> negative: edema </ANCHOR>\n", "<REPORT>\nno edema .\n</REPORT>", "<REPORT>\nno"
+    texts = anchor + one, anchor + one + anchor + cut, anchor + cut, "no edema ."
+    rows = [{"record_id": str(place), "generated": text, "report": "unread"} for place, text in enumerate(texts)]
+    assert [row["report"] for row in bench.first_reports(rows)] == ["no edema .", "no edema .", "no", "no edema ."]
+
+
+def test_what_went_on_after_its_end_is_kept_beside_its_first_report(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    generated = {"Base": "no edema .", "Commit only": "<REPORT>\nno edema .\n</REPORT>\n<REPORT>\nno"}
+    for row, text in generated.items():
+        (tmp_path / row).mkdir()
+        prediction = {"record_id": "1", "generated": text, "report": text.rpartition("\n")[2]}
+        (tmp_path / row / "sn.jsonl").write_text(json.dumps(prediction) + "\n")
+    monkeypatch.setattr(bench, "finished", lambda: {(row, 42): tmp_path / row for row in generated})
+    monkeypatch.setattr(bench, "fetch", lambda run, path, into: run)
+    bench.keep()
+    found = {path.name: json.loads(gzip.decompress(path.read_bytes()))["report"] for path in bench.KEPT.iterdir()}
+    assert found == {
+        "base_42.jsonl.gz": "no edema .",
+        "commit_only_42.jsonl.gz": "no",
+        "commit_only_the_first_report_42.jsonl.gz": "no edema .",
+    }
 
 
 def test_the_nearest_is_by_direction_and_in_the_same_context(
