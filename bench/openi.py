@@ -2,12 +2,11 @@
 
 ``python bench/openi.py keep|controls|scores``, after `pacer study run openi` (and `openi_longer`) in a tree whose
 `params.yaml` is the profile `openi`. ``keep`` writes the reports of every finished run to ``bench/results/openi``, and
-leaves those of other runs; where generations went on after ``</REPORT>``, it writes what stood before that beside them.
-``controls`` adds, where they are missing, those of each finished Base and PACER (seed 42) for another patient's
-radiographs, for the mean radiograph and without repetition penalty, and for each test record the train record whose
-frontal radiograph is nearest to the encoder (cosine of the mean patch at the last depth; ties by id); ``scores`` reads
-that folder and the corpus (`dvc repro corpus` with `corpus.target: findings`) and prints the tables of
-``docs/evidence.md``, part 3. No report of the corpus is kept.
+leaves those of other runs; ``controls`` adds, where they are missing, those of each finished Base and PACER (seed 42)
+for another patient's radiographs, for the mean radiograph and without repetition penalty, and for each test record the
+train record whose frontal radiograph is nearest to the encoder (cosine of the mean patch at the last depth; ties by
+id); ``scores`` reads that folder and the corpus (`dvc repro corpus` with `corpus.target: findings`) and prints the
+tables of ``docs/evidence.md``, part 3. No report of the corpus is kept.
 """
 
 from __future__ import annotations
@@ -50,6 +49,7 @@ from pacer.radiographs.opening import open_image
 from pacer.records.schemas import of_split, read_about, read_images, read_records
 from pacer.reporting.figures import LIGHT, SERIES, drawing, legend_above, row_axis
 from pacer.reporting.tables import p_value
+from pacer.studies.plan import overridden
 from pacer.studies.run import folders, results_folder
 from pacer.studies.study import load_study
 
@@ -63,9 +63,9 @@ ITSELF = "the reference itself, cleaned"
 LONGER = ", four times the updates"
 #: Studies by what their rows' names end in.
 STUDIES = {"openi": "", "openi_longer": LONGER}
-#: Rows that are also decoded with other radiographs.
+#: Rows that are also decoded otherwise.
 CONTROLLED = (PACER, BASE, PACER + LONGER, BASE + LONGER)
-#: Systems whose differences are shown, the first minus the second.
+#: Systems whose differences the plan asks for, the first minus the second.
 ASKED = (
     ("Refine only", BASE),
     ("Commit only", BASE),
@@ -76,13 +76,18 @@ ASKED = (
     (PACER, BASE),
     (PACER + LONGER, BASE + LONGER),
     *((row + LONGER, row) for row in (PACER, BASE)),
-    *((row, f"{row}, {control}") for row in CONTROLLED for control in (OTHER, AVERAGE, PLAIN)),
-    *((row, f"{row}, {FIRST}") for row in ("Commit only", "Refine + Commit", PACER, PACER + LONGER)),
-    (f"Commit only, {FIRST}", BASE),
-    (f"{PACER + LONGER}, {FIRST}", BASE + LONGER),
+    *((PACER, f"{PACER}, {control}") for control in (OTHER, AVERAGE)),
     (PACER, NEAREST),
     (PACER, CONSTANT),
+)
+#: Those that were added when the first reports had been seen.
+ADDED = (
     (PACER, OPACITY),
+    *((row, f"{row}, {control}") for row in (BASE, BASE + LONGER, PACER + LONGER) for control in (OTHER, AVERAGE)),
+    *((row, f"{row}, {PLAIN}") for row in CONTROLLED),
+    *((f"{row}, {FIRST}", row) for row in ("Commit only", "Refine + Commit", PACER, PACER + LONGER)),
+    (f"Commit only, {FIRST}", BASE),
+    (f"{PACER + LONGER}, {FIRST}", BASE + LONGER),
 )
 #: R2Gen's `--threshold` and `--max_seq_length` for IU X-Ray; the first id of a reference is its start.
 RAREST, LONGEST = 3, 60
@@ -130,39 +135,28 @@ def write(name: str, seed: int | None, rows: Iterable[Mapping[str, str]]) -> Non
 
 
 def predictions_in(folder: Path) -> list[dict[str, str]]:
-    return [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
-
-
-def reports(predictions: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
-    return [{name: one[name] for name in ("record_id", "report")} for one in predictions]
-
-
-def first_reports(predictions: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
-    """What would be read if generations ended at their first ``</REPORT>``; the rule reads the last ``<REPORT>``."""
-    return [
-        {"record_id": one["record_id"], "report": extract_report(one["generated"].partition(CLOSE_REPORT)[0]).report}
-        for one in predictions
-    ]
+    lines = [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
+    return [{name: line[name] for name in ("record_id", "report", "generated")} for line in lines]
 
 
 def keep() -> None:
     """Reports of every finished run."""
     with tempfile.TemporaryDirectory() as scratch:
         for (row, seed), run in finished().items():
-            predictions = predictions_in(fetch(run, "predictions", Path(scratch)))
-            write(row, seed, reports(predictions))
-            if any(one["generated"].count(OPEN_REPORT) > 1 for one in predictions):
-                write(f"{row}, {FIRST}", seed, first_reports(predictions))
+            write(row, seed, predictions_in(fetch(run, "predictions", Path(scratch))))
 
 
 def controls() -> None:
-    """What needs the model or the encoder: other radiographs, neighbours."""
+    """What needs the model or the encoder: other radiographs, another search, neighbours."""
     for (row, seed), run in finished().items():
         if row in CONTROLLED and seed == 42:
             controls_of(row, run)
 
 
 def controls_of(row: str, run: Path) -> None:
+    missing = [control for control in (OTHER, AVERAGE, PLAIN) if not kept(f"{row}, {control}", 42).exists()]
+    if not missing and kept(NEAREST, None).exists():
+        return
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         corpus, store, frozen, _, model = (  # Calibrate's checkpoint builds on its parent's, beside it
@@ -171,29 +165,31 @@ def controls_of(row: str, run: Path) -> None:
         )
         records, images = read_records(corpus / "records.parquet"), read_images(corpus / "images.parquet")
         test = of_split(records, "test")
-        write(NEAREST, None, nearest(of_split(records, "train"), test, store))
-        plain = folder / "plain.yaml"
-        plain.write_text(re.sub(r"(?m)^(  repetition_penalty: )\S+", r"\g<1>1.0", (run / "params.yaml").read_text()))
+        if not kept(NEAREST, None).exists():
+            write(NEAREST, None, nearest(of_split(records, "train"), test, store))
 
         def decoded(control: str, changed: pl.DataFrame, *options: str, params: Path = run / "params.yaml") -> None:
-            if kept(f"{row}, {control}", 42).exists():
-                return
             table, out = folder / "changed.parquet", folder / "decoded"
             changed.write_parquet(table)
             inputs = "--records", str(table), "--model", str(model), "--backbones", str(frozen)
             settings = "--params", str(params), "--out", str(out)
             subprocess.run(["pacer", "decode", *inputs, *settings, *options], check=True)
-            write(f"{row}, {control}", 42, reports(predictions_in(out)))
+            write(f"{row}, {control}", 42, predictions_in(out))
 
-        decoded(OTHER, other_radiographs(test), "--features", str(store))
-        decoded(PLAIN, test, "--features", str(store), params=plain)
-        averages = mean_radiographs(of_split(records, "train"), images, folder)
-        averages.write_parquet(folder / "averages.parquet")
-        anybody = test.with_columns(
-            frontal=pl.lit("frontal"), lateral=pl.when(pl.col("lateral").is_not_null()).then(pl.lit("lateral"))
-        )
-        options = "--images", str(folder / "averages.parquet"), "--features", str(folder / "averages")
-        decoded(AVERAGE, anybody, *options)
+        if OTHER in missing:
+            decoded(OTHER, other_radiographs(test), "--features", str(store))
+        if PLAIN in missing:
+            plain = folder / "plain.yaml"
+            plain.write_text(overridden((run / "params.yaml").read_text(), {"decode.repetition_penalty": 1.0}))
+            decoded(PLAIN, test, "--features", str(store), params=plain)
+        if AVERAGE in missing:
+            averages = mean_radiographs(of_split(records, "train"), images, folder)
+            averages.write_parquet(folder / "averages.parquet")
+            anybody = test.with_columns(
+                frontal=pl.lit("frontal"), lateral=pl.when(pl.col("lateral").is_not_null()).then(pl.lit("lateral"))
+            )
+            options = "--images", str(folder / "averages.parquet"), "--features", str(folder / "averages")
+            decoded(AVERAGE, anybody, *options)
 
 
 def other_radiographs(records: pl.DataFrame) -> pl.DataFrame:
@@ -236,13 +232,23 @@ def mean_radiographs(train: pl.DataFrame, images: pl.DataFrame, folder: Path) ->
     return pl.DataFrame(rows, images.schema, orient="row")
 
 
+def first_report(generated: str) -> str:
+    """What would be read if the generation ended at its first ``</REPORT>``; the rule reads the last ``<REPORT>``."""
+    return extract_report(generated.partition(CLOSE_REPORT)[0]).report
+
+
 def systems(records: pl.DataFrame) -> dict[str, Reports]:
-    """Name -> reports of the test records, by seed."""
+    """Name -> reports of the test records, by seed; prints how many generations hold a second ``<REPORT>``."""
     texts, found = dict(records.select("record_id", "report").iter_rows()), {}
     for path in sorted(KEPT.glob("*.jsonl.gz")):
         lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+        name, seed = lines[0]["system"], lines[0]["seed"]
         reports = {line["record_id"]: line["report"] if "report" in line else texts[line["train"]] for line in lines}
-        found.setdefault(lines[0]["system"], {})[lines[0]["seed"]] = reports
+        found.setdefault(name, {})[seed] = reports
+        if again := sum(line.get("generated", "").count(OPEN_REPORT) > 1 for line in lines):
+            print(f"{name}, seed {seed}: {again} of {len(lines)} generations hold a second {OPEN_REPORT}")
+            first = {line["record_id"]: first_report(line["generated"]) for line in lines}
+            found.setdefault(f"{name}, {FIRST}", {})[seed] = first
     train, test = of_split(records, "train"), of_split(records, "test")
     most = {
         context: Counter(sorted(train.filter(context=context)["report"])).most_common(1)[0][0]
@@ -254,8 +260,8 @@ def systems(records: pl.DataFrame) -> dict[str, Reports]:
     for name, by_seed in found.items():
         for seed, reports in by_seed.items():
             check_pairs(test["record_id"].to_list(), list(reports), str(RECORDS), f"{name}, seed {seed}")
-    order = dict.fromkeys(name for pair in ASKED for name in reversed(pair))
-    return {name: found[name] for name in (*order, *(found.keys() - order.keys())) if name in found}
+    order = dict.fromkeys([*(name for pair in (*ASKED, *ADDED) for name in reversed(pair)), *found])
+    return {name: found[name] for name in order if name in found}
 
 
 def classes(read: Sequence[Lists]) -> np.ndarray:
@@ -313,7 +319,7 @@ Cases = dict[str, dict[int | None, dict[str, pl.DataFrame]]]
 
 
 def difference(cases: Cases, first: str, second: str, chosen: Choice) -> dict[str, Difference]:
-    """``second`` minus ``first``, means over contexts and over the seeds that both have; one without training meets
+    """``first`` minus ``second``, means over contexts and over the seeds that both have; one without training meets
     every seed."""
     shared = cases[first].keys() & cases[second].keys()
     seeds = [(one, two) for one in cases[first] for two in cases[second] if one == two in shared or not shared]
@@ -321,7 +327,7 @@ def difference(cases: Cases, first: str, second: str, chosen: Choice) -> dict[st
     unit, codes, count = None, {}, 0
     for one, two in seeds:
         for context in cases[first][one]:
-            sides = [chosen(cases[name][seed][context]) for name, seed in ((first, one), (second, two))]
+            sides = [chosen(cases[name][seed][context]) for name, seed in ((second, two), (first, one))]
             if unit is None:
                 whole = pl.concat([chosen(table) for table in cases[first][one].values()])
                 unit, places, count = resampled_units(whole)
@@ -361,8 +367,13 @@ def share(value: float) -> str:
     return "–" if np.isnan(value) else f"{value:.3f}".removeprefix("0")
 
 
-def means(runs: Sequence[Mapping[str, float]], columns: Sequence[str]) -> str:
-    return " | ".join(share(float(np.mean([run[column] for run in runs]))) for column in columns)
+def table(cases: Cases, chosen: Choice, columns: Sequence[str]) -> None:
+    """Scores of every run."""
+    print(f"| System | seed | {' | '.join(columns)} |\n|:---|---:|{'---:|' * len(columns)}")
+    for name, by_seed in cases.items():
+        for seed, by_context in by_seed.items():
+            own = numbers(by_context, chosen)
+            print(f"| {name} | {seed or ''} | {' | '.join(share(own[column]) for column in columns)} |")
 
 
 def label(first: str, second: str) -> str:
@@ -406,36 +417,35 @@ def scores(chart: Path | None) -> None:
         cases, paired = {}, {}
         for name, by_seed in every.items():
             cases[name] = {seed: cases_of(test, own, known, meteor) for seed, own in by_seed.items()}
-            paired[name] = [cases_of(both, own, known, meteor, words) for own in by_seed.values()]
+            paired[name] = {seed: cases_of(both, own, known, meteor, words) for seed, own in by_seed.items()}
             ticker.advance()
     found = {}
     for title, chosen in CHOICES.items():
         counts = (f"{len(chosen(table))} in {name}" for name, table in cases[CONSTANT][None].items())
         print(f"\n## {title}, of the test reports: {', '.join(counts)}\n")
-        print(f"| System | seeds | {' | '.join(COLUMNS)} |\n|:---|---:|{'---:|' * len(COLUMNS)}")
-        for name, by_seed in cases.items():
-            print(f"| {name} | {len(by_seed)} | {means([numbers(one, chosen) for one in by_seed.values()], COLUMNS)} |")
+        table(cases, chosen, COLUMNS)
         print("\n| Difference | seeds | F1 | p (Holm) | BLEU-4 | p (Holm) |\n|:---|---:|:---|---:|:---|---:|")
         found[title] = {
-            (first, second): difference(cases, second, first, chosen)
-            for first, second in ASKED
-            if first in cases and second in cases
+            pair: difference(cases, *pair, chosen) for pair in (*ASKED, *ADDED) if cases.keys() >= set(pair)
         }
-        corrected = {score: holm([one[score].p for one in found[title].values()]) for score in ("f1", "bleu4")}
-        for place, (pair, by_score) in enumerate(found[title].items()):
+        planned = [pair for pair in ASKED if pair in found[title]]
+        corrected = {
+            score: dict(zip(planned, holm([found[title][pair][score].p for pair in planned]), strict=True))
+            for score in ("f1", "bleu4")
+        }
+        for pair, by_score in found[title].items():
             first, second = (cases[name].keys() for name in pair)
             cells = (
-                f"{one.difference:+.3f} ({one.low:+.3f} to {one.high:+.3f}) | {p_value(corrected[score][place])}"
+                f"{one.difference:+.3f} ({one.low:+.3f} to {one.high:+.3f}) | "
+                f"{p_value(corrected[score][pair]) if pair in corrected[score] else 'added'}"
                 for score, one in by_score.items()
                 if score in corrected
             )
             print(f"| {label(*pair)} | {len(first & second) or max(len(first), len(second))} | {' | '.join(cells)} |")
     print(f"\n## R2Gen's protocol, both views, {len(both)} reports\n")
-    print(f"| System | {' | '.join(R2GEN)} |\n|:---|{'---:|' * len(R2GEN)}")
+    table(paired, CHOICES[EVERY], R2GEN)
     for name, values in PUBLISHED.items():
-        print(f"| {name}, as published | {' | '.join(map(share, values))} |")
-    for name, runs in paired.items():
-        print(f"| {name} | {means([numbers(run, CHOICES[EVERY]) for run in runs], R2GEN)} |")
+        print(f"| {name}, as published | | {' | '.join(map(share, values))} |")
     if chart is not None:
         chart.write_text(drawn(found))
 

@@ -6,6 +6,7 @@ import gzip
 import importlib
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 
@@ -54,28 +55,35 @@ def test_r2gens_tokeniser_knows_frequent_words_and_cuts_the_end(bench: ModuleTyp
 
 def test_the_first_report_is_what_stands_before_the_first_end(bench: ModuleType) -> None:
     anchor, one, cut = "<ANCHOR> negative: edema </ANCHOR>\n", "<REPORT>\nno edema .\n</REPORT>", "<REPORT>\nno"
-    texts = anchor + one, anchor + one + anchor + cut, anchor + cut, "no edema ."
-    rows = [{"record_id": str(place), "generated": text, "report": "unread"} for place, text in enumerate(texts)]
-    assert [row["report"] for row in bench.first_reports(rows)] == ["no edema .", "no edema .", "no", "no edema ."]
+    assert {bench.first_report(text) for text in (anchor + one, anchor + one + anchor + cut)} == {"no edema ."}
+    assert bench.first_report(anchor + cut) == "no" and bench.first_report("no edema .") == "no edema ."
 
 
-def test_what_went_on_after_its_end_is_kept_beside_its_first_report(
-    bench: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    generated = {"Base": "no edema .", "Commit only": "<REPORT>\nno edema .\n</REPORT>\n<REPORT>\nno"}
-    for row, text in generated.items():
-        (tmp_path / row).mkdir()
-        prediction = {"record_id": "1", "generated": text, "report": text.rpartition("\n")[2]}
-        (tmp_path / row / "sn.jsonl").write_text(json.dumps(prediction) + "\n")
-    monkeypatch.setattr(bench, "finished", lambda: {(row, 42): tmp_path / row for row in generated})
+def test_what_is_kept_of_a_run(bench: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    line = {"record_id": "sn-1", "report": "no", "generated": "<REPORT>no", "gate": 0.5}
+    (tmp_path / "sn.jsonl").write_text(json.dumps(line) + "\n")
+    monkeypatch.setattr(bench, "finished", lambda: {("Commit only", 42): tmp_path})
     monkeypatch.setattr(bench, "fetch", lambda run, path, into: run)
     bench.keep()
-    found = {path.name: json.loads(gzip.decompress(path.read_bytes()))["report"] for path in bench.KEPT.iterdir()}
-    assert found == {
-        "base_42.jsonl.gz": "no edema .",
-        "commit_only_42.jsonl.gz": "no",
-        "commit_only_the_first_report_42.jsonl.gz": "no edema .",
-    }
+    [kept] = gzip.decompress((bench.KEPT / "commit_only_42.jsonl.gz").read_bytes()).splitlines()
+    del line["gate"]
+    assert json.loads(kept) == {"system": "Commit only", "seed": 42, **line}
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_controls_that_are_there_are_not_made_again(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: bool
+) -> None:
+    def fetched(*parts: object) -> Path:
+        raise InterruptedError
+
+    monkeypatch.setattr(bench, "finished", lambda: {("Base", 42): tmp_path, ("Refine only", 42): tmp_path})
+    monkeypatch.setattr(bench, "fetch", fetched)
+    for control in (bench.OTHER, bench.AVERAGE, bench.PLAIN) if there else (bench.OTHER,):
+        bench.write(f"Base, {control}", 42, [])
+    bench.write(bench.NEAREST, None, [])
+    with nullcontext() if there else pytest.raises(InterruptedError):
+        bench.controls()
 
 
 def test_the_nearest_is_by_direction_and_in_the_same_context(
@@ -141,21 +149,32 @@ def test_the_tables_are_of_the_reports_that_are_kept(
     same = [{"record_id": own, "report": report} for own, report in test.select("record_id", "report").iter_rows()]
     bench.write("Refine only", 42, same)
     for seed, report in ((42, "no edema ."), (43, "mild cardiomegaly .")):
-        bench.write("Base", seed, [row | {"report": report} for row in same])
+        generated = f"<REPORT>{report}</REPORT>"
+        bench.write("Base", seed, [row | {"report": report, "generated": generated} for row in same])
+    twice = "<REPORT>mild cardiomegaly .</REPORT><REPORT>no"
+    bench.write("Commit only", 42, [row | {"report": "no", "generated": twice} for row in same])
     bench.write(bench.NEAREST, None, [{"record_id": own, "train": own[:-1] + "3"} for own in test["record_id"]])
     bench.scores(tmp_path / "chart.svg")
     lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Commit only, seed 42: 6 of 6 generations hold a second <REPORT>"
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    every = {row[0]: row[1:] for row in rows[: lines.index(next(line for line in lines if "Not in train" in line))]}
-    assert every["Refine only"][:4] == ["1", "1.000", "1.000", "1.000"] and every["Refine only"][7:9] == ["1.000"] * 2
-    assert every["Base"][:4] == ["2", "–", ".167", ".167"]
-    assert every["Base"][4] == ".167", "whoever writes the same for everybody has chance's F1"
-    assert every["Refine only"][4] == ".333", "the findings of one of three patients"
+    every = {
+        (row[0], row[1]): row[2:]
+        for row in rows[: lines.index(next(line for line in lines if "Not in train" in line))]
+        if len(row) > 2
+    }
+    assert every["Refine only", "42"][:3] == ["1.000", "1.000", "1.000"]
+    assert every["Refine only", "42"][6:8] == ["1.000"] * 2
+    assert every["Base", "42"][:3] == ["–", ".000", ".000"] and every["Base", "43"][:3] == [".333"] * 2 + [".333"]
+    assert every["Base", "43"][3] == ".333", "whoever writes the same for everybody has chance's F1"
+    assert every["Commit only, the first report", "42"] == every["Base", "43"]
+    assert every["Refine only", "42"][3] == ".333", "the findings of one of three patients"
     # of s5 (an effusion denied), s6 (cardiomegaly) and s7 (the neighbour's own report)
-    assert every["the nearest train report"][:4] == ["1", ".333", ".667", ".444"]
+    assert every["the nearest train report", ""][:3] == [".333", ".667", ".444"]
     # of seed 42, which both have
-    assert every["Refine only − Base"][0] == "1" and every["Refine only − Base"][1].startswith("+1.000 (")
+    assert every["Refine only − Base", "1"][0].startswith("+1.000 (") and every["Refine only − Base", "1"][1] != "added"
+    assert every["Commit only, the first report − Commit only", "1"][1] == "added"
     assert len([row for row in rows if row[0] == "Refine only"]) == 3
-    assert every[bench.ITSELF][1:] == every["Refine only"][1:]
+    assert every[bench.ITSELF, ""] == every["Refine only", "42"]
     assert (tmp_path / "chart.svg").read_text().count("Refine only − Base") == 1
     assert "## Not in train, of the test reports: 2 in sn, 2 in mn" in lines
