@@ -1,12 +1,14 @@
 """Open-I: what the reports of the study `openi` are worth, beside reports that need no model.
 
-``python bench/openi.py keep|controls|scores``, after `pacer study run openi` (and `openi_longer`) in a tree whose
-`params.yaml` is the profile `openi`. ``keep`` writes the reports of every finished run to ``bench/results/openi``, and
-leaves those of other runs; ``controls`` adds, where they are missing, those of each finished Base and PACER (seed 42)
-for another patient's radiographs, for the mean radiograph and without repetition penalty, and for each test record the
-train record whose frontal radiograph is nearest to the encoder (cosine of the mean patch at the last depth; ties by
-id); ``scores`` reads that folder and the corpus (`dvc repro corpus` with `corpus.target: findings`) and prints the
-tables of ``docs/evidence.md``, part 3. No report of the corpus is kept.
+``python bench/openi.py keep|controls|likelihood|scores``, after `pacer study run openi` (and `openi_longer`) in a tree
+whose `params.yaml` is the profile `openi`. ``keep`` writes the reports of every finished run to
+``bench/results/openi``, and leaves those of other runs; ``controls`` adds, where they are missing, those of each
+finished Base and PACER (seed 42) for another patient's radiographs, for the mean radiograph and without repetition
+penalty, and for each test record the train record whose frontal radiograph is nearest to the encoder (cosine of the
+mean patch at the last depth; ties by id); ``likelihood`` prints how likely the references of val are to each finished
+run, with their own and with another patient's radiographs, so without a search; ``scores`` reads that folder and the
+corpus (`dvc repro corpus` with `corpus.target: findings`) and prints the tables of ``docs/evidence.md``, part 3. No
+report of the corpus is kept.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import numpy as np
 import polars as pl
 import torch
 from PIL import Image, ImageOps
+from scipy.stats import ttest_1samp
 
 from pacer.anchors.render import CLOSE_REPORT, OPEN_REPORT
 from pacer.comparison.case_statistics import case_statistics, label_rows, resampled_units
@@ -45,6 +48,8 @@ from pacer.metrics.nlg import language_scores
 from pacer.metrics.pairing import Prediction, check_pairs
 from pacer.metrics.polarity import polarity_agreement
 from pacer.metrics.scoring import anchors_of
+from pacer.model.assemble import load_model, load_tokenizer
+from pacer.model.pacer import Batch, Pacer
 from pacer.radiographs.opening import open_image
 from pacer.records.schemas import of_split, read_about, read_images, read_records
 from pacer.reporting.figures import LIGHT, SERIES, drawing, legend_above, row_axis
@@ -52,6 +57,8 @@ from pacer.reporting.tables import p_value
 from pacer.studies.plan import overridden
 from pacer.studies.run import folders, results_folder
 from pacer.studies.study import load_study
+from pacer.training.examples import Examples
+from pacer.training.record_table import RecordTable
 
 KEPT = Path("bench/results/openi")
 RECORDS = Path("data/corpus/records.parquet")
@@ -60,6 +67,7 @@ OTHER, AVERAGE = "another patient's radiographs", "the mean radiograph"
 FIRST, PLAIN = "the first report", "no repetition penalty"
 NEAREST, CONSTANT, OPACITY = "the nearest train report", "the most frequent train report", "an opacity for everybody"
 ITSELF = "the reference itself, cleaned"
+SPANS = ("commitment", "report")
 LONGER = ", four times the updates"
 #: Studies by what their rows' names end in.
 STUDIES = {"openi": "", "openi_longer": LONGER}
@@ -122,6 +130,14 @@ def fetch(run: Path, path: str, into: Path) -> Path:
     return out
 
 
+def trained(run: Path, into: Path) -> tuple[Path, Path, Path, Path]:
+    """Corpus, features, frozen models and the last checkpoint of a run, which builds on its parent's, beside it."""
+    fetch(run, "models/parent", into)
+    names = "data/corpus", "data/features", "models/backbones", "models/calibrate"
+    corpus, features, frozen, calibrate = (fetch(run, name, into) for name in names)
+    return corpus, features, frozen, calibrate
+
+
 def kept(name: str, seed: int | None) -> Path:
     """File of a system's reports."""
     stem = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
@@ -159,10 +175,7 @@ def controls_of(row: str, run: Path) -> None:
         return
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        corpus, store, frozen, _, model = (  # Calibrate's checkpoint builds on its parent's, beside it
-            fetch(run, path, folder)
-            for path in ("data/corpus", "data/features", "models/backbones", "models/parent", "models/calibrate")
-        )
+        corpus, store, frozen, model = trained(run, folder)
         records, images = read_records(corpus / "records.parquet"), read_images(corpus / "images.parquet")
         test = of_split(records, "test")
         if not kept(NEAREST, None).exists():
@@ -230,6 +243,59 @@ def mean_radiographs(train: pl.DataFrame, images: pl.DataFrame, folder: Path) ->
         Image.fromarray((total / len(ids)).round().astype(np.uint8)).save(path)
         rows.append((view, str(path), path.stat().st_size, _SIDE, _SIDE))
     return pl.DataFrame(rows, images.schema, orient="row")
+
+
+def likelihood() -> None:
+    """What each finished run gives up with another patient's radiographs, in nats (95 %, Student's t)."""
+    print(f"| System | seed | context | {' | '.join(f'{span} | own − another patient' for span in SPANS)} |")
+    print(f"|:---|---:|:---|{'---:|:---|' * len(SPANS)}")
+    for (row, seed), run in finished().items():
+        for context, (own, other) in nats(run).items():
+            cells = []
+            for mean, less in zip(own.T, (own - other).T, strict=True):
+                low, high = ttest_1samp(less, 0.0).confidence_interval()
+                direct = not mean.any()
+                cells.append(
+                    "– | –" if direct else f"{mean.mean():.2f} | {less.mean():+.2f} ({low:+.2f} to {high:+.2f})"
+                )
+            print(f"| {row} | {seed} | {context} | {' | '.join(cells)} |", flush=True)
+
+
+@torch.no_grad()
+def nats(run: Path) -> dict[str, list[np.ndarray]]:
+    """Context -> negative log-likelihood [n, 2] of val's commitments and reports (their references, on the route of
+    inference), with their own and with another patient's radiographs."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        corpus, store, frozen, model = trained(run, folder)
+        anchors = fetch(run, "data/anchors/anchors.parquet", folder)
+        val = of_split(read_records(corpus / "records.parquet"), "val").with_columns(
+            emphasis=pl.lit(None, pl.List(pl.Float32))
+        )
+        commitments = val.select("record_id").join(pl.read_parquet(anchors), on="record_id", maintain_order="left")
+        pacer, record = load_model(model, frozen)
+        found: dict[str, list[np.ndarray]] = {}
+        for given in (val, other_radiographs(val)):
+            table = RecordTable.of(given, commitments)
+            examples = Examples(table, load_tokenizer(frozen), FeatureStore(store), record.model)
+            for context, rows in table.rows("val", ("sn", "mn")).items():
+                costs, parts = [], np.array_split(rows, -(-len(rows) // 8))
+                with Ticker(f"{context}", len(parts)) as ticker:
+                    for part in parts:
+                        costs.append(cost(pacer, examples.batch(part, [record.model.commits] * len(part), 0.0)))
+                        ticker.advance()
+                found.setdefault(context, []).append(np.concatenate(costs))
+    return found
+
+
+def cost(model: Pacer, batch: Batch) -> np.ndarray:
+    """Negative log-likelihood [B, 2] of commitment (weight 0) and report of a batch."""
+    inputs, _, _ = model.calibrate(model.embed(batch), batch)
+    logits = model.target_logits(model.hidden(inputs, batch.predicting), batch)
+    nll = torch.nn.functional.cross_entropy(logits, batch.ids[batch.predicted], reduction="none")
+    spread = torch.zeros(batch.ids.shape).masked_scatter(batch.predicted, nll)
+    assert batch.weight is not None
+    return torch.stack([(spread * (batch.weight == side)).sum(1) for side in (0, 1)], 1).double().numpy()
 
 
 def first_report(generated: str) -> str:
@@ -452,10 +518,12 @@ def scores(chart: Path | None) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("keep", "controls", "scores"))
+    parser.add_argument("what", choices=("keep", "controls", "likelihood", "scores"))
     parser.add_argument("--chart", type=Path, help="SVG file of the differences")
     options = parser.parse_args()
-    {"keep": keep, "controls": controls, "scores": lambda: scores(options.chart)}[options.what]()
+    {"keep": keep, "controls": controls, "likelihood": likelihood, "scores": lambda: scores(options.chart)}[
+        options.what
+    ]()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ import json
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,7 +19,11 @@ from PIL import Image
 
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.scoring import anchors_of
+from pacer.model.assemble import build_model, load_tokenizer
 from pacer.records.schemas import ABOUT, IMAGE_SCHEMA, of_split
+from pacer.training.examples import Examples
+from pacer.training.record_table import RecordTable
+from tests.conftest import specification
 from tests.made_records import few_records
 
 pytestmark = pytest.mark.slow
@@ -117,6 +122,55 @@ def test_another_patients_radiographs_come_without_that_patients_words(bench: Mo
         assert row["frontal"] != own["frontal"] and (row["lateral"] is None) == (own["lateral"] is None)
         assert row["lateral"] in (None, row["frontal"].replace("f", "l"))
         assert own | {"frontal": None, "lateral": None} == row | {"frontal": None, "lateral": None}
+
+
+@pytest.mark.parametrize("route", ["direct", "stochastic"])
+def test_what_references_cost_is_their_likelihood_token_by_token(
+    bench: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    records: pl.DataFrame,
+    anchors: pl.DataFrame,
+    backbones: Path,
+    features: Any,
+    capsys: pytest.CaptureFixture[str],
+    route: str,
+) -> None:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    records.cast({"emphasis": pl.List(pl.Float32)}).write_parquet(folder / "records.parquet")
+    anchors.write_parquet(tmp_path / "anchors.parquet")
+    own = specification(commit={"route": route})
+    torch.manual_seed(2)
+    model = build_model(backbones, own).eval()
+    places = {"corpus": folder, "anchors.parquet": tmp_path / "anchors.parquet", "backbones": backbones}
+    monkeypatch.setattr(bench, "fetch", lambda run, path, into: places.get(Path(path).name, tmp_path))
+    monkeypatch.setattr(bench, "load_model", lambda *paths: (model, SimpleNamespace(model=own)))
+    monkeypatch.setattr(bench, "FeatureStore", lambda path: features)
+    found = bench.nats(tmp_path)
+    assert list(found) == ["sn", "mn"]
+    examples = Examples(RecordTable.of(records, anchors), load_tokenizer(backbones), features, own)
+    for context, (with_own, with_other) in found.items():
+        expected = []
+        for row in examples.table.rows("val", [context])[context]:
+            batch = examples.batch([row], [own.commits], 1.0)
+            with torch.no_grad():
+                embedded, _, _ = model.calibrate(model.embed(batch), batch)
+                logits = model.language(inputs_embeds=embedded).logits[0].log_softmax(-1)
+            ids, target = batch.ids[0].tolist(), int(batch.prefix_length) + 1
+            costs = [-logits[at - 1, ids[at]].item() for at in range(target, len(ids))]
+            opening = examples.builder.opening
+            opens = [at for at in range(target, len(ids)) if ids[at : at + len(opening)] == opening]
+            report = opens[0] + len(opening) - target if own.commits else 0
+            expected.append([sum(costs[:report]), sum(costs[report:])])
+        np.testing.assert_allclose(with_own, expected, rtol=1e-5)
+        assert (with_own != with_other)[:, 1].all()
+    monkeypatch.setattr(bench, "finished", lambda: {("PACER", 42): tmp_path})
+    bench.likelihood()
+    cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].split("|")[4:-1]]
+    own_report, difference = with_own[:, 1].mean(), (with_own - with_other)[:, 1].mean()
+    assert cells[2] == f"{own_report:.2f}" and cells[3].startswith(f"{difference:+.2f} (")
+    assert (cells[0] == "–") == (route == "direct")
 
 
 def test_the_mean_radiograph_is_that_of_each_view(bench: ModuleType, tmp_path: Path) -> None:
