@@ -448,9 +448,10 @@ def label(first: str, second: str) -> str:
 
 
 def drawn(found: Mapping[str, Mapping[tuple[str, str], Mapping[str, Difference]]]) -> str:
-    """SVG: each difference in F1 and BLEU-4 with its interval; ``found``: which test reports -> systems -> score. F1 is
-    of all reports: those that stand in train affirm nothing, so without them whoever affirms more gains."""
-    pairs = list(found[EVERY])
+    """SVG: each planned difference in F1 and BLEU-4 with its interval; ``found``: which test reports -> systems ->
+    score. F1 is of all reports: those that stand in train affirm nothing, so without them whoever affirms more gains.
+    """
+    pairs = [pair for pair in found[EVERY] if pair in ASKED]
 
     def draw(panels: Any) -> None:
         for axes, (score, title) in zip(panels, (("f1", "F1 by the rules"), ("bleu4", "BLEU-4")), strict=True):
