@@ -6,7 +6,7 @@ whose `params.yaml` is the profile `openi`. ``keep`` writes the reports of every
 finished Base and PACER (seed 42) for another patient's radiographs, for the mean radiograph and without repetition
 penalty, and for each test record the train record whose frontal radiograph is nearest to the encoder (cosine of the
 mean patch at the last depth; ties by id); ``likelihood`` prints how likely the references of val are to each finished
-run, with their own and with another patient's radiographs, so without a search; ``scores`` reads that folder and the
+run, also with another patient's radiographs or commitment, so without a search; ``scores`` reads that folder and the
 corpus (`dvc repro corpus` with `corpus.target: findings`) and prints the tables of ``docs/evidence.md``, part 3. No
 report of the corpus is kept.
 """
@@ -67,7 +67,6 @@ OTHER, AVERAGE = "another patient's radiographs", "the mean radiograph"
 FIRST, PLAIN = "the first report", "no repetition penalty"
 NEAREST, CONSTANT, OPACITY = "the nearest train report", "the most frequent train report", "an opacity for everybody"
 ITSELF = "the reference itself, cleaned"
-SPANS = ("commitment", "report")
 LONGER = ", four times the updates"
 #: Studies by what their rows' names end in.
 STUDIES = {"openi": "", "openi_longer": LONGER}
@@ -246,41 +245,54 @@ def mean_radiographs(train: pl.DataFrame, images: pl.DataFrame, folder: Path) ->
 
 
 def likelihood() -> None:
-    """What each finished run gives up with another patient's radiographs, in nats (95 %, Student's t)."""
-    print(f"| System | seed | context | {' | '.join(f'{span} | own − another patient' for span in SPANS)} |")
-    print(f"|:---|---:|:---|{'---:|:---|' * len(SPANS)}")
+    """Nats of val's references in each finished run, and the differences to those with another patient's radiographs
+    and, of a report, to those after another patient's commitment (95 %, Student's t); below 0: its own are better."""
+    print(
+        "| System | seed | context | commitment | own − other radiographs | report | own − other radiographs | own − ",
+        end="",
+    )
+    print(f"other commitment |\n|:---|---:|:---|{'---:|:---|' * 2}:---|")
     for (row, seed), run in finished().items():
-        for context, (own, other) in nats(run).items():
-            cells = []
-            for mean, less in zip(own.T, (own - other).T, strict=True):
-                low, high = ttest_1samp(less, 0.0).confidence_interval()
-                direct = not mean.any()
-                cells.append(
-                    "– | –" if direct else f"{mean.mean():.2f} | {less.mean():+.2f} ({low:+.2f} to {high:+.2f})"
-                )
+        for context, (own, radiographs, commitment) in nats(run).items():
+            means = [f"{mean:.2f}" for mean in own.mean(0)]
+            cells = [
+                means[0],
+                beside(own, radiographs, 0),
+                means[1],
+                *(beside(own, o, 1) for o in (radiographs, commitment)),
+            ]
             print(f"| {row} | {seed} | {context} | {' | '.join(cells)} |", flush=True)
+
+
+def beside(own: np.ndarray, other: np.ndarray, span: int) -> str:
+    """Mean difference in one of the spans; a dash where nothing differs."""
+    less = (own - other)[:, span]
+    if not less.any():
+        return "–"
+    low, high = ttest_1samp(less, 0.0).confidence_interval()
+    return f"{less.mean():+.2f} ({low:+.2f} to {high:+.2f})"
 
 
 @torch.no_grad()
 def nats(run: Path) -> dict[str, list[np.ndarray]]:
     """Context -> negative log-likelihood [n, 2] of val's commitments and reports (their references, on the route of
-    inference), with their own and with another patient's radiographs."""
+    inference): as they are, with another patient's radiographs, and with another patient's commitment."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         corpus, store, frozen, model = trained(run, folder)
         anchors = fetch(run, "data/anchors/anchors.parquet", folder)
-        val = of_split(read_records(corpus / "records.parquet"), "val").with_columns(
-            emphasis=pl.lit(None, pl.List(pl.Float32))
-        )
-        commitments = val.select("record_id").join(pl.read_parquet(anchors), on="record_id", maintain_order="left")
+        val = of_split(read_records(corpus / "records.parquet"), "val").sort("context", "record_id")
+        val = val.with_columns(emphasis=pl.lit(None, pl.List(pl.Float32)))
+        own = val.select("record_id").join(pl.read_parquet(anchors), on="record_id", maintain_order="left")
+        next_one = pl.concat([own[1:], own[:1]]).with_columns(own["record_id"])
         pacer, record = load_model(model, frozen)
         found: dict[str, list[np.ndarray]] = {}
-        for given in (val, other_radiographs(val)):
+        for given, commitments in ((val, own), (other_radiographs(val), own), (val, next_one)):
             table = RecordTable.of(given, commitments)
             examples = Examples(table, load_tokenizer(frozen), FeatureStore(store), record.model)
             for context, rows in table.rows("val", ("sn", "mn")).items():
                 costs, parts = [], np.array_split(rows, -(-len(rows) // 8))
-                with Ticker(f"{context}", len(parts)) as ticker:
+                with Ticker(context, len(parts)) as ticker:
                     for part in parts:
                         costs.append(cost(pacer, examples.batch(part, [record.model.commits] * len(part), 0.0)))
                         ticker.advance()
@@ -289,7 +301,8 @@ def nats(run: Path) -> dict[str, list[np.ndarray]]:
 
 
 def cost(model: Pacer, batch: Batch) -> np.ndarray:
-    """Negative log-likelihood [B, 2] of commitment (weight 0) and report of a batch."""
+    """Negative log-likelihood [B, 2] of commitment and report of a batch that was made with lambda_q 0, so that a
+    commitment has weight 0."""
     inputs, _, _ = model.calibrate(model.embed(batch), batch)
     logits = model.target_logits(model.hidden(inputs, batch.predicting), batch)
     nll = torch.nn.functional.cross_entropy(logits, batch.ids[batch.predicted], reduction="none")

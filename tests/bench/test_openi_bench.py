@@ -20,6 +20,7 @@ from PIL import Image
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.scoring import anchors_of
 from pacer.model.assemble import build_model, load_tokenizer
+from pacer.model.pacer import Pacer
 from pacer.records.schemas import ABOUT, IMAGE_SCHEMA, of_split
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
@@ -149,28 +150,34 @@ def test_what_references_cost_is_their_likelihood_token_by_token(
     monkeypatch.setattr(bench, "FeatureStore", lambda path: features)
     found = bench.nats(tmp_path)
     assert list(found) == ["sn", "mn"]
-    examples = Examples(RecordTable.of(records, anchors), load_tokenizer(backbones), features, own)
-    for context, (with_own, with_other) in found.items():
-        expected = []
-        for row in examples.table.rows("val", [context])[context]:
-            batch = examples.batch([row], [own.commits], 1.0)
-            with torch.no_grad():
-                embedded, _, _ = model.calibrate(model.embed(batch), batch)
-                logits = model.language(inputs_embeds=embedded).logits[0].log_softmax(-1)
-            ids, target = batch.ids[0].tolist(), int(batch.prefix_length) + 1
-            costs = [-logits[at - 1, ids[at]].item() for at in range(target, len(ids))]
-            opening = examples.builder.opening
-            opens = [at for at in range(target, len(ids)) if ids[at : at + len(opening)] == opening]
-            report = opens[0] + len(opening) - target if own.commits else 0
-            expected.append([sum(costs[:report]), sum(costs[report:])])
-        np.testing.assert_allclose(with_own, expected, rtol=1e-5)
-        assert (with_own != with_other)[:, 1].all()
+    for context, (as_they_are, with_other, with_next) in found.items():
+        val = of_split(records, "val").filter(context=context)
+        chosen = val.select("record_id").join(anchors, on="record_id")
+        turned = chosen[::-1].with_columns(chosen["record_id"])  # of two patients
+        assert not chosen.equals(turned)
+        for commitments, measured in ((chosen, as_they_are), (turned, with_next)):
+            examples = Examples(RecordTable.of(val, commitments), load_tokenizer(backbones), features, own)
+            np.testing.assert_allclose(measured, [costs(model, examples, row, own.commits) for row in (0, 1)], 1e-5)
+        assert (as_they_are != with_other)[:, 1].all()
     monkeypatch.setattr(bench, "finished", lambda: {("PACER", 42): tmp_path})
     bench.likelihood()
     cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].split("|")[4:-1]]
-    own_report, difference = with_own[:, 1].mean(), (with_own - with_other)[:, 1].mean()
-    assert cells[2] == f"{own_report:.2f}" and cells[3].startswith(f"{difference:+.2f} (")
-    assert (cells[0] == "–") == (route == "direct")
+    report, difference = as_they_are[:, 1].mean(), (as_they_are - with_other)[:, 1].mean()
+    assert cells[2] == f"{report:.2f}" and cells[3].startswith(f"{difference:+.2f} (")
+    assert (cells[1] == "–") == (cells[4] == "–") == (route == "direct")
+
+
+def costs(model: Pacer, examples: Examples, row: int, commit: bool) -> list[float]:
+    """Nats of the commitment and of the report of one record, from the logits of its whole sequence."""
+    batch = examples.batch([row], [commit], 1.0)
+    with torch.no_grad():
+        embedded, _, _ = model.calibrate(model.embed(batch), batch)
+        logits = model.language(inputs_embeds=embedded).logits[0].log_softmax(-1)
+    ids, target, opening = batch.ids[0].tolist(), int(batch.prefix_length) + 1, examples.builder.opening
+    each = [-logits[at - 1, ids[at]].item() for at in range(target, len(ids))]
+    opens = [at for at in range(target, len(ids)) if ids[at : at + len(opening)] == opening]
+    report = opens[0] + len(opening) - target if commit else 0
+    return [sum(each[:report]), sum(each[report:])]
 
 
 def test_the_mean_radiograph_is_that_of_each_view(bench: ModuleType, tmp_path: Path) -> None:
