@@ -247,21 +247,14 @@ def mean_radiographs(train: pl.DataFrame, images: pl.DataFrame, folder: Path) ->
 def likelihood() -> None:
     """Nats of val's references in each finished run, and the differences to those with another patient's radiographs
     and, of a report, to those after another patient's commitment (95 %, Student's t); below 0: its own are better."""
-    print(
-        "| System | seed | context | commitment | own − other radiographs | report | own − other radiographs | own − ",
-        end="",
-    )
-    print(f"other commitment |\n|:---|---:|:---|{'---:|:---|' * 2}:---|")
+    columns = "commitment", "own − other radiographs", "report", "own − other radiographs", "own − other commitment"
+    print(f"| System | seed | context | {' | '.join(columns)} |\n|:---|---:|:---|---:|:---|---:|:---|:---|")
     for (row, seed), run in finished().items():
         for context, (own, radiographs, commitment) in nats(run).items():
             means = [f"{mean:.2f}" for mean in own.mean(0)]
-            cells = [
-                means[0],
-                beside(own, radiographs, 0),
-                means[1],
-                *(beside(own, o, 1) for o in (radiographs, commitment)),
-            ]
-            print(f"| {row} | {seed} | {context} | {' | '.join(cells)} |", flush=True)
+            reports = [beside(own, other, 1) for other in (radiographs, commitment)]
+            cells = " | ".join([means[0], beside(own, radiographs, 0), means[1], *reports])
+            print(f"| {row} | {seed} | {context} | {cells} |", flush=True)
 
 
 def beside(own: np.ndarray, other: np.ndarray, span: int) -> str:
