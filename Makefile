@@ -49,7 +49,7 @@ check: $(READY)  ## layout, lint and types
 	TY_MAX_PARALLELISM=1 ty check  # with several threads it judges an import cycle differently now and then
 
 bench: $(READY)  ## measure the building blocks on this machine (not what needs a study, a trained corpus, a night or 40 GB)
-	for script in $(filter-out $(addprefix bench/,anchor_size.py believe.py encoder.py faults.py gpu.py openi.py true_shapes.py),$(wildcard bench/*.py)); do echo "== $$script" && python "$$script" || exit 1; done
+	for script in $(filter-out $(addprefix bench/,anchor_size.py believe.py encoder.py faults.py gpu.py openi.py openi_likelihood.py true_shapes.py),$(wildcard bench/*.py)); do echo "== $$script" && python "$$script" || exit 1; done
 
 gpu: $(READY)  ## tests and measurements that need a GPU: 40 minutes at most (PARTS="tests decode": these; MINUTES=9: some)
 	python bench/gpu.py $(PARTS) $(if $(MINUTES),--minutes $(MINUTES))

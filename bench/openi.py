@@ -1,14 +1,12 @@
 """Open-I: what the reports of the study `openi` are worth, beside reports that need no model.
 
-``python bench/openi.py keep|controls|likelihood|scores``, after `pacer study run openi` (and `openi_longer`) in a tree
-whose `params.yaml` is the profile `openi`. ``keep`` writes the reports of every finished run to
-``bench/results/openi``, and leaves those of other runs; ``controls`` adds, where they are missing, those of each
-finished Base and PACER (seed 42) for another patient's radiographs, for the mean radiograph and without repetition
-penalty, and for each test record the train record whose frontal radiograph is nearest to the encoder (cosine of the
-mean patch at the last depth; ties by id); ``likelihood`` prints how likely the references of val are to each finished
-run, also with another patient's radiographs or commitment, so without a search; ``scores`` reads that folder and the
-corpus (`dvc repro corpus` with `corpus.target: findings`) and prints the tables of ``docs/evidence.md``, part 3. No
-report of the corpus is kept.
+``python bench/openi.py keep|controls|scores``, after `pacer study run openi` (and `openi_longer`) in a tree whose
+`params.yaml` is the profile `openi`. ``keep`` writes the reports of every finished run to ``bench/results/openi``, and
+leaves those of other runs; ``controls`` adds, where they are missing, those of each finished Base and PACER (seed 42)
+for another patient's radiographs, for the mean radiograph and without repetition penalty, and for each test record the
+train record whose frontal radiograph is nearest to the encoder (cosine of the mean patch at the last depth; ties by
+id); ``scores`` reads that folder and the corpus (`dvc repro corpus` with `corpus.target: findings`) and prints the
+tables of ``docs/evidence.md``, part 3. No report of the corpus is kept.
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ import numpy as np
 import polars as pl
 import torch
 from PIL import Image, ImageOps
-from scipy.stats import ttest_1samp
 
 from pacer.anchors.render import CLOSE_REPORT, OPEN_REPORT
 from pacer.comparison.case_statistics import case_statistics, label_rows, resampled_units
@@ -48,8 +45,6 @@ from pacer.metrics.nlg import language_scores
 from pacer.metrics.pairing import Prediction, check_pairs
 from pacer.metrics.polarity import polarity_agreement
 from pacer.metrics.scoring import anchors_of
-from pacer.model.assemble import load_model, load_tokenizer
-from pacer.model.pacer import Batch, Pacer
 from pacer.radiographs.opening import open_image
 from pacer.records.schemas import of_split, read_about, read_images, read_records
 from pacer.reporting.figures import LIGHT, SERIES, drawing, legend_above, row_axis
@@ -57,8 +52,6 @@ from pacer.reporting.tables import p_value
 from pacer.studies.plan import overridden
 from pacer.studies.run import folders, results_folder
 from pacer.studies.study import load_study
-from pacer.training.examples import Examples
-from pacer.training.record_table import RecordTable
 
 KEPT = Path("bench/results/openi")
 RECORDS = Path("data/corpus/records.parquet")
@@ -242,66 +235,6 @@ def mean_radiographs(train: pl.DataFrame, images: pl.DataFrame, folder: Path) ->
         Image.fromarray((total / len(ids)).round().astype(np.uint8)).save(path)
         rows.append((view, str(path), path.stat().st_size, _SIDE, _SIDE))
     return pl.DataFrame(rows, images.schema, orient="row")
-
-
-def likelihood() -> None:
-    """Nats of val's references in each finished run, and the differences to those with another patient's radiographs
-    and, of a report, to those after another patient's commitment (95 %, Student's t); below 0: its own are better."""
-    columns = "commitment", "own − other radiographs", "report", "own − other radiographs", "own − other commitment"
-    print(f"| System | seed | context | {' | '.join(columns)} |\n|:---|---:|:---|---:|:---|---:|:---|:---|")
-    for (row, seed), run in finished().items():
-        for context, (own, radiographs, commitment) in nats(run).items():
-            means = [f"{mean:.2f}" for mean in own.mean(0)]
-            reports = [beside(own, other, 1) for other in (radiographs, commitment)]
-            cells = " | ".join([means[0], beside(own, radiographs, 0), means[1], *reports])
-            print(f"| {row} | {seed} | {context} | {cells} |", flush=True)
-
-
-def beside(own: np.ndarray, other: np.ndarray, span: int) -> str:
-    """Mean difference in one of the spans; a dash where nothing differs."""
-    less = (own - other)[:, span]
-    if not less.any():
-        return "–"
-    low, high = ttest_1samp(less, 0.0).confidence_interval()
-    return f"{less.mean():+.2f} ({low:+.2f} to {high:+.2f})"
-
-
-@torch.no_grad()
-def nats(run: Path) -> dict[str, list[np.ndarray]]:
-    """Context -> negative log-likelihood [n, 2] of val's commitments and reports (their references, on the route of
-    inference): as they are, with another patient's radiographs, and with another patient's commitment."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        corpus, store, frozen, model = trained(run, folder)
-        anchors = fetch(run, "data/anchors/anchors.parquet", folder)
-        val = of_split(read_records(corpus / "records.parquet"), "val").sort("context", "record_id")
-        val = val.with_columns(emphasis=pl.lit(None, pl.List(pl.Float32)))
-        own = val.select("record_id").join(pl.read_parquet(anchors), on="record_id", maintain_order="left")
-        next_one = pl.concat([own[1:], own[:1]]).with_columns(own["record_id"])
-        pacer, record = load_model(model, frozen)
-        found: dict[str, list[np.ndarray]] = {}
-        for given, commitments in ((val, own), (other_radiographs(val), own), (val, next_one)):
-            table = RecordTable.of(given, commitments)
-            examples = Examples(table, load_tokenizer(frozen), FeatureStore(store), record.model)
-            for context, rows in table.rows("val", ("sn", "mn")).items():
-                costs, parts = [], np.array_split(rows, -(-len(rows) // 8))
-                with Ticker(context, len(parts)) as ticker:
-                    for part in parts:
-                        costs.append(cost(pacer, examples.batch(part, [record.model.commits] * len(part), 0.0)))
-                        ticker.advance()
-                found.setdefault(context, []).append(np.concatenate(costs))
-    return found
-
-
-def cost(model: Pacer, batch: Batch) -> np.ndarray:
-    """Negative log-likelihood [B, 2] of commitment and report of a batch that was made with lambda_q 0, so that a
-    commitment has weight 0."""
-    inputs, _, _ = model.calibrate(model.embed(batch), batch)
-    logits = model.target_logits(model.hidden(inputs, batch.predicting), batch)
-    nll = torch.nn.functional.cross_entropy(logits, batch.ids[batch.predicted], reduction="none")
-    spread = torch.zeros(batch.ids.shape).masked_scatter(batch.predicted, nll)
-    assert batch.weight is not None
-    return torch.stack([(spread * (batch.weight == side)).sum(1) for side in (0, 1)], 1).double().numpy()
 
 
 def first_report(generated: str) -> str:
@@ -525,12 +458,10 @@ def scores(chart: Path | None) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("keep", "controls", "likelihood", "scores"))
+    parser.add_argument("what", choices=("keep", "controls", "scores"))
     parser.add_argument("--chart", type=Path, help="SVG file of the differences")
     options = parser.parse_args()
-    {"keep": keep, "controls": controls, "likelihood": likelihood, "scores": lambda: scores(options.chart)}[
-        options.what
-    ]()
+    {"keep": keep, "controls": controls, "scores": lambda: scores(options.chart)}[options.what]()
 
 
 if __name__ == "__main__":

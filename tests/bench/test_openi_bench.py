@@ -141,14 +141,16 @@ def test_what_references_cost_is_their_likelihood_token_by_token(
     folder.mkdir()
     records.cast({"emphasis": pl.List(pl.Float32)}).write_parquet(folder / "records.parquet")
     anchors.write_parquet(tmp_path / "anchors.parquet")
+    likelihood = importlib.import_module("openi_likelihood")
     own = specification(commit={"route": route})
     torch.manual_seed(2)
     model = build_model(backbones, own).eval()
     places = {"corpus": folder, "anchors.parquet": tmp_path / "anchors.parquet", "backbones": backbones}
-    monkeypatch.setattr(bench, "fetch", lambda run, path, into: places.get(Path(path).name, tmp_path))
-    monkeypatch.setattr(bench, "load_model", lambda *paths: (model, SimpleNamespace(model=own)))
-    monkeypatch.setattr(bench, "FeatureStore", lambda path: features)
-    found = bench.nats(tmp_path)
+    for module in (bench, likelihood):
+        monkeypatch.setattr(module, "fetch", lambda run, path, into: places.get(Path(path).name, tmp_path))
+    monkeypatch.setattr(likelihood, "load_model", lambda *paths: (model, SimpleNamespace(model=own)))
+    monkeypatch.setattr(likelihood, "FeatureStore", lambda path: features)
+    found = likelihood.nats(tmp_path)
     assert list(found) == ["sn", "mn"]
     for context, (as_they_are, with_other, with_next) in found.items():
         val = of_split(records, "val").filter(context=context)
@@ -159,8 +161,8 @@ def test_what_references_cost_is_their_likelihood_token_by_token(
             examples = Examples(RecordTable.of(val, commitments), load_tokenizer(backbones), features, own)
             np.testing.assert_allclose(measured, [costs(model, examples, row, own.commits) for row in (0, 1)], 1e-5)
         assert (as_they_are != with_other)[:, 1].all()
-    monkeypatch.setattr(bench, "finished", lambda: {("PACER", 42): tmp_path})
-    bench.likelihood()
+    monkeypatch.setattr(likelihood, "finished", lambda: {("PACER", 42): tmp_path})
+    likelihood.main()
     cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].split("|")[4:-1]]
     report, difference = as_they_are[:, 1].mean(), (as_they_are - with_other)[:, 1].mean()
     assert cells[2] == f"{report:.2f}" and cells[3].startswith(f"{difference:+.2f} (")
