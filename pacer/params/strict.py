@@ -16,7 +16,6 @@ from ruamel.yaml import YAML, YAMLError
 from ruamel.yaml.error import MarkedYAMLError
 
 from pacer.core.errors import ConfigError
-from pacer.core.io import open_file
 
 #: Problems in one message, and how a value stands in it: aliases of YAML make large ones of few bytes.
 _SHOWN, _SHORT = 50, reprlib.Repr()
@@ -55,8 +54,7 @@ def read_params(path: str | Path, kind: type[Groups]) -> Groups:
         ConfigError: the file is missing, is not YAML, or any value is refused; all problems are listed.
     """
     try:
-        with open_file(path) as file:
-            raw = YAML(typ="safe").load(file.read().decode("utf-8-sig"))
+        raw = YAML(typ="safe").load(Path(path).read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist{kind.if_missing}") from None
     except (OSError, ValueError, RecursionError, YAMLError) as error:
