@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pacer.cli.memory_plan import VICUNA, WIDTH
 from pacer.model.assemble import wire
 from pacer.model.pacer import Pacer
 from pacer.model.specification import specification_of
@@ -21,6 +20,15 @@ from pacer.training.phases import phase_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
+#: config.json of lmsys/vicuna-7b-v1.5, as far as shapes go; width of RAD-DINO and of CXR-BERT.
+VICUNA = {
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 32000,
+}
+WIDTH = 768
 
 #: Parts of the model by the beginning of their parameters' names.
 PARTS = {

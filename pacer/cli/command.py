@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.filesize import decimal
 from rich.text import Text
 
 from pacer.cli.baselines import baseline
@@ -57,17 +56,14 @@ def use(
 
 
 @app.command()
-def doctor(
-    params: ParamsFile = PARAMS,
-    gpu_memory: Annotated[float | None, typer.Option(help="GB of a GPU to plan for; none: of this machine's.")] = None,
-) -> None:
-    """Show what this machine has, what a run lacks, and what each stage will cost."""
-    from pacer.cli.costs import duration
+def doctor(params: ParamsFile = PARAMS) -> None:
+    """Show what this machine has and what a run lacks: models, files, disk, consent to send reports."""
     from pacer.cli.doctor import diagnose
 
-    diagnosis = diagnose(load_params(params), gpu_memory=None if gpu_memory is None else gpu_memory * 1e9)
+    found = diagnose(load_params(params))
+    console.print(f"{params}: {profile_in_use(params, CONFIGS) or 'valid, with values of no profile'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
-    for title, findings in diagnosis.findings.items():
+    for title, findings in found.items():
         console.print(f"\n{title}")
         rows = (
             (Text(f"  {f.state}", styles[f.state]), f.what, _FETCH.sub("the line below", f.detail)) for f in findings
@@ -75,21 +71,7 @@ def doctor(
         print_rows(rows)
         for command in _FETCH.findall("".join(finding.detail for finding in findings)):
             say(f"  {command}")  # unbroken however narrow the window is, to be pasted
-    counts = diagnosis.counts
-    if counts is None:
-        console.print("\nCost: not known before the stage `corpus` has read the corpus (`dvc repro corpus`)")
-    else:
-        origin = "as the paper counts MIMIC-RG4" if counts.origin == "published" else counts.origin
-        console.print(
-            f"\nCost, estimated to a factor of two or three ({counts.all:,} records {origin}; rates measured on a CPU, "
-            "assumed of a GPU)"
-        )
-        rows = [
-            (f"  {c.stage}", duration(c.seconds), decimal(int(c.bytes)) if c.bytes else "", c.work)
-            for c in diagnosis.costs
-        ]
-        print_rows([*rows, ("  all", duration(sum(c.seconds for c in diagnosis.costs)), "", "")])
-    if not diagnosis.healthy:
+    if any(finding.state == "missing" for findings in found.values() for finding in findings):
         raise ConfigError("a run would stop: see what is marked `missing` above")
 
 

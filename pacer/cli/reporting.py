@@ -22,7 +22,7 @@ from pacer.cli.terminal import (
     print_table,
     say,
 )
-from pacer.core.errors import ConfigError
+from pacer.core.errors import BackboneError, ConfigError
 from pacer.params import Params, load_params
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def audit(
 
 def _token_limit(params: Params, records: Path) -> Check:
     """How many train targets the token limit cuts, once the language model is here."""
-    from pacer.cli.doctor import models_at_hand
-    from pacer.model.assemble import load_tokenizer
+    from pacer.pretrained.tokenizer import read_tokenizer
     from pacer.records.columns import batches
     from pacer.reporting.corpus_audit import LEFT_OUT_LIMIT
     from pacer.reporting.tables import Check, number, percent
@@ -84,10 +83,10 @@ def _token_limit(params: Params, records: Path) -> Check:
 
     limit = params.trajectory.report_tokens
     name = f"Train targets over {limit} tokens"
-    with models_at_hand(params, BACKBONES) as models:
-        if not (models / "language").exists():
-            return Check(name, "not known before the language model is here")
-        tokenizer = load_tokenizer(models)
+    folder = _language_model(params)
+    if folder is None:
+        return Check(name, "not known before the language model is here")
+    tokenizer = read_tokenizer(folder)
     builder, targets, cut = TrajectoryBuilder(tokenizer, limit), 0, 0
     for frame in batches(records, ["split", "report"]):
         if reports := frame.filter(split="train")["report"].to_list():
@@ -95,6 +94,20 @@ def _token_limit(params: Params, records: Path) -> Check:
             cut += sum(map(builder.is_cut, tokenizer(reports, add_special_tokens=False)["input_ids"]))
     found = f"{number(cut)} of {number(targets)} ({percent(cut, targets)}): cut there, without an end"
     return Check(name, found, cut <= LEFT_OUT_LIMIT * targets)
+
+
+def _language_model(params: Params) -> Path | None:
+    """The folder of the language model: its own, or that of the stand-in that the stage `backbones` has made."""
+    from pacer.backbones.hub import locate
+    from pacer.pretrained.pointers import provenance
+
+    backbone, made = params.backbones.language, BACKBONES / "language"
+    if backbone.provider in ("hub", "local"):
+        try:
+            return locate(backbone, "language")
+        except BackboneError:
+            return None
+    return made if provenance(made).get("provider") == backbone.provider else None
 
 
 def score(

@@ -65,4 +65,4 @@ def test_too_little_memory_is_one_line(capsys: pytest.CaptureFixture) -> None:
         with pytest.raises(SystemExit):
             ended(error)
         told = capsys.readouterr().err
-        assert told.startswith("error: there is too little memory; `pacer doctor`") and told.count("\n") == 1
+        assert told.startswith("error: there is too little memory; docs/training.md") and told.count("\n") == 1

@@ -57,15 +57,16 @@ def test_a_journal_that_was_cut_keeps_its_whole_lines(tmp_path: Path) -> None:
         ("completion_tokens", 1.5),
     ],
 )
-@pytest.mark.parametrize("name", ["cache", "journal"])
-@pytest.mark.parametrize("missing", [True, False])
-def test_lines_edited_by_hand(tmp_path: Path, part: str, value: object, name: str, missing: bool) -> None:
-    edited = line(1) | {part: value}
-    if missing:
-        del edited[part]
-    (tmp_path / f"{name}.jsonl").write_text(f"{json.dumps(line(0))}\n\n{json.dumps(edited)}\n{json.dumps(line(2))}\n")
-    with pytest.raises(DataError, match=rf"{name}.jsonl: .*no labelling answer \({part} is missing or wrong\); delete"):
-        open_cache(tmp_path)
+def test_lines_edited_by_hand(tmp_path: Path, part: str, value: object) -> None:
+    wrong, absent = line(1) | {part: value}, {name: own for name, own in line(1).items() if name != part}
+    for name, edited in (("cache", wrong), ("journal", absent)):
+        content = f"{json.dumps(line(0))}\n\n{json.dumps(edited)}\n{json.dumps(line(2))}\n"
+        (tmp_path / f"{name}.jsonl").write_text(content)
+        with pytest.raises(
+            DataError, match=rf"{name}.jsonl: .*no labelling answer \({part} is missing or wrong\); delete"
+        ):
+            open_cache(tmp_path)
+        (tmp_path / f"{name}.jsonl").unlink()
 
 
 @pytest.mark.parametrize("content", [b'{"record_id": "a\xff"}', b"[" * 200_000, b"{", b'{"a": ' + b"1" * 9999 + b"}"])

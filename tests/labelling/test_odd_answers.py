@@ -42,7 +42,7 @@ def test_odd_values(endpoint, asking, sample, records, tmp_path, where, value) -
     assert set(endpoint.seen.values()) == {1}
 
 
-@pytest.mark.parametrize("charset", ["utf-16", "hex", "base64", "zlib", "rot13", "idna", "undefined"])
+@pytest.mark.parametrize("charset", ["utf-16", "hex", "undefined"])
 @pytest.mark.parametrize("status", [200, 500])
 def test_charset_that_is_none(endpoint, asking, sample, records, tmp_path, charset, status) -> None:
     headers = {"Content-Type": f"application/json; charset={charset}"}

@@ -11,10 +11,13 @@ from tests.labelling.conftest import KEY
 from tests.labelling.server import Reply, good
 
 
-@pytest.mark.parametrize("consent", [None, "api.openai.com", "localhost"])
-def test_nothing_is_sent_without_consent(endpoint, asking, sample, records, tmp_path, consent) -> None:
+@pytest.mark.parametrize(
+    ("consent", "said"), [(None, "not set"), ("api.openai.com", "'api.openai.com'"), ("localhost", "'localhost'")]
+)
+def test_nothing_is_sent_without_consent(endpoint, asking, sample, records, tmp_path, consent, said) -> None:
     config = asking().model_copy(update={"send_reports_to": consent})
-    with pytest.raises(ConfigError, match="report text is not sent"):
+    message = f"send_reports_to is {said}, the endpoint's host is '127.0.0.1': report text is not sent"
+    with pytest.raises(ConfigError, match=message):
         label_sample(sample, records, config, tmp_path)
     assert endpoint.keys == set()
 
@@ -41,7 +44,7 @@ def test_missing_key(asking, sample, records, tmp_path, monkeypatch) -> None:
         label_sample(sample, records, asking(), tmp_path)
 
 
-@pytest.mark.parametrize("key", ["", " ", "sk-k\u00e9", "sk\nx", "sk-x\n", "two words"])
+@pytest.mark.parametrize("key", ["", "sk-k\u00e9", "sk-x\n", "two words"])
 def test_key_that_cannot_be_sent(endpoint, asking, sample, records, tmp_path, monkeypatch, key) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
     with pytest.raises(ConfigError, match="needs an API key in OPENAI_API_KEY") as error:
@@ -54,24 +57,15 @@ def test_key_that_cannot_be_sent(endpoint, asking, sample, records, tmp_path, mo
     ("address", "consent"),
     [
         ("", ""),
-        ("/v1", ""),
-        ("http:///v1", ""),
         ("http://[::1/v1", "::1"),
         ("ftp://localhost/v1", "localhost"),
         ("http://localhost:99999/v1", "localhost"),
         ("localhost:8000/v1", "localhost"),
-        ("", "api.openai.com"),
     ],
 )
 def test_address_that_is_none(endpoint, asking, sample, records, tmp_path, address, consent) -> None:
     config = asking().model_copy(update={"base_url": address, "send_reports_to": consent})
     with pytest.raises(ConfigError, match=r"anchors.llm.base_url must be an address such as http://localhost:8000/v1"):
-        label_sample(sample, records, config, tmp_path)
-
-
-def test_what_is_not_set_is_called_so(endpoint, asking, sample, records, tmp_path) -> None:
-    config = asking().model_copy(update={"send_reports_to": None})
-    with pytest.raises(ConfigError, match=r"send_reports_to is not set, the endpoint's host is '127.0.0.1'"):
         label_sample(sample, records, config, tmp_path)
 
 

@@ -10,117 +10,29 @@ from pacer.anchors.vocabulary import FINDINGS
 from pacer.core.errors import ConfigError
 from pacer.labelling.client.request import system_prompt
 
-#: What each rule of the paper decides, in terms that any wording of it needs.
+#: Words that each rule of the paper needs, however it is put.
 RULES: dict[int, tuple[str, ...]] = {
     1: ("not allowed", "thirteen"),
-    2: ("at most one", "`positive`", "`negative`", "`uncertain`"),
+    2: ("at most one",),
     3: ("`positive`", "only when"),
-    4: (
-        "`negative`",
-        "direct synonym",
-        "no pleural effusion",
-        "no focal consolidation",
-        "heart size is normal",
-        "lungs are clear",
-        "not mentioned",
-        "no support devices mentioned",
-        "normal chest",
-        "mediastinal and hilar contours are normal",
-    ),
-    5: (
-        "`uncertain`",
-        "possible",
-        "probable",
-        "suspected",
-        "difficult to exclude",
-        "possibly",
-        "may represent",
-        "could represent",
-        "could reflect",
-        "could be seen with",
-        "cannot be excluded",
-        "not excluded",
-        "suspicious for",
-        "concerning for",
-        "worrisome for",
-    ),
-    6: ("no new", "unchanged", "stable", "no interval change", "positive", "leave it out"),
-    7: ("resolved", "cleared", "resolution of", "no longer seen", "negative"),
-    8: (
-        "tubes",
-        "catheters",
-        "picc lines",
-        "central lines",
-        "ports",
-        "pacemakers",
-        "icds",
-        "leads",
-        "drains",
-        "chest tubes",
-        "feeding",
-        "enteric",
-        "(ng)",
-        "(et)",
-    ),
+    4: ("`negative`", "direct synonym", "lungs are clear", "not mentioned", "normal chest"),
+    5: ("`uncertain`", "possible", "difficult to exclude", "may represent", "concerning for"),
+    6: ("no new", "unchanged", "stable", "leave it out"),
+    7: ("resolved", "no longer seen", "negative"),
+    8: ("tubes", "central lines", "pacemakers", "(ng)", "(et)"),
     9: ("unchanged", "support devices", "named"),
     10: ("no fracture", "no displaced fracture", "positive"),
-    11: ("hydropneumothorax", "pneumothorax positive", "usually", "pleural effusion", "separates"),
-    12: ("thickening", "scarring", "plaques", "pleural abnormality", "fluid"),
-    13: ("nodules", "masses", "lesions", "metastatic", "lung lesion"),
-    14: (
-        "opacities",
-        "infiltrates",
-        "airspace disease",
-        "opacification",
-        "lung opacity positive",
-        "pneumonia uncertain",
-    ),
-    15: ("short", "clinically", "empty"),
-    16: (
-        "left out",
-        "pneumothorax",
-        "pleural effusion",
-        "consolidation",
-        "edema",
-        "pneumonia",
-        "fracture",
-        "cardiomegaly",
-        "enlarged mediastinum",
-        "lung opacity",
-        "lung lesion",
-        "atelectasis",
-        "support devices",
-        "pleural abnormality",
-        "more than 6",
-    ),
-    17: (
-        "vascular congestion",
-        "elevated pulmonary venous pressure",
-        "engorgement",
-        "fluid overload",
-        "could reflect elevated pulmonary venous pressure",
-        "pulmonary edema",
-        "uncertain",
-        "never",
-    ),
-    18: (
-        "no focal consolidation concerning for pneumonia",
-        "consolidation negative",
-        "pneumonia negative",
-        "not uncertain",
-    ),
-    19: ("widened mediastinum", "cardiomediastinal silhouette", "enlarged mediastinum positive"),
-    20: ("normal heart size", "cardiomegaly", "normal mediastinal contours", "enlarged mediastinum", "no other denial"),
-    21: (
-        "several lists",
-        "mixed evidence",
-        "positive",
-        "definitely",
-        "uncertain",
-        "possible or suspected",
-        "negative",
-        "explicitly denied",
-    ),
+    11: ("hydropneumothorax", "pneumothorax positive", "pleural effusion"),
+    12: ("thickening", "plaques", "pleural abnormality", "fluid"),
+    13: ("nodules", "masses", "lung lesion"),
+    14: ("infiltrates", "lung opacity positive", "pneumonia uncertain"),
+    15: ("short", "empty"),
+    16: ("left out", "support devices", "more than 6"),
+    17: ("vascular congestion", "could reflect elevated pulmonary venous pressure", "never"),
+    18: ("no focal consolidation concerning for pneumonia", "consolidation negative", "pneumonia negative"),
+    19: ("widened mediastinum", "enlarged mediastinum positive"),
+    20: ("normal heart size", "cardiomegaly", "no other denial"),
+    21: ("several lists", "mixed evidence", "definitely", "explicitly denied"),
 }
 
 
@@ -135,13 +47,10 @@ def sections() -> dict[str, str]:
     return {name: " ".join(text.lower().split()) for name, text in found.items()}
 
 
-def test_rules_are_numbered_like_the_papers(sections: dict[str, str]) -> None:
-    assert [name for name in sections if name.isdigit()] == [str(number) for number in range(1, 22)]
-
-
-@pytest.mark.parametrize("number", range(1, 22))
-def test_rule(sections: dict[str, str], number: int) -> None:
-    assert [term for term in RULES[number] if term not in sections[str(number)]] == []
+def test_the_rules_are_the_papers(sections: dict[str, str]) -> None:
+    assert [name for name in sections if name.isdigit()] == [str(number) for number in RULES]
+    lacking = {number: [word for word in words if word not in sections[str(number)]] for number, words in RULES.items()}
+    assert not any(lacking.values()), lacking
 
 
 def test_vocabulary_schema_and_input_format(sections: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from peft.tuners.lora import LoraLayer
 
-from pacer.core.errors import CheckpointError
+from pacer.core.errors import CheckpointError, ConfigError
 from pacer.model.assemble import build_model, frozen_fingerprints, load_model, load_tokenizer
 from pacer.model.checkpoint import CheckpointRecord, load_strictly, save_checkpoint
 from pacer.training.examples import Examples
@@ -168,6 +168,18 @@ def test_a_checkpoint_comes_back_and_strange_ones_are_named(backbones, tmp_path:
         load_model(tmp_path / "b", backbones)
     with pytest.raises(CheckpointError, match="is not a PACER checkpoint"):
         load_model(tmp_path, backbones)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ({"interface": {"num_heads": 3}}, r"interface.num_heads \(3\) must divide the width of the vision encoder"),
+        ({"lora": {"targets": ["qkv"]}}, "the language model has no qkv; its linear layers are down_proj, gate_proj"),
+    ],
+)
+def test_settings_that_do_not_fit_the_frozen_models(backbones: Path, groups: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_model(backbones, specification(**groups))
 
 
 def test_a_record_without_an_anchor_is_named(records: pl.DataFrame, anchors: pl.DataFrame, backbones, features) -> None:

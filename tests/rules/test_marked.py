@@ -28,15 +28,3 @@ def test_no_finding_takes_the_polarity_of_another(source: str, marks: str, sente
     glued = re.search(r"\.[A-Z]", sentence)  # the cleaner joins what no blank parts
     for text in (sentence,) if glued else (sentence, clean_report(sentence)):
         assert (extract_anchor(text) == anchor_of(marks)) != misread, text
-
-
-def test_the_list_is_what_it_says() -> None:
-    sources = [source for source, _, _ in LINES]
-    assert len({sentence for _, _, sentence in LINES}) == len(LINES) == 191
-    assert {source: sources.count(source) for source in sources} == {
-        "written": 13,
-        "open-i train": 116,
-        "covid": 16,
-        "open-i val": 46,
-    }
-    assert all(sum(sentence.startswith(beginning) for *_, sentence in LINES) == 1 for beginning in MISREAD)

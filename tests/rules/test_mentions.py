@@ -175,11 +175,11 @@ def test_segmentation(text: str, expected: list[str]) -> None:
     assert [segment for segment, _ in located_segments(text)] == expected
 
 
-@pytest.mark.parametrize("pattern", [*MENTIONS, *CUES])
-def test_patterns_are_sound(pattern: Pattern) -> None:
-    assert pattern.stems
-    assert all(stem.removeprefix("=").replace("-", "").isalpha() or stem == "?" for stem in pattern.stems)
-    assert pattern in CUES or pattern.name in FINDINGS_OF
+def test_patterns_are_sound() -> None:
+    for pattern in (*MENTIONS, *CUES):
+        assert pattern.stems, pattern
+        assert all(stem.removeprefix("=").replace("-", "").isalpha() or stem == "?" for stem in pattern.stems), pattern
+        assert pattern in CUES or pattern.name in FINDINGS_OF, pattern
 
 
 def test_earlier_start_then_earlier_pattern_wins() -> None:
@@ -193,14 +193,6 @@ def test_earlier_start_then_earlier_pattern_wins() -> None:
     )
     words = ["a", "b", "c", "d"]
     assert patterns.find(" ".join(words), words) == [(2, 5, "one"), (6, 7, "four")]
-
-
-def test_words_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pacer.rules.matching._WORDS", 3)
-    patterns = Patterns([Pattern("one", ("x",), " x")])
-    for word in "abcdefx":
-        assert patterns.find(word, [word]) == ([(0, 1, "one")] if word == "x" else [])
-    assert len(patterns._by_word) <= 3
 
 
 def test_a_table_of_patterns() -> None:

@@ -13,7 +13,6 @@ import torch
 from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
-from pacer.cli.memory_plan import SMOLLM2, VICUNA
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, write_json
@@ -217,6 +216,25 @@ def test_auto_asks_the_gpu_where_there_is_one(supported: bool, monkeypatch: pyte
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: supported)
     assert run.mixed_precision("auto", 1e6) == ("bf16" if supported else "no")
+
+
+#: config.json of lmsys/vicuna-7b-v1.5 and of SmolLM2-135M, as far as shapes go.
+VICUNA = {
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 32000,
+}
+SMOLLM2 = {
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "vocab_size": 49152,
+    "tie_word_embeddings": True,
+}
 
 
 def test_the_stand_in_of_the_default_profile_stays_in_float32(tmp_path: Path) -> None:
