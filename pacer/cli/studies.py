@@ -30,8 +30,9 @@ def run(
 ) -> None:
     """Make the runs of a study that are not there yet, and write its table."""
     from pacer.studies.run import run_study
+    from pacer.studies.study import load_study
 
-    chosen = _writable(name)
+    chosen = load_study(STUDIES, name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` ends a study as Ctrl-C does: tidily
     run_study(chosen, Path.cwd(), say, rows=frozenset(row or ()), jobs=jobs, devices=devices)
     _write_table(chosen)
@@ -40,7 +41,9 @@ def run(
 @study.command()
 def show(name: Name) -> None:
     """Write and print the table of a study from the runs that exist."""
-    print(_write_table(_writable(name)))
+    from pacer.studies.study import load_study
+
+    print(_write_table(load_study(STUDIES, name)))
 
 
 @study.command("list")
@@ -54,17 +57,6 @@ def list_studies() -> None:
     wanted = [len(one.seeds) * sum(row.files is None for row in one.rows) for one in found]
     there = [len(list(folders(one, state))) for one in found]
     print_rows((one.name, f"{some} of {all_}", one.title) for one, some, all_ in zip(found, there, wanted, strict=True))
-
-
-def _writable(name: str) -> Study:
-    """A study, once its results can be written."""
-    from pacer.core.io import check_output
-    from pacer.studies.run import results_folder
-    from pacer.studies.study import load_study
-
-    chosen = load_study(STUDIES, name)
-    check_output(results_folder(Path.cwd()) / chosen.name, folder=True)
-    return chosen
 
 
 def _write_table(chosen: Study) -> str:

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from pacer.metrics.scoring import decoded_records
-from pacer.params import load_params
+from pacer.params.profiles import load_profile
 from pacer.phantom.generate import generate_phantom
 from pacer.records.schemas import read_images, read_records
 
@@ -17,7 +17,7 @@ from pacer.records.schemas import read_images, read_records
 @pytest.fixture
 def corpus(repository: Path) -> Path:
     """A small corpus in MIMIC-RG4's layout, and a profile that names its files."""
-    world = load_params("configs/micro.yaml").corpus.phantom.model_copy(update={"patients": 10})
+    world = load_profile("configs/micro.yaml").corpus.phantom.model_copy(update={"patients": 10})
     generate_phantom(world, 3, repository / "mine")
     profile = (repository / "configs" / "phantom.yaml").read_text()
     profile = profile.replace("source: phantom ", "source: files ").replace("root: null ", "root: mine ")

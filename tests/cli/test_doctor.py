@@ -12,13 +12,14 @@ import pytest
 
 from pacer.cli.doctor import Finding, diagnose, models
 from pacer.corpus.source.files import point_to_files
-from pacer.params import Params, load_params, parse_params
+from pacer.params import Params, parse_params
+from pacer.params.profiles import load_profile
 
 REPOSITORY = Path(__file__).parents[2]
 
 
 def changed(name: str, **groups: dict) -> Params:
-    values = load_params(REPOSITORY / "configs" / f"{name}.yaml").model_dump()
+    values = load_profile(REPOSITORY / "configs" / f"{name}.yaml").model_dump()
     for group, changes in groups.items():
         values[group] |= changes
     return parse_params(values)
@@ -44,7 +45,8 @@ def test_the_default_profile_lacks_nothing(pacer):
 
 
 def test_missing_weights_say_how_to_get_them(pacer):
-    outcome = pacer("doctor", "--params", "configs/mimic_rg4.yaml")
+    assert pacer("use", "mimic_rg4").code == 0
+    outcome = pacer("doctor")
     assert outcome.code == 1
     assert outcome.error.strip() == "error: a run would stop: see what is marked `missing` above"
     command = "  hf download lmsys/vicuna-7b-v1.5 --revision 3321f76e3f527bd14065daf69dad9344000a201d"
@@ -54,7 +56,7 @@ def test_missing_weights_say_how_to_get_them(pacer):
 
 def test_the_refusal_to_send_reports_is_seen_before_any_stage_and_before_the_key(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    params = load_params(REPOSITORY / "configs" / "mimic_rg4.yaml")
+    params = load_profile(REPOSITORY / "configs" / "mimic_rg4.yaml")
 
     def labels(**changes: object) -> Finding:
         llm = params.anchors.llm.model_copy(update=changes)

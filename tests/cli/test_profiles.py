@@ -304,7 +304,7 @@ def test_a_comment_is_no_edit(pacer, repository: Path):
 
 
 def test_a_profile_that_does_not_load_is_not_put_in_use(pacer, repository: Path):
-    (repository / "configs" / "mine.yaml").write_text("corpus: {}\n")
+    (repository / "configs" / "mine.yaml").write_text("corpus: {sources: files}\n")
     before = (repository / "params.yaml").read_text()
     outcome = pacer("use", "mine")
     assert outcome.code == 1 and "configs/mine.yaml" in outcome.error

@@ -18,11 +18,12 @@ from PIL import Image
 from pacer.core.errors import DataError
 from pacer.corpus.build_corpus import build_corpus
 from pacer.corpus.source.files import point_to_files
-from pacer.params import Corpus, load_params
+from pacer.params import Corpus
+from pacer.params.profiles import load_profile
 from pacer.records.schemas import PRIOR_SCHEMA, read_records, read_table
 
 ROOT = Path(__file__).resolve().parents[2]
-BASE = load_params(ROOT / "configs" / "mimic_cxr.yaml").corpus.model_dump()
+BASE = load_profile(ROOT / "configs" / "mimic_cxr.yaml").corpus.model_dump()
 SECRET = "Zephyrine opacity"  # a report text that no message may hold
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
 from pacer.corpus.splits import check_splits, seeded_split
-from pacer.params import load_params
+from pacer.params.profiles import load_profile
 
 SHARES = st.floats(0, 0.5)
 
@@ -65,7 +65,7 @@ def test_whole_shares(subject: str, seed: int) -> None:
 
 @given(st.sets(st.tuples(st.sampled_from(["sn", "mw"]), st.sampled_from(["train", "val", "test"]))), st.booleans())
 def test_what_a_run_needs_is_there_or_the_first_that_lacks_is_named(present: set[tuple[str, str]], best: bool) -> None:
-    params = load_params(Path(__file__).parents[2] / "configs" / "micro.yaml")
+    params = load_profile(Path(__file__).parents[2] / "configs" / "micro.yaml")
     params = params.model_copy(
         update={"train": params.train.model_copy(update={"checkpoint": "best" if best else "last"})}
     )

@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
 from pacer.model.upstream import interface_names
+from pacer.params.profiles import profile_text
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +73,7 @@ class Repository:
         shutil.copytree(ROOT / "baselines", folder / "baselines", ignore=made)
         for name in ("dvc.yaml", ".dvcignore", ".gitignore"):
             shutil.copy(ROOT / name, folder)
-        shutil.copy(ROOT / "configs" / "micro.yaml", folder / "params.yaml")
+        (folder / "params.yaml").write_text(profile_text(ROOT / "configs" / "micro.yaml"))
         shutil.copy(ROOT / "baselines" / "micro.yaml", folder / "baselines" / "params.yaml")
         self.run("git", "init", "--quiet")
         self.commit()

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pacer.params.profiles import profile_text
+
+
 ROOT = Path(__file__).parents[2]
 
 PIPELINE = """\
@@ -186,7 +189,7 @@ class FakeRepository:
         dvc = folder / "bin" / "dvc"
         dvc.write_text(FAKE_DVC.format(python=sys.executable, fake=self.fake))
         dvc.chmod(0o755)
-        shutil.copy(ROOT / "configs" / "micro.yaml", folder / "params.yaml")
+        (folder / "params.yaml").write_text(profile_text(ROOT / "configs" / "micro.yaml"))
         shutil.copy(ROOT / "baselines" / "micro.yaml", folder / "baselines" / "params.yaml")
         self.git("init", "--quiet", "--initial-branch", "main")
         self.git("add", "--all")

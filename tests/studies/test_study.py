@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError
 from pacer.params import parse_params, validated
+from pacer.params.profiles import profile_text
 from pacer.studies.pipeline import Lock, Pipeline, code_hash
 from pacer.studies.plan import Run, identify, overridden, plan
 from pacer.studies.study import Study, load_study, study_names
@@ -55,7 +56,7 @@ def planned(study: Study, params: str, code: str = "code", weights: str = "null"
 
 def text_of(profile: str) -> str:
     """The parameter file of a profile."""
-    return (ROOT / "configs" / f"{profile}.yaml").read_text()
+    return profile_text(ROOT / "configs" / f"{profile}.yaml")
 
 
 def effective(study: Study, profile: str) -> list[dict]:
