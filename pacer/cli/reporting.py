@@ -291,37 +291,20 @@ def compare(
         say(line)
 
 
-def checklist(
-    out: Annotated[Path, typer.Option(help="Markdown file to write.")] = Path("checklist.md"),
-    root: Annotated[Path, typer.Option(help="Repository that the run was made in.")] = Path(),
-    metrics: Annotated[Path | None, typer.Option(help="Folder of its scores; default: metrics/ there.")] = None,
-) -> None:
-    """Answer what TRIPOD-LLM and CLAIM 2024 ask of a study as far as the files of a run do; the rest are questions."""
-    from pacer.core.io import check_output, write_text
-    from pacer.papers.checklist import METRICS, fill_checklist
-
-    check_output(out, folder=False)
-    filled = fill_checklist(root, metrics or root / METRICS)
-    for title, (whole, part, left) in filled.counts.items():
-        say(f"{title}: of {whole + part + left} items the files answer {whole}, and {part} in part; {left} are left")
-    write_text(out, filled.markdown)
-    say(f"written to {out}")
-
-
 def show(
     study: Annotated[str, typer.Argument(help="Study id; or an examination's, as record ids have it behind sn-.")],
     systems: Annotated[
         tuple[str, str],
         typer.Option(metavar="A B", help="Scored runs, or files of reports by record id; NAME=PLACE gives a name."),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the page and the drawing.")] = Path("shown"),
+    out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("shown"),
     context: ContextNames = None,
     records: Annotated[Path, typer.Option(help="The corpus.")] = Path("data/corpus/records.parquet"),
     images: Annotated[Path, typer.Option(help="Its images.")] = Path("data/corpus/images.parquet"),
 ) -> None:
     """Show one study by two systems beside the reference, in SN and SW: what is supported, what not, what compares."""
     from pacer.core.io import check_output
-    from pacer.papers.side_by_side import side_by_side, write_side_by_side
+    from pacer.reporting.show import show_study
 
     check_output(out, folder=True)
     named = [
@@ -329,11 +312,8 @@ def show(
         for text in systems
         for name, equals, place in [text.partition("=")]
     ]
-    found = side_by_side(study, named, check_contexts(context) or ["sn", "sw"], records, images)
-    for note in found.notes:
-        say(note)
-    for path in write_side_by_side(found, out):
-        say(f"written to {path}")
+    path = show_study(study, named, check_contexts(context) or ["sn", "sw"], records, images, out)
+    say(f"written to {path}")
 
 
 def subgroups(
