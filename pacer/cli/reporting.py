@@ -332,7 +332,6 @@ def subgroups(
 @anchors.command("show")
 def show_anchor(
     record: Annotated[str, typer.Argument(help="Record id, such as those in predictions/*.jsonl.")],
-    html: Annotated[Path | None, typer.Option(help="Write the explanation as a page.")] = None,
     records: Annotated[Path, typer.Option(help="The corpus.")] = Path("data/corpus/records.parquet"),
     table: Annotated[Path, typer.Option("--anchors", help="Its commitments.")] = Path("data/anchors/anchors.parquet"),
     answers: Annotated[Path, typer.Option(help="Answers of the labelling model, for its evidence; may be missing.")] = (
@@ -340,13 +339,9 @@ def show_anchor(
     ),
 ) -> None:
     """Explain one commitment: the report with the words that the rules read, coloured by polarity."""
-    from pacer.core.io import check_output, write_text
     from pacer.reporting.explanation import explain
 
-    if html is not None:
-        check_output(html, folder=False)
     found = explain(record, records, table, answers)
-    console.record = html is not None
     made_by = "the labelling model" if found.origin == "llm" else "the rules"
     console.print(Text(f"{record}, {found.context.upper()}, {found.split}; made by {made_by}\n"))
     console.print(chips(found.anchor))
@@ -368,8 +363,3 @@ def show_anchor(
     console.print(legend)
     console.print("\nwhat the rules read")
     print_rows(found.read.rows, found.read.columns)
-    if html is not None:
-        # a terminal's yellow is too pale for a white page
-        write_text(html, console.export_html(inline_styles=True).replace("#808000", "#6b5a00"))
-        console.record = False
-        say(f"\nwritten to {html}")

@@ -20,7 +20,6 @@ COMMANDS = {
 FILES = {
     "labels": ["score", "--records", "r", "--predictions", "p", "--out", "new", "--labels", "{}"],
     "generate": ["generate", "--model", "nowhere", "--cases", "nowhere.csv", "--out", "{}"],
-    "anchors": ["anchors", "show", "sn-1", "--html", "{}"],
 }
 
 
