@@ -304,37 +304,20 @@ def compare(
         say(line)
 
 
-def checklist(
-    out: Annotated[Path, typer.Option(help="Markdown file to write.")] = Path("checklist.md"),
-    root: Annotated[Path, typer.Option(help="Repository that the run was made in.")] = Path(),
-    metrics: Annotated[Path | None, typer.Option(help="Folder of its scores; default: metrics/ there.")] = None,
-) -> None:
-    """Answer what TRIPOD-LLM and CLAIM 2024 ask of a study as far as the files of a run do; the rest are questions."""
-    from pacer.core.io import check_output, write_text
-    from pacer.papers.checklist import METRICS, fill_checklist
-
-    check_output(out, folder=False)
-    filled = fill_checklist(root, metrics or root / METRICS)
-    for title, (whole, part, left) in filled.counts.items():
-        say(f"{title}: of {whole + part + left} items the files answer {whole}, and {part} in part; {left} are left")
-    write_text(out, filled.markdown)
-    say(f"written to {out}")
-
-
 def show(
     study: Annotated[str, typer.Argument(help="Study id; or an examination's, as record ids have it behind sn-.")],
     systems: Annotated[
         tuple[str, str],
         typer.Option(metavar="A B", help="Scored runs, or files of reports by record id; NAME=PLACE gives a name."),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the page and the drawing.")] = Path("shown"),
+    out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("shown"),
     context: ContextNames = None,
     records: Annotated[Path, typer.Option(help="The corpus.")] = Path("data/corpus/records.parquet"),
     images: Annotated[Path, typer.Option(help="Its images.")] = Path("data/corpus/images.parquet"),
 ) -> None:
     """Show one study by two systems beside the reference, in SN and SW: what is supported, what not, what compares."""
     from pacer.core.io import check_output
-    from pacer.papers.side_by_side import side_by_side, write_side_by_side
+    from pacer.reporting.show import show_study
 
     check_output(out, folder=True)
     named = [
@@ -342,11 +325,8 @@ def show(
         for text in systems
         for name, equals, place in [text.partition("=")]
     ]
-    found = side_by_side(study, named, check_contexts(context) or ["sn", "sw"], records, images)
-    for note in found.notes:
-        say(note)
-    for path in write_side_by_side(found, out):
-        say(f"written to {path}")
+    path = show_study(study, named, check_contexts(context) or ["sn", "sw"], records, images, out)
+    say(f"written to {path}")
 
 
 def subgroups(
@@ -365,7 +345,6 @@ def subgroups(
 @anchors.command("show")
 def show_anchor(
     record: Annotated[str, typer.Argument(help="Record id, such as those in predictions/*.jsonl.")],
-    html: Annotated[Path | None, typer.Option(help="Write the explanation as a page.")] = None,
     records: Annotated[Path, typer.Option(help="The corpus.")] = Path("data/corpus/records.parquet"),
     table: Annotated[Path, typer.Option("--anchors", help="Its commitments.")] = Path("data/anchors/anchors.parquet"),
     answers: Annotated[Path, typer.Option(help="Answers of the labelling model, for its evidence; may be missing.")] = (
@@ -373,13 +352,9 @@ def show_anchor(
     ),
 ) -> None:
     """Explain one commitment: the report with the words that the rules read, coloured by polarity."""
-    from pacer.core.io import check_output, write_text
     from pacer.reporting.explanation import explain
 
-    if html is not None:
-        check_output(html, folder=False)
     found = explain(record, records, table, answers)
-    console.record = html is not None
     made_by = "the labelling model" if found.origin == "llm" else "the rules"
     console.print(Text(f"{record}, {found.context.upper()}, {found.split}; made by {made_by}\n"))
     console.print(chips(found.anchor))
@@ -401,8 +376,3 @@ def show_anchor(
     console.print(legend)
     console.print("\nwhat the rules read")
     print_rows(found.read.rows, found.read.columns)
-    if html is not None:
-        # a terminal's yellow is too pale for a white page
-        write_text(html, console.export_html(inline_styles=True).replace("#808000", "#6b5a00"))
-        console.record = False
-        say(f"\nwritten to {html}")

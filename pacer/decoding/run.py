@@ -13,7 +13,7 @@ from safetensors.torch import save
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
-from pacer.core.io import hash_bytes, hash_json, publish, scratch_directory, write_json, write_jsonl
+from pacer.core.io import hash_json, publish, scratch_directory, write_json, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.decoding.controls import CONTROLS
@@ -81,7 +81,7 @@ def decode_records(
     runs = plan_runs(records, config)
     cases = runs[""]
     examples = _example_studies(cases, config.examples)
-    routed = _routed_records(cases, examples, config.routing_studies)
+    routed = _routed_records(cases, examples)
 
     generator, record = open_generator(checkpoint, backbones, features, config, torch.device(state.device or "cpu"))
     weights = weights_hash(checkpoint)
@@ -223,12 +223,11 @@ def _example_studies(cases: pl.DataFrame, count: int) -> list[str]:
     return per_study.sort(["contexts", "study_id"], descending=[True, False])["study_id"].head(count).to_list()
 
 
-def _routed_records(cases: pl.DataFrame, examples: list[str], count: int) -> set[str]:
-    """Records whose depth weights are kept: one of each example study, and one of ``count`` other studies that the
-    hash of their ids draws. An image has the same weights in every context, so it is the record with the most images.
+def _routed_records(cases: pl.DataFrame, examples: list[str]) -> set[str]:
+    """Records whose depth weights are kept: one of each example study. An image has the same weights in every context,
+    so it is the record with the most images.
     """
-    others = sorted(set(cases["study_id"]) - set(examples), key=lambda study: hash_bytes(str(study).encode()))
-    chosen = cases.filter(pl.col("study_id").is_in([*examples, *others[:count]]))
+    chosen = cases.filter(pl.col("study_id").is_in(examples))
     # stable: of records with as many images, the first
     most = chosen.sort(pl.col("lateral").is_null(), maintain_order=True).unique(
         "study_id", keep="first", maintain_order=True

@@ -20,7 +20,6 @@ class Decode(Strict):
     length_penalty: LengthPenalty
     batch_size: Positive
     examples: Natural
-    routing_studies: Natural
     controls: list[Literal["another_patient", "no_lateral", "no_prior"]]
 
     @model_validator(mode="after")

@@ -23,8 +23,7 @@ def build_report(
     where a radiograph is drawn); ``out`` is replaced as a whole.
 
     Args:
-        corpus, anchors, emphasis, predictions, metrics: what the stages of these names left; the phases' DVCLive
-            directories lie in ``metrics``, and a phase whose directory does not exist was not trained.
+        corpus, anchors, emphasis, predictions, metrics: what the stages of these names left.
         params: of the run.
 
     Raises:

@@ -13,9 +13,9 @@ from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.core.hygiene import file_name
 from pacer.core.io import read_jsonl
-from pacer.metrics.chexbert.observations import OBSERVATIONS
+from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.reporting import images
-from pacer.reporting.routing import PRESENT, over_radiograph
+from pacer.reporting.routing import over_radiograph
 from pacer.reporting.section import Figure
 from pacer.reporting.support import Piece, pieces, statements
 
@@ -130,7 +130,7 @@ def _present(labels: list[int] | None) -> tuple[str, ...]:
     if labels is None:
         return ()
     pairs = zip(OBSERVATIONS, labels, strict=True)
-    return tuple(name for name, label in pairs if label in PRESENT and name != "No Finding")
+    return tuple(name for name, label in pairs if label in (POSITIVE, UNCERTAIN) and name != "No Finding")
 
 
 def _view(study: str, name: str, image: str, results: Results, weights: np.ndarray | None) -> CaseImage:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ from pacer.core.contexts import CONTEXTS
 from pacer.reporting.figures import LIGHT, SERIES, drawing, legend_above, row_axis
 from pacer.reporting.score_tables import row_name, rows_in
 from pacer.reporting.tables import number
-from pacer.reporting.training_logs import FOLLOWED, Curve, Panel
 
 if TYPE_CHECKING:
     from pacer.comparison.case_statistics import LabelScores
@@ -139,65 +137,3 @@ def polarity_chart(
         legend_above(np.ravel(grid)[0], 3, columnspacing=1.2)
 
     return drawing(6.6, 0.9 + 0.24 * len(findings), draw, columns=len(contexts), sharey=True)
-
-
-def curve_chart(panel: Panel) -> str:
-    """Lines over updates; a logarithmic axis when the positive values span more than a factor of 50."""
-    values = [v for _, curve in panel.curves for v in curve.values if math.isfinite(v)]
-    logarithmic = bool(values) and min(values) > 0 and max(values) / min(values) > 50
-
-    def draw(axes: Axes) -> None:
-        for index, (label, curve) in enumerate(panel.curves):
-            marker = "o" if len(curve.steps) < 12 else None
-            colour = LIGHT[SERIES[index % len(SERIES)]]
-            style = "-" if index < len(SERIES) else "--"
-            axes.plot(curve.steps, curve.values, style, color=colour, label=label, marker=marker, markersize=2.5)
-        axes.set_xlabel("update")
-        if logarithmic:
-            axes.set_yscale("log")
-        else:
-            axes.yaxis.set_major_locator(MaxNLocator(5))
-            axes.margins(y=0.12)
-        _whole_updates(axes, 5)
-        if len(panel.curves) > 1:
-            axes.legend(loc="best", handlelength=1.4, labelspacing=0.25)
-
-    return drawing(3.6, 2.3, draw)
-
-
-def schedule_chart(phases: Mapping[str, Mapping[str, Curve]]) -> str | None:
-    """ρ and α_D over the updates of all phases, one after another; None where no phase logs either.
-
-    Args:
-        phases: phase -> its curves by name, in the order of training.
-    """
-    shown = {name: label for name, label in FOLLOWED.items() if any(name in curves for curves in phases.values())}
-    if not shown:
-        return None
-    lengths = [max((max(curve.steps, default=0) for curve in curves.values()), default=0) for curves in phases.values()]
-    starts = [sum(lengths[:place]) for place in range(len(lengths))]
-
-    def draw(grid: Any) -> None:
-        rows: Sequence[Axes] = np.ravel(grid).tolist()
-        for axes, (name, label) in zip(rows, shown.items(), strict=True):
-            for start, curves in zip(starts, phases.values(), strict=True):
-                if name in curves:
-                    curve = curves[name]
-                    steps = [start + step for step in curve.steps]
-                    axes.plot(steps, curve.values, color=LIGHT["--series-1"], marker="o" if len(steps) == 1 else None)
-                if start:
-                    axes.axvline(start, color=LIGHT["--muted"], linewidth=0.8, linestyle=(0, (3, 3)))
-            axes.set_ylabel(label, fontsize=8)
-            axes.yaxis.set_major_locator(MaxNLocator(4))
-            axes.margins(x=0, y=0.12)
-        for start, phase in zip(starts, phases, strict=True):
-            rows[0].text(start, 1.03, f" {phase}", fontsize=8.5, transform=rows[0].get_xaxis_transform())
-        rows[-1].set_xlabel("updates of all phases, one after another")
-        _whole_updates(rows[-1], 6)
-
-    return drawing(6.6, 0.6 + 1.55 * len(shown), draw, rows=len(shown), sharex=True)
-
-
-def _whole_updates(axes: Axes, most: int) -> None:
-    axes.xaxis.set_major_locator(MaxNLocator(most, integer=True))
-    axes.ticklabel_format(axis="x", style="plain")

@@ -1,8 +1,4 @@
-"""How charts are drawn: SVG files for a paper, and the same drawings in the page's own colours.
-
-Charts (:mod:`pacer.reporting.charts`) are drawn in the colours of :data:`LIGHT`. :func:`for_page` turns each of these
-into a CSS variable of the page, so a figure follows the reader's light or dark theme.
-"""
+"""How charts (:mod:`pacer.reporting.charts`) are drawn: as SVG files for a paper, and inside of the page."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-#: CSS variable of the page: the colour of the stand-alone file.
+#: The page's colours, by their names in ``style.css``.
 LIGHT = {
     "--ink": "#1b1f24",
     "--muted": "#5c6570",
@@ -29,10 +25,6 @@ LIGHT = {
     "--series-5": "#a07400",
     "--series-6": "#b83a5e",
     "--series-none": "#9aa3ad",
-    "--matching": "#d9efdf",
-    "--only": "#fdeec2",
-    "--unverified": "#f7dcea",
-    "--longitudinal": "#dceaf8",
 }
 SERIES = tuple(f"--series-{index}" for index in range(1, 7))
 FONT = "sans-serif"
@@ -69,26 +61,24 @@ STYLE: dict[Any, Any] = {
 
 
 def for_page(svg: str, name: str) -> str:
-    """The drawing as an inline ``<svg>`` element: theme colours, and ids that no other figure of the page has."""
+    """The drawing as an inline ``<svg>`` element, with ids that no other figure of the page has."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
-    for variable, colour in LIGHT.items():
-        svg = svg.replace(colour, f"var({variable})")
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     return svg.replace("url(#", f"url(#{name}-").replace('href="#', f'href="#{name}-')
 
 
-def drawing(width: float, height: float, draw: Callable[[Any], None], **grid: Any) -> str:
+def drawing(width: float, height: float, draw: Callable[[Any], None], columns: int = 1, **grid: Any) -> str:
     """Run ``draw(axes)`` on a new figure of the given size in inches; the SVG text.
 
     Args:
-        grid: arguments of ``Figure.subplots`` (``rows``, ``columns``, ...); ``draw`` gets what it returns.
+        columns, grid: arguments of ``Figure.subplots``; ``draw`` gets what it returns.
     """
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.13))  # browsers set text wider
         FigureCanvasSVG(figure)
-        draw(figure.subplots(grid.pop("rows", 1), grid.pop("columns", 1), **grid))
+        draw(figure.subplots(1, columns, **grid))
         return saved(figure)
 
 

@@ -20,14 +20,7 @@ from pacer.reporting.cases import predictions_by_id
 from pacer.reporting.routing import read_routing
 from pacer.reporting.signature import caution
 from pacer.reporting.tables import number
-from pacer.reporting.training_logs import Curve, read_curves
 
-#: Phase -> what it trains.
-PHASES = {
-    "warmup": "Warm-up: Refine on frontal views",
-    "parent": "Parent: Refine + Commit on all contexts",
-    "calibrate": "Calibrate on the frozen parent",
-}
 #: What the resampled units are called.
 _UNITS = dict(zip(UNITS, ("patients", "examinations", "records"), strict=True))
 
@@ -39,7 +32,6 @@ class Results:
     Attributes:
         records: the corpus; predictions: by record id; cases: ``cases.parquet``, one row a scored record.
         decoding: the manifest of the predictions. routing: depth weights, empty without a router.
-        curves: phase -> its curves by name; a phase that was not trained is left out.
     """
 
     params: Params
@@ -54,7 +46,6 @@ class Results:
     scores: Mapping[str, Any]
     signature: Mapping[str, Any]
     cases: pl.DataFrame
-    curves: Mapping[str, Mapping[str, Curve]]
 
     @cached_property
     def decoded(self) -> pl.DataFrame:
@@ -94,7 +85,7 @@ class Results:
 def read_results(
     corpus: Path, anchors: Path, emphasis: Path, predictions: Path, metrics: Path, params: Params
 ) -> Results:
-    """Read the folders that the stages of these names left; ``metrics`` has a folder for each trained phase too.
+    """Read the folders that the stages of these names left.
 
     Raises:
         DataError: a file is missing or malformed.
@@ -116,5 +107,4 @@ def read_results(
         scores=read_json(metrics / "scores.json"),
         signature=read_json(metrics / "signature.json"),
         cases=pl.read_parquet(cases),
-        curves={phase: read_curves(metrics / phase) for phase in PHASES if (metrics / phase).is_dir()},
     )

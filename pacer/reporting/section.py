@@ -54,14 +54,6 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Panels:
-    """Small charts side by side, captions above."""
-
-    kind: ClassVar = "panels"
-    figures: Sequence[Figure]
-
-
-@dataclass(frozen=True)
 class Checks:
     """Names and what was found. ``folded``: a title to unfold them by; ``unfolded``: they are at first."""
 
@@ -81,7 +73,7 @@ class ExampleCases:
         return [figure for case in self.cases for figure in case.figures]
 
 
-Part = Text | Shown | Figure | Panels | Checks | ExampleCases
+Part = Text | Shown | Figure | Checks | ExampleCases
 
 
 @dataclass(frozen=True)

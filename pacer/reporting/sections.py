@@ -14,12 +14,10 @@ from pacer.reporting.anchor_audit import agreement_table, anchor_checks, origin_
 from pacer.reporting.cases import example_cases
 from pacer.reporting.corpus_audit import corpus_checks, corpus_table, emphasis_checks
 from pacer.reporting.published import published_beside
-from pacer.reporting.results import PHASES, Results
-from pacer.reporting.routing import average_routing, finding_maps
-from pacer.reporting.section import Checks, ExampleCases, Figure, Panels, Part, Section, Shown, Text, shown
+from pacer.reporting.results import Results
+from pacer.reporting.section import Checks, ExampleCases, Figure, Part, Section, Shown, Text, shown
 from pacer.reporting.signature import entries, failed_scorers, manifest
 from pacer.reporting.tables import number, percent, reading_audit
-from pacer.reporting.training_logs import counted, panels
 
 
 def scores(results: Results) -> Section:
@@ -184,54 +182,6 @@ def gate(results: Results) -> Section | None:
     return Section("gates", "Gate of Calibrate", parts)
 
 
-def routing(results: Results) -> Section | None:
-    """Mean depth weights by patch and finding; only patchwise weights depend on what an image shows."""
-    patchwise = results.params.refine.variant == "patchwise"
-    views = average_routing(results.routing, results.cases) if patchwise else []
-    if not views:
-        return None
-    images = " and ".join(f"{view.images} {view.view}" for view in views)
-    parts = [
-        Text(
-            f"Which encoder depth each patch draws on, averaged over {images} images of the decoded split, one of each "
-            "study. The first row is the mean weight. The others show how the mean over the images with a finding "
-            "differs from that over the images without it, with the number of images that have it in brackets."
-        ),
-        Figure(
-            "routing-findings",
-            finding_maps(views, results.params.features.depths),
-            "Depth weights by patch and depth: mean over all images, then with each finding minus without. Differences "
-            "of means without a test: with few images they are chance and anatomy",
-        ),
-        Text(
-            "Findings are those of the references, positive or uncertain; those with fewer than five images on either "
-            "side have no map. Maps over single radiographs stand with the example cases.",
-            "under",
-        ),
-    ]
-    return Section("routing", "Depth routing by finding", parts)
-
-
-def training(results: Results) -> Section | None:
-    """The curves of each phase, and what runs through all of them."""
-    parts: list[Part] = []
-    if (schedule := charts.schedule_chart(results.curves)) is not None:
-        caption = (
-            "Probability ρ of the direct-report route, and residual weight α_D of the depth mixture, over the updates "
-            "of all phases; Calibrate trains on the frozen parent, so α_D stays"
-        )
-        parts.append(Figure("schedule", schedule, caption))
-    for phase, curves in results.curves.items():
-        found = [
-            Figure(f"training-{phase}-{panel.name}", charts.curve_chart(panel), panel.title)
-            for panel in panels(curves, results.params.features.depths)
-        ]
-        if found:
-            once = counted(curves)
-            parts += [Text(PHASES[phase], "title"), *([Checks(once)] if once else []), Panels(found)]
-    return Section("training", "Training", parts) if parts else None
-
-
 def corpus(results: Results) -> Section:
     """The audits of the corpus and of the emphasis."""
     audit = results.corpus_audit
@@ -274,8 +224,6 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     groups,
     cases,
     gate,
-    routing,
-    training,
     corpus,
     commitments,
     made_of,

@@ -46,8 +46,6 @@ def reading_audit(of: str) -> Generator[None]:
         yield
     except KeyError as error:
         raise DataError(f"the {of} audit lacks {error}; make the {of} again") from None
-    except (TypeError, AttributeError, ValueError) as error:
-        raise DataError(f"the {of} audit is of another form ({error}); make the {of} again") from None
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class Search(Strict):
         Raises:
             ConfigError: it could not have these values.
         """
-        whole = {"split": "test", "limit": None, "examples": 0, "routing_studies": 0, "controls": []}
+        whole = {"split": "test", "limit": None, "examples": 0, "controls": []}
         return validated(whole | self.model_dump() | changes, f"{SETTINGS}, search", Decode)
 
 

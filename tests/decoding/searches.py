@@ -39,7 +39,6 @@ def settings(**changes: Any) -> Decode:
         "length_penalty": 2.0,
         "batch_size": 4,
         "examples": 1,
-        "routing_studies": 1,
         "controls": [],
     }
     return Decode(**plain | changes)

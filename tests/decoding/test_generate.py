@@ -29,7 +29,6 @@ def settings(**changes) -> Decode:
             "length_penalty": 2.0,
             "batch_size": 8,
             "examples": 1,
-            "routing_studies": 0,
             "controls": [],
             **changes,
         }

@@ -195,25 +195,18 @@ def test_a_split_without_records_is_refused(stage) -> None:
         stage("out", split="val")
 
 
-def test_depth_weights_of_examples_and_of_drawn_studies_are_kept(stage, records: pl.DataFrame) -> None:
-    """One record a study, with its lateral image where a record has one; the generated lines stay as they are."""
-    files, more = stage("out", examples=2, routing_studies=0), stage("more", examples=2, routing_studies=3)
-    few, many = (load(found["routing.safetensors"]) for found in (files, more))
-    assert {name: content for name, content in more.items() if name.endswith(".jsonl")} == {
-        name: content for name, content in files.items() if name.endswith(".jsonl")
-    }
+def test_depth_weights_of_the_examples_are_kept(stage, records: pl.DataFrame) -> None:
+    """One record a study, with its lateral image where a record has one."""
+    files = stage("out", examples=2)
+    kept = load(files["routing.safetensors"])
     study_of = dict(records.select("record_id", "study_id").iter_rows())
     with_lateral = set(records.filter(pl.col("lateral").is_not_null())["study_id"])
-    examples = json.loads(files["manifest.json"])["examples"]
-    for kept, count in ((few, 2), (many, 5)):
-        records_kept = {name.partition("/")[0] for name in kept}
-        studies = {study_of[record] for record in records_kept}
-        assert len(studies) == len(records_kept) == count and set(examples) <= studies
-        for record in records_kept:
-            assert f"{record}/frontal" in kept
-            assert (f"{record}/lateral" in kept) == (study_of[record] in with_lateral)
-    assert all(torch.equal(many[name], weights) for name, weights in few.items())
-    assert all(torch.allclose(weights.sum(1), torch.ones(len(weights))) for weights in many.values())
+    records_kept = {name.partition("/")[0] for name in kept}
+    assert sorted(study_of[record] for record in records_kept) == json.loads(files["manifest.json"])["examples"]
+    for record in records_kept:
+        assert f"{record}/frontal" in kept
+        assert (f"{record}/lateral" in kept) == (study_of[record] in with_lateral)
+    assert all(torch.allclose(weights.sum(1), torch.ones(len(weights))) for weights in kept.values())
 
 
 def test_the_manifest_says_which_weights_wrote_the_reports(stage, tmp_path: Path) -> None:

@@ -35,7 +35,6 @@ def settings(**changes: Any) -> Decode:
         "length_penalty": 1.0,
         "batch_size": 8,
         "examples": 1,
-        "routing_studies": 0,
         "controls": [],
     }
     return Decode(**plain | changes)

@@ -25,7 +25,7 @@ LEVELS = (
     ("labelling.client", "labelling.targets", "backbones", "metrics", "training", "decoding", "released"),
     ("comparison", "external", "baselines"),
     ("reporting",),
-    ("serving", "studies", "papers"),
+    ("serving", "studies"),
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 STAGE_OF_SCRIPT = re.compile(r"stages/(?!launch)(\w+)\.py(?: (\w+))?")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,7 +83,6 @@ def _make_run(
     cases = _predictions(root / "predictions", test, random, gate, routed)
     cases.write_parquet(root / "metrics" / "cases.parquet")
     _write_scores(root / "metrics", contexts, truth, standin)
-    _write_curves(root / "metrics", contexts)
     return run
 
 
@@ -327,35 +325,6 @@ def _write_anchor_audit(path: Path, records: pl.DataFrame) -> None:
     records.write_parquet(table)
     audit = build_anchors(table, cache, path.with_name("anchors.parquet"))
     _write(path, audit | {"sample": sample_records(records, 5, 1)[1], "labelling": labelling})
-
-
-def _write_curves(folder: Path, contexts: tuple[str, ...]) -> None:
-    for phase in ("warmup", "parent", "calibrate"):
-        steps = range(10, 451, 10)
-        curves = {
-            "loss": [1.2 + 3 * math.exp(-s / 90) for s in steps],
-            "loss_trajectory": [1 + 2 * math.exp(-s / 90) for s in steps],
-            "loss_tlw": [0.4 + math.exp(-s / 70) for s in steps],
-            "learning_rate": [3e-3 * (1 - s / 460) for s in steps],
-            "rho": [min(0.5, 0.1 + s / 400) for s in steps],
-            "alpha": [0.1 + s / 9000 for s in steps],
-            "gradient_norm": [1 + 1 / s for s in steps],
-            "validation/mean": [2 + math.exp(-s / 90) for s in steps],
-            **{f"depth_weight/{k}": [1 / 3 + (k - 1) * s / 9000 for s in steps] for k in range(3)},
-            **{f"validation/{c}": [2 + 0.1 * i + math.exp(-s / 90) for s in steps] for i, c in enumerate(contexts)},
-        }
-        if phase == "calibrate":
-            curves |= {f"gate/{c}": [0.1 + 0.02 * i + s / 9000 for s in steps] for i, c in enumerate(contexts)}
-            curves |= {
-                "loss_consistency": [0.02 * math.exp(-s / 200) for s in steps],
-                "loss_drift": [1e-4 * s / 400 for s in steps],
-            }
-        for name, values in curves.items():
-            path = folder / phase / "plots" / "metrics" / f"{name}.tsv"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            column = name.rpartition("/")[2]
-            rows = "".join(f"{step}\t{value}\n" for step, value in zip(steps, values, strict=True))
-            path.write_text(f"step\t{column}\n{rows}")
 
 
 def _write(path: Path, value: object) -> None:

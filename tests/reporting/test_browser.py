@@ -23,11 +23,3 @@ def test_the_report_in_a_browser(full_run, tmp_path: Path, width: int):
     pixels = np.asarray(seen.picture.convert("RGB"))
     assert len(np.unique(pixels[:1000].reshape(-1, 3), axis=0)) > 50 and pixels[2000:].std() > 5  # something is drawn
     assert overflow(page, width, tmp_path / "width") <= 0
-
-
-def test_the_check_sees_errors_and_requests(tmp_path: Path):
-    page = tmp_path / "page.html"
-    page.write_text('<img src="http://reports.invalid/x.png"><script>console.error("broken")</script>')
-    seen = visit(page, 420, tmp_path / "visit")
-    assert any("broken" in line for line in seen.console)
-    assert any("reports.invalid" in address for address in seen.requests)

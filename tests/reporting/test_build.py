@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -101,18 +100,7 @@ def test_the_whole_page(full_run, tmp_path: Path):
         "$0.01; 2 lost answers may have been paid too",
     ):
         assert shown in page.text, shown
-    assert {
-        "scores",
-        "sources",
-        "cases",
-        "findings",
-        "gates",
-        "routing",
-        "training",
-        "corpus",
-        "commitments",
-        "manifest",
-    } <= set(page.ids)
+    assert {"scores", "sources", "cases", "findings", "gates", "corpus", "commitments", "manifest"} <= set(page.ids)
     assert {link.removeprefix("#") for link in page.anchors} <= set(page.ids)
     names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     assert {
@@ -120,13 +108,8 @@ def test_the_whole_page(full_run, tmp_path: Path):
         "tables/scores.tex",
         "tables/truth.tex",
         "figures/scores.svg",
-        "figures/training-calibrate-loss.svg",
-        "figures/training-parent-depth_weight.svg",
         "tables/observations.md",
         "figures/gates.svg",
-        "figures/schedule.svg",
-        "figures/routing-findings.svg",
-        "tables/gates.tex",
     } <= names
     for table in ("scores", "truth", "controls"):
         for kind in ("md", "tex"):
@@ -153,18 +136,14 @@ def test_text_is_escaped(full_run, tmp_path: Path):
     assert "<script" not in (tmp_path / "reports" / "index.html").read_text()
 
 
-def test_a_real_corpus_without_truth_gate_router_or_calibrate(make_run, tmp_path: Path):
+def test_a_real_corpus_without_truth_gate_or_router(make_run, tmp_path: Path):
     run = make_run(tmp_path / "run", contexts=("sn", "mn"), truth=False, gate=False, routed=False, standin=False)
-    for phase in ("parent", "calibrate"):
-        shutil.rmtree(run.root / "metrics" / phase)
     page = page_of(run, tmp_path / "reports")
     assert "sources" in page.ids  # the controls
     assert "latent state" not in page.text and "Gate " not in page.text.split("Example cases")[-1].split("Findings")[0]
     assert "Read with care" not in page.text and "SW" not in page.text
-    assert "Warm-up" in page.text and "Calibrate on the frozen parent" not in page.text
-    left_out = {"tables/truth.md", "tables/gates.md", "figures/gates.svg", "figures/routing-findings.svg"}
-    assert not any((tmp_path / "reports" / name).exists() for name in left_out)
-    assert not {"gates", "routing"} & set(page.ids)
+    left_out = ("tables/truth.md", "figures/gates.svg")
+    assert not any((tmp_path / "reports" / name).exists() for name in left_out) and "gates" not in page.ids
 
 
 def test_direct_reports_have_no_commitment(full_run, tmp_path: Path):
@@ -237,7 +216,6 @@ def test_the_manifest_names_parameters_versions_and_hashes(full_run, tmp_path: P
     text = page_of(full_run, tmp_path / "reports").text
     for shown in (
         "calibrate.lambda_cons 0.05",
-        "decode.routing_studies 200",
         "scipy",
         "f00d" * 16,
         "beef" * 16,
@@ -248,9 +226,8 @@ def test_the_manifest_names_parameters_versions_and_hashes(full_run, tmp_path: P
         assert shown in text, shown
 
 
-@pytest.mark.parametrize(("variant", "maps"), [("endpoint", False), ("global", True)])
-def test_weights_that_say_nothing_of_an_image_are_not_averaged_by_finding(full_run, tmp_path: Path, variant, maps):
-    refine = full_run.params.refine.model_copy(update={"variant": variant})
+def test_a_model_without_a_router_has_no_maps(full_run, tmp_path: Path):
+    refine = full_run.params.refine.model_copy(update={"variant": "endpoint"})
     page = page_of(full_run, tmp_path / "reports", params=full_run.params.model_copy(update={"refine": refine}))
-    assert "routing" not in page.ids and ("depth weights of each patch" in page.text) == maps
-    assert any((tmp_path / "reports" / "figures").glob("case-*.png")) == maps
+    assert "depth weights of each patch" not in page.text
+    assert not any((tmp_path / "reports" / "figures").glob("case-*.png"))

@@ -1,0 +1,100 @@
+"""One study by two systems beside the reference, context by context, as in the paper's Figure 2: one page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from pacer.comparison.compare import read_run
+from pacer.core.contexts import SOURCES
+from pacer.core.errors import DataError
+from pacer.core.hygiene import file_name
+from pacer.core.io import write_text
+from pacer.external.report_files import HYPOTHESIS_COLUMNS, read_reports
+from pacer.metrics.lines import joined
+from pacer.records.schemas import read_images, read_records
+from pacer.reporting.html import render
+from pacer.reporting.images import data_uri, read_grey
+from pacer.reporting.support import Piece, Side, pieces, statements
+
+_SIDES: tuple[Side, ...] = ("reference", "generated", "generated")
+
+
+class Reading(NamedTuple):
+    """One context; ``texts``: the reference, which either system may support, and the systems, marked by support."""
+
+    context: str
+    sources: str
+    prior_report: str | None
+    texts: list[list[Piece]]
+
+
+def show_study(
+    study: str, systems: Sequence[tuple[str, Path]], contexts: Sequence[str], records: Path, images: Path, out: Path
+) -> Path:
+    """Write the page of a study, or of one examination, into ``out``, and return its path.
+
+    Args:
+        systems: name and place of each: a scored run, or a file of reports by record id.
+        records, images: tables of the corpus, for radiographs, previous reports and the references of files.
+
+    Raises:
+        DataError: a system has no report of the study in one of the contexts, or several, or another reference.
+    """
+    needed = records.is_file() or any(place.is_file() for _, place in systems)
+    known = _of_study(read_records(records), study) if needed else []
+    corpus = {row["record_id"]: row for row in known}
+    reports = [_reports(place, study, contexts, corpus) for _, place in systems]
+    readings, first = [], []
+    for context, *rows in zip(contexts, *reports, strict=True):
+        texts = [joined(rows[0]["reference"]), *(joined(row["hypothesis"]) for row in rows)]
+        if any(joined(row["reference"]) != texts[0] for row in rows):
+            names = " and ".join(name for name, _ in systems)
+            raise DataError(f"{names} have other references of {study} in context {context}; score against the same")
+        said = [statements(text) for text in texts]
+        others = [said[1] | said[2], said[0], said[0]]
+        first = first or said
+        earlier = first if readings else [None] * len(texts)
+        cut = [pieces(*compared) for compared in zip(texts, _SIDES, others, earlier, strict=True)]
+        prior_report = corpus.get(rows[0]["record_id"], {}).get("prior_report")
+        readings.append(Reading(context, SOURCES[context], prior_report, cut))
+    views = _views([corpus[row["record_id"]] for row in reports[0] if row["record_id"] in corpus], images)
+    path = out / f"study-{file_name(study)}.html"
+    write_text(path, render("show.html", study=study, systems=systems, views=views, readings=readings))
+    return path
+
+
+def _of_study(table: pl.DataFrame, study: str) -> list[dict[str, Any]]:
+    examination = pl.col("record_id") == pl.concat_str("context", pl.lit(f"-{study}"))
+    return table.filter(pl.any_horizontal(pl.col("study_id", "record_id") == study, examination)).to_dicts()
+
+
+def _reports(place: Path, study: str, contexts: Sequence[str], corpus: Mapping[str, dict]) -> list[dict[str, Any]]:
+    """A system's row of the study in each context, with ``reference`` and ``hypothesis``."""
+    if place.is_file():
+        file = read_reports(place, HYPOTHESIS_COLUMNS)
+        given = [(corpus.get(file.key(at)), text) for at, text in enumerate(file.texts) if text is not None]
+        rows = [row | {"reference": row["report"], "hypothesis": text} for row, text in given if row is not None]
+    else:
+        rows = _of_study(read_run(place)[0], study)
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        other = found.setdefault(row["context"], row)
+        if other is not row:
+            several = f"{other['record_id']} and {row['record_id']}"
+            raise DataError(f"{place} has several reports of {study}, {several}; name one of these records")
+    if missing := [context for context in contexts if context not in found]:
+        there = f"it has {', '.join(found)}: choose with --context" if found else "name another study"
+        raise DataError(f"{place} has no report of study {study} in context {missing[0]}; {there}")
+    return [found[context] for context in contexts]
+
+
+def _views(rows: Sequence[Mapping[str, Any]], images: Path) -> dict[str, str]:
+    """The radiographs of the records, each as an address; without those whose file is not here."""
+    named = read_images(images).select("image_id", "path").iter_rows() if images.is_file() else ()
+    paths = {image: Path(path) for image, path in named if Path(path).is_file()}
+    shown = {view: row[view] for view in ("frontal", "lateral") for row in rows if row[view] in paths}
+    return {view: data_uri(read_grey(paths[image])) for view, image in shown.items()}
