@@ -170,13 +170,13 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, tmp_path: 
     shutil.copytree(world.root / "parent", warmup)
     write_json(warmup / "config.json", record | {"phase": "warmup"})
     other = tmp_path / "features"
-    build_store(
-        FEATURES.model_copy(update={"depths": [2, 3]}),
-        pl.DataFrame({"image_id": [], "path": []}, schema={"image_id": pl.String, "path": pl.String}),
-        [],
-        world.backbones,
-        other,
-    )
+    no_images = pl.DataFrame(schema={"image_id": pl.String, "path": pl.String})
+    build_store(FEATURES.model_copy(update={"depths": [2, 3]}), no_images, [], world.backbones, other)
+    backbones = tmp_path / "backbones"
+    shutil.copytree(world.backbones, backbones)
+    (backbones / "text" / "config.json").write_text((backbones / "text" / "config.json").read_text() + " ")
+    encoded = tmp_path / "encoded"
+    build_store(FEATURES, no_images, [], backbones, encoded)
     untold = tmp_path / "records.parquet"
     world.records().write_parquet(untold)
     empty = tmp_path / "empty.parquet"
@@ -185,6 +185,7 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, tmp_path: 
         ({"model": warmup}, CheckpointError, "is of the warm-up, which knows one context"),
         ({"model": tmp_path}, CheckpointError, "is not a PACER checkpoint"),
         ({"features": other}, DataError, r"has depths \[2, 3\], and the model was trained on \[1, 2, 3\]"),
+        ({"features": encoded}, DataError, "was made with other encoders than the model was trained on"),
         ({"features": tmp_path}, DataError, "it has no manifest.json"),
         ({"records": untold}, DataError, "does not say how its texts were cleaned"),
         ({"records": empty}, DataError, "no record in split train"),
