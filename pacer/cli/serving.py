@@ -11,9 +11,7 @@ import typer
 
 from pacer.cli.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, console, say
 from pacer.core.errors import ConfigError
-from pacer.core.io import known_encoding
 from pacer.params import load_params
-from pacer.params.corpus import Delimiter
 
 if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter
@@ -71,24 +69,8 @@ def generate(
     ] = None,
     all_contexts: Annotated[bool, typer.Option("--all-contexts", help="In every context the sources allow.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, depth weights of all patches included.")] = False,
-    cases: Annotated[Path | None, typer.Option(help="Many cases: a table .csv or .tsv, or a folder.")] = None,
-    rexrank: Annotated[
-        Path | None,
-        typer.Option("--rexrank", "--input_json_file", help="Instead: the studies of ReXrank, in its JSON."),
-    ] = None,
-    img_root_dir: Annotated[
-        Path | None, typer.Option("--img_root_dir", help="With --rexrank: folder of the images; default: the file's.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "--save_json_file", help="With --cases: file for the results (JSON lines); --rexrank: its JSON."
-        ),
-    ] = None,
-    delimiter: Annotated[
-        Delimiter | None, typer.Option(help="Of a table of cases; default: comma, in a .tsv file tab.")
-    ] = None,
-    encoding: Annotated[str | None, typer.Option(help="Of a table of cases; default: utf-8.")] = None,
+    cases: Annotated[Path | None, typer.Option(help="Many cases: a table .csv or .tsv.")] = None,
+    out: Annotated[Path | None, typer.Option(help="With --cases: file for the results, JSON lines.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Of many cases: leave out those that are bad.")] = False,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Of many cases: so many at a time.")] = None,
     device: Device = None,
@@ -96,63 +78,28 @@ def generate(
     backbones: OtherBackbones = None,
 ) -> None:
     """Write reports for one X-ray, or for many. For research only; not for clinical decisions."""
-    source = cases or rexrank
-    mode = "one case" if source is None else "--cases" if source == cases else "--rexrank"
-    one = ("frontal", "lateral", "prior", "indication", "history", "view", "sections", "json")
-    modes_of: dict[str, tuple[str, ...]] = {
-        **dict.fromkeys(one, ("one case",)),
-        "all_contexts": ("one case", "--cases"),
-        **dict.fromkeys(("out", "skip_bad", "batch_size"), ("--cases", "--rexrank")),
-        **dict.fromkeys(("delimiter", "encoding"), ("--cases",)),
-        "img_root_dir": ("--rexrank",),
-    }
-    if cases is not None and rexrank is not None:
-        raise ConfigError("--cases and --rexrank both give many cases; leave one of them out")
+    mode = "one case" if cases is None else "--cases"
+    of_one = ("frontal", "lateral", "prior", "indication", "history", "view", "sections", "all_contexts", "json")
+    of_many = ("out", "skip_bad", "batch_size")
+    mode_of = dict.fromkeys(of_one, "one case") | dict.fromkeys(of_many, "--cases")
     for option in ctx.command.params:
-        modes = modes_of.get(str(option.name), (mode,))
-        if ctx.params[str(option.name)] not in (None, False) and mode not in modes:
-            raise ConfigError(
-                f"{option.opts[0]} goes with {' and with '.join(modes)}, not with {mode}; leave one of them out"
-            )
-    if source is not None:
+        name = str(option.name)
+        if ctx.params[name] not in (None, False) and mode_of.get(name, mode) != mode:
+            raise ConfigError(f"{option.opts[0]} goes with {mode_of[name]}, not with {mode}; leave one of them out")
+    if cases is not None:
         if out is None:
-            kind = "reports.jsonl" if cases else "predictions.json"
-            raise ConfigError(f"{mode} needs --out, the file for the results, such as {kind}")
-        from pacer.core.io import check_output
-        from pacer.corpus.rexrank import read_studies
-        from pacer.serving.case_files import read_cases
-        from pacer.serving.rexrank import cases_of, check_predictions, write_predictions
-        from pacer.tables.table import CsvForm
+            raise ConfigError("--cases needs --out, the file for the results, such as reports.jsonl")
+        from pacer.serving.batch import read_cases, report_cases
 
-        check_output(out, folder=False)
-        if cases is not None and cases.resolve() in out.resolve().parents:
-            raise ConfigError(f"--out {out} lies among the cases; name a file elsewhere")
-        lines, studies = out, {}
-        if source == rexrank:
-            if out.suffix != ".json" or out.resolve() == source.resolve():
-                raise ConfigError(
-                    f"--out {out}: --rexrank needs a file .json other than {source}; .jsonl is made beside it"
-                )
-            check_predictions(out)
-            lines, studies = out.with_suffix(".jsonl"), read_studies(source)
-            found = cases_of(studies, img_root_dir or source.parent)
-        else:
-            try:
-                form = CsvForm(delimiter, known_encoding(encoding or "utf-8"), "--")
-            except ValueError as error:
-                raise ConfigError(f"--encoding {encoding!r:.40}: {error}") from None
-            found = read_cases(source, form)
+        found = read_cases(cases)
         reporter = _load(model, device, dtype, backbones)
         from pacer.cli.reports import show_summary
-        from pacer.serving.batch import report_cases
 
-        done = report_cases(reporter, found, lines, all_contexts=all_contexts, batch_size=batch_size, skip_bad=skip_bad)
-        if source == rexrank:
-            write_predictions(out, studies, lines)
+        done = report_cases(reporter, found, out, batch_size=batch_size, skip_bad=skip_bad)
         show_summary(done, out, reporter.notes)
         return
     if frontal is None:
-        raise ConfigError("give --frontal and what else there is of one case, or --cases or --rexrank, and --out")
+        raise ConfigError("give --frontal and what else there is of one case, or --cases and --out")
     from pacer.serving.sources import text_or_file
 
     previous = text_or_file(prior, "--prior")

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.errors import CheckpointError, ConfigError, DataError, PacerError
-from pacer.core.io import hash_file, hash_json, read_json
+from pacer.core.io import read_json
 from pacer.corpus.text.cleaning import CLEANERS
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator, Prefix
@@ -187,11 +187,6 @@ class Reporter:
         with self._one_at_a_time:
             found = dict(self.stream(prepared, batch_size))
         return [found[number] for number in range(len(prepared))]
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of all that a report depends on beside the case, but for the rounding of the device."""
-        return hash_json([hash_file(self.directory / MANIFEST), str(self.dtype)])
 
     @property
     def batch_size(self) -> int:
