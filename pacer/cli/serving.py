@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pacer.cli.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, console, say
+from pacer.cli.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, say
 from pacer.core.errors import ConfigError
 from pacer.params import load_params
 
@@ -122,18 +121,7 @@ def generate(
 
 def serve(
     model: ExportedModel,
-    host: Annotated[str, typer.Option(help="Address to listen on; others than this machine can reach 0.0.0.0.")] = (
-        "127.0.0.1"
-    ),
     port: Annotated[int, typer.Option(min=1, max=65535)] = 7860,
-    name: Annotated[
-        list[str] | None, typer.Option(help="Name under which others reach the page, as behind a proxy; repeatable.")
-    ] = None,
-    token_file: Annotated[
-        Path | None, typer.Option(help="Text that a visitor's link must hold; default: one is made up and printed.")
-    ] = None,
-    certificate: Annotated[Path | None, typer.Option(help="PEM file for TLS; with --key.")] = None,
-    key: Annotated[Path | None, typer.Option(help="PEM file of the certificate's key.")] = None,
     device: Device = None,
     dtype: Dtype = None,
     backbones: OtherBackbones = None,
@@ -144,25 +132,15 @@ def serve(
     import signal
     import sys
 
-    if importlib.util.find_spec("uvicorn") is None or importlib.util.find_spec("pebble") is None:
+    if importlib.util.find_spec("uvicorn") is None:
         raise ConfigError("the page needs the extra app, which is not installed: pip install -e '.[app]'")
-    if (certificate is None) != (key is None):
-        raise ConfigError("--certificate and --key belong together; give both or none")
-    for other in name or ():
-        if not re.fullmatch(r"[\w.-]+", other):
-            raise ConfigError(
-                f"--name {other!r} must be a name alone, such as pacer.example.org: no http://, port or path"
-            )
-    from pacer.serving.server import LOOPBACK, served, token_for
+    from pacer.serving.server import served
 
-    token = token_for(token_file) if token_file or name or host not in LOOPBACK else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         reporter = _load(model, device, dtype, backbones)
-        names = name or ()
-        with served(reporter, host, port, say, token=token, names=names, certificate=certificate, key=key) as address:
-            link = f"{address}?token={token}" if token and not token_file else address
-            console.print(f"PACER is at {link} (Ctrl-C ends it). For research only.", soft_wrap=True, markup=False)
+        with served(reporter, port, say) as address:
+            say(f"PACER is at {address} (Ctrl-C ends it). For research only.")
             while True:
                 signal.pause()
     sys.stdout.flush()

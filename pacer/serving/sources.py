@@ -29,9 +29,8 @@ class Opened(NamedTuple):
     view: View | None
 
 
-#: A path, the bytes of a file, an image that Pillow has opened, an array [H, W] or [H, W, 3], or what
-#: :func:`load_image` made of one of these.
-ImageSource = str | PathLike | bytes | Image.Image | np.ndarray | Opened
+#: A path, the bytes of a file, an image that Pillow has opened, or an array [H, W] or [H, W, 3].
+ImageSource = str | PathLike | bytes | Image.Image | np.ndarray
 
 #: Larger files are refused unread. An uncompressed radiograph of 4,000 by 5,000 pixels of 16 bits has 40 million bytes.
 MAX_BYTES = 100_000_000
@@ -56,8 +55,6 @@ def load_image(source: ImageSource, name: str) -> Opened:
     Raises:
         DataError: the source is of another type, too large, empty, no image, damaged, or no single radiograph.
     """
-    if isinstance(source, Opened):
-        return source
     if isinstance(source, np.ndarray):
         source = _pillow(source, name)
     if isinstance(source, Image.Image):
