@@ -99,9 +99,14 @@ def case_of(row: dict[str, Any], images: Path, name: str) -> Case:
     )
 
 
+def manifest_of(directory: Path) -> dict[str, Any]:
+    """What the manifest of an exported model says, by whoever may have written it."""
+    return {key: value for key, value in read_json(directory / MANIFEST).items() if key != SEAL}
+
+
 def rehashed(directory: Path) -> None:
     """The manifest as it would be had the files been so from the start."""
-    manifest = {key: value for key, value in read_json(directory / MANIFEST).items() if key != SEAL}
+    manifest = manifest_of(directory)
     manifest["files"] = {name: hash_file(directory / name) for name in manifest["files"]}
     write_json(directory / MANIFEST, manifest)
 
