@@ -122,7 +122,10 @@ def report_cases(
         usable, bad = list[Case](), list[BadCase]()
         with Ticker("check cases", len(waiting)) as ticker:
             for case in prefetch(lambda case: _checked(reporter, case), waiting, WORKERS):
-                (bad if isinstance(case, BadCase) else usable).append(case)
+                if isinstance(case, BadCase):
+                    bad.append(case)
+                else:
+                    usable.append(case)
                 ticker.advance()
         if bad and not skip_bad:
             shown = "".join(f"\n  {case.problem}" for case in bad[:_SHOWN])

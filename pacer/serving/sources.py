@@ -158,8 +158,7 @@ def text_or_file(value: str | None, name: str, folder: Path | None = None) -> st
         folder: what the path of a file is relative to; None: the working directory.
 
     Raises:
-        DataError: it looks like the path of a file, and there is none; or it names a pipe or a device. A word that
-            happens to be the name of a folder is text.
+        DataError: it looks like the path of a file, and there is none.
     """
     if value is None or not value.strip():
         return None
@@ -169,8 +168,6 @@ def text_or_file(value: str | None, name: str, folder: Path | None = None) -> st
             if folder is not None and (stray := stray_path(value)):
                 raise DataError(f"{name}: {stray} of the table, or give the text")
             return path
-        if path.exists() and not path.is_dir():
-            raise DataError(f"{name}: it names a pipe or a device, not a file; name a file, or give the text")
     except (OSError, ValueError):
         return value  # no file can have such a name
     if len(value.split()) == 1 and ("/" in value or path.suffix not in ("", ".")):
