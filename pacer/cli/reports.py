@@ -57,10 +57,9 @@ def show_summary(done: Summary, out: Path, notes: Sequence[str]) -> None:
     """What became of many cases; ``notes``: what holds for every report."""
     for case in done.skipped:
         say(f"left out: {case.problem}", "yellow")
-    renewed = f", {done.renewed:,} of them anew because the case or the model has changed" if done.renewed else ""
     kept = f"; {done.kept:,} kept from an earlier run" if done.kept else ""
     left = f"; {len(done.skipped):,} of {done.cases:,} cases left out" if done.skipped else ""
-    say(f"{done.reports:,} reports written to {out}{renewed}{kept}{left}")
+    say(f"{done.reports:,} reports written to {out}{kept}{left}")
     for note in notes:
         say(f"note: {note}", "yellow")
     say(NOTICE, "bold")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pacer.cli.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, console, say
+from pacer.cli.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, say
 from pacer.core.errors import ConfigError
-from pacer.core.io import known_encoding
 from pacer.params import load_params
-from pacer.params.corpus import Delimiter
 
 if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter
@@ -71,24 +68,8 @@ def generate(
     ] = None,
     all_contexts: Annotated[bool, typer.Option("--all-contexts", help="In every context the sources allow.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, depth weights of all patches included.")] = False,
-    cases: Annotated[Path | None, typer.Option(help="Many cases: a table .csv or .tsv, or a folder.")] = None,
-    rexrank: Annotated[
-        Path | None,
-        typer.Option("--rexrank", "--input_json_file", help="Instead: the studies of ReXrank, in its JSON."),
-    ] = None,
-    img_root_dir: Annotated[
-        Path | None, typer.Option("--img_root_dir", help="With --rexrank: folder of the images; default: the file's.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "--save_json_file", help="With --cases: file for the results (JSON lines); --rexrank: its JSON."
-        ),
-    ] = None,
-    delimiter: Annotated[
-        Delimiter | None, typer.Option(help="Of a table of cases; default: comma, in a .tsv file tab.")
-    ] = None,
-    encoding: Annotated[str | None, typer.Option(help="Of a table of cases; default: utf-8.")] = None,
+    cases: Annotated[Path | None, typer.Option(help="Many cases: a table .csv or .tsv.")] = None,
+    out: Annotated[Path | None, typer.Option(help="With --cases: file for the results, JSON lines.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Of many cases: leave out those that are bad.")] = False,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Of many cases: so many at a time.")] = None,
     device: Device = None,
@@ -96,63 +77,28 @@ def generate(
     backbones: OtherBackbones = None,
 ) -> None:
     """Write reports for one X-ray, or for many. For research only; not for clinical decisions."""
-    source = cases or rexrank
-    mode = "one case" if source is None else "--cases" if source == cases else "--rexrank"
-    one = ("frontal", "lateral", "prior", "indication", "history", "view", "sections", "json")
-    modes_of: dict[str, tuple[str, ...]] = {
-        **dict.fromkeys(one, ("one case",)),
-        "all_contexts": ("one case", "--cases"),
-        **dict.fromkeys(("out", "skip_bad", "batch_size"), ("--cases", "--rexrank")),
-        **dict.fromkeys(("delimiter", "encoding"), ("--cases",)),
-        "img_root_dir": ("--rexrank",),
-    }
-    if cases is not None and rexrank is not None:
-        raise ConfigError("--cases and --rexrank both give many cases; leave one of them out")
+    mode = "one case" if cases is None else "--cases"
+    of_one = ("frontal", "lateral", "prior", "indication", "history", "view", "sections", "all_contexts", "json")
+    of_many = ("out", "skip_bad", "batch_size")
+    mode_of = dict.fromkeys(of_one, "one case") | dict.fromkeys(of_many, "--cases")
     for option in ctx.command.params:
-        modes = modes_of.get(str(option.name), (mode,))
-        if ctx.params[str(option.name)] not in (None, False) and mode not in modes:
-            raise ConfigError(
-                f"{option.opts[0]} goes with {' and with '.join(modes)}, not with {mode}; leave one of them out"
-            )
-    if source is not None:
+        name = str(option.name)
+        if ctx.params[name] not in (None, False) and mode_of.get(name, mode) != mode:
+            raise ConfigError(f"{option.opts[0]} goes with {mode_of[name]}, not with {mode}; leave one of them out")
+    if cases is not None:
         if out is None:
-            kind = "reports.jsonl" if cases else "predictions.json"
-            raise ConfigError(f"{mode} needs --out, the file for the results, such as {kind}")
-        from pacer.core.io import check_output
-        from pacer.corpus.rexrank import read_studies
-        from pacer.serving.case_files import read_cases
-        from pacer.serving.rexrank import cases_of, check_predictions, write_predictions
-        from pacer.tables.table import CsvForm
+            raise ConfigError("--cases needs --out, the file for the results, such as reports.jsonl")
+        from pacer.serving.batch import read_cases, report_cases
 
-        check_output(out, folder=False)
-        if cases is not None and cases.resolve() in out.resolve().parents:
-            raise ConfigError(f"--out {out} lies among the cases; name a file elsewhere")
-        lines, studies = out, {}
-        if source == rexrank:
-            if out.suffix != ".json" or out.resolve() == source.resolve():
-                raise ConfigError(
-                    f"--out {out}: --rexrank needs a file .json other than {source}; .jsonl is made beside it"
-                )
-            check_predictions(out)
-            lines, studies = out.with_suffix(".jsonl"), read_studies(source)
-            found = cases_of(studies, img_root_dir or source.parent)
-        else:
-            try:
-                form = CsvForm(delimiter, known_encoding(encoding or "utf-8"), "--")
-            except ValueError as error:
-                raise ConfigError(f"--encoding {encoding!r:.40}: {error}") from None
-            found = read_cases(source, form)
+        found = read_cases(cases)
         reporter = _load(model, device, dtype, backbones)
         from pacer.cli.reports import show_summary
-        from pacer.serving.batch import report_cases
 
-        done = report_cases(reporter, found, lines, all_contexts=all_contexts, batch_size=batch_size, skip_bad=skip_bad)
-        if source == rexrank:
-            write_predictions(out, studies, lines)
+        done = report_cases(reporter, found, out, batch_size=batch_size, skip_bad=skip_bad)
         show_summary(done, out, reporter.notes)
         return
     if frontal is None:
-        raise ConfigError("give --frontal and what else there is of one case, or --cases or --rexrank, and --out")
+        raise ConfigError("give --frontal and what else there is of one case, or --cases and --out")
     from pacer.serving.sources import text_or_file
 
     previous = text_or_file(prior, "--prior")
@@ -175,18 +121,7 @@ def generate(
 
 def serve(
     model: ExportedModel,
-    host: Annotated[str, typer.Option(help="Address to listen on; others than this machine can reach 0.0.0.0.")] = (
-        "127.0.0.1"
-    ),
     port: Annotated[int, typer.Option(min=1, max=65535)] = 7860,
-    name: Annotated[
-        list[str] | None, typer.Option(help="Name under which others reach the page, as behind a proxy; repeatable.")
-    ] = None,
-    token_file: Annotated[
-        Path | None, typer.Option(help="Text that a visitor's link must hold; default: one is made up and printed.")
-    ] = None,
-    certificate: Annotated[Path | None, typer.Option(help="PEM file for TLS; with --key.")] = None,
-    key: Annotated[Path | None, typer.Option(help="PEM file of the certificate's key.")] = None,
     device: Device = None,
     dtype: Dtype = None,
     backbones: OtherBackbones = None,
@@ -197,25 +132,15 @@ def serve(
     import signal
     import sys
 
-    if importlib.util.find_spec("uvicorn") is None or importlib.util.find_spec("pebble") is None:
+    if importlib.util.find_spec("uvicorn") is None:
         raise ConfigError("the page needs the extra app, which is not installed: pip install -e '.[app]'")
-    if (certificate is None) != (key is None):
-        raise ConfigError("--certificate and --key belong together; give both or none")
-    for other in name or ():
-        if not re.fullmatch(r"[\w.-]+", other):
-            raise ConfigError(
-                f"--name {other!r} must be a name alone, such as pacer.example.org: no http://, port or path"
-            )
-    from pacer.serving.server import LOOPBACK, served, token_for
+    from pacer.serving.server import served
 
-    token = token_for(token_file) if token_file or name or host not in LOOPBACK else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         reporter = _load(model, device, dtype, backbones)
-        names = name or ()
-        with served(reporter, host, port, say, token=token, names=names, certificate=certificate, key=key) as address:
-            link = f"{address}?token={token}" if token and not token_file else address
-            console.print(f"PACER is at {link} (Ctrl-C ends it). For research only.", soft_wrap=True, markup=False)
+        with served(reporter, port, say) as address:
+            say(f"PACER is at {address} (Ctrl-C ends it). For research only.")
             while True:
                 signal.pause()
     sys.stdout.flush()

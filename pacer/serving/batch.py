@@ -1,51 +1,100 @@
-"""Reports for many cases into one file, a JSON object a line; a run that was stopped goes on where it was."""
+"""Reports for the cases of a table, a JSON line each; a run that was stopped goes on where it was."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
-from os import PathLike
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pacer.core.contexts import CONTEXTS, Context, context_of
 from pacer.core.errors import DataError
-from pacer.core.io import check_output, hash_bytes, hash_file, hash_json, locked, write_json, write_jsonl
+from pacer.core.hygiene import LONGEST_ID, id_fault, stray_path
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.parallel.prefetch import prefetch
-from pacer.serving.case import Case, Prepared
-from pacer.serving.case_files import BadCase
+from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
-from pacer.serving.sources import load_text
+from pacer.serving.sources import text_or_file
+from pacer.tables.table import kind_of, open_table
 
+#: Columns of a table of cases; all but ``frontal`` may be missing.
+COLUMNS = ("case", "frontal", "lateral", "prior", "indication", "history", "view", "sections")
 #: Threads that read and prepare images ahead.
 WORKERS = 2
 #: Bad cases that a message lists.
 _SHOWN = 20
 
-#: Result lines by case and context.
-Lines = dict[tuple[str, str], dict[str, Any]]
+
+class BadCase(NamedTuple):
+    """A case that cannot be used, and why, in one sentence."""
+
+    name: str
+    problem: str
 
 
 class Summary(NamedTuple):
-    """What a run did with ``cases``: ``reports`` made, of which ``renewed`` because the case or the model has changed
-    since an earlier run; ``kept`` from that; cases ``skipped``."""
+    """What a run did with ``cases``: ``reports`` written, cases ``kept`` from an earlier run, cases ``skipped``."""
 
     cases: int
     reports: int
     kept: int
-    renewed: int
     skipped: tuple[BadCase, ...]
 
 
-class _Task(NamedTuple):
-    """A case, what its reports depend on, and the contexts in which a report is missing."""
+def read_cases(path: Path) -> list[Case | BadCase]:
+    """The cases of a table, in its order; names are distinct.
 
-    case: Case
-    key: str
-    missing: tuple[Context, ...]
+    Raises:
+        DataError: the table cannot be read, holds no case, has an unknown column or two cases of one name.
+    """
+    if kind_of(path) != "csv":
+        raise DataError(f"{path} is not a table .csv or .tsv")
+    table = open_table(path, COLUMNS)
+    header = [column.strip().lower() for column in table.columns]
+    if unknown := [column for column in header if column not in COLUMNS]:
+        raise DataError(f"{path} has an unknown column {unknown[0]!r:.40}; expected {', '.join(COLUMNS)}")
+    if len(set(header)) != len(header):
+        raise DataError(f"{path} has a column twice")
+    if "frontal" not in header:
+        raise DataError(f"{path} has no column frontal")
+    cases = []
+    for place, cells, empty in table.rows(table.columns):
+        if empty:
+            continue
+        row = dict.fromkeys(COLUMNS) | dict(zip(header, (cell.strip() or None for cell in cells), strict=True))
+        name = row["case"] or row["frontal"] or place
+        try:
+            cases.append(_case(row, name, place, path.parent))
+        except DataError as error:
+            cases.append(BadCase(name, str(error)))
+    if not cases:
+        raise DataError(f"{path} holds no case")
+    twice = [name for name, count in Counter(case.name for case in cases).items() if count > 1]
+    if twice:
+        more = f" and of {len(twice) - 1} more" * (len(twice) > 1)
+        raise DataError(f"{path} has two cases with the name {twice[0]}{more}; give each its own in a column case")
+    return cases
+
+
+def _case(row: Mapping[str, str | None], name: str, place: str, folder: Path) -> Case:
+    if fault := id_fault(name):
+        raise DataError(f"the case {name[:LONGEST_ID]!a} has a name that cannot be used: {fault}; give it another")
+    frontal, lateral = row["frontal"], row["lateral"]
+    if frontal is None:
+        raise DataError(f"{name} ({place}) names no frontal image")
+    for view, image in (("frontal", frontal), ("lateral", lateral or "")):
+        if why := stray_path(image):
+            raise DataError(f"{view} of {name} ({place}): {why} of the table, or link the images there")
+    return Case(
+        folder / frontal,
+        None if lateral is None else folder / lateral,
+        text_or_file(row["prior"], f"previous report of {name}", folder),
+        row["indication"],
+        row["history"],
+        row["view"],
+        row["sections"],
+        name=name,
+    )
 
 
 def report_cases(
@@ -53,32 +102,30 @@ def report_cases(
     cases: Sequence[Case | BadCase],
     out: Path,
     *,
-    all_contexts: bool = False,
     batch_size: int | None = None,
     skip_bad: bool = False,
 ) -> Summary:
-    """Write a line for every case, in their order, into ``out``, and what was done into ``<out>.about.json``.
+    """Append a line to ``out`` as each report ends: :meth:`pacer.serving.case.Result.as_dict`.
 
-    A line is :meth:`pacer.serving.case.Result.as_dict` and ``key``, the hash of all that it follows from. Lines are
-    appended as reports end; at the end the file is put in order. A later run with the same file keeps the lines whose
-    key is right.
+    A case whose name is in ``out`` already is passed over; the line that a kill cut short is written again.
 
     Args:
-        all_contexts: a line for each context that the sources of a case allow. batch_size: cases at a time.
-        skip_bad: leave out the cases that cannot be used; else nothing is done when there is one.
+        batch_size: cases at a time. skip_bad: leave out the cases that cannot be used; else nothing is reported when
+            there is one.
 
     Raises:
-        DataError: cases cannot be used (all are named, with the reason); or ``out`` is not a file of results, or holds
-            those of other cases. PacerError: another process writes to ``out``.
+        DataError: cases cannot be used (all are named, with the reason), or ``out`` is not a file of results.
     """
-    with _own(out):
-        earlier = _lines(out, {case.name for case in cases})
-        fingerprint, tasks, bad = reporter.fingerprint, [], []
-        with Ticker("check cases", len(cases)) as ticker:
-            for found in prefetch(
-                lambda case: _checked(reporter, fingerprint, case, earlier, all_contexts), cases, WORKERS
-            ):
-                (bad if isinstance(found, BadCase) else tasks).append(found)
+    finished = _finished(out)
+    with Journal(out) as journal:
+        waiting = [case for case in cases if case.name not in finished]
+        usable, bad = list[Case](), list[BadCase]()
+        with Ticker("check cases", len(waiting)) as ticker:
+            for case in prefetch(lambda case: _checked(reporter, case), waiting, WORKERS):
+                if isinstance(case, BadCase):
+                    bad.append(case)
+                else:
+                    usable.append(case)
                 ticker.advance()
         if bad and not skip_bad:
             shown = "".join(f"\n  {case.problem}" for case in bad[:_SHOWN])
@@ -87,107 +134,32 @@ def report_cases(
                 f"{len(bad):,} of {len(cases):,} cases cannot be used; mend them, or leave them out with --skip-bad:"
                 f"{shown}{more}"
             )
-        made = _report(reporter, tasks, out, batch_size)
-        keys = {task.case.name: task.key for task in tasks}
-        kept = {place: line for place, line in earlier.items() if keys.get(place[0]) == line["key"]}
-        lines = kept | made
-        write_jsonl(out, [lines[name, context] for name in keys for context in CONTEXTS if (name, context) in lines])
-        about = {
-            "model": fingerprint,
-            "directory": str(reporter.directory),
-            "device": str(reporter.device),
-            "dtype": str(reporter.dtype),
-            "search": reporter.settings.search.model_dump(),
-            "cases": len(cases),
-            "reports": len(lines),
-            "skipped": [case._asdict() for case in bad],
-        }
-        write_json(f"{out}.about.json", about)
-    return Summary(len(cases), len(made), len(kept), len(earlier.keys() & made.keys()), tuple(bad))
+        with Ticker("reports", len(usable)) as ticker:
+            for _, result in reporter.stream(prefetch(reporter.prepare, usable, WORKERS), batch_size):
+                journal.append(result.as_dict())
+                ticker.advance()
+    return Summary(len(cases), len(usable), len(cases) - len(waiting), tuple(bad))
 
 
-@contextmanager
-def _own(out: Path) -> Generator[None]:
-    """Keep other processes from the file; the system lets go of it when this one ends, however it ends."""
-    check_output(out, folder=False)
-    existed = out.exists()
-    with locked(out, f"{out} is in use by another process; wait for it or name another file"):
-        try:
-            yield
-        finally:
-            if not existed and not out.stat().st_size:  # nothing was done
-                out.unlink()
-
-
-def _lines(out: Path, names: set[str]) -> Lines:
-    """The results of an earlier run."""
-    found = {}
-    with open(out, "rb") as file:
-        if file.read(1) not in (b"", b"{"):
-            raise DataError(f"{out} is not a file of results; name another file")
+def _finished(out: Path) -> set[str]:
+    """The names of the cases in a file of results."""
+    if out.is_file():
+        with open(out, "rb") as file:
+            if file.read(1) not in (b"", b"{"):  # appending would cut off its last line
+                raise DataError(f"{out} is not a file of results; name another file")
+    names = set()
     for number, line in read_journal(out):
-        if not isinstance(line, dict) or not all(isinstance(line.get(key), str) for key in ("case", "context", "key")):
+        if not isinstance(line, dict) or not isinstance(line.get("case"), str):
             raise DataError(f"{out}, line {number} is no result of this command; name another file")
-        if line["case"] not in names:
-            raise DataError(
-                f"{out} holds the result of {line['case']}, which is not among the cases; name another file"
-            )
-        found[line["case"], line["context"]] = line
-    return found
+        names.add(line["case"])
+    return names
 
 
-def _checked(
-    reporter: Reporter, fingerprint: str, case: Case | BadCase, earlier: Lines, all_contexts: bool
-) -> _Task | BadCase:
-    """What is to be reported of a case, or why it cannot be; one whose results are all there is not prepared again."""
-    if isinstance(case, BadCase):
-        return case
+def _checked(reporter: Reporter, case: Case | BadCase) -> Case | BadCase:
+    """A case that can be prepared; it is prepared again when its turn comes, since the images of all would not fit."""
     try:
-        sources = {"previous report": case.prior, "indication": case.indication, "history": case.history}
-        texts = [load_text(source, f"{what} of {case.name}") for what, source in sources.items()]
-        images = [_hash(case.frontal), _hash(case.lateral)]
-        context = context_of(case.lateral is not None, texts[0] is not None)
-        contexts = reporter.contexts_of(context) if all_contexts else (context,)
-        key = hash_json([fingerprint, images, texts, case.view, case.sections])
-        missing = tuple(c for c in contexts if earlier.get((case.name, c), {}).get("key") != key)
-        if missing:
+        if isinstance(case, Case):
             reporter.prepare(case)
     except DataError as error:
         return BadCase(case.name, str(error))
-    return _Task(case, key, missing)
-
-
-def _hash(image: Any) -> str | None:
-    """Of a file, or of its bytes; None where there is none, or none that can be read: preparing the case says why.
-
-    Raises:
-        DataError: an image in memory, which no later run could know again.
-    """
-    if isinstance(image, bytes):
-        return hash_bytes(image)
-    if image is not None and not isinstance(image, str | PathLike):
-        raise DataError(f"an image of many cases must be a path or the bytes of a file, got {type(image).__name__}")
-    try:
-        return None if image is None else hash_file(os.fspath(image))
-    except (OSError, ValueError):
-        return None
-
-
-def _report(reporter: Reporter, tasks: Sequence[_Task], out: Path, batch_size: int | None) -> Lines:
-    """Generate what is missing and append it; returns the new lines."""
-    opened, keys = [task for task in tasks if task.missing], list[str]()
-
-    def units() -> Iterator[Prepared]:
-        for task, case in zip(opened, prefetch(lambda task: reporter.prepare(task.case), opened, WORKERS), strict=True):
-            for context in task.missing:
-                keys.append(task.key)
-                yield case.in_context(context)
-
-    made: Lines = {}
-    with Ticker("reports", sum(len(task.missing) for task in opened)) as ticker, Journal(out) as journal:
-        for count, (number, result) in enumerate(reporter.stream(units(), batch_size), start=1):
-            line = {"key": keys[number]} | result.as_dict()
-            made[result.name, result.context] = line
-            journal.append(line, durable=count % (batch_size or reporter.batch_size) == 0)
-            ticker.advance()
-    return made
+    return case

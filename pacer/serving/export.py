@@ -7,14 +7,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import check_replaceable, read_json, whole_directory, write_json, write_text
 from pacer.features import prepare, rounding
-from pacer.features.online import open_features
 from pacer.features.store import MANIFEST as STORE
+from pacer.features.store import FeatureStore
 from pacer.model.assemble import FROZEN, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     CheckpointRecord,
@@ -29,8 +27,6 @@ from pacer.params import Decode
 from pacer.pretrained.pointers import POINTER, PROVENANCE, provenance, read_pointer, resolve, write_pointer
 from pacer.records.schemas import read_about, read_records
 from pacer.serving.card import model_card
-from pacer.serving.familiar import FILE as LIKENESS
-from pacer.serving.familiar import write_likeness
 from pacer.serving.package import (
     BACKBONES,
     CARD,
@@ -88,7 +84,6 @@ def export_model(
     record, weights = load_weights(model)
     check_frozen(record, frozen_fingerprints(backbones), model)
     load_tokenizer(backbones)  # it has BOS and EOS
-    states = open_features(features, backbones, "cuda" if torch.cuda.is_available() else "cpu")
     settings = _settings(records, features, record, decode)
     scores = _scores(metrics, model, decode)
     origins = {name: provenance(backbones / name) for name in FROZEN}
@@ -103,7 +98,6 @@ def export_model(
     with whole_directory(out) as directory:
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
         write_json(directory / SETTINGS, settings.model_dump())
-        write_likeness(states, read_records(records), directory / LIKENESS)
         language = resolve(backbones / "language")
         _copy(
             [file.name for pattern in _TOKENIZER_FILES for file in language.glob(pattern)],
@@ -137,6 +131,12 @@ def _settings(records: Path, features: Path, record: CheckpointRecord, decode: D
 
 def _states(features: Path, record: CheckpointRecord) -> States:
     """How the store's states were made: training and decoding read them there."""
+    encoders = FeatureStore(features).encoding.encoders
+    if any(record.frozen.get(name) != made_for for name, made_for in encoders.items()):
+        raise DataError(
+            f"{features} was made with other encoders than the model was trained on; name the store that belongs to "
+            "the model"
+        )
     manifest = read_json(features / STORE)
     try:
         encoding, recipes = manifest["encoding"], manifest["recipes"]

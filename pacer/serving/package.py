@@ -101,16 +101,10 @@ def read_settings(directory: Path) -> PackageSettings:
     listed = manifest.get("files")
     if not isinstance(listed, dict):
         raise CheckpointError(f"{directory / MANIFEST} does not say which files there are; copy the folder again")
-    # a link to a folder counts as a file: what lies there is not looked through
-    there = [path.relative_to(directory) for path in directory.rglob("*") if path.is_file() or path.is_symlink()]
-    names = {str(PurePosixPath(path)) for path in there}
-    for path in sorted(there):  # a file more can change what a model says: transformers looks for many
-        if str(PurePosixPath(path)) not in {MANIFEST, *listed} and not any(part.startswith(".") for part in path.parts):
-            raise CheckpointError(
-                f"{directory} holds {path}, which was not exported; remove it, or copy the folder again"
-            )
+    # what lies behind a link to a folder, or above the directory, is not among them
+    there = {str(PurePosixPath(path.relative_to(directory))) for path in directory.rglob("*") if path.is_file()}
     for name, expected in listed.items():
-        if name not in names or not (directory / name).is_file():
+        if name not in there:
             raise CheckpointError(f"{directory} is not whole: {name:.200} is missing; copy the folder again")
         if hash_file(directory / name) != expected:
             raise CheckpointError(f"{directory / name} has changed since it was exported; copy the folder again")

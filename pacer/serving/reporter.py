@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy, deepcopy
 from dataclasses import replace
 from os import PathLike
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.errors import CheckpointError, ConfigError, DataError, PacerError
-from pacer.core.io import hash_file, hash_json, read_json
+from pacer.core.io import read_json
 from pacer.corpus.text.cleaning import CLEANERS
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator, Prefix
@@ -28,8 +28,6 @@ from pacer.pretrained.pointers import resolve
 from pacer.pretrained.tokenizer import read_tokenizer
 from pacer.radiographs.opening import OTHER_PART
 from pacer.serving.case import GENERATED_NOTE, Case, Cuts, Prepared, Result, Routing, Sections, Timings, View
-from pacer.serving.familiar import FILE as LIKENESS
-from pacer.serving.familiar import read_likeness
 from pacer.serving.features import CaseFeatures
 from pacer.serving.package import GENERATED, MANIFEST, TOKENIZER, frozen_models, read_settings
 from pacer.serving.sources import load_image, load_text
@@ -98,8 +96,6 @@ class Reporter:
                 f"{directory}: the weights belong to depths {record.model.features.depths}, the settings to "
                 f"{states.depths}; export the model again"
             )
-        width = self._features.images.model.config.hidden_size
-        self._likeness = read_likeness(self.directory / LIKENESS, len(states.depths), width)
         tokenizer = read_tokenizer(self.directory / TOKENIZER)
         self._generator = _Timed(model, tokenizer, self._features, record.model, settings.search.decode(), self.device)
         self.commit, self.depths = self._generator.commit, tuple(states.depths)
@@ -193,11 +189,6 @@ class Reporter:
         return [found[number] for number in range(len(prepared))]
 
     @property
-    def fingerprint(self) -> str:
-        """Hash of all that a report depends on beside the case, but for the rounding of the device."""
-        return hash_json([hash_file(self.directory / MANIFEST), str(self.dtype)])
-
-    @property
     def batch_size(self) -> int:
         """Cases generated at a time where nothing else is said."""
         return self.settings.search.batch_size
@@ -224,8 +215,7 @@ class Reporter:
             for number, case in enumerate(map(self._prepared, cases)):
                 started = time.perf_counter()
                 frontal, lateral = self._features.show(case.frontal, case.lateral)
-                unlike = tuple(self._unlike({"frontal": frontal, "lateral": lateral}))
-                waiting[number] = replace(case, notes=case.notes + unlike), started
+                waiting[number] = case, started
                 yield {
                     "number": number,
                     "record_id": case.name,
@@ -257,12 +247,6 @@ class Reporter:
 
     def _prepared(self, case: Case | Prepared) -> Prepared:
         return self.prepare(case) if isinstance(case, Case) else case
-
-    def _unlike(self, views: Mapping[str, str | None]) -> Iterator[str]:
-        for view, image in views.items():
-            known = self._likeness.get(view)
-            if image is not None and known is not None and not known.has(self._features.depth_states([image])[0]):
-                yield f"the {view} image is unlike those that the model was trained on; do not rely on the report"
 
     def _prior(self, text: str | None, name: str) -> str | None:
         if text is None:

@@ -1,109 +1,101 @@
-"""Serving the page, contacting no other machine."""
+"""Serving the page to this machine alone, contacting no other."""
 
 from __future__ import annotations
 
-import asyncio
-import re
-import resource
-import secrets
 import socket
 import threading
 import time
-from collections.abc import Collection, Generator
-from contextlib import contextmanager, suppress
+import traceback
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pacer.core.errors import ConfigError
-from pacer.core.io import open_file
-from pacer.serving.decoder import Decoder
 from pacer.serving.examples import example_cases
-from pacer.serving.guard import Guard, Log
 from pacer.serving.page import Page
 from pacer.serving.reporter import Reporter
+from pacer.serving.sources import MAX_BYTES, MAX_CHARACTERS
 
+#: Writes one line.
+Log = Callable[[str], None]
+#: Names of this machine that no other machine can reach.
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-#: Connections, most of which rest; each takes one of the process's file descriptors.
-_CONNECTIONS, _OF_ONE = 512, 64
-#: Seconds that a connection may rest, or be in the middle of a request's head.
-_REST = 15.0
+#: Bytes of a request: two images and three texts, in JSON at most 12 bytes a character.
+MAX_BODY = 2 * MAX_BYTES + 36 * MAX_CHARACTERS + 10_000
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
 
 
-class _Patient(H11Protocol):
-    """Closes a connection that has no request for a while: uvicorn waits for the end of a head for ever."""
+class Guard:
+    """ASGI middleware: lets through what the page asks, and nothing that another site's page could ask."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.loop.set_exception_handler(lambda loop, context: None)  # a line a refused connection would flood the log
-        peer = (self.client or ("?",))[0]
-        same = sum((other.client or ("?",))[0] == peer for other in self.connections if isinstance(other, _Patient))
-        if len(self.connections) > _CONNECTIONS or (same > _OF_ONE and peer not in LOOPBACK):
-            transport.abort()
-        self.loop.call_later(_REST, self._look, None)
+    def __init__(self, app: ASGIApp, log: Log):
+        self._app, self._log = app, log
 
-    def _look(self, seen: object) -> None:
-        """Args: seen: the request that was there at the last look; None: none."""
-        if self.transport.is_closing():
-            self.transport.abort()  # what was still to go is not read
-            return
-        if self.cycle is seen and (seen is None or self.cycle.response_complete):
-            self.transport.close()
-        self.loop.call_later(_REST, self._look, self.cycle)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        try:
+            await (_refusal(scope) or self._app)(scope, receive, answer)
+        except Exception as error:  # it was answered; what it says may be of a case, so its type and place are told
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self._log(f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}")
 
 
-def token_for(file: Path | None) -> str:
-    """The text in a file, or a new one that nobody can guess.
+def _refusal(scope: Scope) -> Response | None:
+    headers = Headers(scope=scope)
+    host = headers.get("host", "")
+    if _name(host) not in LOOPBACK:
+        return PlainTextResponse("The page is served to this machine alone, as localhost.", 421)
+    if "transfer-encoding" in headers:
+        return PlainTextResponse("A request states its length.", 411)
+    if int(headers.get("content-length", "0")) > MAX_BODY:
+        return PlainTextResponse(f"The case has more than {MAX_BODY:,} bytes.", 413, {"connection": "close"})
+    if scope["method"] == "POST" and headers.get("origin") != f"http://{host}":
+        return PlainTextResponse("The request does not come from the page.", 403)
+    return None
 
-    Raises:
-        ConfigError: the file cannot be read, or holds fewer than 16 characters, or others than an address may.
-    """
-    if file is None:
-        return secrets.token_urlsafe(24)
+
+def _name(host: str) -> str | None:
+    """A host without its port; None where it is malformed."""
     try:
-        with open_file(file) as content:
-            token = content.read(1000).decode().strip()
-    except (OSError, UnicodeDecodeError):
-        raise ConfigError(f"--token-file {file} cannot be read as text") from None
-    if not re.fullmatch(r"[\w-]{16,}", token, re.ASCII):
-        raise ConfigError(f"--token-file {file} must hold 16 or more letters, digits, - and _, and nothing else")
-    return token
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
 
 
 @contextmanager
-def served(
-    reporter: Reporter,
-    host: str,
-    port: int,
-    log: Log,
-    *,
-    token: str | None = None,
-    names: Collection[str] = (),
-    certificate: Path | None = None,
-    key: Path | None = None,
-) -> Generator[str]:
-    """Serve the page while the context lasts; gives its address.
+def served(reporter: Reporter, port: int, log: Log) -> Generator[str]:
+    """Serve the page on the loopback interface while the context lasts; gives its address.
 
     Args:
-        token: that a visitor needs; None: none. names: under which the page is reached, beside ``host``.
-        certificate, key: PEM files for TLS.
+        log: gets a line for an error that nobody foresaw.
 
     Raises:
-        ConfigError: the port cannot be had, or the certificate cannot be used.
+        ConfigError: the port cannot be had.
     """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    decoder = Decoder()
-
-    def noted(line: str) -> None:
-        with suppress(OSError, SystemExit):  # who reads the log is gone, or the disk full that it goes to
-            log(line)
-
-    page = Page(reporter, example_cases(), decoder, noted)
+    try:
+        listening = socket.create_server(("127.0.0.1", port), backlog=128)
+    except OSError as error:
+        raise ConfigError(f"port {port} cannot be had; name another with --port") from error
     config = uvicorn.Config(
-        Guard(page.app(), {*LOOPBACK, *map(str.lower, (socket.gethostname(), host, *names))}, token, noted),
-        http=_Patient,
+        Guard(Page(reporter, example_cases()).app(), log),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -111,32 +103,15 @@ def served(
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=3,
-        ssl_certfile=certificate,
-        ssl_keyfile=key,
     )
-    try:
-        config.load()
-    except OSError as error:  # ssl.SSLError is one
-        raise ConfigError(f"the certificate {certificate} and its key cannot be used: {error.strerror}") from None
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        socket.getaddrinfo(host, port)
-    except (UnicodeError, socket.gaierror):
-        raise ConfigError(f"--host {host!r} is no address of this machine") from None
-    try:
-        listening = socket.create_server((host, port), family=family, backlog=128)
-    except OSError as error:
-        raise ConfigError(f"port {port} of {host} cannot be had; name another with --port") from error
     server = uvicorn.Server(config)
     running = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     running.start()
     while not server.started and running.is_alive():
         time.sleep(0.01)
     try:
-        shown = f"[{host}]" if ":" in host else host
-        yield f"http{'s' if certificate else ''}://{shown}:{port}/"
+        yield f"http://127.0.0.1:{port}/"
     finally:
         server.should_exit = True
         running.join()
         listening.close()
-        decoder.close()

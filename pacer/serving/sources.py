@@ -17,7 +17,6 @@ from PIL import Image
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import fault_of, is_absent, stray_path
-from pacer.core.io import open_file
 from pacer.corpus.views import View, parse_view
 from pacer.radiographs.opening import as_radiograph, read_image
 
@@ -29,9 +28,8 @@ class Opened(NamedTuple):
     view: View | None
 
 
-#: A path, the bytes of a file, an image that Pillow has opened, an array [H, W] or [H, W, 3], or what
-#: :func:`load_image` made of one of these.
-ImageSource = str | PathLike | bytes | Image.Image | np.ndarray | Opened
+#: A path, the bytes of a file, an image that Pillow has opened, or an array [H, W] or [H, W, 3].
+ImageSource = str | PathLike | bytes | Image.Image | np.ndarray
 
 #: Larger files are refused unread. An uncompressed radiograph of 4,000 by 5,000 pixels of 16 bits has 40 million bytes.
 MAX_BYTES = 100_000_000
@@ -56,8 +54,6 @@ def load_image(source: ImageSource, name: str) -> Opened:
     Raises:
         DataError: the source is of another type, too large, empty, no image, damaged, or no single radiograph.
     """
-    if isinstance(source, Opened):
-        return source
     if isinstance(source, np.ndarray):
         source = _pillow(source, name)
     if isinstance(source, Image.Image):
@@ -89,7 +85,7 @@ def _read(path: Path, name: str) -> bytes:
     if "\0" in str(path):
         raise DataError(f"{name}: no file can have the name that was given, as it holds a NUL")
     try:
-        with open_file(path) as file:
+        with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_BYTES:
                 raise DataError(f"{name}: the file {path} has {size:,} bytes, more than {MAX_BYTES:,}")
@@ -161,8 +157,7 @@ def text_or_file(value: str | None, name: str, folder: Path | None = None) -> st
         folder: what the path of a file is relative to; None: the working directory.
 
     Raises:
-        DataError: it looks like the path of a file, and there is none; or it names a pipe or a device. A word that
-            happens to be the name of a folder is text.
+        DataError: it looks like the path of a file, and there is none.
     """
     if value is None or not value.strip():
         return None
@@ -172,8 +167,6 @@ def text_or_file(value: str | None, name: str, folder: Path | None = None) -> st
             if folder is not None and (stray := stray_path(value)):
                 raise DataError(f"{name}: {stray} of the table, or give the text")
             return path
-        if path.exists() and not path.is_dir():
-            raise DataError(f"{name}: it names a pipe or a device, not a file; name a file, or give the text")
     except (OSError, ValueError):
         return value  # no file can have such a name
     if len(value.split()) == 1 and ("/" in value or path.suffix not in ("", ".")):

@@ -6,7 +6,7 @@ import json
 
 import polars as pl
 import pytest
-from pacer.core.seal import read_sealed
+from pacer.core.io import read_json
 from PIL import Image
 
 from pacer.core.errors import DataError
@@ -63,7 +63,7 @@ def test_rows_of_the_four_contexts(tiny) -> None:
     assert images.height == 8
     assert set(images["width"]) == {20}
     assert set(images["height"]) == {30}
-    assert read_sealed(tiny.out / "corpus" / "audit.json") == audit
+    assert read_json(tiny.out / "corpus" / "audit.json") == audit
     assert audit["contexts"]["sn"]["train"] == {"records": 2, "studies": 2, "subjects": 1, "paper": 172608}
 
 

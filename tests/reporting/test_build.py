@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from pacer.core.seal import read_sealed, write_sealed
+from pacer.core.io import read_json, write_json
 
 from pacer.core.errors import DataError
 from pacer.reporting.build_report import build_report
@@ -165,10 +165,10 @@ def test_the_examples_that_decoding_marked(full_run, tmp_path: Path, count: int)
 
 def test_predictions_of_another_corpus_are_refused(full_run, tmp_path: Path):
     records = full_run.root / "corpus" / "records.parquet"
-    audit = read_sealed(records.with_name("audit.json"))
+    audit = read_json(records.with_name("audit.json"))
     table = pl.read_parquet(records)
     table.with_columns(pl.col("record_id") + "-other").write_parquet(records)
-    write_sealed(records.with_name("audit.json"), audit, ["records.parquet"])
+    write_json(records.with_name("audit.json"), audit)
     with pytest.raises(DataError, match="no prediction belongs to a record of the corpus"):
         build_report(**full_run.arguments, out=tmp_path / "reports")
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from pacer.core.seal import read_sealed, write_sealed
+from pacer.core.io import read_json, write_json
 
 from pacer.core.errors import DataError
 from pacer.reporting.build_report import build_report
@@ -175,9 +175,9 @@ def test_no_report_text_is_said_or_drawn(own_audit: dict, audit: dict, secret: s
 
 def test_an_old_audit_stops_the_report(full_run, tmp_path: Path):
     path = full_run.root / "corpus" / "audit.json"
-    old = read_sealed(path)
+    old = read_json(path)
     del old["rows"]
-    write_sealed(path, old)
+    write_json(path, old)
     with pytest.raises(DataError, match="lacks 'rows'; make the corpus again"):
         build_report(**full_run.arguments, out=tmp_path / "reports")
     assert not (tmp_path / "reports").exists()

@@ -118,29 +118,25 @@ def test_a_previous_report_may_be_a_file(world: World, generate, tmp_path: Path)
     assert refused.code == 1 and "--prior: a word with a slash or an ending is taken for a file" in refused.error
 
 
-def test_a_folder_of_cases_and_a_resumed_run(world: World, generate, tmp_path: Path) -> None:
-    folder = tmp_path / "cases"
+def test_a_table_of_cases_and_a_resumed_run(world: World, generate, tmp_path: Path) -> None:
+    rows = ["case,frontal,lateral"]
     for record_id in ("mn-50000002", "mn-50000003"):
         case = world.case(record_id)
-        (folder / record_id).mkdir(parents=True)
-        for what in ("frontal", "lateral"):
-            source = Path(str(getattr(case, what)))
-            (folder / record_id / f"{what}{source.suffix}").write_bytes(source.read_bytes())
-    (folder / "broken.png").touch()
-    out = tmp_path / "out.jsonl"
-    refused = generate("--cases", folder, "--out", out)
+        names = [str(Path(str(image)).relative_to(world.root / "files")) for image in (case.frontal, case.lateral)]
+        rows.append(",".join([record_id, *(f"files/{name}" for name in names)]))
+    (tmp_path / "files").symlink_to(world.root / "files")
+    (tmp_path / "broken.png").touch()
+    table, out = tmp_path / "cases.csv", tmp_path / "out.jsonl"
+    table.write_text("\n".join([*rows, "broken,broken.png,"]))
+    refused = generate("--cases", table, "--out", out)
     assert refused.code == 1 and "1 of 3 cases cannot be used; mend" in refused.error
-    assert "\n  image frontal of broken.png" in refused.error
-    done = generate("--cases", folder, "--out", out, "--skip-bad")
+    assert "\n  image frontal of broken" in refused.error
+    done = generate("--cases", table, "--out", out, "--skip-bad")
     assert done.code == 0 and "2 reports written" in done.out and "1 of 3 cases left out" in done.out
-    assert "left out: image frontal of broken.png" in done.out
-    among = generate("--cases", folder, "--out", folder / "out.jsonl")
-    assert among.code == 1 and "lies among the cases; name a file elsewhere" in among.error
-    again = generate("--cases", folder, "--out", out, "--skip-bad", "--all-contexts")
-    assert "2 reports written" in again.out and "2 kept from an earlier run" in again.out
-    assert [(line["case"], line["context"]) for line in read_jsonl(out)] == [
-        (name, context) for name in ("mn-50000002", "mn-50000003") for context in ("sn", "mn")
-    ]
+    assert "left out: image frontal of broken" in done.out
+    again = generate("--cases", table, "--out", out, "--skip-bad")
+    assert "0 reports written" in again.out and "2 kept from an earlier run" in again.out
+    assert sorted(line["case"] for line in read_jsonl(out)) == ["mn-50000002", "mn-50000003"]
 
 
 def test_a_model_of_a_generated_corpus_says_so_with_every_report(world: World, pacer, tmp_path: Path) -> None:
@@ -169,11 +165,12 @@ def test_a_model_of_a_real_corpus_says_nothing_of_generated_ones(reporter, world
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "give --frontal and what else there is of one case, or --cases or --rexrank, and --out"),
+        ((), "give --frontal and what else there is of one case, or --cases and --out"),
         (("--out", "x"), "--out goes with --cases"),
         (("--frontal", "a.png", "--batch-size", "2"), "--batch-size goes with --cases"),
         (("--cases", "c.csv"), "--cases needs --out"),
         (("--cases", "c.csv", "--out", "x", "--view", "PA"), "--view goes with one case, not with --cases"),
+        (("--cases", "c.csv", "--out", "x", "--all-contexts"), "--all-contexts goes with one case, not with --cases"),
         (("--cases", "none.csv", "--out", "x"), "none.csv does not exist"),
         (("--frontal", "none.png"), "image frontal of none.png: the file none.png does not exist"),
         (("--frontal", "none.png", "--dtype", "int8"), "dtype = 'int8': expected float32 or bfloat16"),

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
-from pacer.core.seal import SEAL
 from PIL import Image
 
 from pacer.core.io import hash_file, read_json, read_jsonl, write_json
@@ -99,9 +98,14 @@ def case_of(row: dict[str, Any], images: Path, name: str) -> Case:
     )
 
 
+def manifest_of(directory: Path) -> dict[str, Any]:
+    """What the manifest of an exported model says."""
+    return read_json(directory / MANIFEST)
+
+
 def rehashed(directory: Path) -> None:
     """The manifest as it would be had the files been so from the start."""
-    manifest = {key: value for key, value in read_json(directory / MANIFEST).items() if key != SEAL}
+    manifest = manifest_of(directory)
     manifest["files"] = {name: hash_file(directory / name) for name in manifest["files"]}
     write_json(directory / MANIFEST, manifest)
 

@@ -81,33 +81,19 @@ function open(kind) {
   }
 }
 
-async function* lines(body) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (let part; !(part = await reader.read()).done; ) {
-    const found = (rest + part.value).split("\n");
-    rest = found.pop();
-    yield* found.map((line) => JSON.parse(line));
-  }
-}
-
 async function write(kind) {
   const own = (running = new AbortController()), panel = $(`#${PANELS[kind]}`);
   const files = ["frontal", "lateral"].filter(used).map((place) => images[place]);
   const value = (name) => $(`#${name}`).value;
   const fields = { sizes: images.frontal ? files.map((file) => file.size) : [], prior: prior(), indication: value("indication"),
     history: value("history"), view: value("view"), sections: value("sections") };
-  open(kind); busy(); tell("Sending the case…");
-  let html = problem(new Error("The server ended before the report did.")), said = "";
+  open(kind); busy(); tell("Writing…");
+  let html, said = "";
   try {
     const body = new Blob([JSON.stringify(fields) + "\n", ...(images.frontal ? files : [])]);
     const answer = await fetch(`report/${kind}`, { method: "POST", body, signal: own.signal });
-    if (answer.status === 422) html = await answer.text();
-    else if (!answer.ok) throw new Error(await answer.text());
-    else for await (const line of lines(answer.body)) {
-      if (line.html !== undefined) html = line.html;
-      else tell(line.before ? `Waiting: ${line.before} before this case.` : "Writing…");
-    }
+    html = await answer.text();
+    if (!answer.ok && answer.status !== 422) throw new Error(html);
     said = html.includes("<article") ? "Done: the result stands under Results." : "";
   } catch (error) {
     if (own.signal.aborted) return;
