@@ -1,4 +1,4 @@
-"""Reader of Open-I, Indiana University's collection: the distributed XML reports or Kaggle's table of them.
+"""Reader of Open-I, Indiana University's collection of XML reports, as it is distributed.
 
 A report names its images but not what they show, so a table of projections says which is frontal. Study and subject
 are the report's number as Open-I writes it (``CXR1``): the collection does not say which reports belong to the same
@@ -22,22 +22,17 @@ from typing import Any, NamedTuple
 from pacer.core.contexts import contexts_within
 from pacer.core.errors import DataError
 from pacer.core.io import files_below
-from pacer.corpus.deidentified import has_marks, without_marks
 from pacer.corpus.rows import Examination, LeftOut, Notes, Place, Problem, Row, Unusable, check_roles, present, sound
-from pacer.corpus.source.files import R2GEN_SPLIT, Source
-from pacer.corpus.source.json_stream import stream_records
+from pacer.corpus.source.files import Source
 from pacer.corpus.splits import seeded_split
-from pacer.corpus.views import IMAGE_COLUMNS, View, check_coverage, first_text, image_key, read_views, table_rows
+from pacer.corpus.views import View, check_coverage, image_key, read_views
 from pacer.params import Corpus
-from pacer.records.schemas import SPLITS
 
 SECTIONS = ("findings", "impression", "indication")
 
 _NUMBER = re.compile(r"(?:CXR)?([0-9]+)")
-_NUMBER_FIRST = re.compile(r"(?:CXR)?([0-9]+)(?:_|$)")
 #: Image files by preference, where one image is there in several formats.
 _FORMATS = (".png", ".jpg", ".jpeg", ".dcm")
-_KAGGLE = ".dcm.png"
 _LARGEST = 1 << 24  # bytes of one XML report at most; real ones have about 10,000
 
 
@@ -59,17 +54,15 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     """
     check_roles(source.files, "reports")
     path, projections = source.files["reports"], source.files.get("projections")
-    kaggle = path.name.lower().endswith((".csv", ".csv.gz"))
     if projections is None:
         raise DataError(
             f"{path} does not say which images are frontal; set corpus.openi.projections to Kaggle's "
             "indiana_projections.csv, or to a CSV with columns image, view (frontal or lateral)"
         )
-    views, splits = read_views(projections), _listed_splits(source, config)
+    views, splits = read_views(projections), None if config.openi.split is None else _r2gen_split()
     files = _image_files(source.images)
-    found = _kaggle_reports(path, projections) if kaggle else _xml_reports(path, notes)
     known = named = 0
-    for place, report in found:
+    for place, report in _xml_reports(path, notes):
         notes.read["reports"] += 1
         if isinstance(report, Unusable):
             yield Problem(place, report.field, report.reason)
@@ -84,22 +77,16 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
         else:
             named += len(report.images)
             known += sum(image_key(name) in views for name in report.images)
-            yield _row(place, report, split, views, files, config.openi.deidentified, notes)
+            yield _row(place, report, split, views, files, notes)
     check_coverage(projections, known, named)
 
 
 def _row(
-    place: Place, report: OpenIReport, split: str, views: dict[str, View], files: dict[str, str], how: str, notes: Notes
+    place: Place, report: OpenIReport, split: str, views: dict[str, View], files: dict[str, str], notes: Notes
 ) -> Row:
     texts = {name: text if text and text.strip() else None for name, text in report.texts.items()}
     if texts["findings"] is None and texts["impression"] is None:
         return LeftOut(place, "neither findings nor impression")
-    for name, text in texts.items():
-        if text is not None and has_marks(text):
-            notes.count("deidentified", "reports", name)
-            texts[name] = without_marks(text, how)
-    if texts["findings"] is None and texts["impression"] is None:
-        return LeftOut(place, "neither findings nor impression without de-identified words")
     if not report.images:
         return LeftOut(place, "no image")
     shown: dict[str, list[str]] = {"frontal": [], "lateral": []}
@@ -131,39 +118,10 @@ def _row(
     )
 
 
-# ---------------------------------------------------------------------------------------------------------- splits
-
-
-def _listed_splits(source: Source, config: Corpus) -> dict[str, str] | None:
-    """``{uid: split}``, or None where the split is drawn by subject."""
-    if config.openi.split is None:
-        return None
-    if config.openi.split == R2GEN_SPLIT:
-        packaged = resources.files("pacer.corpus").joinpath("data/r2gen_iu_split.json").read_text(encoding="utf-8")
-        return {f"CXR{number}": split for split, numbers in json.loads(packaged).items() for number in numbers}
-    check_roles(source.files, "split")
-    path = source.files["split"]
-    splits: dict[str, str] = {}
-    entries = _annotation_splits(path) if path.name.lower().endswith((".json", ".json.gz")) else _table_splits(path)
-    for where, name, split in entries:
-        match = _NUMBER_FIRST.match(name)
-        if match is None or split not in SPLITS:
-            raise DataError(f"{path}: {where} must name a report (CXR1, or 1) and one of {', '.join(SPLITS)}")
-        if splits.setdefault(f"CXR{match[1]}", split) != split:
-            raise DataError(f"{path}: {where} puts CXR{match[1]} into a second split")
-    return splits
-
-
-def _annotation_splits(path: Path) -> Iterator[tuple[str, str, str]]:
-    """R2Gen's ``annotation.json``."""
-    for split, index, raw in stream_records(path):
-        name = first_text(raw, ("id",)) if isinstance(raw, dict) else None
-        yield f"{split}[{index}]", name or "", split
-
-
-def _table_splits(path: Path) -> Iterator[tuple[str, str, str]]:
-    for place, row in table_rows(path, ("id", "uid"), ("split",)):
-        yield place, first_text(row, ("id", "uid")) or "", first_text(row, ("split",)) or ""
+def _r2gen_split() -> dict[str, str]:
+    """``{uid: split}``."""
+    packaged = resources.files("pacer.corpus").joinpath("data/r2gen_iu_split.json").read_text(encoding="utf-8")
+    return {f"CXR{number}": split for split, numbers in json.loads(packaged).items() for number in numbers}
 
 
 # ---------------------------------------------------------------------------------------------------------- images
@@ -184,33 +142,7 @@ def _image_files(folder: Path) -> dict[str, str]:
 
 
 def _file_of(name: str, files: dict[str, str]) -> str:
-    expected = name if name.lower().endswith(_FORMATS) else f"{name}.png"
-    return files.get(image_key(name), expected)
-
-
-# ------------------------------------------------------------------------------------------------ Kaggle's tables
-
-
-def _kaggle_reports(path: Path, projections: Path) -> Iterator[tuple[Place, OpenIReport | Unusable]]:
-    images: dict[str, list[str]] = {}
-    for _, row in table_rows(projections, (*IMAGE_COLUMNS, "uid")):
-        name = first_text(row, IMAGE_COLUMNS) or ""
-        match = _NUMBER.fullmatch(first_text(row, ("uid",)) or "") or _NUMBER_FIRST.match(image_key(name))
-        if match:
-            images.setdefault(f"CXR{match[1]}", []).append(_kaggle_name(name))
-    for where, row in table_rows(path, *((name,) for name in ("uid", *SECTIONS))):
-        place = Place(str(path), "", int(where.split()[-1]))
-        try:
-            uid = _uid(row["uid"], "uid")
-            texts = {name: row[name] and sound(row[name], name) for name in SECTIONS}
-            yield place, OpenIReport(uid, images.get(uid, []), texts)
-        except Unusable as problem:
-            yield place, problem
-
-
-def _kaggle_name(name: str) -> str:
-    """A table of one's own may name images without an ending; Kaggle's files have two."""
-    return name if name.lower().endswith(_FORMATS) else image_key(name) + _KAGGLE
+    return files.get(image_key(name), f"{name}.png")
 
 
 # ------------------------------------------------------------------------------------------------------------- XML
@@ -263,7 +195,7 @@ def _archive(path: Path) -> Iterator[tuple[str, bytes | None]]:
         why = "it is none" if isinstance(error, tarfile.ReadError) else "it is cut off or damaged"
         reason = getattr(error, "strerror", None) or why
         raise DataError(
-            f"{path} is neither a folder, a .csv file nor a sound tar archive ({reason}); expected NLMCXR_reports.tgz"
+            f"{path} is neither a folder nor a sound tar archive ({reason}); expected NLMCXR_reports.tgz"
         ) from None
 
 

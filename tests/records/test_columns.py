@@ -47,8 +47,8 @@ def test_equal_hashes_of_different_texts_are_no_repeat(tmp_path, monkeypatch) ->
 
 
 def test_a_table_says_how_it_was_made(tmp_path) -> None:
-    with TableWriter(tmp_path / "r.parquet", RECORD_SCHEMA, {"cleaner": "careful", "deidentified": None}) as writer:
+    with TableWriter(tmp_path / "r.parquet", RECORD_SCHEMA, {"cleaner": "iu_xray", "limit": None}) as writer:
         writer.add(dict.fromkeys(RECORD_SCHEMA) | {"record_id": "sn-1", "emphasis": [0.0, 1.0]})
-    assert read_about(tmp_path / "r.parquet") == {"cleaner": "careful", "deidentified": None}
+    assert read_about(tmp_path / "r.parquet") == {"cleaner": "iu_xray", "limit": None}
     assert dict(pl.read_parquet(tmp_path / "r.parquet").schema) == RECORD_SCHEMA
     assert read_about(written(tmp_path, ["a"])) == {}
