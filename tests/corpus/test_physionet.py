@@ -20,18 +20,15 @@ from pacer.corpus.build_corpus import build_corpus
 from pacer.corpus.source.files import describe_source
 from pacer.corpus.text.cleaning import clean_report
 from pacer.params import Corpus, load_params
-from pacer.phantom.generate import generate_phantom
-from pacer.phantom.physionet import QUIRKS, ROLES, Filing, file_study
 from pacer.phantom.render import image_path
 from pacer.phantom.world import make_world
 from pacer.records.schemas import RECORD_SCHEMA, read_records
-from tests.phantom.test_generate import CONFIG as SMALL
+from tests.physionet import QUIRKS, ROLES, Filing, file_study, write_physionet
 
 ROOT = Path(__file__).resolve().parents[2]
-WORLD = SMALL.model_copy(update={"patients": 160, "studies_per_patient": 2.6})
-SEED = 5
 CONFIG = Corpus.model_validate(
-    load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump() | {"format": "mimic_cxr"}
+    load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+    | {"source": "files", "format": "mimic_cxr", "root": "-", "mimic_cxr": ROLES}
 )
 #: Peculiarities of studies that give no record.
 UNUSABLE = {"no text", "no frontal view", "no split"}
@@ -135,18 +132,16 @@ def _study(filing: Filing, earlier: list[Filing], wanted: Expected) -> None:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    folder = tmp_path_factory.mktemp("physionet")
-    generate_phantom(WORLD, SEED, folder / "source", "mimic_cxr")
-    return folder, build_corpus(CONFIG, folder / "source", folder / "corpus")
+def filings() -> list[Filing]:
+    world = make_world(5, 160, 2.6, 0.6, 0.1, 0.2)
+    return [file_study(study) for patient in world for study in patient.studies]
 
 
 @pytest.fixture(scope="module")
-def filings() -> list[Filing]:
-    world = make_world(
-        SEED, WORLD.patients, WORLD.studies_per_patient, WORLD.lateral_fraction, WORLD.val_fraction, WORLD.test_fraction
-    )
-    return [file_study(study) for patient in world for study in patient.studies]
+def built(filings: list[Filing], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("physionet")
+    write_physionet(filings, folder / "source")
+    return folder, build_corpus(CONFIG, folder / "source", folder / "corpus")
 
 
 def test_every_field_of_every_record_is_the_expected_one(built, filings: list[Filing]) -> None:

@@ -73,10 +73,7 @@ def test_lines_of_ones_own_table(own_audit: dict):
 
 
 def test_what_would_spoil_an_evaluation_is_marked(audit: dict):
-    audit |= {
-        "shared_images": {"study": 7, "subject": 2, "split": 1},
-        "format": "table",
-    }
+    audit |= {"shared_images": {"study": 7, "subject": 2, "split": 1}, "format": "table"}
     empty = {"records": 0, "studies": 0, "subjects": 0, "paper": 5}
     audit["contexts"]["mn"] = {split: dict(empty) for split in audit["contexts"]["sn"]}
     found = lines(audit)
@@ -95,10 +92,7 @@ def test_prior_wording_is_counted_by_context_and_marked_above_a_twentieth(audit:
         "mn": {"test": {"records": 100, "comparing": 5}},
         "sn": {"train": {"records": 2000, "comparing": 700}, "val": {"records": 945, "comparing": 121}},
     }
-    assert (
-        lines(audit)[name]
-        == "sn 27.9 % of 2,945, mn 5.0 % of 100; corpus.unseen_comparisons: strip deals with them"
-    )
+    assert lines(audit)[name] == "sn 27.9 % of 2,945, mn 5.0 % of 100; corpus.unseen_comparisons: strip deals with them"
     assert name in looks(audit)
     del audit["prior_wording"]["sn"]
     assert lines(audit)[name] == "mn 5.0 % of 100" and name not in looks(audit)
