@@ -28,8 +28,6 @@ TOO_LONG = f"the image is more than {MAX_RATIO} times as long as it is wide"
 #: Smaller images are refused: they are less than one patch of the encoders.
 MIN_SIDE = 14
 TOO_SMALL = f"the image has fewer than {MIN_SIDE} pixels on a side"
-#: Progressive JPEG files with more scans are refused: encoders write 6 to 20, and each is a pass over all pixels.
-MAX_SCANS = 40
 ONE_COLOUR = "all pixels of the image have one colour"
 
 #: Pillow's modes of one channel with more than 8 bits. Its own conversion to 8 bits clips them instead of scaling.
@@ -191,13 +189,6 @@ def _check_header(image: Image.Image) -> None:
     # asking for their number would read all of them; MPO: a camera's JPG with a preview behind it
     if getattr(image, "is_animated", False) and image.format != "MPO":
         raise _Refused("it has several frames, not one")
-    if "progressive" in image.info and (file := getattr(image, "fp", None)) is not None:
-        place = file.tell()
-        file.seek(0)
-        scans = file.read().count(b"\xff\xda")
-        file.seek(place)
-        if scans > MAX_SCANS:
-            raise _Refused(f"it is a progressive JPEG of {scans} scans, more than {MAX_SCANS}")
     tiles = getattr(image, "tile", None)
     if image.format == "PNG" and not image.mode.startswith(_DEEP) and tiles and str(tiles[0][3]).endswith("16B"):
         raise _Refused("it has several channels of 16 bits")

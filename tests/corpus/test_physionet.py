@@ -6,8 +6,6 @@ under test only the cleaner is used, which has tests of its own.
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +15,6 @@ import polars as pl
 import pytest
 
 from pacer.corpus.build_corpus import build_corpus
-from pacer.corpus.source.files import describe_source
 from pacer.corpus.text.cleaning import clean_report
 from pacer.params import Corpus, load_params
 from pacer.phantom.render import image_path
@@ -187,20 +184,6 @@ def test_previous_studies_are_the_expected_ones(built, filings: list[Filing]) ->
     for name, (study, gap, *rest) in wanted.items():
         assert found[name] == [study, pytest.approx(gap, abs=1e-8), *rest]
     assert any(rest[-1] for rest in wanted.values()) and any(gap < 1 for _, gap, *_ in wanted.values())
-
-
-def test_an_unpacked_archive_gives_the_same_records(built, tmp_path: Path) -> None:
-    folder = built[0]
-    source = json.loads((folder / "source" / "source.json").read_text())
-    with zipfile.ZipFile(folder / "source" / ROLES["reports"]) as archive:
-        archive.extractall(tmp_path / "unpacked")
-    files = {role: str(folder / "source" / name) for role, name in ROLES.items()} | {"reports": "unpacked"}
-    described = describe_source(tmp_path, str(tmp_path), str(folder / "source" / source["images"]), files)
-    (tmp_path / "source.json").write_text(json.dumps(described))
-    build_corpus(CONFIG, tmp_path, tmp_path / "corpus")
-    assert read_records(tmp_path / "corpus" / "records.parquet").equals(
-        read_records(folder / "corpus" / "records.parquet")
-    )
 
 
 def _table(folder: Path, role: str) -> pl.DataFrame:

@@ -1,13 +1,12 @@
-"""Large tables a batch at a time: the same results as with the whole table in memory."""
+"""Large tables a batch at a time."""
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.records.columns import TableWriter, batches, hashes, repeated_rows, texts
+from pacer.records.columns import TableWriter, batches
 from pacer.records.schemas import RECORD_SCHEMA, read_about
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "ü", "", "a "]) | st.none(), max_size=30)
@@ -24,26 +23,6 @@ def test_batches_are_of_the_size_asked_for(tmp_path_factory, values, size) -> No
     frames = list(batches(written(tmp_path_factory.mktemp("t"), values), size=size))
     assert [value for frame in frames for value in frame["x"]] == values
     assert all(frame.height == size for frame in frames[:-1])
-
-
-@given(values=TEXTS)
-def test_hashes_and_repeats(tmp_path_factory, values) -> None:
-    path = written(tmp_path_factory.mktemp("t"), values)
-    found = hashes(path, "x")
-    assert all((found[i] == found[j]) == (values[i] == values[j]) for i in range(len(found)) for j in range(i))
-    assert [value for value, own in zip(values, found, strict=True) if own == 0] == [v for v in values if v is None]
-    present = [value for value in values if value is not None]
-    path = written(tmp_path_factory.mktemp("t"), present)
-    assert repeated_rows(path, "x") == {i for i, value in enumerate(present) if value in present[:i]}
-    rows = np.arange(0, len(present), 2)
-    assert texts(path, "x", rows) == present[::2]
-
-
-def test_equal_hashes_of_different_texts_are_no_repeat(tmp_path, monkeypatch) -> None:
-    from pacer.records import columns
-
-    monkeypatch.setattr(columns, "hashes", lambda path, column: np.array([5, 5, 5], dtype=np.uint64))
-    assert repeated_rows(written(tmp_path, ["a", "b", "a"]), "x") == {2}
 
 
 def test_a_table_says_how_it_was_made(tmp_path) -> None:

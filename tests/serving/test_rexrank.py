@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pacer.corpus.rexrank import read_studies
 
 from pacer.core.io import read_json, read_jsonl, write_jsonl
-from pacer.corpus.rexrank import read_studies
 from pacer.external.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, read_reports
 from pacer.serving.case import Case
 from pacer.serving.rexrank import write_predictions
