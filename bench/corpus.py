@@ -108,7 +108,7 @@ def config_of(root: Path) -> Corpus:
     return Corpus.model_validate(values)
 
 
-def _unopened(image_ids: pl.Series, folder: Path) -> pl.DataFrame:
+def _unopened(image_ids: list[str], folder: Path, check: str, journal: Path, ticker: Any) -> pl.DataFrame:
     """In place of looking at the images: all of them as they should be, none of another's size."""
     return pl.DataFrame({"image_id": image_ids}).with_columns(
         path=pl.col("image_id"),

@@ -37,8 +37,6 @@ _GREY = ("1", "L", "LA", "La")
 #: TIFF's BitsPerSample, SampleFormat (2 is signed) and PhotometricInterpretation; 0 in the last says that the smallest
 #: value is white.
 _TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
-#: Rows of a deep image that are scaled at a time.
-_ROWS = 256
 #: How an image lies when its EXIF orientation, 2 to 8, is undone.
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -249,9 +247,7 @@ def _deep_grey(image: Image.Image) -> np.ndarray:
     if not np.isfinite(values).all():
         raise _Refused("it holds values that are not finite")
     low, high = float(values.min()), float(values.max())
-    grey = np.empty(values.shape, dtype=np.uint8)
-    for start in range(0, len(values), _ROWS):  # in float64, which all of the image would not be in little memory
-        grey[start : start + _ROWS] = _full_range(values[start : start + _ROWS].astype(np.float64), low, high)
+    grey = _full_range(values.astype(np.float64), low, high)
     return 255 - grey if getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0 else grey
 
 

@@ -177,14 +177,6 @@ def test_several_frames_are_refused(tmp_path: Path, read: Any, suffix: str) -> N
         read(tmp_path / f"a.{suffix}")
 
 
-def test_a_deep_image_is_scaled_as_a_whole_in_parts(tmp_path: Path) -> None:
-    """Its rows are worked on some at a time, and its smallest and largest value are those of all of them."""
-    values = np.random.default_rng(0).integers(50, 60_000, (700, 20)).astype(np.uint16)
-    Image.fromarray(values).save(tmp_path / "a.png")
-    exact = (values - float(values.min())) / float(values.max() - values.min()) * 255
-    np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "a.png")), np.rint(exact))
-
-
 @pytest.mark.parametrize("value", [np.uint8(0), np.uint8(255), np.uint16(5000), (7, 9, 9)])
 def test_an_image_of_one_colour_is_refused(tmp_path: Path, value: Any) -> None:
     picture = np.array(np.broadcast_to(np.asarray(value), (9, 8, *np.shape(value))))
