@@ -1,4 +1,4 @@
-"""Stage `source`: the raw corpus in the layout of `corpus.format`, generated, or a pointer to files that stay."""
+"""Stage `source`: the raw corpus, generated in MIMIC-RG4's layout, or a pointer to files that stay."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ def main() -> None:
     corpus = load_params().corpus
     with whole_directory(Path("data/source")) as out:
         if corpus.source == "phantom":
-            generate_phantom(corpus.phantom, corpus.seed, out, corpus.format)
+            generate_phantom(corpus.phantom, corpus.seed, out)
         else:
             point_to_files(corpus, out)
 

@@ -136,12 +136,8 @@ def score(
     duplicates: Annotated[str, typer.Option(help="An id that stands twice: error, first, or all.")] = "error",
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
     deduplicate: Annotated[bool, typer.Option(help="Drop repeated sentences of a report.")] = False,
-    clean_references: Annotated[
-        str, typer.Option(help="Clean the references: none, upstream, iu_xray, careful.")
-    ] = "none",
-    clean_hypotheses: Annotated[
-        str, typer.Option(help="Clean the reports: none, upstream, iu_xray, careful.")
-    ] = "none",
+    clean_references: Annotated[str, typer.Option(help="Clean the references: none, upstream, iu_xray.")] = "none",
+    clean_hypotheses: Annotated[str, typer.Option(help="Clean the reports: none, upstream, iu_xray.")] = "none",
     reference_id: Annotated[str | None, typer.Option(help="Column of the ids of the references.")] = None,
     reference_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,

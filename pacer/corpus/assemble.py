@@ -6,7 +6,6 @@ sentences that ``corpus.unseen_comparisons: strip`` takes out where there is no 
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
@@ -31,8 +30,6 @@ DRAFT_SCHEMA: dict[str, pl.DataType] = (
     | {"file": pl.String(), "index": pl.Int64(), "rows": pl.Int32(), "compares": pl.Boolean(), "left_out": pl.String()}
     | {name: kind for name, kind in PRIOR_SCHEMA.items() if name != "study_id"}
 )
-
-_DECIMAL = re.compile(r"\d\.\d")
 
 #: What upstream takes as the previous report where both of its sections are marked as absent: the mark itself.
 _ABSENT_PRIOR = "s"
@@ -59,7 +56,6 @@ class Assembler:
         originals: untouched findings by study id, MIMIC's letter left out.
 
     Attributes:
-        with_decimals: examinations whose target holds a number such as 1.2.
         absent: texts that are a word for no text (``N/A``), which count as absent, by field.
         empty_priors: examinations whose previous report was empty after cleaning, so that only their contexts without
             one were made.
@@ -74,7 +70,7 @@ class Assembler:
         # of MIMIC-RG4, text of marks alone is cleaned as upstream cleans it, and new_scores follow the outcome
         self.upstream = config.format == "rg4"
         self.absent: Counter[str] = Counter()
-        self.empty_priors = self.kept_priors = self.with_decimals = 0
+        self.empty_priors = self.kept_priors = 0
 
     def records(self, exam: Examination) -> list[dict[str, Any]] | Problem | LeftOut:
         """The rows of :data:`DRAFT_SCHEMA` of an examination, none beyond the limit, or why there is none."""
@@ -93,7 +89,6 @@ class Assembler:
         text, sections = _join(exam.findings, None if self.findings_only else exam.impression)
         if text is None:
             return Problem(exam.place, self.form.target, "neither findings nor impression is there", exam.rows)
-        self.with_decimals += _DECIMAL.search(text) is not None
         report = self.clean(text)
         if not says_something(report):
             return Problem(exam.place, self.form.target, "the target report is empty after cleaning", exam.rows)
@@ -157,9 +152,6 @@ class Assembler:
         target = target._replace(compares=compares_with_prior(target.raw))
         if not target.compares or self.unseen == "keep":
             return target
-        if self.unseen == "leave_out":
-            reason = "it presupposes a previous report (corpus.unseen_comparisons: leave_out)"
-            return target._replace(left_out=reason)
         kept = [
             text and without_sentences(text, compares_with_prior)
             for text in (exam.findings, None if self.findings_only else exam.impression)

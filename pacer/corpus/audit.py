@@ -1,6 +1,6 @@
 """The audit of a corpus: its size beside the paper's, leaks and repeats, gaps to previous studies, odd values.
 
-Everything is computed from the finished tables, a batch or a column at a time.
+Everything is computed from the finished tables.
 """
 
 from __future__ import annotations
@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from pacer.records.columns import batches, hashes
 from pacer.records.schemas import EMPHASIS_POSITIONS, SPLITS
 
 #: Scenario records of MIMIC-RG4 (paper, table of the appendix "Dataset Splits and Availability Settings").
@@ -34,9 +32,8 @@ LISTED = 20
 _LENGTH_STEP = 10
 
 
-def describe_records(path: Path, contexts: Sequence[str]) -> dict[str, Any]:
+def describe_records(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, Any]:
     """What the finished records are like."""
-    records = overview(path)
     return {
         "records": records.height,
         "contexts": count_records(records, contexts),
@@ -46,18 +43,8 @@ def describe_records(path: Path, contexts: Sequence[str]) -> dict[str, Any]:
         "clinical_context": clinical_contexts(records),
         "views": value_counts(records, "view"),
         "sections": value_counts(records, "sections"),
-        "emphasis": emphasis_summary(path),
+        "emphasis": emphasis_summary(records),
     }
-
-
-def overview(path: Path) -> pl.DataFrame:
-    """The short columns of the records, hashes of report and images, and whether there is an indication or history."""
-    # of the texts only numbers are kept: a column holds in memory all that was read with it
-    short = pl.concat(batches(path, ["context", "split", "study_id", "subject_id", "view", "sections"]))
-    return short.with_columns(
-        *(pl.Series(name, hashes(path, name)).replace(0, None) for name in ("report", "frontal", "lateral")),
-        *(pl.Series(name, hashes(path, name) != 0) for name in ("indication", "history")),
-    )
 
 
 def count_records(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, dict[str, dict[str, int]]]:
@@ -114,7 +101,7 @@ def shared_images(records: pl.DataFrame) -> dict[str, int]:
 
 def clinical_contexts(records: pl.DataFrame) -> dict[str, dict[str, int]]:
     """``{context: {indication, history}}``: records that have one."""
-    counts = records.group_by("context").agg(pl.col("indication", "history").sum()).sort("context")
+    counts = records.group_by("context").agg(pl.col("indication", "history").count()).sort("context")
     return {row.pop("context"): row for row in counts.to_dicts()}
 
 
@@ -126,20 +113,17 @@ def value_counts(records: pl.DataFrame, column: str) -> dict[str, dict[str, int]
     return table
 
 
-def emphasis_summary(path: Path) -> dict[str, Any]:
+def emphasis_summary(records: pl.DataFrame) -> dict[str, Any]:
     """How many records have emphasised tokens, how long the lists are, and what is unusual about them.
 
     ``lengths`` counts lists by their number of entries, in classes of ten named by their first.
     """
     entries, entry = pl.col("emphasis").list, pl.element()
-    found = pl.concat(
-        frame.select(
-            entries.len().cast(pl.Int64).alias("length"),
-            entries.eval(entry > 0).list.sum().cast(pl.Int64).alias("emphasised"),
-            entries.eval((entry != 0) & (entry != 1)).list.sum().cast(pl.Int64).alias("outside"),
-            pl.col("emphasis_text").is_not_null().alias("cut"),
-        )
-        for frame in batches(path, ["emphasis", "emphasis_text"], size=8192)
+    found = records.select(
+        entries.len().cast(pl.Int64).alias("length"),
+        entries.eval(entry > 0).list.sum().cast(pl.Int64).alias("emphasised"),
+        entries.eval((entry != 0) & (entry != 1)).list.sum().cast(pl.Int64).alias("outside"),
+        pl.col("emphasis_text").is_not_null().alias("cut"),
     )
     lengths = found["length"].drop_nulls()
     classes = Counter((lengths // _LENGTH_STEP * _LENGTH_STEP).to_list())
@@ -157,29 +141,27 @@ def emphasis_summary(path: Path) -> dict[str, Any]:
     }
 
 
-def prior_summary(path: Path) -> dict[str, Any]:
+def prior_summary(priors: pl.DataFrame) -> dict[str, Any]:
     """Which studies supplied the previous reports: gaps, rules, ties (``known`` 0: the format does not say).
 
     ``gaps`` counts studies by days since the previous one, classes named by their upper end.
     """
-    table = pl.read_parquet(path, columns=["gap_days", "rule", "tied", "passed_over"])
-    gaps = table["gap_days"].drop_nulls().to_numpy()
+    gaps = priors["gap_days"].drop_nulls().to_numpy()
     names = [*(f"up to {days}" for days in GAP_DAYS), f"over {GAP_DAYS[-1]}"]
     counts = np.bincount(np.searchsorted(GAP_DAYS, gaps), minlength=len(names)).tolist()
     return {
-        "known": table.height,
-        "tied": int(table["tied"].sum()),
-        "passed_over": int((table["passed_over"] > 0).sum()),
-        "rules": dict(sorted(table["rule"].value_counts().iter_rows())),
+        "known": priors.height,
+        "tied": int(priors["tied"].sum()),
+        "passed_over": int((priors["passed_over"] > 0).sum()),
+        "rules": dict(sorted(priors["rule"].value_counts().iter_rows())),
         "median_gap_days": round(float(np.median(gaps)), 2) if gaps.size else None,
         "longest_gap_days": round(float(gaps.max()), 2) if gaps.size else None,
         "gaps": dict(zip(names, counts, strict=True)),
     }
 
 
-def image_summary(path: Path, missing: int, unreadable: int) -> dict[str, Any]:
+def image_summary(images: pl.DataFrame, missing: int, unreadable: int) -> dict[str, Any]:
     """Number, bytes and pixel sizes of the images in use, and how many were missing or unreadable."""
-    images = pl.read_parquet(path, columns=["bytes", "width", "height"])
     width, height = images["width"], images["height"]
     return {
         "count": images.height,

@@ -1,12 +1,11 @@
 """The corpus stage: annotation files and images become checked tables and an audit.
 
-Two passes over the records, both in bounded memory: the first reads and cleans every row into a draft
-(:mod:`pacer.corpus.draft`); then ids and images are checked, and the second keeps what is sound.
+Every row is read and cleaned into a draft (:mod:`pacer.corpus.draft`); then ids and images are checked, and what is
+sound is kept.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ from typing import Any
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.core.io import hash_json, publish, scratch_directory, write_json
+from pacer.core.io import whole_directory, write_json
 from pacer.corpus import audit
 from pacer.corpus.assemble import Assembler
-from pacer.corpus.draft import Sieve, keep_sound, write_draft
-from pacer.corpus.images import copies_across_splits, inspect_images, keep_used_images, look_at_images
+from pacer.corpus.draft import keep_sound, make_draft
+from pacer.corpus.images import copies_across_splits, images_of, inspect_images
 from pacer.corpus.ledger import Ledger, most_frequent
 from pacer.corpus.original import OriginalFindings, read_original_findings
 from pacer.corpus.readers import FORMATS
@@ -26,9 +25,9 @@ from pacer.corpus.rows import Notes
 from pacer.corpus.source.files import Source, read_source
 from pacer.params import Corpus
 from pacer.radiographs.opening import MISSING
-from pacer.records.columns import repeated_rows
+from pacer.records.columns import BATCH, TableWriter
 from pacer.records.mimic import bare_id
-from pacer.records.schemas import read_truth
+from pacer.records.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, read_truth, write_table
 
 #: What the folder of a corpus consists of.
 OUTPUTS = ("records.parquet", "images.parquet", "priors.parquet", "problems.csv", "audit.json", "truth.parquet")
@@ -39,7 +38,7 @@ def build_corpus(
     source_dir: Path,
     out: Path,
     problems: Path | None = None,
-    inspect: Callable[..., pl.DataFrame] = inspect_images,
+    inspect: Callable[[pl.Series, Path], pl.DataFrame] = inspect_images,
 ) -> dict[str, Any]:
     """Write the files of :data:`OUTPUTS` into ``out`` (``truth.parquet`` for a generated corpus only).
 
@@ -56,57 +55,55 @@ def build_corpus(
     """
     source = read_source(source_dir)
     form = FORMATS[config.format]
-    notes = Notes()
+    notes, ledger = Notes(), Ledger()
     problems = Path(f"{out}.problems.csv") if problems is None else problems
     problems.unlink(missing_ok=True)
-    # what survives a stopped run is the ledger of decoded images; it belongs to these images alone
-    with scratch_directory(out, hash_json([str(source.images), config.check_images])) as scratch:
-        whole = scratch / "whole"
-        shutil.rmtree(whole, ignore_errors=True)
-        whole.mkdir()
-        draft, headers, records = (whole / f"{name}.parquet" for name in ("draft", "headers", "records"))
-        with Ledger(whole / "problems.csv") as ledger:
-            originals = _originals(source)
-            assembler = Assembler(config, form, {} if originals is None else originals.findings)
-            write_draft(form.read(source, config, notes), assembler, ledger, draft)
-            if notes.read.total() != ledger.rows.total():
-                raise RuntimeError(
-                    f"{notes.read.total()} rows were read, but {ledger.rows.total()} are accounted for: "
-                    "a reader lost rows"
-                )
-            for name, count in assembler.absent.items():
-                notes.count("absent_words", "texts", name, count)
-            unusable = look_at_images(draft, source.images, config.check_images, scratch, headers, inspect, notes)
-            repeated = repeated_rows(draft, "record_id")
-            sieve = Sieve(repeated, unusable, source.images, form.images)
-            wording = keep_sound(draft, sieve, ledger, whole, _settings(config, source))
-            images = keep_used_images(headers, records, whole / "images.parquet")
-        draft.unlink()
-        headers.unlink()
-        if ledger.bad.total() > config.max_bad_rows or not images:
-            problems.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(ledger.path, problems)
-            shutil.rmtree(whole)
+    with whole_directory(out) as whole:
+        originals = _originals(source)
+        assembler = Assembler(config, form, {} if originals is None else originals.findings)
+        draft = make_draft(form.read(source, config, notes), assembler, ledger)
+        if notes.read.total() != ledger.rows.total():
+            raise RuntimeError(
+                f"{notes.read.total()} rows were read, but {ledger.rows.total()} are accounted for: a reader lost rows"
+            )
+        for name, count in assembler.absent.items():
+            notes.count("absent_words", "texts", name, count)
+        headers = inspect(images_of(draft), source.images)
+        for part in headers["part"].drop_nulls():
+            notes.count("other_parts", "images", part)
+        bad_images = headers.drop_nulls("problem").select("image_id", "problem")
+        unusable: dict[str, str] = dict(bad_images.iter_rows())
+        sound, wording = keep_sound(draft, unusable, source.images, form.images, ledger)
+        if ledger.bad.total() > config.max_bad_rows or sound.is_empty():
+            ledger.write(problems)
             earlier = f"\n  {out} is unchanged: it holds an earlier corpus" if out.exists() else ""
             raise DataError(ledger.message(config.max_bad_rows, problems) + earlier)
+        images = headers.filter(pl.col("image_id").is_in(images_of(sound).implode())).select(list(IMAGE_SCHEMA))
+        with_prior = sound.drop_nulls(["prior_report", "prior_study_id"])
+        priors = with_prior.unique("study_id", keep="first", maintain_order=True).select(list(PRIOR_SCHEMA))
+        settings = _settings(config, source)
+        with TableWriter(whole / "records.parquet", RECORD_SCHEMA, settings) as table:
+            for part in sound.iter_slices(BATCH):
+                table.add_frame(part)
+        write_table(whole / "images.parquet", images, IMAGE_SCHEMA)
+        write_table(whole / "priors.parquet", priors, PRIOR_SCHEMA)
+        ledger.write(whole / "problems.csv")
         if source.truth is not None:
-            _matching_truth(source.truth, records).write_parquet(whole / "truth.parquet")
+            _matching_truth(source.truth, sound).write_parquet(whole / "truth.parquet")
         missing = sum(problem == MISSING for problem in unusable.values())
-        result = _settings(config, source) | _rows(notes, ledger) | audit.describe_records(records, config.contexts)
+        result = settings | _rows(notes, ledger) | audit.describe_records(sound, config.contexts)
         result["prior_wording"] = wording
-        result["targets_with_decimals"] = assembler.with_decimals
-        result["priors"] = audit.prior_summary(whole / "priors.parquet") | {
+        result["priors"] = audit.prior_summary(priors) | {
             "empty": assembler.empty_priors,
             "empty_kept": assembler.kept_priors,
         }
-        result["images"] = audit.image_summary(whole / "images.parquet", missing, len(unusable) - missing)
-        copies = copies_across_splits(whole / "images.parquet", records)
+        result["images"] = audit.image_summary(images, missing, len(unusable) - missing)
         result["image_copies"] = {
-            pair: {"count": len(found), "examples": found[: audit.LISTED]} for pair, found in copies.items()
+            pair: {"count": len(found), "examples": found[: audit.LISTED]}
+            for pair, found in copies_across_splits(images, sound).items()
         }
-        result["original_references"] = _original_summary(records, originals)
+        result["original_references"] = _original_summary(sound, originals)
         write_json(whole / "audit.json", result)
-        publish(whole, out)
     return result
 
 
@@ -124,7 +121,6 @@ def _settings(config: Corpus, source: Source) -> dict[str, Any]:
         "cleaner": config.cleaner,
         "unseen_comparisons": config.unseen_comparisons,
         "limit": config.limit,
-        "deidentified": config.openi.deidentified if config.format == "openi" else None,
     }
 
 
@@ -138,23 +134,22 @@ def _rows(notes: Notes, ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def _original_summary(records: Path, originals: OriginalFindings | None) -> dict[str, Any]:
+def _original_summary(records: pl.DataFrame, originals: OriginalFindings | None) -> dict[str, Any]:
     """How many records have an untouched findings section beside their cleaned target."""
-    counts = pl.scan_parquet(records).select(pl.col("findings_original").count().alias("found"), pl.len())
-    found, total = counts.collect(engine="streaming").row(0)
-    summary = {"supplied": originals is not None, "records": found, "without": total - found}
+    without = records["findings_original"].null_count()
+    summary = {"supplied": originals is not None, "records": records.height - without, "without": without}
     if originals is not None:
         summary |= {"conflicting": originals.conflicting, "without_findings": originals.without_findings}
     return summary
 
 
-def _matching_truth(path: Path, records: Path) -> pl.DataFrame:
+def _matching_truth(path: Path, records: pl.DataFrame) -> pl.DataFrame:
     """The latent states of the studies in use, with ids written as the records write them."""
     truth = read_truth(path).with_columns(
         pl.col("study_id").map_elements(bare_id, return_dtype=pl.String),
         pl.col("subject_id").map_elements(bare_id, return_dtype=pl.String),
     )
-    wanted = pl.read_parquet(records, columns=["study_id"]).unique()
+    wanted = records.select("study_id").unique()
     unmatched = wanted.join(truth, on="study_id", how="anti").sort("study_id")
     if unmatched.height:
         raise DataError(f"{path} has no row for {unmatched.height} studies, such as {unmatched['study_id'][0]}")

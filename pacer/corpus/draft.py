@@ -1,37 +1,35 @@
-"""The two passes over a corpus, both in bounded memory.
+"""From examinations to records: a draft of all that the rows of the input give, and what of it is sound.
 
-The first reads and cleans every row and writes its records to a draft. When it is known which ids repeat and which
-images can be used, the second keeps the draft's sound records and lists the others.
+Whether ids repeat and images can be used is known only when every row has been read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from pacer.core.io import atomic_path
 from pacer.core.progress import Ticker
 from pacer.corpus.assemble import DRAFT_SCHEMA, Assembler
 from pacer.corpus.ledger import Ledger
 from pacer.corpus.rows import Examination, LeftOut, Place, Problem, Row, shown_path
-from pacer.records.columns import BATCH, TableWriter, batches
-from pacer.records.schemas import PRIOR_SCHEMA, RECORD_SCHEMA
 
-_CHECKED = ("context", "record_id", "frontal", "lateral", "compares", "left_out", "file", "split", "index", "rows")
+#: Records that are held as dictionaries at a time: a table of them is far smaller.
+_BATCH = 4096
 _NOWHERE = Place("", "", 0)
 
 #: ``{context: {split: {records, comparing}}}``
 Wording = dict[str, dict[str, dict[str, int]]]
 
 
-def write_draft(rows: Iterator[Row], assembler: Assembler, ledger: Ledger, draft: Path) -> None:
-    """Write what a reader gives to ``draft``; every row ends there, in the ledger's table, or beyond the limit."""
-    with Ticker("rows", None) as ticker, TableWriter(draft, DRAFT_SCHEMA) as records:
+def make_draft(rows: Iterator[Row], assembler: Assembler, ledger: Ledger) -> pl.DataFrame:
+    """The records that a reader's rows give; every row ends there, in the ledger's table, or beyond the limit."""
+    frames = [pl.DataFrame(schema=DRAFT_SCHEMA)]
+    records: list[dict[str, Any]] = []
+    with Ticker("rows", None) as ticker:
         for row in rows:
             ticker.advance(row.rows)
             made = assembler.records(row) if isinstance(row, Examination) else row
@@ -39,97 +37,63 @@ def write_draft(rows: Iterator[Row], assembler: Assembler, ledger: Ledger, draft
                 ledger.add(made)
             elif made:
                 ledger.rows["used"] += row.rows
-                for record in made:
-                    records.add(record)
+                records += made
             else:
                 ledger.rows["beyond_limit"] += row.rows
+            if len(records) >= _BATCH:
+                frames.append(pl.DataFrame(records, DRAFT_SCHEMA))
+                records = []
+    return pl.concat([*frames, pl.DataFrame(records, DRAFT_SCHEMA)])
 
 
-@dataclass(frozen=True)
-class Sieve:
-    """What keeps a record of the draft out of the corpus.
-
-    Attributes:
-        repeated: row numbers of the draft whose record id occurred before.
-        unusable: why an image cannot be used, by image id.
-        folder: where the images were looked for.
-        fields: names of the two image fields, for messages.
-    """
-
-    repeated: set[int]
-    unusable: Mapping[str, str]
-    folder: Path
-    fields: tuple[str, str]
-
-    def fault(
-        self, number: int, record_id: str, frontal: str, lateral: str | None, left_out: str | None
-    ) -> Problem | LeftOut | None:
-        """Why row ``number`` of the draft is dropped; None when it is kept."""
-        if number in self.repeated:
-            counted = "the record id occurs more than once"
-            return Problem(_NOWHERE, "id", f"the record id {record_id} occurs more than once", counted=counted)
-        for name, image in zip(self.fields, (frontal, lateral)):
-            if image is not None and image in self.unusable:
-                counted = self.unusable[image]
-                reason = f"image {shown_path(image)} below {self.folder}: {counted}"
-                return Problem(_NOWHERE, name, reason, counted=counted)
-        return None if left_out is None else LeftOut(_NOWHERE, left_out)
-
-
-def keep_sound(draft: Path, sieve: Sieve, ledger: Ledger, directory: Path, about: Mapping[str, Any]) -> Wording:
-    """Write the draft's sound records to ``records.parquet`` and what is known of their priors to ``priors.parquet``.
-
-    Args:
-        directory: where the two tables go. about: what ``records.parquet`` says of how it was made.
-
-    Returns:
-        How many targets without a previous report presuppose one, those that are left out or stripped included.
-    """
-    kept, wording = _sift(draft, sieve, ledger)
-    first, last_study = 0, None
-    with (
-        atomic_path(directory / "records.parquet") as temporary,
-        TableWriter(temporary, RECORD_SCHEMA, about) as records,
-        TableWriter(directory / "priors.parquet", PRIOR_SCHEMA) as priors,
-    ):
-        for frame in batches(draft, size=BATCH):
-            sound = frame.filter(pl.Series(kept[first : first + frame.height], dtype=pl.UInt8) == 1)
-            first += frame.height
-            records.add_frame(sound)
-            known = sound.filter(pl.col("prior_report").is_not_null(), pl.col("prior_study_id").is_not_null())
-            if known.height:
-                # the records of a study follow one another; those of the last one may go on in the next batch
-                once = known.unique("study_id", keep="first", maintain_order=True)
-                priors.add_frame(once.filter(pl.col("study_id").ne_missing(last_study)))
-                last_study = known["study_id"][-1]
-    return wording
-
-
-def _sift(draft: Path, sieve: Sieve, ledger: Ledger) -> tuple[bytearray, Wording]:
-    """Which records of the draft are kept, 1 or 0 for each, and the wording of their targets.
+def keep_sound(
+    draft: pl.DataFrame, unusable: Mapping[str, str], folder: Path, fields: tuple[str, str], ledger: Ledger
+) -> tuple[pl.DataFrame, Wording]:
+    """The sound records of a draft, and how many targets without a previous report presuppose one.
 
     A row of the input can give records in several contexts. It counts as bad or left out when its last record falls,
-    and is listed once per reason.
+    and is listed once per reason. Of targets without a previous report those that are left out or stripped count too.
+
+    Args:
+        unusable: why an image cannot be used, by image id. folder: where the images were looked for.
+        fields: names of the two image fields, for messages.
     """
-    kept = bytearray()
+    kept: list[bool] = []
     wording: Wording = {}
-    numbered = enumerate(row for frame in batches(draft, _CHECKED) for row in frame.select(_CHECKED).iter_rows())
-    for (file, split, index, rows), records in groupby(numbered, key=lambda record: record[1][6:]):
+    draft = draft.with_columns(repeated=~pl.col("record_id").is_first_distinct())
+    rows = draft.drop("report", "report_raw", "prior_report", "emphasis", "emphasis_text").iter_rows(named=True)
+    for place, records in groupby(rows, key=lambda row: (row["file"], row["split"], row["index"], row["rows"])):
+        file, split, index, number = place
         faults: dict[str, Problem | LeftOut] = {}
         sound = []
-        for number, (context, record_id, frontal, lateral, compares, left_out, *_) in records:
-            fault = sieve.fault(number, record_id, frontal, lateral, left_out)
+        for record in records:
+            fault = _fault(record, unusable, folder, fields)
             sound.append(fault is None)
             if fault is not None:
                 faults.setdefault(fault.reason, fault)
-            if compares is not None and not isinstance(fault, Problem):
-                entry = wording.setdefault(context, {}).setdefault(split, {"records": 0, "comparing": 0})
+            if record["compares"] is not None and not isinstance(fault, Problem):
+                entry = wording.setdefault(record["context"], {}).setdefault(split, {"records": 0, "comparing": 0})
                 entry["records"] += 1
-                entry["comparing"] += compares
-        kept += bytes(sound)
-        lost = 0 if any(sound) else rows
+                entry["comparing"] += record["compares"]
+        kept += sound
+        lost = 0 if any(sound) else number
         ledger.rows["used"] -= lost
         for fault in faults.values():
             ledger.add(fault._replace(place=Place(file, split, index), rows=lost))
             lost = 0
-    return kept, {context: dict(sorted(splits.items())) for context, splits in sorted(wording.items())}
+    counted = {context: dict(sorted(splits.items())) for context, splits in sorted(wording.items())}
+    return draft.filter(pl.Series(kept, dtype=pl.Boolean)), counted
+
+
+def _fault(
+    record: Mapping[str, Any], unusable: Mapping[str, str], folder: Path, fields: tuple[str, str]
+) -> Problem | LeftOut | None:
+    """Why a record of the draft is dropped; None when it is kept."""
+    if record["repeated"]:
+        counted = "the record id occurs more than once"
+        return Problem(_NOWHERE, "id", f"the record id {record['record_id']} occurs more than once", counted=counted)
+    for field, image in zip(fields, (record["frontal"], record["lateral"]), strict=True):
+        if image is not None and image in unusable:
+            reason = f"image {shown_path(image)} below {folder}: {unusable[image]}"
+            return Problem(_NOWHERE, field, reason, counted=unusable[image])
+    return None if record["left_out"] is None else LeftOut(_NOWHERE, record["left_out"])

@@ -1,4 +1,4 @@
-"""Reader of Open-I, Indiana University's collection: the distributed XML reports or Kaggle's table of them.
+"""Reader of Open-I, Indiana University's collection of XML reports, as it is distributed.
 
 A report names its images but not what they show, so a table of projections says which is frontal. Study and subject
 are the report's number as Open-I writes it (``CXR1``): the collection does not say which reports belong to the same
@@ -8,8 +8,6 @@ patient, and its COMPARISON section is no previous report.
 from __future__ import annotations
 
 import json
-import lzma
-import os
 import re
 import tarfile
 import xml.etree.ElementTree as ET
@@ -17,28 +15,22 @@ import zlib
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pacer.core.contexts import contexts_within
 from pacer.core.errors import DataError
 from pacer.core.io import files_below
-from pacer.corpus.deidentified import has_marks, without_marks
 from pacer.corpus.rows import Examination, LeftOut, Notes, Place, Problem, Row, Unusable, check_roles, present, sound
-from pacer.corpus.source.files import R2GEN_SPLIT, Source
-from pacer.corpus.source.json_stream import stream_records
+from pacer.corpus.source.files import Source
 from pacer.corpus.splits import seeded_split
-from pacer.corpus.views import IMAGE_COLUMNS, View, check_coverage, first_text, image_key, read_views, table_rows
+from pacer.corpus.views import View, check_coverage, image_key, read_views
 from pacer.params import Corpus
-from pacer.records.schemas import SPLITS
 
 SECTIONS = ("findings", "impression", "indication")
 
 _NUMBER = re.compile(r"(?:CXR)?([0-9]+)")
-_NUMBER_FIRST = re.compile(r"(?:CXR)?([0-9]+)(?:_|$)")
 #: Image files by preference, where one image is there in several formats.
 _FORMATS = (".png", ".jpg", ".jpeg", ".dcm")
-_KAGGLE = ".dcm.png"
-_LARGEST = 1 << 24  # bytes of one XML report at most; real ones have about 10,000
 
 
 class OpenIReport(NamedTuple):
@@ -59,17 +51,15 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     """
     check_roles(source.files, "reports")
     path, projections = source.files["reports"], source.files.get("projections")
-    kaggle = path.name.lower().endswith((".csv", ".csv.gz"))
     if projections is None:
         raise DataError(
             f"{path} does not say which images are frontal; set corpus.openi.projections to Kaggle's "
             "indiana_projections.csv, or to a CSV with columns image, view (frontal or lateral)"
         )
-    views, splits = read_views(projections), _listed_splits(source, config)
+    views, splits = read_views(projections), None if config.openi.split is None else _r2gen_split()
     files = _image_files(source.images)
-    found = _kaggle_reports(path, projections) if kaggle else _xml_reports(path, notes)
     known = named = 0
-    for place, report in found:
+    for place, report in _xml_reports(path, notes):
         notes.read["reports"] += 1
         if isinstance(report, Unusable):
             yield Problem(place, report.field, report.reason)
@@ -84,22 +74,16 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
         else:
             named += len(report.images)
             known += sum(image_key(name) in views for name in report.images)
-            yield _row(place, report, split, views, files, config.openi.deidentified, notes)
+            yield _row(place, report, split, views, files, notes)
     check_coverage(projections, known, named)
 
 
 def _row(
-    place: Place, report: OpenIReport, split: str, views: dict[str, View], files: dict[str, str], how: str, notes: Notes
+    place: Place, report: OpenIReport, split: str, views: dict[str, View], files: dict[str, str], notes: Notes
 ) -> Row:
     texts = {name: text if text and text.strip() else None for name, text in report.texts.items()}
     if texts["findings"] is None and texts["impression"] is None:
         return LeftOut(place, "neither findings nor impression")
-    for name, text in texts.items():
-        if text is not None and has_marks(text):
-            notes.count("deidentified", "reports", name)
-            texts[name] = without_marks(text, how)
-    if texts["findings"] is None and texts["impression"] is None:
-        return LeftOut(place, "neither findings nor impression without de-identified words")
     if not report.images:
         return LeftOut(place, "no image")
     shown: dict[str, list[str]] = {"frontal": [], "lateral": []}
@@ -131,39 +115,10 @@ def _row(
     )
 
 
-# ---------------------------------------------------------------------------------------------------------- splits
-
-
-def _listed_splits(source: Source, config: Corpus) -> dict[str, str] | None:
-    """``{uid: split}``, or None where the split is drawn by subject."""
-    if config.openi.split is None:
-        return None
-    if config.openi.split == R2GEN_SPLIT:
-        packaged = resources.files("pacer.corpus").joinpath("data/r2gen_iu_split.json").read_text(encoding="utf-8")
-        return {f"CXR{number}": split for split, numbers in json.loads(packaged).items() for number in numbers}
-    check_roles(source.files, "split")
-    path = source.files["split"]
-    splits: dict[str, str] = {}
-    entries = _annotation_splits(path) if path.name.lower().endswith((".json", ".json.gz")) else _table_splits(path)
-    for where, name, split in entries:
-        match = _NUMBER_FIRST.match(name)
-        if match is None or split not in SPLITS:
-            raise DataError(f"{path}: {where} must name a report (CXR1, or 1) and one of {', '.join(SPLITS)}")
-        if splits.setdefault(f"CXR{match[1]}", split) != split:
-            raise DataError(f"{path}: {where} puts CXR{match[1]} into a second split")
-    return splits
-
-
-def _annotation_splits(path: Path) -> Iterator[tuple[str, str, str]]:
-    """R2Gen's ``annotation.json``."""
-    for split, index, raw in stream_records(path):
-        name = first_text(raw, ("id",)) if isinstance(raw, dict) else None
-        yield f"{split}[{index}]", name or "", split
-
-
-def _table_splits(path: Path) -> Iterator[tuple[str, str, str]]:
-    for place, row in table_rows(path, ("id", "uid"), ("split",)):
-        yield place, first_text(row, ("id", "uid")) or "", first_text(row, ("split",)) or ""
+def _r2gen_split() -> dict[str, str]:
+    """``{uid: split}``."""
+    packaged = resources.files("pacer.corpus").joinpath("data/r2gen_iu_split.json").read_text(encoding="utf-8")
+    return {f"CXR{number}": split for split, numbers in json.loads(packaged).items() for number in numbers}
 
 
 # ---------------------------------------------------------------------------------------------------------- images
@@ -177,40 +132,13 @@ def _image_files(folder: Path) -> dict[str, str]:
     ranked = []
     for path in files_below(folder) if folder.is_dir() else ():
         ending, relative = path.suffix.lower(), path.relative_to(folder).as_posix()
-        # no table can hold a path that is no text; the image counts as missing
-        if ending in _FORMATS and _printable(relative) == relative:
+        if ending in _FORMATS:
             ranked.append((_FORMATS.index(ending), relative.count("/"), relative, image_key(path.name)))
     return {key: relative for _, _, relative, key in sorted(ranked, reverse=True)}
 
 
 def _file_of(name: str, files: dict[str, str]) -> str:
-    expected = name if name.lower().endswith(_FORMATS) else f"{name}.png"
-    return files.get(image_key(name), expected)
-
-
-# ------------------------------------------------------------------------------------------------ Kaggle's tables
-
-
-def _kaggle_reports(path: Path, projections: Path) -> Iterator[tuple[Place, OpenIReport | Unusable]]:
-    images: dict[str, list[str]] = {}
-    for _, row in table_rows(projections, (*IMAGE_COLUMNS, "uid")):
-        name = first_text(row, IMAGE_COLUMNS) or ""
-        match = _NUMBER.fullmatch(first_text(row, ("uid",)) or "") or _NUMBER_FIRST.match(image_key(name))
-        if match:
-            images.setdefault(f"CXR{match[1]}", []).append(_kaggle_name(name))
-    for where, row in table_rows(path, *((name,) for name in ("uid", *SECTIONS))):
-        place = Place(str(path), "", int(where.split()[-1]))
-        try:
-            uid = _uid(row["uid"], "uid")
-            texts = {name: row[name] and sound(row[name], name) for name in SECTIONS}
-            yield place, OpenIReport(uid, images.get(uid, []), texts)
-        except Unusable as problem:
-            yield place, problem
-
-
-def _kaggle_name(name: str) -> str:
-    """A table of one's own may name images without an ending; Kaggle's files have two."""
-    return name if name.lower().endswith(_FORMATS) else image_key(name) + _KAGGLE
+    return files.get(image_key(name), f"{name}.png")
 
 
 # ------------------------------------------------------------------------------------------------------------- XML
@@ -219,10 +147,10 @@ def _kaggle_name(name: str) -> str:
 def _xml_reports(path: Path, notes: Notes) -> Iterator[tuple[Place, OpenIReport | Unusable]]:
     index = 0
     for name, content in _folder(path) if path.is_dir() else _archive(path):
-        if Path(name).name.startswith(".") or not name.lower().endswith(".xml") or content is None:
-            notes.count("other_files", "reports", _printable(os.path.splitext(name)[1].lower()) or "no ending")
+        if Path(name).name.startswith(".") or not name.lower().endswith(".xml"):
+            notes.count("other_files", "reports", Path(name).suffix.lower() or "no ending")
             continue
-        place = Place(f"{path}/{_printable(name)}", "", index)
+        place = Place(f"{path}/{name}", "", index)
         try:
             yield place, _parse(content)
         except Unusable as problem:
@@ -233,73 +161,43 @@ def _xml_reports(path: Path, notes: Notes) -> Iterator[tuple[Place, OpenIReport 
         raise DataError(f"{path} holds no XML report; expected {expected}")
 
 
-def _folder(path: Path) -> Iterator[tuple[str, bytes | None]]:
-    """Files of a folder by name; None for the content of what is no ordinary file, such as a link to nothing."""
+def _folder(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Files of a folder by name."""
     try:
         for file in sorted(files_below(path)):
-            name = file.relative_to(path).as_posix()
-            if not file.is_file():
-                yield name, None
-                continue
-            with open(file, "rb") as opened:
-                yield name, opened.read(_LARGEST + 1)
+            yield file.relative_to(path).as_posix(), file.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _archive(path: Path) -> Iterator[tuple[str, bytes | None]]:
-    """Members of a tar file in its order; None for the content of what is no ordinary file."""
+def _archive(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Members of a tar file in its order."""
     try:
         with tarfile.open(path) as tar:
             for member in tar:
-                if member.isdir():
-                    continue
-                opened = tar.extractfile(member) if member.isfile() else None
-                yield member.name, None if opened is None else opened.read(_LARGEST + 1)
-            _check_end(path, tar)
+                if member.isfile() and (opened := tar.extractfile(member)) is not None:
+                    yield member.name, opened.read()
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
-    except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError, OverflowError) as error:
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         why = "it is none" if isinstance(error, tarfile.ReadError) else "it is cut off or damaged"
         reason = getattr(error, "strerror", None) or why
         raise DataError(
-            f"{path} is neither a folder, a .csv file nor a sound tar archive ({reason}); expected NLMCXR_reports.tgz"
+            f"{path} is neither a folder nor a sound tar archive ({reason}); expected NLMCXR_reports.tgz"
         ) from None
 
 
-def _check_end(path: Path, tar: tarfile.TarFile) -> None:
-    """``tarfile`` takes a damaged header for the end of the archive; a real end is a block of zeros.
-
-    Reading on to the end of the file makes a compressed file check itself.
-    """
-    opened: Any = tar.fileobj
-    opened.seek(tar.offset)
-    if any(opened.read(tarfile.BLOCKSIZE)):
-        raise DataError(f"{path} is damaged: the archive breaks off after {len(tar.getmembers()):,} members")
-    while opened.read(1 << 20):
-        pass
-
-
-class _Refuse(ET.TreeBuilder):
-    """Entities are declared in a document type, which no report has: neither bombs nor files from outside."""
-
-    def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
-        raise Unusable("-", "a document type or entity is declared; reports have none")
-
-
 def _parse(content: bytes) -> OpenIReport:
-    if len(content) > _LARGEST:
-        raise Unusable("-", f"more than {_LARGEST:,} bytes are no report")
     try:
-        root = ET.fromstring(content, ET.XMLParser(target=_Refuse()))
-    except ET.ParseError:
+        root = ET.fromstring(content)
+    except (ET.ParseError, ValueError, LookupError):
         raise Unusable("-", "not valid XML") from None  # the parser's own words may quote the file
-    except (ValueError, LookupError):
-        raise Unusable("-", "not valid XML: its encoding is not known") from None
     element = root.find("uId")
-    uid = _uid({} if element is None else element.attrib, "uId/@id")
+    match = _NUMBER.fullmatch("" if element is None else element.get("id", "").strip())
+    if match is None:
+        raise Unusable("uId/@id", "expected a number such as CXR1 or 1")
     images = [_image(image.attrib) for image in root.iter("parentImage")]
-    return OpenIReport(uid, images, {name: _section(root, name) for name in SECTIONS})
+    return OpenIReport(f"CXR{match[1]}", images, {name: _section(root, name) for name in SECTIONS})
 
 
 def _section(root: ET.Element, name: str) -> str | None:
@@ -313,17 +211,3 @@ def _image(attributes: dict[str, str]) -> str:
     if not name:
         raise Unusable("parentImage/@id", "expected the name of an image, got blank text")
     return sound(name, "parentImage/@id")
-
-
-def _uid(value: Any, name: str) -> str:
-    if isinstance(value, dict):
-        value = value.get("id")
-    match = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None:
-        raise Unusable(name, "expected a number such as CXR1 or 1")
-    return f"CXR{match[1]}"
-
-
-def _printable(name: str) -> str:
-    """Names of files and in archives may be bytes that are no text."""
-    return name.encode("utf-8", "replace").decode()

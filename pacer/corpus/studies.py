@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import time
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -122,7 +122,7 @@ def _grouped(images: pl.DataFrame, role: str, notes: Notes) -> tuple[list[_Study
         given = {name: _bare(raw[name]) for name in COLUMNS} | {name: _text(raw[name], name, notes) for name in TEXTS}
         subject, study, image, view, split = (_id(given[n]) for n in ("subject", "study", "image", "view", "split"))
         is_empty = all(given[name] is None for name in COLUMNS)
-        rank = None if view is None else rank_of(view)
+        rank = None if view is None else _rank_of(view)
         if rank is None and not is_empty:
             notes.count("unknown_views", role, "(none)" if view is None else shown_view(view))
         has_splits |= split is not None
@@ -181,7 +181,7 @@ def _parsed(read: Callable[[Any], Any], value: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
-def rank_of(view: str) -> int | None:
+def _rank_of(view: str) -> int | None:
     """The place of a view in ``_VIEWS``, None for an unknown one. That of a special view is beyond the list: it is
     taken where there is no usual one."""
     found = parse_view(view)
@@ -191,15 +191,8 @@ def rank_of(view: str) -> int | None:
     return usual + len(_VIEWS) * is_special(view)
 
 
-def by_view(images: Iterable[RankedImage]) -> tuple[list[RankedImage], list[RankedImage]]:
-    """Frontal and lateral images, each in the order in which they are chosen."""
-    ranked = sorted(images, key=lambda image: image[:2])
-    frontals, laterals = ([image for image in ranked if image.is_lateral == side] for side in (False, True))
-    return frontals, laterals
-
-
-class RankedImage(NamedTuple):
-    """An image and :func:`rank_of` its view; ``row``: its line in the file."""
+class _Image(NamedTuple):
+    """An image and :func:`_rank_of` its view; ``row``: its line in the file."""
 
     rank: int
     row: int
@@ -253,21 +246,22 @@ def _rows_of(study: _Study, prior: Prior | None, file: str, config: Corpus) -> I
     if study.has_report and not any(path for _, _, path in study.images):
         yield LeftOut(whole, "no image: its report can only be a previous one", rows)
         return
-    usable: list[RankedImage] = []
+    usable: list[_Image] = []
     for row, rank, path in study.images:
         if path is None:
             yield Problem(Place(file, "", row), "image", "there is no path of an image")
         elif rank is None:
             yield LeftOut(Place(file, "", row), "unknown view")
         else:
-            usable.append(RankedImage(rank, row, path))
+            usable.append(_Image(rank, row, path))
     if not usable:
         return
     first = Place(file, "", min(image.row for image in usable))
     if not study.has_report:
         yield LeftOut(first, "neither findings nor impression", len(usable))
         return
-    frontals, laterals = by_view(usable)
+    usable.sort(key=lambda image: (image.rank, image.row))
+    frontals, laterals = ([image for image in usable if image.is_lateral == side] for side in (False, True))
     if not frontals:
         yield LeftOut(first, "no frontal image", len(usable))
         return

@@ -1,5 +1,4 @@
-"""Reader of a table of one's own studies: CSV, Parquet or JSONL, one row per image (:mod:`pacer.corpus.studies`), or
-ReXrank's JSON (:mod:`pacer.corpus.rexrank`).
+"""Reader of a table of one's own studies: CSV, Parquet or JSONL, one row per image (:mod:`pacer.corpus.studies`).
 
 What is asked of the columns is checked before anything is read; a file that is damaged anywhere is refused as a
 whole, with the row, because polars would fill up short rows and drop late columns.
@@ -17,7 +16,6 @@ import polars as pl
 import polars.selectors as cs
 
 from pacer.core.errors import DataError
-from pacer.corpus.rexrank import image_table
 from pacer.corpus.rows import Notes, Row, check_roles
 from pacer.corpus.source.files import Source
 from pacer.corpus.studies import COLUMNS, REPORT, REQUIRED, TEXTS, examinations
@@ -34,10 +32,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     """
     check_roles(source.files, "table")
     path = source.files["table"]
-    benchmark = path.suffix.lower() == ".json"
-    if benchmark and config.table.columns:
-        raise DataError(f"{path} is read as ReXrank's, whose fields have their names; set corpus.table.columns to {{}}")
-    loaded = image_table(path, notes) if benchmark else _load(path, config.table, notes)
+    loaded = _load(path, config.table, notes)
     notes.read["table"] += loaded.height
     return examinations(loaded, str(path), "table", config, notes)
 

@@ -202,7 +202,7 @@ def _refuse_unreadable(unreadable: dict[str, str], paths: dict[str, str], out: P
     more = f"; and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
     raise DataError(
         f"{number} cannot be read: {shown}{more}. {listing} lists all. Mend them and start again, which "
-        "keeps what was encoded; or leave their records out: corpus.check_images: full, and raise corpus.max_bad_rows"
+        "keeps what was encoded; or remove the files and raise corpus.max_bad_rows, which leaves their records out"
     )
 
 

@@ -28,7 +28,7 @@ _PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", 
 STRICTLY = "by record id, one to one; all records kept"
 
 #: What the records say of their texts.
-_ABOUT = ("cleaner", "target", "deidentified", "unseen_comparisons")
+_ABOUT = ("cleaner", "target", "unseen_comparisons")
 
 _LANGUAGE = {
     "tokens": "what stands between blanks; no PTB tokeniser, no change of case",

@@ -11,7 +11,7 @@ from pacer.core.io import known_encoding
 from pacer.params.strict import Fraction, Natural, Positive, PositiveFloat, Strict
 
 #: How report text is cleaned; :data:`pacer.corpus.text.CLEANERS` has the functions.
-Cleaner = Literal["upstream", "iu_xray", "careful"]
+Cleaner = Literal["upstream", "iu_xray"]
 
 #: What stands between the cells of a CSV file; :data:`pacer.tables.table.SEPARATORS` has the characters.
 Delimiter = Literal["comma", "semicolon", "tab", "pipe"]
@@ -62,8 +62,7 @@ class OpenI(Strict):
 
     reports: str | None
     projections: str | None
-    split: str | None
-    deidentified: Literal["keep", "remove", "drop_sentence"]
+    split: Literal["r2gen"] | None
 
 
 class TableOfStudies(Strict):
@@ -104,13 +103,12 @@ class Corpus(Strict):
     contexts: Annotated[list[Context], Field(min_length=1)]
     target: Literal["findings_and_impression", "findings"]
     cleaner: Cleaner
-    unseen_comparisons: Literal["keep", "leave_out", "strip"]
+    unseen_comparisons: Literal["keep", "strip"]
     keep_empty_priors: bool
     split: SubjectShares
     seed: Natural
     limit: Positive | None
     max_bad_rows: Natural
-    check_images: Literal["headers", "full"]
     phantom: Phantom
 
     @model_validator(mode="after")
@@ -134,6 +132,6 @@ class Corpus(Strict):
                 raise ValueError(f"format: {self.format} needs {', '.join(unset)}")
             if self.format in ("openi", "r2gen") and set(self.contexts) & {"sw", "mw"}:
                 raise ValueError(f"format: {self.format} knows no previous reports; contexts may hold sn and mn")
-        elif self.format not in ("rg4", "mimic_cxr"):
-            raise ValueError("source: phantom writes rg4 or mimic_cxr; for a corpus of your own set source: files")
+        elif self.format != "rg4":
+            raise ValueError("source: phantom writes format: rg4 alone; for a corpus of your own set source: files")
         return self

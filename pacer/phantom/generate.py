@@ -1,4 +1,4 @@
-"""Write a phantom world as a raw corpus: in MIMIC-RG4's own layout, or in PhysioNet's (:mod:`pacer.phantom.physionet`).
+"""Write a phantom world as a raw corpus in MIMIC-RG4's own layout.
 
 images/p1x/p1xxxxxxx/s5xxxxxxx/<name>.jpg     radiographs
 sn.json sw.json mn.json mw.json               annotation files, {train, val, test: [record]}
@@ -9,7 +9,6 @@ source.json, manifest.json                    where everything is, and how it wa
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -22,8 +21,7 @@ from pacer.corpus.source.files import describe_source
 from pacer.params.corpus import Phantom
 from pacer.phantom.answers import recorded_answer
 from pacer.phantom.emphasis import emphasis_scores
-from pacer.phantom.language import PhantomReport, contexts_of, fullest_report_of, report_of
-from pacer.phantom.physionet import ROLES, file_study, write_physionet
+from pacer.phantom.language import contexts_of, fullest_report_of, report_of
 from pacer.phantom.render import VIEWS, image_path, write_images
 from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.phantom.world import PhantomStudy, make_world
@@ -35,8 +33,8 @@ ABSENT_TEXT, ABSENT_CLINICAL = "s", 0
 _CREATED = 1_735_689_600
 
 
-def generate_phantom(config: Phantom, seed: int, directory: Path, layout: str = "rg4", processes: int = 2) -> dict:
-    """Write the world of ``seed`` below ``directory``; it is a function of ``config``, ``seed`` and ``layout`` alone.
+def generate_phantom(config: Phantom, seed: int, directory: Path, processes: int = 2) -> dict:
+    """Write the world of ``seed`` below ``directory``; it is a function of ``config`` and ``seed`` alone.
 
     Args:
         processes: that render.
@@ -55,25 +53,26 @@ def generate_phantom(config: Phantom, seed: int, directory: Path, layout: str = 
     )
     studies = [study for patient in world for study in patient.studies]
     directory.mkdir(parents=True, exist_ok=True)
-    if layout == "mimic_cxr":
-        filings = [file_study(study) for study in studies]
-        folder, files, report = "files", ROLES, lambda study, _: fullest_report_of(study)
-        images = [(filing.study, tuple(image.name for image in filing.images)) for filing in filings]
-        counts, marked = {"reports": len(filings)}, {}
-        write_physionet(filings, config.image_size, directory)
-    else:
-        folder, files, report = "images", {str(context): f"{context}.json" for context in CONTEXTS}, report_of
-        images = [(study, VIEWS[: 1 + study.has_lateral]) for study in studies]
-        tokenizer = phantom_tokenizer(config.vocabulary)
-        counts = {"records": _write_annotations(studies, tokenizer, directory)}
-        digest = hash_bytes(tokenizer.to_str().encode())
-        marked = {"tokenizer": {"vocabulary": config.vocabulary, "sha256": digest}}
-    write_images(images, config.image_size, directory / folder, processes)
-    _write_answers(studies, report, directory)
+    images = [(study, VIEWS[: 1 + study.has_lateral]) for study in studies]
+    tokenizer = phantom_tokenizer(config.vocabulary)
+    records = _write_annotations(studies, tokenizer, directory)
+    write_images(images, config.image_size, directory / "images", processes)
+    _write_answers(studies, directory)
     truth_table(studies).write_parquet(directory / "truth.parquet")
-    write_json(directory / "source.json", describe_source(directory, ".", folder, files))
-    written = {"patients": len(world), "studies": len(studies), "images": sum(len(names) for _, names in images)}
-    manifest = {"kind": "phantom", "seed": seed, "parameters": config.model_dump(), "counts": written | counts} | marked
+    files = {str(context): f"{context}.json" for context in CONTEXTS}
+    write_json(directory / "source.json", describe_source(directory, ".", "images", files))
+    manifest = {
+        "kind": "phantom",
+        "seed": seed,
+        "parameters": config.model_dump(),
+        "counts": {
+            "patients": len(world),
+            "studies": len(studies),
+            "images": sum(len(views) for _, views in images),
+            "records": records,
+        },
+        "tokenizer": {"vocabulary": config.vocabulary, "sha256": hash_bytes(tokenizer.to_str().encode())},
+    }
     write_json(directory / "manifest.json", manifest)
     return manifest
 
@@ -93,15 +92,13 @@ def truth_table(studies: list[PhantomStudy]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _write_answers(
-    studies: list[PhantomStudy], report: Callable[[PhantomStudy, Context], PhantomReport], directory: Path
-) -> None:
+def _write_answers(studies: list[PhantomStudy], directory: Path) -> None:
     """Write the recorded answers on the reports that the studies of train have in each context."""
     answers = []
     for study in studies:
         for context in contexts_of(study) if study.split == "train" else ():
             rng = study.rng(40 + CONTEXTS.index(context))
-            answers.append(recorded_answer(f"{context}-{study.study_id}", report(study, context), _CREATED, rng))
+            answers.append(recorded_answer(f"{context}-{study.study_id}", report_of(study, context), _CREATED, rng))
     write_jsonl(directory / "answers.jsonl", answers)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -75,34 +74,29 @@ def render_with_masks(study: PhantomStudy, size: int, view: View, grid: int) -> 
 
 
 def image_path(study: PhantomStudy, name: str) -> str:
-    """Where a radiograph lies below the image folder, in MIMIC-CXR-JPG's layout.
-
-    Args:
-        name: its view; a second one of a view is ``frontal 2`` or ``lateral 2``.
-    """
+    """Where a radiograph (``name``: its view) lies below the image folder, in MIMIC-CXR-JPG's layout."""
     name = hash_json([study.subject_id, study.study_id, name])
     parts = "-".join((name[:8], name[8:16], name[16:24], name[24:32], name[32:40]))
     return f"p{study.subject_id[:2]}/p{study.subject_id}/s{study.study_id}/{parts}.jpg"
 
 
 def write_images(
-    studies: Sequence[tuple[PhantomStudy, tuple[str, ...]]], size: int, folder: Path, processes: int
+    studies: Sequence[tuple[PhantomStudy, tuple[View, ...]]], size: int, folder: Path, processes: int
 ) -> None:
-    """Render and write the radiographs of each study by their names (see :func:`image_path`)."""
-    total = sum(len(names) for _, names in studies)
+    """Render and write the radiographs of each study in these views."""
+    total = sum(len(views) for _, views in studies)
     write = partial(_write_study, size=size, folder=folder)
     with Ticker("radiographs", total) as ticker, multiprocessing.Pool(processes) as pool:
         for written in pool.imap_unordered(write, studies, chunksize=40):
             ticker.advance(written)
 
 
-def _write_study(task: tuple[PhantomStudy, tuple[str, ...]], size: int, folder: Path) -> int:
-    """Write the radiographs of one study; a second one of a view is exposed otherwise. Returns their number."""
-    study, names = task
-    again = replace(study, exposure=study.lateral_exposure, lateral_exposure=study.exposure)
-    for name in names:
-        render = render_frontal if name.startswith("frontal") else render_lateral
-        path = folder / image_path(study, name)
+def _write_study(task: tuple[PhantomStudy, tuple[View, ...]], size: int, folder: Path) -> int:
+    """Write the radiographs of one study; returns their number."""
+    study, views = task
+    for view in views:
+        path = folder / image_path(study, view)
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(render(study if name in VIEWS else again, size)).save(path, quality=JPEG_QUALITY)
-    return len(names)
+        image = render_frontal(study, size) if view == "frontal" else render_lateral(study, size)
+        Image.fromarray(image).save(path, quality=JPEG_QUALITY)
+    return len(views)

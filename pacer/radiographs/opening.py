@@ -27,8 +27,6 @@ TOO_LONG = f"the image is more than {MAX_RATIO} times as long as it is wide"
 #: Smaller images are refused: they are less than one patch of the encoders.
 MIN_SIDE = 14
 TOO_SMALL = f"the image has fewer than {MIN_SIDE} pixels on a side"
-#: Progressive JPEG files with more scans are refused: encoders write 6 to 20, and each is a pass over all pixels.
-MAX_SCANS = 40
 ONE_COLOUR = "all pixels of the image have one colour"
 
 #: Pillow's modes of one channel with more than 8 bits. Its own conversion to 8 bits clips them instead of scaling.
@@ -38,8 +36,6 @@ _GREY = ("1", "L", "LA", "La")
 #: TIFF's BitsPerSample, SampleFormat (2 is signed) and PhotometricInterpretation; 0 in the last says that the smallest
 #: value is white.
 _TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
-#: Rows of a deep image that are scaled at a time.
-_ROWS = 256
 #: How an image lies when its EXIF orientation, 2 to 8, is undone.
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -190,13 +186,6 @@ def _check_header(image: Image.Image) -> None:
     # asking for their number would read all of them; MPO: a camera's JPG with a preview behind it
     if getattr(image, "is_animated", False) and image.format != "MPO":
         raise _Refused("it has several frames, not one")
-    if "progressive" in image.info and (file := getattr(image, "fp", None)) is not None:
-        place = file.tell()
-        file.seek(0)
-        scans = file.read().count(b"\xff\xda")
-        file.seek(place)
-        if scans > MAX_SCANS:
-            raise _Refused(f"it is a progressive JPEG of {scans} scans, more than {MAX_SCANS}")
     tiles = getattr(image, "tile", None)
     if image.format == "PNG" and not image.mode.startswith(_DEEP) and tiles and str(tiles[0][3]).endswith("16B"):
         raise _Refused("it has several channels of 16 bits")
@@ -255,9 +244,7 @@ def _deep_grey(image: Image.Image) -> np.ndarray:
     if not np.isfinite(values).all():
         raise _Refused("it holds values that are not finite")
     low, high = float(values.min()), float(values.max())
-    grey = np.empty(values.shape, dtype=np.uint8)
-    for start in range(0, len(values), _ROWS):  # in float64, which all of the image would not be in little memory
-        grey[start : start + _ROWS] = _full_range(values[start : start + _ROWS].astype(np.float64), low, high)
+    grey = _full_range(values.astype(np.float64), low, high)
     return 255 - grey if getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0 else grey
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -83,55 +82,12 @@ def check_records(path: Path) -> None:
         DataError: the file is missing or unreadable, its columns differ, or a record id occurs twice.
     """
     check_columns(path, RECORD_SCHEMA)
-    repeated = repeated_rows(path, "record_id")
-    if repeated:
-        twice = texts(path, "record_id", np.array([min(repeated)]))[0]
-        raise DataError(f"{path} holds record {twice} twice; make the corpus again")
+    ids = pl.read_parquet(path, columns=["record_id"])["record_id"]
+    if ids.n_unique() != len(ids):
+        raise DataError(f"{path} holds record {ids.filter(ids.is_duplicated())[0]} twice; make the corpus again")
 
 
 def read_columns(path: Path, columns: Sequence[str]) -> pl.DataFrame:
     """Some columns of ``records.parquet``, checked as :func:`check_records` does."""
     check_records(path)
-    empty = pl.DataFrame(schema={name: RECORD_SCHEMA[name] for name in columns})
-    return pl.concat([empty, *batches(path, columns)])
-
-
-def hashes(path: Path, column: str) -> np.ndarray:
-    """A 64-bit hash of every value of a text column [rows] (null: 0). Equal texts have equal hashes."""
-    found = np.empty(pq.read_metadata(path).num_rows, dtype=np.uint64)
-    first = 0
-    for frame in batches(path, [column]):
-        part = found[first : first + frame.height]
-        part[:] = frame[column].hash().to_numpy()
-        part[frame[column].is_null().to_numpy()] = 0
-        first += frame.height
-    return found
-
-
-def texts(path: Path, column: str, rows: np.ndarray) -> list[str]:
-    """The values of a text column in these rows (ascending)."""
-    found: list[str] = []
-    first = 0
-    for frame in batches(path, [column]):
-        inside = rows[(rows >= first) & (rows < first + frame.height)] - first
-        found += frame[column][inside.tolist()].to_list()
-        first += frame.height
-    return found
-
-
-def repeated_rows(path: Path, column: str) -> set[int]:
-    """Row numbers whose text stands in an earlier row as well."""
-    found = hashes(path, column)
-    order = np.argsort(found, kind="stable")
-    equal = found[order[1:]] == found[order[:-1]]
-    if not equal.any():
-        return set()
-    # equal hashes are all but certainly equal texts; look at the texts to be certain
-    suspects = np.unique(np.concatenate([order[1:][equal], order[:-1][equal]]))
-    seen: set[str] = set()
-    repeated: set[int] = set()
-    for row, text in zip(suspects.tolist(), texts(path, column, suspects), strict=True):
-        if text in seen:
-            repeated.add(row)
-        seen.add(text)
-    return repeated
+    return pl.read_parquet(path, columns=list(columns))

@@ -101,9 +101,8 @@ def of_split(records: pl.DataFrame, split: str) -> pl.DataFrame:
 
 
 def read_about(path: str | Path) -> dict[str, Any]:
-    """What ``records.parquet`` says of how its texts were made: ``cleaner``, ``target``, ``deidentified``,
-    ``unseen_comparisons``, ``format``, and whether they were ``generated``. Empty for a table that
-    some other program wrote."""
+    """What ``records.parquet`` says of how its texts were made: ``cleaner``, ``target``, ``unseen_comparisons``,
+    ``format``, and whether they were ``generated``. Empty for a table that some other program wrote."""
     about = (pq.read_metadata(path).metadata or {}).get(ABOUT.encode())
     return {} if about is None else json.loads(about)
 

@@ -28,9 +28,8 @@ _NAMED = 5
 #: its own name, to be looked at.
 TOPICS = {
     "absent_words": ("Texts that only say that there is none, such as N/A", False),
-    "assumed_views": ("Views assumed, from the order of the images or of a key image", False),
+    "assumed_views": ("Views assumed, from the order of the images", False),
     "blank_sections": ("Sections that hold only blanks", True),
-    "deidentified": ("Sections with marks of de-identification", True),
     "empty_splits": ("Splits without a row", False),
     "further_images": ("Further images of a study, not used", True),
     "lateral_of_another_study": ("Lateral image of another study", False),
@@ -207,9 +206,9 @@ def _wording(wording: Mapping[str, Mapping[str, Counts]], treated: str) -> Check
     if not rates:
         return Check(name, "no context in use lacks the previous report")
     many = any(comparing > WORDING_LIMIT * records for comparing, records in rates.values())
-    advice = "; corpus.unseen_comparisons: leave_out or strip deals with them" if many else ""
+    advice = "; corpus.unseen_comparisons: strip deals with them" if many else ""
     if treated != "keep":
-        advice = f"; {'left out' if treated == 'leave_out' else 'stripped'} (corpus.unseen_comparisons)"
+        advice = "; stripped (corpus.unseen_comparisons)"
     found = ", ".join(f"{context} {_share(*counts)}" for context, counts in rates.items())
     return Check(name, found + advice, treated != "keep" or not many)
 
@@ -279,11 +278,5 @@ def _originals(originals: Mapping[str, Any]) -> Check:
 def _settings(audit: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("Format", str(audit["format"]))
     yield Check("Target", str(audit["target"]).replace("_", " "))
-    lost = audit["targets_with_decimals"] if audit["cleaner"] != "careful" else 0
-    points = f"; {number(lost)} examinations lose the point of a decimal (1.2 cm becomes 12 cm)" if lost else ""
-    # MIMIC-RG4's protocol has it so; one's own corpus need not
-    own = bool(lost) and audit["format"] != "rg4"
-    yield Check("Cleaner", audit["cleaner"] + points + ("; corpus.cleaner: careful keeps it" if own else ""), not own)
+    yield Check("Cleaner", str(audit["cleaner"]))
     yield Check("Unseen comparisons", str(audit["unseen_comparisons"]).replace("_", " "))
-    if audit["deidentified"] is not None:
-        yield Check("Marks of de-identification", str(audit["deidentified"]).replace("_", " "))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import re
 import zlib
-from array import array
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -83,13 +82,14 @@ class TableRow(NamedTuple):
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file that has been read through once and is whole; see :func:`open_table`.
+    """A file that has been read and is whole; see :func:`open_table`.
 
     Attributes:
         columns: as the file names them, in its order; a name of CSV may stand twice.
         height: its rows, blank lines of CSV included.
         counts: rows that have the column (JSON lines need not have it).
-        lines: where each row begins; of Parquet, which has no lines, empty.
+        lines: of CSV the cells, of JSON lines the object of each row, and the line that it begins in; of Parquet,
+            which has no lines, empty.
     """
 
     path: Path
@@ -97,13 +97,12 @@ class TableFile:
     columns: list[str]
     height: int
     counts: dict[str, int]
-    lines: Sequence[int] = ()
-    form: CsvForm = AS_NAMED
+    lines: Sequence[tuple[int, Any]] = ()
 
     @property
     def places(self) -> Sequence[int]:
         """The line of each row, of Parquet its number from 1."""
-        return self.lines or range(1, self.height + 1)
+        return [line for line, _ in self.lines] or range(1, self.height + 1)
 
     def named(self, *names: str) -> list[str]:
         """The columns of these names, whatever their case and the blanks around them, in the order of ``names``."""
@@ -121,23 +120,19 @@ class TableFile:
         return found[0] if found else None
 
     def rows(self, columns: Sequence[str]) -> Iterator[TableRow]:
-        """The values of some columns, row by row, in bounded memory: text in CSV, else as the file types them."""
-        with _readable(self.path):
-            if self.kind == "jsonl":
-                for number, row in numbered_jsonl(self.path):
-                    yield TableRow(f"line {number}", tuple([row.get(name) for name in columns]))
-            elif self.kind == "parquet":
-                table = self._parquet(columns)
-                for number, values in enumerate(table.iter_rows(), start=1):
-                    yield TableRow(f"row {number}", values)
-            else:
-                lines = numbered_csv(self.path, self.form)
-                next(lines, None)
-                places = [self.columns.index(name) for name in columns]
-                blank = (None,) * len(places)
-                for line, cells in lines:
-                    values = tuple([cells[place] for place in places]) if cells else blank
-                    yield TableRow(f"line {line}", values, not any(map(str.strip, cells)))
+        """The values of some columns, row by row: text in CSV, else as the file types them."""
+        if self.kind == "jsonl":
+            for line, row in self.lines:
+                yield TableRow(f"line {line}", tuple([row.get(name) for name in columns]))
+        elif self.kind == "parquet":
+            for number, values in enumerate(self.frame(columns).iter_rows(), start=1):
+                yield TableRow(f"row {number}", values)
+        else:
+            places = [self.columns.index(name) for name in columns]
+            blank = (None,) * len(places)
+            for line, cells in self.lines:
+                values = tuple([cells[place] for place in places]) if cells else blank
+                yield TableRow(f"line {line}", values, not any(map(str.strip, cells)))
 
     def frame(self, columns: Sequence[str], decimals: Collection[str] = ()) -> pl.DataFrame:
         """Some columns at once, in the order of the file's rows: of CSV and JSON lines as text, of Parquet as typed.
@@ -151,7 +146,8 @@ class TableFile:
         """
         if self.kind == "parquet":
             with _readable(self.path):
-                return self._parquet(columns)
+                table = pl.read_parquet(self.path, columns=list(columns), glob=False, hive_partitioning=False)
+            return table.select(columns)
         texts = [
             [
                 _as_text(value, f"{self.path}, {row.place}, {name}", name in decimals)
@@ -162,15 +158,11 @@ class TableFile:
         table = pl.DataFrame(texts, dict.fromkeys(columns, pl.String()), orient="row")
         return table.with_columns(pl.col(pl.String).replace("", None)) if self.kind == "csv" else table
 
-    def _parquet(self, columns: Sequence[str]) -> pl.DataFrame:
-        table = pl.read_parquet(self.path, columns=list(columns), glob=False, hive_partitioning=False)
-        return table.select(columns)
-
 
 def open_table(
     path: str | Path, wanted: Collection[str] = (), form: CsvForm = AS_NAMED, *, headed: bool = True
 ) -> TableFile:
-    """Read a table through once: ``.csv``, ``.tsv``, ``.jsonl`` (also ``.gz``) or ``.parquet``.
+    """Read a table: ``.csv``, ``.tsv``, ``.jsonl`` (also ``.gz``) or ``.parquet``.
 
     Args:
         wanted: names of columns, of which the caller needs some: they show a CSV file with another separator.
@@ -191,17 +183,14 @@ def open_table(
             height = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
             return TableFile(path, kind, columns, height, dict.fromkeys(columns, height))
         if kind == "jsonl":
-            numbers, counts = array("q"), Counter[str]()
-            for number, row in numbered_jsonl(path):
+            rows = list(numbered_jsonl(path))
+            for number, row in rows:
                 if not isinstance(row, dict):
                     raise DataError(f"{path}, line {number}: expected an object, got {shown(row)}")
-                counts.update(row.keys())
-                numbers.append(number)
-            return TableFile(path, kind, list(counts), len(numbers), counts, numbers)
-        lines = numbered_csv(path, form)
-        _, columns = next(lines, (0, []))
-        numbers = array("q", (line for line, _ in lines))
-        return TableFile(path, kind, columns, len(numbers), dict.fromkeys(columns, len(numbers)), numbers, form)
+            counts = Counter(name for _, row in rows for name in row)
+            return TableFile(path, kind, list(counts), len(rows), counts, rows)
+        (_, columns), *lines = list(numbered_csv(path, form)) or [(0, [])]
+        return TableFile(path, kind, columns, len(lines), dict.fromkeys(columns, len(lines)), lines)
 
 
 def kind_of(path: str | Path) -> Kind:

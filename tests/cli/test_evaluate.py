@@ -119,7 +119,7 @@ def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, ready: P
     assert pacer(*audit).code == 0
     settings = read_json("models/mine/reporter.json")
     model = Path("models/mine")
-    rewritten = json.dumps(settings | {"contexts": ["sn", "mn"], "texts": settings["texts"] | {"cleaner": "careful"}})
+    rewritten = json.dumps(settings | {"contexts": ["sn", "mn"], "texts": settings["texts"] | {"cleaner": "iu_xray"}})
     (model / "reporter.json").write_text(rewritten)
     rehashed(model)
     refused = pacer(*decode)
@@ -127,7 +127,7 @@ def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, ready: P
     assert "holds records of sw, and the model was trained on sn, mn; add --context sn\n" in refused.error
     made = pacer(*decode, "--context", "sn", "--limit", "1")
     assert made.code == 0
-    assert "was made with corpus.cleaner: upstream, the model's texts with careful" in made.out
+    assert "was made with corpus.cleaner: upstream, the model's texts with iu_xray" in made.out
 
 
 def test_frozen_models_that_an_export_only_points_to_are_found_or_asked_for(pacer, ready: Path, world: World):

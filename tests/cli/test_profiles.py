@@ -218,8 +218,8 @@ def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
         ({"format": "rg4", "annotations": {"mn": None}}, "annotations names no file for mn"),
         ({"format": "csv"}, "corpus.format"),
         ({"split": {"val": 0.5, "test": 0.6}}, "val \\+ test must not exceed 1; what they leave is train"),
-        ({"source": "phantom", "format": "openi"}, "for a corpus of your own set source: files"),
-        ({"openi": {"deidentified": "mask"}}, "corpus.openi.deidentified"),
+        ({"source": "phantom", "format": "mimic_cxr"}, "source: phantom writes format: rg4 alone"),
+        ({"openi": {"split": "split.csv"}}, "corpus.openi.split"),
     ],
 )
 def test_what_a_format_needs_is_checked_before_any_work(changes: dict, message: str):

@@ -6,10 +6,9 @@ import json
 
 import polars as pl
 import pytest
-from pacer.core.io import read_json
-from PIL import Image
 
 from pacer.core.errors import DataError
+from pacer.core.seal import read_sealed
 from pacer.corpus.build_corpus import build_corpus
 from pacer.corpus.source.files import describe_source
 from pacer.records.findings import FINDINGS
@@ -63,7 +62,7 @@ def test_rows_of_the_four_contexts(tiny) -> None:
     assert images.height == 8
     assert set(images["width"]) == {20}
     assert set(images["height"]) == {30}
-    assert read_json(tiny.out / "corpus" / "audit.json") == audit
+    assert read_sealed(tiny.out / "corpus" / "audit.json") == audit
     assert audit["contexts"]["sn"]["train"] == {"records": 2, "studies": 2, "subjects": 1, "paper": 172608}
 
 
@@ -90,22 +89,11 @@ def test_a_view_flag_that_is_zero_or_null_is_an_unknown_view(tiny, flag, counted
 
 
 @pytest.mark.parametrize(
-    ("sections", "cleaner", "trained_on"),
-    [
-        (("s", "s"), "upstream", "s ."),
-        (("s", "s"), "careful", "s ."),
-        (("___.", "s"), "upstream", " ."),
-        (("___.", "s"), "careful", "s ."),  # nothing is left, and a text that is trained on must not be empty
-        (("s", "..."), "upstream", " ."),
-        (("s", " "), "upstream", " ."),
-        (("", "s"), "careful", "s ."),
-    ],
+    ("sections", "trained_on"), [(("s", "s"), "s ."), (("___.", "s"), " ."), (("s", "..."), " ."), (("s", " "), " .")]
 )
-def test_rows_with_an_empty_previous_report_can_be_kept_as_upstream_trains_them(
-    tiny, sections, cleaner, trained_on
-) -> None:
+def test_rows_with_an_empty_previous_report_can_be_kept_as_upstream_trains_them(tiny, sections, trained_on) -> None:
     tiny.files["sw"]["train"][1] |= dict(zip(("last_finding", "last_impression"), sections, strict=True))
-    tiny.settings |= {"keep_empty_priors": True, "cleaner": cleaner}
+    tiny.settings["keep_empty_priors"] = True
     audit = tiny.build()
     assert audit["contexts"]["sw"]["train"]["records"] == 2 and audit["excluded"]["count"] == 0
     assert (audit["priors"]["empty"], audit["priors"]["empty_kept"]) == (0, 1)
@@ -160,34 +148,13 @@ def test_missing_field(tiny, name) -> None:
         tiny.build()
 
 
-def test_bad_rows_never_quote_reports(tiny) -> None:
-    tiny.files["sn"]["train"][0] |= {"new_scores": "secret words", "finding": "secret"}
-    tiny.files["sn"]["train"][1]["history"] = ["secret"]
-    tiny.files["sw"]["train"][0] = "secret"
-    with pytest.raises(DataError) as error:
-        tiny.build()
-    assert "3 unusable rows" in str(error.value)
-    assert "secret" not in str(error.value)
-
-
-def test_many_bad_rows_are_shortened(tiny) -> None:
-    tiny.files["sn"]["train"] = [{"id": str(n)} for n in range(25)]
-    with pytest.raises(DataError, match=r"25 unusable rows(.|\n)*\.\.\. and 15 more"):
-        tiny.build()
-
-
 def test_unreadable_image(tiny) -> None:
     path = tiny.root / "files" / tiny.files["sn"]["test"][0]["APPA_imagepath"]
     path.write_text("not an image")
     with pytest.raises(DataError, match=r"4 unusable rows(.|\n)*the file is not an image"):
         tiny.build()
-    Image.effect_noise((200, 200), 50).save(path)
-    path.write_bytes(path.read_bytes()[:5000])
-    tiny.settings["check_images"] = "full"
-    with pytest.raises(DataError, match="the file cannot be decoded"):
-        tiny.build()
-    tiny.settings["check_images"] = "headers"
-    assert tiny.build()["images"]["unreadable"] == 0
+    tiny.settings["max_bad_rows"] = 4
+    assert tiny.build()["images"]["unreadable"] == 1
 
 
 def test_a_record_id_that_occurs_again_is_a_bad_row(tiny) -> None:
@@ -235,13 +202,13 @@ def test_an_image_name_that_no_file_can_have(tiny) -> None:
 
 
 def test_every_problem_is_in_the_table_even_when_the_corpus_is_refused(tiny) -> None:
-    tiny.files["sn"]["train"] = [{"id": str(n)} for n in range(2000)]
-    with pytest.raises(DataError, match=r"2000 unusable rows"):
+    tiny.files["sn"]["train"] = [{"id": str(n)} for n in range(25)]
+    with pytest.raises(DataError, match=r"25 unusable rows(.|\n)*\.\.\. and 15 more"):
         tiny.build()
     table = pl.read_csv(tiny.out / "corpus.problems.csv")
-    assert table.height == 2000
+    assert table.height == 25
     assert table.columns == ["kind", "file", "split", "index", "field", "reason", "rows"]
-    assert table["index"].to_list() == list(range(2000))
+    assert table["index"].to_list() == list(range(25))
     tiny.files["sn"]["train"] = []
     tiny.build()
     assert not (tiny.out / "corpus.problems.csv").exists()
@@ -298,14 +265,6 @@ def test_wording_that_presupposes_a_previous_report(tiny) -> None:
         "val": {"records": 1, "comparing": 0},
     }
     assert set(audit["prior_wording"]) == {"sn", "mn"}
-    tiny.settings["unseen_comparisons"] = "leave_out"
-    audit = tiny.build()
-    assert audit["records"] == 15
-    assert audit["left_out"]["reasons"] == {
-        "it presupposes a previous report (corpus.unseen_comparisons: leave_out)": 1
-    }
-    assert (audit["rows"]["used"], audit["rows"]["left_out"]) == (15, 1)
-    assert audit["excluded"]["count"] == 0
 
 
 def test_sentences_that_presuppose_a_previous_report_are_stripped(tiny) -> None:
@@ -332,13 +291,6 @@ def test_repeated_texts_are_counted(tiny) -> None:
     repeats = tiny.build()["repeated_texts"]
     assert repeats["within"]["sn"] == {"records": 4, "distinct": 2, "most_frequent": 3}
     assert repeats["known_from_train"]["sn"] == {"val": 1, "test": 0}
-
-
-def test_the_careful_cleaner_is_recorded(tiny) -> None:
-    tiny.files["sn"]["train"][0]["finding"] = "A 1.2 cm nodule."
-    tiny.settings["cleaner"] = "careful"
-    assert tiny.build()["cleaner"] == "careful"
-    assert records_of(tiny)["report"][0].startswith("a 1.2 cm nodule .")
 
 
 def test_truth_travels_with_the_studies_in_use(tiny) -> None:

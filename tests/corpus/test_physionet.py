@@ -6,8 +6,6 @@ under test only the cleaner is used, which has tests of its own.
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,21 +15,17 @@ import polars as pl
 import pytest
 
 from pacer.corpus.build_corpus import build_corpus
-from pacer.corpus.source.files import describe_source
 from pacer.corpus.text.cleaning import clean_report
 from pacer.params import Corpus, load_params
-from pacer.phantom.generate import generate_phantom
-from pacer.phantom.physionet import QUIRKS, ROLES, Filing, file_study
 from pacer.phantom.render import image_path
 from pacer.phantom.world import make_world
 from pacer.records.schemas import RECORD_SCHEMA, read_records
-from tests.phantom.test_generate import CONFIG as SMALL
+from tests.physionet import QUIRKS, ROLES, Filing, file_study, write_physionet
 
 ROOT = Path(__file__).resolve().parents[2]
-WORLD = SMALL.model_copy(update={"patients": 160, "studies_per_patient": 2.6})
-SEED = 5
 CONFIG = Corpus.model_validate(
-    load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump() | {"format": "mimic_cxr"}
+    load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+    | {"source": "files", "format": "mimic_cxr", "root": "-", "mimic_cxr": ROLES}
 )
 #: Peculiarities of studies that give no record.
 UNUSABLE = {"no text", "no frontal view", "no split"}
@@ -135,18 +129,16 @@ def _study(filing: Filing, earlier: list[Filing], wanted: Expected) -> None:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    folder = tmp_path_factory.mktemp("physionet")
-    generate_phantom(WORLD, SEED, folder / "source", "mimic_cxr")
-    return folder, build_corpus(CONFIG, folder / "source", folder / "corpus")
+def filings() -> list[Filing]:
+    world = make_world(5, 160, 2.6, 0.6, 0.1, 0.2)
+    return [file_study(study) for patient in world for study in patient.studies]
 
 
 @pytest.fixture(scope="module")
-def filings() -> list[Filing]:
-    world = make_world(
-        SEED, WORLD.patients, WORLD.studies_per_patient, WORLD.lateral_fraction, WORLD.val_fraction, WORLD.test_fraction
-    )
-    return [file_study(study) for patient in world for study in patient.studies]
+def built(filings: list[Filing], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("physionet")
+    write_physionet(filings, folder / "source")
+    return folder, build_corpus(CONFIG, folder / "source", folder / "corpus")
 
 
 def test_every_field_of_every_record_is_the_expected_one(built, filings: list[Filing]) -> None:
@@ -192,20 +184,6 @@ def test_previous_studies_are_the_expected_ones(built, filings: list[Filing]) ->
     for name, (study, gap, *rest) in wanted.items():
         assert found[name] == [study, pytest.approx(gap, abs=1e-8), *rest]
     assert any(rest[-1] for rest in wanted.values()) and any(gap < 1 for _, gap, *_ in wanted.values())
-
-
-def test_an_unpacked_archive_gives_the_same_records(built, tmp_path: Path) -> None:
-    folder = built[0]
-    source = json.loads((folder / "source" / "source.json").read_text())
-    with zipfile.ZipFile(folder / "source" / ROLES["reports"]) as archive:
-        archive.extractall(tmp_path / "unpacked")
-    files = {role: str(folder / "source" / name) for role, name in ROLES.items()} | {"reports": "unpacked"}
-    described = describe_source(tmp_path, str(tmp_path), str(folder / "source" / source["images"]), files)
-    (tmp_path / "source.json").write_text(json.dumps(described))
-    build_corpus(CONFIG, tmp_path, tmp_path / "corpus")
-    assert read_records(tmp_path / "corpus" / "records.parquet").equals(
-        read_records(folder / "corpus" / "records.parquet")
-    )
 
 
 def _table(folder: Path, role: str) -> pl.DataFrame:

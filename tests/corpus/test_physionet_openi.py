@@ -50,7 +50,10 @@ def test_open_i_rewritten_gives_the_texts_of_its_own_reader(tmp_path: Path) -> N
         "metadata": tmp_path / "metadata.csv",
         "split": tmp_path / "split.csv",
     }
-    config = Corpus.model_validate(PHANTOM | {"format": "mimic_cxr"})
+    named = dict.fromkeys(files, "-")
+    config = Corpus.model_validate(
+        PHANTOM | {"source": "files", "format": "mimic_cxr", "root": "-", "mimic_cxr": named}
+    )
     rows = list(FORMATS["mimic_cxr"].read(Source(tmp_path, files, None), config, Notes()))
 
     found: dict[int, dict[str, Any]] = {}

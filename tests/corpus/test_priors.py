@@ -130,8 +130,3 @@ def test_same_as_a_search_through_all_pairs(studies: list[DatedStudy], random) -
     expected = {entry.study_id: searched(entry, studies) for entry in studies}
     random.shuffle(studies)
     assert dict(zip([entry.study_id for entry in studies], choose_priors(studies), strict=True)) == expected
-
-
-def test_many_studies_at_one_instant_take_no_longer() -> None:
-    studies = [study(f"{n:06}", day, 8) for day in (0, 1) for n in range(30_000)]
-    assert choose_priors(studies)[-1] == Choice("029999", 1.0, "date and time", tied=True)

@@ -125,12 +125,6 @@ def test_unknown_views_of_mimic_are_not_frontal(line: str, tmp_path: Path) -> No
     assert isinstance(row, Examination) and (row.frontal, row.lateral, row.view) == (images[2], None, "AP")
 
 
-def test_a_single_image_of_unknown_view_is_not_frontal(tmp_path: Path) -> None:
-    """Only the order of two images tells something."""
-    row, _ = row_of(tmp_path, IU | {"image_path": IU["image_path"][:1]}, "image,view\nx,PA\n")
-    assert isinstance(row, LeftOut) and row.reason == "unknown view"
-
-
 @pytest.mark.parametrize(
     ("views", "frontal", "lateral", "unknown"),
     [
@@ -155,13 +149,6 @@ def test_known_views_win_over_the_order(
     assert row.frontal == IU["image_path"][frontal]
     assert row.lateral == (None if lateral is None else IU["image_path"][lateral])
     assert row.view == {"LL": "other", "": "other"}.get(views[frontal], views[frontal])
-
-
-def test_views_turn_the_order_round(tmp_path: Path) -> None:
-    row, notes = row_of(tmp_path, IU, "image,view\nCXR2384_IM-0942/0.png,LL\nCXR2384_IM-0942/1.png,PA\n")
-    assert isinstance(row, Examination)
-    assert (row.frontal, row.lateral, row.view) == ("CXR2384_IM-0942/1.png", "CXR2384_IM-0942/0.png", "PA")
-    assert notes.topics == {}
 
 
 def test_two_frontals_and_unknown_images(tmp_path: Path) -> None:
@@ -227,20 +214,6 @@ def test_notes(tmp_path: Path) -> None:
     _, notes = row_of(tmp_path, IU | {"labels": [1], "\ud800": 0, "split": "test"})
     assert notes.found("unknown_fields") == {"annotation": {"\\ud800": 1, "labels": 1}}
     assert notes.found("split_field_ignored") == {"annotation": {"train": 1}}
-
-
-def test_reasons_do_not_differ_from_row_to_row(tmp_path: Path) -> None:
-    """They are counted, so nothing of the row's content is in them."""
-    changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        ({"report": 1}, {"report": 234}),
-        ({"image_path": "a"}, {"image_path": "abc"}),
-        ({"image_path": [1]}, {"image_path": [23]}),
-        ({"image_path": ["a", " "]}, {"image_path": ["  "]}),
-    ]
-    for pair in changes:
-        rows, _ = rows_of(tmp_path, {"train": [IU | change for change in pair]})
-        first, second = rows
-        assert isinstance(first, Problem) and isinstance(second, Problem) and first[1:] == second[1:]
 
 
 def test_a_broken_file(tmp_path: Path) -> None:

@@ -128,9 +128,7 @@ FULL = [
 ]
 
 
-@pytest.mark.parametrize(
-    "name", ["t.csv", "t.csv.gz", "T.CSV", "t.tsv", "t.tsv.gz", "t.parquet", "t.jsonl", "t.jsonl.gz", "T.JSONL.GZ"]
-)
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv.gz", "t.parquet", "T.JSONL.GZ"])
 def test_all_kinds_of_file_give_the_same(reading, name: str) -> None:
     first, second = reading(FULL, name)[0]
     assert isinstance(first, Examination) and isinstance(second, Examination)
@@ -219,16 +217,8 @@ LINE = b'{"subject": "p", "study": "s", "view": "PA", "image": "i", "findings": 
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("t.csv", GOOD + b"p,s,PA,i," + SECRET.encode() + b",x\n", "line 2: 6 fields"),
-        ("t.csv", GOOD + b"p,s,PA,i,f\np,s,PA," + SECRET.encode(), "line 3: 4 fields"),
-        ("t.csv", GOOD + b'p,s,PA,i,"' + SECRET.encode() + b"\n", "line 2: unexpected end"),
-        ("t.csv", GOOD + b'p,s,PA,i,"a" ' + SECRET.encode() + b"\n", "line 2: ',' expected"),
-        ("t.csv", GOOD + b"p,s,PA,i,caf\xe9 " + SECRET.encode() + b"\n", "not UTF-8"),
-        ("t.csv", (GOOD + b"p,s,PA,i,f\n").decode().encode("utf-16"), "not UTF-8"),
         ("t.csv", b"", "The table has: no columns"),
         ("t.csv", b"subject,study,view,image,image,findings\np,s,PA,i,j,f\n", "column image more than once"),
-        ("t.csv.gz", gzip.compress(GOOD * 50)[:40], "cannot be read"),
-        ("t.csv.gz", GOOD, "cannot be read"),
         ("t.parquet", b"PAR1" + b"x" * 99, "cannot be read"),
         ("t.parquet", b"", "cannot be read"),
         ("t.jsonl", b"", "The table has: no columns"),
@@ -247,7 +237,6 @@ LINE = b'{"subject": "p", "study": "s", "view": "PA", "image": "i", "findings": 
         ("t.jsonl.gz", b'{"subject": "p"}\n', "is cut off, or not a gzip file"),
         ("t.jsonl.gz", gzip.compress(b'{"subject": "p"}\n' * 99)[:-9], "is cut off, or not a gzip file"),
         ("t.jsonl.gz", gzip.compress(LINE.replace(b'"p"', b"true")), "line 1, subject: expected text or a number"),
-        ("t.xlsx", b"", "is a spreadsheet; save the sheet as CSV (UTF-8) and name that file"),
     ],
 )
 def test_broken_files(tmp_path: Path, name: str, content: bytes, expected: str) -> None:
@@ -328,12 +317,11 @@ def test_columns_that_do_not_fit(reading, columns: dict[str, str], expected: str
 
 
 @pytest.mark.parametrize("name", ["subject", "study", "view", "image", "findings"])
-@pytest.mark.parametrize("kind", ["t.csv", "t.parquet", "t.jsonl"])
-def test_required_columns(reading, name: str, kind: str) -> None:
+def test_required_columns(reading, name: str) -> None:
     content = row()
     del content[name]
     with pytest.raises(DataError, match=f"there is no column for {name}"):
-        reading([content], kind)
+        reading([content])
 
 
 def test_unknown_fields_of_jsonl_are_counted_where_they_stand(reading) -> None:

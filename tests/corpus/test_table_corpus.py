@@ -173,7 +173,6 @@ def test_one_image_of_two_patients_is_noticed(studies: Studies) -> None:
     audit = studies.build()
     assert audit["shared_images"] == {"study": 1, "subject": 1, "split": 1}
     assert audit["clinical_context"] == {"mn": {"indication": 0, "history": 0}, "sn": {"indication": 1, "history": 0}}
-    assert audit["targets_with_decimals"] == 1
 
 
 def test_a_table_in_the_form_of_a_hospital(studies: Studies) -> None:

@@ -473,7 +473,7 @@ def test_the_signature_says_of_foreign_files_only_what_is_true(files, chexbert_d
     assert plain["language"]["references"].startswith("the texts of their file") and plain["protocol"]["split"] is None
     assert "cleaned" not in plain["language"]["references"]
     assert plain["pairing"] == "by record id, one to one; all records kept"
-    assert signature(clean_references="careful")["language"]["references"].startswith(
+    assert signature(clean_references="iu_xray")["language"]["references"].startswith(
         "the texts of their file, cleaned once by `cleaner`"
     )
     records = pl.DataFrame(
@@ -484,16 +484,16 @@ def test_the_signature_says_of_foreign_files_only_what_is_true(files, chexbert_d
             "report": list(REFERENCES.values()),
         }
     )
-    about = json.dumps({"cleaner": "careful", "target": "findings"})
+    about = json.dumps({"cleaner": "iu_xray", "target": "findings"})
     records.write_parquet(files / "records.parquet", metadata={"pacer": about})
     (files / "test_result.json").write_text(json.dumps({key: REPORTS[key] for key in list(REFERENCES)[:2]}))
     own = signature("records.parquet")
-    assert own["language"]["references"] == "the complete cleaned reports" and own["language"]["cleaner"] == "careful"
+    assert own["language"]["references"] == "the complete cleaned reports" and own["language"]["cleaner"] == "iu_xray"
     assert own["protocol"]["split"] == "test"
     with pytest.raises(ConfigError, match="clean already"):
-        signature("records.parquet", clean_references="careful")
-    raw = signature("records.parquet", reference_text="report_raw", clean_references="careful")
-    assert raw["language"]["cleaner"] == "careful" and raw["language"]["target"] == "not recorded"
+        signature("records.parquet", clean_references="iu_xray")
+    raw = signature("records.parquet", reference_text="report_raw", clean_references="iu_xray")
+    assert raw["language"]["cleaner"] == "iu_xray" and raw["language"]["target"] == "not recorded"
 
 
 def test_the_command_says_how_files_without_ids_were_read(files, chexbert_directory, one_meteor, capsys, monkeypatch):

@@ -180,7 +180,7 @@ def test_what_was_done_to_the_reports_is_named_and_which_reports_they_are_is_not
         {"missing": "empty"},
         {"duplicates": "all"},
         {"extract": "boxed"},
-        {"clean_hypotheses": "careful"},
+        {"clean_hypotheses": "iu_xray"},
         {"clean_references": "upstream"},
         {"split": "val"},
     ):

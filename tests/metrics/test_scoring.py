@@ -278,13 +278,13 @@ def test_the_signature_says_what_was_scored_with(case):
 
 def test_original_findings_are_scored_where_a_study_has_them(case):
     originals = case.records.with_columns(findings_original=pl.col("report_raw"))
-    scores = case.score(records=originals, about={"cleaner": "careful"}, originals="as_is")
+    scores = case.score(records=originals, about={"cleaner": "iu_xray"}, originals="as_is")
     assert 0 < scores["sn"]["original_bleu1"] < scores["sn"]["bleu1"]
     assert scores["sn"]["original_n"] == 4
     assert "original_n" not in scores["mean"]
     language = case.read("signature.json")["language"]
     assert language["original_references"].startswith("findings as published")
-    assert (language["cleaner"], language["target"]) == ("careful", "not recorded")
+    assert (language["cleaner"], language["target"]) == ("iu_xray", "not recorded")
 
     one = pl.when(pl.col("record_id") == case.records["record_id"][0]).then(pl.col("report_raw"))
     scores = case.score(records=case.records.with_columns(findings_original=one))
@@ -296,7 +296,6 @@ def test_original_findings_are_scored_where_a_study_has_them(case):
     [
         ("upstream", "findings as published, cleaned by upstream, where a study has them"),
         ("iu_xray", "findings as published, cleaned by iu_xray, where a study has them"),
-        ("careful", "findings as published, cleaned by careful, where a study has them"),
         ("lowercase", "findings as published, blanks collapsed, lower-cased, punctuation kept, where a study has them"),
         ("as_is", "findings as published, blanks collapsed, case and punctuation kept, where a study has them"),
     ],

@@ -1,8 +1,6 @@
 """The written corpus: MIMIC-RG4's layout, truth, emphasis and recorded answers."""
 
 import json
-import re
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,13 +11,11 @@ from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import hash_file, read_json, read_jsonl
 from pacer.corpus.source.files import read_source
 from pacer.corpus.text.cleaning import clean_report
-from pacer.params import load_params
 from pacer.params.corpus import Phantom
 from pacer.phantom.emphasis import emphasis_scores
-from pacer.phantom.generate import generate_phantom, image_path
+from pacer.phantom.generate import generate_phantom
 from pacer.phantom.language import sample_texts
 from pacer.phantom.tokenizer import phantom_tokenizer
-from pacer.phantom.world import make_world
 from pacer.records.findings import FINDINGS
 from pacer.records.schemas import EMPHASIS_POSITIONS
 
@@ -150,24 +146,3 @@ def test_emphasis_is_cut_at_100(records):
     lengths = [len(row["new_scores"]) for splits in records.values() for row in splits["train"]]
     assert max(lengths) <= 100
     assert {value for row in records["sn"]["train"] for value in row["new_scores"]} == {0.0, 1.0}
-
-
-@pytest.mark.slow
-def test_the_study_in_the_readme_is_one_of_the_default_corpus():
-    root = Path(__file__).parents[2]
-    text = (root / "README.md").read_text()
-    [folder] = re.findall(r"^study=data/source/images/(\S+)", text, flags=re.MULTILINE)
-    named = {view: f"{folder}/{name}" for view, name in re.findall(r"--(frontal|lateral) \$study/(\S+)", text)}
-    corpus = load_params(root / "configs" / "phantom.yaml").corpus
-    world = corpus.phantom
-    patients = make_world(
-        corpus.seed,
-        world.patients,
-        world.studies_per_patient,
-        world.lateral_fraction,
-        world.val_fraction,
-        world.test_fraction,
-    )
-    [study] = [study for patient in patients for study in patient.studies if study.study_id == folder.split("/s")[1]]
-    assert study.split == "test" and study.prior is not None
-    assert named == {view: image_path(study, view) for view in ("frontal", "lateral")}

@@ -17,7 +17,7 @@ import pydicom
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from PIL import Image, TiffImagePlugin
+from PIL import Image
 from pydicom.dataset import Dataset
 from pydicom.uid import (
     DeflatedExplicitVRLittleEndian,
@@ -32,7 +32,7 @@ from pydicom.uid import (
 
 from pacer.core.errors import DataError
 from pacer.radiographs import opening as pixels
-from pacer.radiographs.opening import MAX_SCANS, OTHER_PART, ImageError, image_header, open_image
+from pacer.radiographs.opening import OTHER_PART, ImageError, image_header, open_image
 from tests.dicom import write_dicom
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -169,42 +169,12 @@ def test_deep_tiff_that_pillow_would_wrap_or_cut_is_refused(tmp_path: Path, read
 
 
 @pytest.mark.parametrize("read", [open_image, image_header])
-@pytest.mark.parametrize("suffix", ["tif", "gif", "png", "webp"])
+@pytest.mark.parametrize("suffix", ["tif", "gif"])
 def test_several_frames_are_refused(tmp_path: Path, read: Any, suffix: str) -> None:
     frames = [Image.new("L", (4, 3), level) for level in (0, 90, 200)]
     frames[0].save(tmp_path / f"a.{suffix}", save_all=True, append_images=frames[1:])
     with pytest.raises(ImageError, match="it has several frames, not one"):
         read(tmp_path / f"a.{suffix}")
-
-
-@pytest.mark.parametrize("read", [open_image, image_header])
-def test_what_takes_long_to_open_is_refused(tmp_path: Path, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A progressive JPEG of many scans, each a pass over all pixels; and of a TIFF's pages two are looked at."""
-    path = tmp_path / "a.jpg"
-    Image.fromarray(np.arange(4096, dtype=np.uint8).reshape(64, 64)).save(path, progressive=True)
-    read(path)
-    content = path.read_bytes()
-    scan = content[content.rindex(b"\xff\xda") : -2]
-    path.write_bytes(content[:-2] + scan * MAX_SCANS + content[-2:])
-    with pytest.raises(ImageError, match=f"of {6 + MAX_SCANS} scans, more than {MAX_SCANS}"):
-        read(path)
-    pages = [Image.new("L", (20, 20), level) for level in range(100)]
-    pages[0].save(tmp_path / "a.tif", save_all=True, append_images=pages[1:])
-    looked, seek = [], TiffImagePlugin.TiffImageFile._seek
-    monkeypatch.setattr(
-        TiffImagePlugin.TiffImageFile, "_seek", lambda self, frame: looked.append(frame) or seek(self, frame)
-    )
-    with pytest.raises(ImageError, match="several frames"):
-        read(tmp_path / "a.tif")
-    assert len(looked) <= 2
-
-
-def test_a_deep_image_is_scaled_as_a_whole_in_parts(tmp_path: Path) -> None:
-    """Its rows are worked on some at a time, and its smallest and largest value are those of all of them."""
-    values = np.random.default_rng(0).integers(50, 60_000, (700, 20)).astype(np.uint16)
-    Image.fromarray(values).save(tmp_path / "a.png")
-    exact = (values - float(values.min())) / float(values.max() - values.min()) * 255
-    np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "a.png")), np.rint(exact))
 
 
 @pytest.mark.parametrize("value", [np.uint8(0), np.uint8(255), np.uint16(5000), (7, 9, 9)])

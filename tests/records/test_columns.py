@@ -1,13 +1,12 @@
-"""Large tables a batch at a time: the same results as with the whole table in memory."""
+"""Large tables a batch at a time."""
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.records.columns import TableWriter, batches, hashes, repeated_rows, texts
+from pacer.records.columns import TableWriter, batches
 from pacer.records.schemas import RECORD_SCHEMA, read_about
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "ü", "", "a "]) | st.none(), max_size=30)
@@ -26,29 +25,9 @@ def test_batches_are_of_the_size_asked_for(tmp_path_factory, values, size) -> No
     assert all(frame.height == size for frame in frames[:-1])
 
 
-@given(values=TEXTS)
-def test_hashes_and_repeats(tmp_path_factory, values) -> None:
-    path = written(tmp_path_factory.mktemp("t"), values)
-    found = hashes(path, "x")
-    assert all((found[i] == found[j]) == (values[i] == values[j]) for i in range(len(found)) for j in range(i))
-    assert [value for value, own in zip(values, found, strict=True) if own == 0] == [v for v in values if v is None]
-    present = [value for value in values if value is not None]
-    path = written(tmp_path_factory.mktemp("t"), present)
-    assert repeated_rows(path, "x") == {i for i, value in enumerate(present) if value in present[:i]}
-    rows = np.arange(0, len(present), 2)
-    assert texts(path, "x", rows) == present[::2]
-
-
-def test_equal_hashes_of_different_texts_are_no_repeat(tmp_path, monkeypatch) -> None:
-    from pacer.records import columns
-
-    monkeypatch.setattr(columns, "hashes", lambda path, column: np.array([5, 5, 5], dtype=np.uint64))
-    assert repeated_rows(written(tmp_path, ["a", "b", "a"]), "x") == {2}
-
-
 def test_a_table_says_how_it_was_made(tmp_path) -> None:
-    with TableWriter(tmp_path / "r.parquet", RECORD_SCHEMA, {"cleaner": "careful", "deidentified": None}) as writer:
+    with TableWriter(tmp_path / "r.parquet", RECORD_SCHEMA, {"cleaner": "iu_xray", "limit": None}) as writer:
         writer.add(dict.fromkeys(RECORD_SCHEMA) | {"record_id": "sn-1", "emphasis": [0.0, 1.0]})
-    assert read_about(tmp_path / "r.parquet") == {"cleaner": "careful", "deidentified": None}
+    assert read_about(tmp_path / "r.parquet") == {"cleaner": "iu_xray", "limit": None}
     assert dict(pl.read_parquet(tmp_path / "r.parquet").schema) == RECORD_SCHEMA
     assert read_about(written(tmp_path, ["a"])) == {}

@@ -199,7 +199,7 @@ def own_audit(tmp_path: Path) -> dict:
         tmp_path / "own",
         format="table",
         max_bad_rows=1,
-        unseen_comparisons="leave_out",
+        unseen_comparisons="strip",
         table={"file": "t.csv", "columns": {}, "delimiter": None, "encoding": "utf-8"},
     )
     point_to_files(config, tmp_path / "source")

@@ -57,12 +57,12 @@ def test_lines_of_annotation_files(audit: dict):
 def test_lines_of_ones_own_table(own_audit: dict):
     found = lines(own_audit)
     assert found["Rows read"] == "60: 39 used, 1 bad, 20 left out"
-    reason = "it presupposes a previous report (corpus.unseen_comparisons: leave_out)"
+    reason = "every sentence presupposes a previous report (corpus.unseen_comparisons: strip)"
     left = f"30: 20 × {reason}; 9 × no frontal image; 1 × unknown view"
     assert found["Rows or records left out"] == left
     assert (
         found["Targets that presuppose an absent previous report"]
-        == "sn 40.8 % of 49; left out (corpus.unseen_comparisons)"
+        == "sn 40.8 % of 49; stripped (corpus.unseen_comparisons)"
     )
     assert found["Time since the previous study"] == "median 33 days, longest 33 days; 20 studies: 20 by date"
     assert found["Previous studies equally near"] == "none"
@@ -70,23 +70,17 @@ def test_lines_of_ones_own_table(own_audit: dict):
 
 
 def test_what_would_spoil_an_evaluation_is_marked(audit: dict):
-    audit |= {
-        "shared_images": {"study": 7, "subject": 2, "split": 1},
-        "targets_with_decimals": 4,
-        "format": "table",
-        "cleaner": "upstream",
-    }
+    audit |= {"shared_images": {"study": 7, "subject": 2, "split": 1}, "format": "table"}
     empty = {"records": 0, "studies": 0, "subjects": 0, "paper": 5}
     audit["contexts"]["mn"] = {split: dict(empty) for split in audit["contexts"]["sn"]}
     found = lines(audit)
     assert found["Images that stand for more than one"] == "2 in two patients, 1 in two splits, 7 in two studies"
     assert "MN test" in found["Contexts and splits without a record"]
-    assert found["Cleaner"].startswith("upstream; 4 examinations lose the point of a decimal")
-    marked = {"Images that stand for more than one", "Contexts and splits without a record", "Cleaner"}
+    marked = {"Images that stand for more than one", "Contexts and splits without a record"}
     assert marked <= looks(audit)
     assert "paper" not in corpus_table(audit).columns
     audit |= {"format": "rg4"}
-    assert "Cleaner" not in looks(audit) and "paper" in corpus_table(audit).columns
+    assert "paper" in corpus_table(audit).columns
 
 
 def test_prior_wording_is_counted_by_context_and_marked_above_a_twentieth(audit: dict):
@@ -95,10 +89,7 @@ def test_prior_wording_is_counted_by_context_and_marked_above_a_twentieth(audit:
         "mn": {"test": {"records": 100, "comparing": 5}},
         "sn": {"train": {"records": 2000, "comparing": 700}, "val": {"records": 945, "comparing": 121}},
     }
-    assert (
-        lines(audit)[name]
-        == "sn 27.9 % of 2,945, mn 5.0 % of 100; corpus.unseen_comparisons: leave_out or strip deals with them"
-    )
+    assert lines(audit)[name] == "sn 27.9 % of 2,945, mn 5.0 % of 100; corpus.unseen_comparisons: strip deals with them"
     assert name in looks(audit)
     del audit["prior_wording"]["sn"]
     assert lines(audit)[name] == "mn 5.0 % of 100" and name not in looks(audit)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.vocabulary import FINDINGS, POLARITIES
-from pacer.corpus.text.cleaning import clean_report, clean_report_carefully
+from pacer.corpus.text.cleaning import clean_report
 from pacer.rules.extract import extract_anchor
 
 #: Names of each finding; all of them can be affirmed, denied and hedged.
@@ -69,7 +69,6 @@ def test_names(finding: str, name: str) -> None:
         assert not found
     assert said(f"Stable {name}.") == {finding: "positive"}
     assert said(clean_report(f"Stable {name}.")) == {finding: "positive"}
-    assert said(clean_report_carefully(f"Stable {name}.")) == {finding: "positive"}
 
 
 @pytest.mark.parametrize("finding", FINDINGS)

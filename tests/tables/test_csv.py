@@ -27,7 +27,7 @@ def cells_of(path: Path) -> list[list[str]]:
     return [cells for _, cells in numbered_csv(path)]
 
 
-@pytest.mark.parametrize("name", ["t.csv", "T.CSV", "t.csv.gz", "T.CSV.GZ", "t.tsv", "t.tsv.gz"])
+@pytest.mark.parametrize("name", ["t.csv", "T.CSV.GZ", "t.tsv"])
 def test_kinds_of_file(name: str, tmp_path: Path) -> None:
     assert kind_of(name) == "csv"
     text = '\ufeffa,b\r\n1,"x\r\ny ""z"""\r\n,\r\n'
@@ -62,12 +62,11 @@ def test_blank_lines(tmp_path: Path) -> None:
         (b"1,c,d,e\n1,c,caf\xe9,e\n", "not UTF-8"),
     ],
 )
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
-def test_damage_is_named_by_row_and_not_quoted(content: str | bytes, message: str, name: str, tmp_path: Path) -> None:
+def test_damage_is_named_by_row_and_not_quoted(content: str | bytes, message: str, tmp_path: Path) -> None:
     content = content.encode() if isinstance(content, str) else content
     with pytest.raises(DataError) as caught:
-        rows_of(tmp_path, b"uid,indication,findings,impression\n" + content, name)
-    assert message in str(caught.value) and str(tmp_path / name) in str(caught.value)
+        rows_of(tmp_path, b"uid,indication,findings,impression\n" + content)
+    assert message in str(caught.value) and str(tmp_path / "t.csv") in str(caught.value)
     assert SECRET not in str(caught.value) and "caf" not in str(caught.value)
 
 
@@ -109,8 +108,7 @@ def test_a_header_with_the_expected_separator_is_believed(tmp_path: Path) -> Non
     assert open_table(tmp_path / "t.csv", ("frontal",)).columns == ["frontal"]
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
-@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "UTF-8"])
+@pytest.mark.parametrize(("name", "encoding"), [("t.csv", "cp1252"), ("t.csv.gz", "utf-16"), ("t.csv", "UTF-8")])
 def test_encodings(name: str, encoding: str, tmp_path: Path) -> None:
     text = 'id;text\r\n\r\n1;"größer, als\r\nvorher"\r\n2;é\r\n'
     content = text.encode(encoding)
@@ -125,17 +123,10 @@ def test_encodings(name: str, encoding: str, tmp_path: Path) -> None:
     assert table.frame(["text"])["text"].drop_nulls().to_list() == ["größer, als\r\nvorher", "é"]
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
-@pytest.mark.parametrize(
-    "encoding", ["u8", "UTF_8", "utf-8-sig", "utf-16-le", "utf-16-be", "utf-16", "utf-32", "cp1252"]
-)
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_a_byte_order_mark_is_no_part_of_the_header(name: str, encoding: str, mark: str, tmp_path: Path) -> None:
-    if mark and encoding == "cp1252":
-        return
-    content = (mark + "id,text\n1,größer\n").encode(encoding)
-    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    table = open_table(tmp_path / name, ("id",), CsvForm(encoding=encoding))
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16-le", "utf-16"])
+def test_a_byte_order_mark_is_no_part_of_the_header(encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes("\ufeffid,text\n1,größer\n".encode(encoding))
+    table = open_table(tmp_path / "t.csv", ("id",), CsvForm(encoding=encoding))
     assert table.columns == ["id", "text"]
     assert table.frame(["id", "text"]).rows() == [("1", "größer")]
 

@@ -45,25 +45,13 @@ def named_files(config: Corpus) -> dict[str, tuple[str, str]]:
     elif config.format == "mimic_cxr":
         named = {role: (f"mimic_cxr.{role}", path) for role, path in config.mimic_cxr}
     elif config.format == "r2gen":
-        named = {
-            "annotation": ("r2gen.annotation", config.r2gen.annotation),
-            "views": ("r2gen.views", config.r2gen.views),
-        }
+        named = {role: (f"r2gen.{role}", path) for role, path in config.r2gen}
     elif config.format == "openi":
-        listed = None if config.openi.split == R2GEN_SPLIT else config.openi.split
-        named = {
-            "reports": ("openi.reports", config.openi.reports),
-            "split": ("openi.split", listed),
-            "projections": ("openi.projections", config.openi.projections),
-        }
+        named = {role: (f"openi.{role}", getattr(config.openi, role)) for role in ("reports", "projections")}
     elif config.format == "table":
         named = {"table": ("table.file", config.table.file)}
     named["original_references"] = ("original_references", config.original_references)
     return {role: (key, path) for role, (key, path) in named.items() if path is not None}
-
-
-#: The value of ``corpus.openi.split`` that stands for the split that comes with this package.
-R2GEN_SPLIT = "r2gen"
 
 
 class NamedFile(NamedTuple):

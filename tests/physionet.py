@@ -19,7 +19,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
+from PIL import Image
 
+from pacer.core.io import write_json
+from pacer.corpus.source.files import describe_source
 from pacer.phantom.language import fullest_report_of
 from pacer.phantom.render import image_path
 from pacer.phantom.world import PhantomStudy
@@ -62,6 +65,8 @@ _RULE = f" {'_' * 78}"
 _TITLE = " " * 33
 #: Studies of a patient at most; each has its part of the day, so that those of one day keep their order.
 _A_DAY = 8
+#: Pixels of an image.
+SIZE = 16
 _PURPOSE = 60
 
 
@@ -108,19 +113,25 @@ def file_study(study: PhantomStudy) -> Filing:
     return Filing(study, quirks, made, _images(study, quirks), findings, impression, indication, study.history or "")
 
 
-def write_physionet(filings: list[Filing], image_size: int, directory: Path) -> None:
-    """Write the files of :data:`ROLES`."""
+def write_physionet(filings: list[Filing], directory: Path) -> None:
+    """Write the files of :data:`ROLES`, a small image for every row of the tables, and ``source.json``."""
+    for filing in filings:
+        for image in filing.images:
+            path = directory / "files" / image_path(filing.study, image.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (SIZE, SIZE)).save(path)
     with zipfile.ZipFile(directory / ROLES["reports"], "w", zipfile.ZIP_DEFLATED) as archive:
         for filing in sorted(filings, key=_place):
             member = zipfile.ZipInfo(f"files/{_place(filing)}.txt")  # dated 1980, so that its bytes stay the same
             member.external_attr = 0o644 << 16
             archive.writestr(member, report_file(filing), zipfile.ZIP_DEFLATED)
-    rows = pl.DataFrame([_row(filing, image, image_size) for filing in filings for image in filing.images])
+    rows = pl.DataFrame([_row(filing, image) for filing in filings for image in filing.images])
     rows = rows.sort("subject_id", "study_id", "dicom_id")
     columns = ["dicom_id", "study_id", "subject_id", "split"]
     tables = {"metadata": rows.drop("split"), "split": rows.drop_nulls("split").select(columns)}
     for role, table in tables.items():
         (directory / ROLES[role]).write_bytes(gzip.compress(table.write_csv().encode(), mtime=0))
+    write_json(directory / "source.json", describe_source(directory, ".", "files", ROLES))
 
 
 def report_file(filing: Filing) -> str:
@@ -188,7 +199,7 @@ def _procedure(study: PhantomStudy) -> str:
     return "CHEST (PA AND LAT)" if study.has_lateral else f"CHEST ({'PORTABLE AP' if study.view == 'AP' else 'PA'})"
 
 
-def _row(filing: Filing, image: FiledImage, size: int) -> dict[str, object]:
+def _row(filing: Filing, image: FiledImage) -> dict[str, object]:
     """The metadata of an image in the order of the file, and its split; the time is a number without leading zeros."""
     study, made, position = filing.study, filing.made, image.position
     clock = float(f"{made:%H%M%S}") + made.microsecond / 1e6
@@ -199,8 +210,8 @@ def _row(filing: Filing, image: FiledImage, size: int) -> dict[str, object]:
         "study_id": study.study_id,
         "PerformedProcedureStepDescription": _procedure(study),
         "ViewPosition": position or None,
-        "Rows": size,
-        "Columns": size,
+        "Rows": SIZE,
+        "Columns": SIZE,
         "StudyDate": f"{made:%Y%m%d}",
         # the real file has both 80556.875 and, of an older writer, 213014.53099999999
         "StudyTime": format(clock, ".17g") if "." in format(clock, ".17g") else f"{clock:.1f}",
