@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.core.seal import read_sealed
+from pacer.core.io import read_json
 from pacer.corpus.build_corpus import build_corpus
 from pacer.corpus.source.files import describe_source
 from pacer.records.findings import FINDINGS
@@ -62,7 +62,7 @@ def test_rows_of_the_four_contexts(tiny) -> None:
     assert images.height == 8
     assert set(images["width"]) == {20}
     assert set(images["height"]) == {30}
-    assert read_sealed(tiny.out / "corpus" / "audit.json") == audit
+    assert read_json(tiny.out / "corpus" / "audit.json") == audit
     assert audit["contexts"]["sn"]["train"] == {"records": 2, "studies": 2, "subjects": 1, "paper": 172608}
 
 

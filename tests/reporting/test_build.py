@@ -9,9 +9,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from pacer.core.io import read_json, write_json
 
 from pacer.core.errors import DataError
+from pacer.core.io import read_json, write_json
 from pacer.reporting.build_report import build_report
 
 pytestmark = pytest.mark.slow

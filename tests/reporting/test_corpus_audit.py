@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from pacer.core.io import read_json, write_json
 
 from pacer.core.errors import DataError
+from pacer.core.io import read_json, write_json
 from pacer.reporting.build_report import build_report
 from pacer.reporting.corpus_audit import corpus_checks, corpus_table, emphasis_checks, plain
 from tests.reporting.conftest import EMPHASIS_AUDIT

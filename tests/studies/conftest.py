@@ -13,7 +13,6 @@ import pytest
 
 from pacer.params.profiles import profile_text
 
-
 ROOT = Path(__file__).parents[2]
 
 PIPELINE = """\
