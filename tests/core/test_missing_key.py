@@ -15,5 +15,5 @@ def test_a_missing_key_is_named_with_where_to_find_it(tmp_path: Path) -> None:
     lines = [line for line in text.splitlines() if not line.startswith("  length_penalty:")]
     assert len(lines) == len(text.splitlines()) - 1
     (tmp_path / "params.yaml").write_text("\n".join(lines))
-    with pytest.raises(ConfigError, match=r"decode\.length_penalty is missing; compare with configs/phantom.yaml/"):
+    with pytest.raises(ConfigError, match=r"decode\.length_penalty is missing; compare with configs/phantom.yaml"):
         load_params(tmp_path / "params.yaml")
