@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import pickle
 import struct
 import subprocess
@@ -570,13 +569,3 @@ def test_a_real_jpeg_film_follows_its_header(real: Path) -> None:
     path = real / "Fake_MONOHR1.dcm"
     stored = pydicom.dcmread(path).pixel_array.astype(float)
     np.testing.assert_array_equal(opened(path), 255 - np.rint(stored / 254 * 255))
-
-
-@pytest.mark.parametrize("name", ["chest.jpg", "chest.dcm"])
-def test_a_pipe_or_a_device_is_refused_instead_of_waited_for(tmp_path: Path, name: str) -> None:
-    os.mkfifo(tmp_path / name)
-    for opening in (open_image, image_header):
-        with pytest.raises(ImageError, match="it is a pipe or a device, not a file"):
-            opening(tmp_path / name)
-        with pytest.raises(ImageError, match="it is a pipe or a device, not a file"):
-            opening("/dev/zero")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
 import zlib
 from pathlib import Path
@@ -256,13 +255,3 @@ def test_long_priors_within_the_limit_are_cut_as_in_training(reporter: Reporter)
     assert prepared.all_notes()[0].startswith(
         f"{prepared.cuts.prior_tokens:,} tokens of the previous report were cut off"
     )
-
-
-def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(
-        DataError, match=r"image frontal of a: the file .*pipe cannot be read: it is a pipe or a device"
-    ):
-        load_image(tmp_path / "pipe", "frontal of a")
-    with pytest.raises(DataError, match=r"prior of a: the file .*pipe cannot be read: it is a pipe or a device"):
-        load_text(tmp_path / "pipe", "prior of a")
