@@ -26,7 +26,6 @@ from pacer.core.errors import ConfigError
 from pacer.params import Params, load_params
 
 if TYPE_CHECKING:
-    from pacer.external.bundle import Rescored
     from pacer.reporting.tables import Check
 
 anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
@@ -106,9 +105,6 @@ def score(
         Path | None, typer.Option(help="Instead: references as CSV, JSONL, JSON or Parquet (docs/scoring.md).")
     ] = None,
     hypotheses: Annotated[Path | None, typer.Option(help="And the reports of any system, in any of these.")] = None,
-    archive: Annotated[
-        Path | None, typer.Option("--bundle", help="Instead: an archive of `pacer bundle`; its numbers come out again.")
-    ] = None,
     chexbert: Annotated[Path, typer.Option(help="The labeller of the findings.")] = Path("models/backbones/chexbert"),
     labels: Annotated[
         Path | None, typer.Option(help="Keep the labels of the references here; a file that is there is used.")
@@ -151,16 +147,6 @@ def score(
     options["context"] = context[0] if context else None
     protocol = validated(options, "pacer score", Protocol)
     check_output(out, folder=True)
-    if archive is not None:
-        others = (records, predictions, references, hypotheses, labels, truth, context, also)
-        if any(others) or protocol != Protocol():
-            raise ConfigError("--bundle goes with --out alone: the archive holds all that its scores need")
-        from pacer.external.bundle import score_bundle
-
-        again = score_bundle(archive, out)
-        say(_of_bundle(again, archive))
-        _print_scores(again.scores, out)
-        return
     if labels is not None and not labels.is_file():
         check_output(labels, folder=False)
     config = load_params(params)
@@ -182,9 +168,7 @@ def score(
             raise ConfigError("with --references one --context can be chosen, or none for all of them")
         scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, settings=settings)
     else:
-        raise ConfigError(
-            "give --records and --predictions (and --truth), or --references and --hypotheses, or --bundle alone"
-        )
+        raise ConfigError("give --records and --predictions (and --truth), or --references and --hypotheses")
     _print_scores(scores, out)
     if failed_scorers(read_json(out / "signature.json")):
         raise typer.Exit(1)
@@ -195,32 +179,6 @@ def _named_command(text: str) -> tuple[str, str]:
     if not equals:
         raise ConfigError(f"--also {text!r}: expected NAME=COMMAND")
     return name, command
-
-
-def bundle(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of scores, or a folder with metrics/.")],
-    out: Annotated[Path, typer.Option(help="The archive, such as supplement.zip.")],
-    labels_only: Annotated[
-        bool, typer.Option("--labels-only", help="Ids and labels, no text: for credentialed corpora.")
-    ] = False,
-    params: ParamsFile = PARAMS,
-    lock: Annotated[Path, typer.Option(help="DVC's lock file; may be missing.")] = Path("dvc.lock"),
-) -> None:
-    """Pack a scored run for a paper's supplement; `pacer score --bundle` takes it to the same numbers."""
-    from pacer.core.io import check_output, hash_file
-    from pacer.external.bundle import write_bundle
-
-    check_output(out, folder=False)
-    found = write_bundle(run, out, params, lock, labels_only=labels_only)
-    say(_of_bundle(found, out))
-    if not lock.is_file():
-        say(f"note: there is no {lock}, so the archive holds none", "yellow")
-    say(f"{len(found.cases):,} cases and the parameters in {params} written to {out}, SHA-256 {hash_file(out)}")
-
-
-def _of_bundle(found: Rescored, archive: Path) -> str:
-    left = f"; its cases do not give {', '.join(found.missing)}" if found.missing else ""
-    return f"{found.equal:,} numbers computed from the cases of {archive} are those of its scores.json{left}"
 
 
 def _print_scores(scores: dict, out: Path) -> None:

@@ -38,7 +38,6 @@ _OWN = (
     "clinical.duplicates",
     "clinical.unrelated_f1",
     "external",
-    "bundle",
 )
 #: Parts of a protocol in which two runs may not differ: what was done to the reports.
 _DONE = ("missing", "duplicates", "extract", "deduplicate", "clean_references", "clean_hypotheses", "split", "context")

@@ -190,30 +190,6 @@ def score_contexts(
         scored.train = train_reports
     external = _ask_scorers(contexts, settings, out_dir)
     limit = origin.max_new_tokens
-    scores, details = numbers_of(contexts, settings, limit, meteor)
-    truths = None
-    if inputs.truth is not None:
-        scores["truth"], truths = truth_scores(contexts, inputs.truth, train, train_labels)
-    counts = {name: _counts(scored, limit) for name, scored in contexts.items()}
-    undefined = [name for name, value in flat(scores).items() if value is None]
-    signature = build_signature(contexts, inputs, settings, origin, counts, undefined, external)
-    with atomic_path(out_dir / "cases.parquet") as temporary:
-        case_table(contexts, truths).write_parquet(temporary)
-    write_json(out_dir / "details.json", details)
-    write_json(out_dir / "scores.json", scores)
-    write_sealed(out_dir / "signature.json", signature, ["scores.json", "cases.parquet"])
-    return scores
-
-
-def numbers_of(
-    contexts: dict[str, Scored], settings: Score, limit: int | None, meteor: Meteor | None
-) -> tuple[dict[str, dict], dict[str, dict]]:
-    """Scores and details of reports that are labelled, and that external scorers have judged.
-
-    Args:
-        limit: tokens that the decoder allows, where it is known. meteor: not needed where no context has texts; scores
-            that follow from texts are then left out.
-    """
     scores: dict[str, dict] = {}
     comparisons, wording = {}, {}
     for name, scored in contexts.items():
@@ -227,7 +203,19 @@ def numbers_of(
     confusion = {name: label_confusion(s.reference_labels, s.labels) for name, s in contexts.items()}
     if controls := _control_scores(contexts, settings.convention):
         scores["controls"] = controls
-    return scores, {"commitments": comparisons, "wording": wording, "labels": labels, "confusion": confusion}
+    details = {"commitments": comparisons, "wording": wording, "labels": labels, "confusion": confusion}
+    truths = None
+    if inputs.truth is not None:
+        scores["truth"], truths = truth_scores(contexts, inputs.truth, train, train_labels)
+    counts = {name: _counts(scored, limit) for name, scored in contexts.items()}
+    undefined = [name for name, value in flat(scores).items() if value is None]
+    signature = build_signature(contexts, inputs, settings, origin, counts, undefined, external)
+    with atomic_path(out_dir / "cases.parquet") as temporary:
+        case_table(contexts, truths).write_parquet(temporary)
+    write_json(out_dir / "details.json", details)
+    write_json(out_dir / "scores.json", scores)
+    write_sealed(out_dir / "signature.json", signature, ["scores.json", "cases.parquet"])
+    return scores
 
 
 def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: Path | None) -> dict[str, Scored]:
@@ -312,21 +300,19 @@ def _label(
 
 
 def _context_scores(
-    name: str, scored: Scored, settings: Score, limit: int | None, meteor: Meteor | None
+    name: str, scored: Scored, settings: Score, limit: int | None, meteor: Meteor
 ) -> tuple[Numbers, dict]:
     """Scores of one context, and the comparisons of polarity behind those of the commitments."""
     clinical = clinical_efficacy(scored.reference_labels, scored.labels, settings.convention, scored.studies)
     scores: Numbers = {"n": len(scored.predictions)} | {ratio: clinical[ratio] for ratio in RATIOS}
-    if scored.has_texts and meteor is not None:
-        scores |= _text_scores(scored, settings, meteor)
+    scores |= _text_scores(scored, settings, meteor)
     counts = extraction_counts(scored.predictions, limit)
     scores |= {f"{what}_rate": count / len(scored.predictions) for what, count in counts.items()}
-    if scored.has_texts:
-        scores["empty_rate"] = sum(map(_is_empty, scored.hypotheses)) / len(scored.predictions)
-        scores |= variety_scores(scored.references, scored.hypotheses, scored.train)
-        scored.read = anchors_of(scored.hypotheses)
-        scored.reference_wording = list(map(prior_wording, scored.references))
-        scored.wording = list(map(prior_wording, scored.hypotheses))
+    scores["empty_rate"] = sum(map(_is_empty, scored.hypotheses)) / len(scored.predictions)
+    scores |= variety_scores(scored.references, scored.hypotheses, scored.train)
+    scored.read = anchors_of(scored.hypotheses)
+    scored.reference_wording = list(map(prior_wording, scored.references))
+    scored.wording = list(map(prior_wording, scored.hypotheses))
     gates = [prediction.gate for prediction in scored.predictions if prediction.gate is not None]
     if gates:
         scores["gate"] = float(np.mean(gates))
