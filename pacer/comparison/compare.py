@@ -36,7 +36,6 @@ _OWN = (
     "clinical.observations",
     "clinical.average",
     "clinical.duplicates",
-    "clinical.unrelated_f1",
     "external",
 )
 #: Parts of a protocol in which two runs may not differ: what was done to the reports.

@@ -137,8 +137,7 @@ def score_predictions(
             without records are skipped.
         predictions_dir: ``{context}.jsonl``, and ``controls/{control}/{context}.jsonl`` where a control was run.
         out_dir: where the files go; other files there stay.
-        train_records: training records, of which it is said how many reports are copied; with ``inputs.truth`` they
-            give the constant-report yardstick too.
+        train_records: training records, of which it is said how many reports are copied.
         about: how the references were made (:func:`~pacer.records.schemas.read_about`), for the signature.
 
     Returns:
@@ -183,8 +182,7 @@ def score_contexts(
         for scored in contexts.values():
             scored.records = with_groups(scored.records, settings.groups)
     labeller = CheXbert(inputs.chexbert, settings.batch_size, precision=settings.precision)
-    train = train_records if inputs.truth is not None else None
-    train_labels = _label(contexts, inputs, train, labeller)
+    _label(contexts, inputs, labeller)
     train_reports = None if train_records is None else frozenset(map(joined, train_records["report"]))
     for scored in contexts.values():
         scored.train = train_reports
@@ -206,7 +204,7 @@ def score_contexts(
     details = {"commitments": comparisons, "wording": wording, "labels": labels, "confusion": confusion}
     truths = None
     if inputs.truth is not None:
-        scores["truth"], truths = truth_scores(contexts, inputs.truth, train, train_labels)
+        scores["truth"], truths = truth_scores(contexts, inputs.truth)
     counts = {name: _counts(scored, limit) for name, scored in contexts.items()}
     undefined = [name for name, value in flat(scores).items() if value is None]
     signature = build_signature(contexts, inputs, settings, origin, counts, undefined, external)
@@ -264,13 +262,9 @@ def anchors_of(texts: Iterable[str]) -> list[Lists]:
     return [{name: list(getattr(anchor, name)) for name in POLARITIES} for anchor in read]
 
 
-def _label(
-    contexts: dict[str, Scored], inputs: ScoreInputs, train: pl.DataFrame | None, labeller: CheXbert
-) -> np.ndarray | None:
-    """Label every text in one pass and hand the rows to their contexts; returns the training labels.
-
-    References whose labels are known are not labelled again; the training reports are, where the file leaves them out.
-    """
+def _label(contexts: dict[str, Scored], inputs: ScoreInputs, labeller: CheXbert) -> None:
+    """Label every text in one pass and hand the rows to their contexts; references whose labels are known are not
+    labelled again."""
     known = None if inputs.labels is None else KnownLabels(inputs.labels, inputs.chexbert, labeller.precision)
     texts: dict[tuple[str, str], list[str]] = {}
     for name, scored in contexts.items():
@@ -281,11 +275,6 @@ def _label(
             texts[name, "references"] = scored.references
         else:
             scored.reference_labels = np.array(known(scored.records))
-    train_labels = None
-    if train is not None and known is not None and known.covers(train):
-        train_labels = np.array(known(train))
-    elif train is not None:
-        texts["train", "references"] = train["report"].to_list()
     every = [text for side in texts.values() for text in side]
     by_text = dict(zip(every, labeller(every).numpy(), strict=True))  # the labeller gives equal texts equal labels
     labels = {side: np.stack([by_text[text] for text in own]) for side, own in texts.items()}
@@ -296,7 +285,6 @@ def _label(
             scored.control_labels[control] = labels[name, f"control {control}"]
             reports = (joined(prediction.report) for prediction in predictions)
             scored.unchanged[control] = [one == own for one, own in zip(reports, scored.hypotheses, strict=True)]
-    return labels.get(("train", "references"), train_labels)
 
 
 def _context_scores(

@@ -10,12 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pacer.core.io import hash_file, hash_json
 from pacer.metrics.cases import Scored
 from pacer.metrics.chexbert.observations import CHECKPOINT
-from pacer.metrics.clinical import unrelated_f1
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.inputs import Origin, ScoreInputs
 from pacer.params.score import Score
@@ -46,13 +43,13 @@ _ANCHORS = {
 }
 
 _WORDING = {
-    "temporal_*": "micro over records and rules of comparison with an earlier examination that fire in the report",
-    "prior_wording_rate": "share of the generated reports with such wording; unfounded: in contexts without a prior",
+    "prior_wording_rate": "share of the generated reports that compare with an earlier examination, by the rules of "
+    "its wording; unfounded: in contexts without a prior"
 }
 
 _TRUTH = (
     "micro-F1 over records and 13 findings; present in a report = labelled positive or uncertain, truth = the "
-    "latent findings of the study; constant_f1: the training report of the context that serves best on train"
+    "latent findings of the study"
 )
 
 
@@ -93,7 +90,6 @@ def build_signature(
         STRICTLY if limit is None else f"by record id, one to one; the first {limit} records of each context alone"
     )
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
-    labels = np.concatenate([scored.reference_labels for scored in contexts.values()])
     reports = [pair for scored in contexts.values() for pair in zip(scored.ids, scored.references, strict=True)]
     broken = any("texts_with_line_breaks" in context for context in counts.values())
     return {
@@ -107,7 +103,6 @@ def build_signature(
             "undefined": "null; 0 in an average over observations or records, as in the published code",
             "references": "labels of the references under `language`",
             "labeller": labeller | {"arithmetic": settings.precision},
-            "unrelated_f1": unrelated_f1([text for _, text in reports], labels),
         },
         "language": {
             **_texts(protocol, about, broken),

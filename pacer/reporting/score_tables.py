@@ -58,7 +58,6 @@ CONTENTS: Columns = (
     ("report_positive_f1", "Positive F1"),
     ("report_negative_f1", "Negative F1"),
     ("report_uncertain_f1", "Uncertain F1"),
-    ("temporal_f1", "Temporal F1"),
     ("prior_wording_rate", "Compares"),
     ("reference_prior_wording_rate", "References compare"),
     ("unfounded_prior_wording_rate", "Compares without a prior"),
@@ -81,11 +80,7 @@ CONTROLS = {
 #: Groups of scores against the latent state of a generated world: the first of a group is what the others are compared
 #: with.
 TRUTH: Sequence[Columns] = (
-    (
-        ("mean_f1", "PACER with the case's own sources"),
-        ("another_patient_f1", "PACER with another patient's sources"),
-        ("constant_f1", "One constant report for every case"),
-    ),
+    (("mean_f1", "PACER with the case's own sources"), ("another_patient_f1", "PACER with another patient's sources")),
     (
         ("mn_with_lateral_f1", "MN: PACER with the lateral view"),
         ("mn_without_lateral_f1", "MN: PACER without the lateral view"),

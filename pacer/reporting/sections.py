@@ -51,9 +51,9 @@ def scores(results: Results) -> Section:
     contents = score_tables.score_table(
         found,
         score_tables.CONTENTS,
-        "F1 of findings affirmed, denied and left uncertain, read by the rules in reports and references; F1 of the "
-        "wording that compares with an earlier examination; share of reports with such wording, and in contexts "
-        "without a previous report, where nothing in the input supports it.",
+        "F1 of findings affirmed, denied and left uncertain, read by the rules in reports and references; share of "
+        "reports that compare with an earlier examination, and the same in contexts without a previous report, where "
+        "nothing in the input supports it.",
     )
     commitments = score_tables.score_table(
         found,
@@ -102,8 +102,7 @@ def sources(results: Results) -> Section:
     latent = truth and score_tables.truth_table(
         truth,
         "Micro-F1 (or recall) of the 13 findings in the report against the latent state of the generated world. A "
-        "model that ignores its sources does no better with the case's own than with another patient's, and no better "
-        "than one report given to everyone.",
+        "model that ignores its sources does no better with the case's own than with another patient's.",
     )
     parts: list[Part] = [
         *(Text(line, "note") for line in warnings),

@@ -80,10 +80,6 @@ class KnownLabels:
                 f"and here the reports would be in {arithmetic}; set score.precision to the file's, or {_REMEDY}"
             )
 
-    def covers(self, records: pl.DataFrame) -> bool:
-        """Whether every record has labels."""
-        return all(record in self._rows for record in records["record_id"].to_list())
-
     def __call__(self, records: pl.DataFrame) -> list[list[int]]:
         """The labels ``[n][14]`` of ``records.report``; of a record that the file lacks, those of its ``given_id``,
         where there is such a column.
