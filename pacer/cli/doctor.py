@@ -23,7 +23,6 @@ from pacer.core.errors import BackboneError, ConfigError, DataError, PacerError
 from pacer.core.io import read_json
 from pacer.corpus.source.files import look_at_files, read_source
 from pacer.params import Backbone, Params
-from pacer.params.score import Groups
 
 #: Packages whose version a bug report needs.
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap")
@@ -84,8 +83,6 @@ def diagnose(params: Params, root: Path = Path("."), gpu_memory: float | None = 
             _found("features", partial(_features, params, models)),
             _found("model", partial(_model, params, models, max(gpus, 1))),
         ]
-    if params.score.groups is not None:
-        settings.append(_found("score.groups", partial(_groups, params.score.groups)))
     settings += _schedules(params)
     if counts is not None:
         settings.append(_mode(params, counts, Machine(cores, processors), free))
@@ -229,13 +226,6 @@ def _labelling(params: Params) -> str:
             return f"{_NOT_YET} the stage `source` has made {config.recorded}"
         raise ConfigError(f"anchors.llm.recorded: {config.recorded} does not exist")
     return f"provider {config.provider}: no report leaves this machine"
-
-
-def _groups(groups: Groups) -> str:
-    """Whether the table that records are grouped by can be read, which only the stage `score` would find."""
-    from pacer.metrics.group_columns import read_groups
-
-    return f"{len(read_groups(groups)):,} rows of {groups.file}"
 
 
 def _features(params: Params, models: Path) -> str:

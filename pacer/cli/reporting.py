@@ -129,19 +129,18 @@ def score(
     reference_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
-    also: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=COMMAND", help="An external scorer (docs/scoring.md); repeatable.")
+    columns: Annotated[
+        Path | None,
+        typer.Option(help="CSV or Parquet with record_id: numbers become scores, texts groups (docs/scoring.md)."),
     ] = None,
     params: ParamsFile = PARAMS,
 ) -> None:
     """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
-    from pacer.core.io import check_output, read_json
+    from pacer.core.io import check_output
     from pacer.external.foreign import Protocol, score_reports
     from pacer.metrics.inputs import ScoreInputs
     from pacer.metrics.scoring import score_decoded
-    from pacer.params.score import Score
     from pacer.params.strict import validated
-    from pacer.reporting.signature import failed_scorers
 
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     options["context"] = context[0] if context else None
@@ -149,10 +148,9 @@ def score(
     check_output(out, folder=True)
     if labels is not None and not labels.is_file():
         check_output(labels, folder=False)
-    config = load_params(params)
-    added = dict(_named_command(text) for text in also or ())
-    external = {"external": config.score.external | added}
-    settings = validated(config.score.model_dump() | external, "--also", Score)
+    settings = load_params(params).score
+    if columns is not None:
+        settings = settings.model_copy(update={"columns": str(columns)})
     if records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError(
@@ -170,15 +168,6 @@ def score(
     else:
         raise ConfigError("give --records and --predictions (and --truth), or --references and --hypotheses")
     _print_scores(scores, out)
-    if failed_scorers(read_json(out / "signature.json")):
-        raise typer.Exit(1)
-
-
-def _named_command(text: str) -> tuple[str, str]:
-    name, equals, command = text.partition("=")
-    if not equals:
-        raise ConfigError(f"--also {text!r}: expected NAME=COMMAND")
-    return name, command
 
 
 def _print_scores(scores: dict, out: Path) -> None:
@@ -186,15 +175,16 @@ def _print_scores(scores: dict, out: Path) -> None:
 
     from pacer.comparison.looks import warnings
     from pacer.core.io import read_json
+    from pacer.metrics.columns import columns_in
     from pacer.reporting.score_tables import (
         CONTENTS,
         VARIETY,
+        column_table,
         convention_table,
-        external_table,
         original_table,
         score_table,
     )
-    from pacer.reporting.signature import caution, failed_scorers, reading_notes, signature_line
+    from pacer.reporting.signature import caution, reading_notes, signature_line
 
     signature, cases = read_json(out / "signature.json"), pl.read_parquet(out / "cases.parquet")
     print_table(score_table(scores))
@@ -203,7 +193,9 @@ def _print_scores(scores: dict, out: Path) -> None:
         f"Against the original findings ({language['original_references']})": original_table(
             scores, language["target"]
         ),
-        "External scorers, mean over the records": external_table(scores),
+        "Columns of score.columns, mean over the records that have a number": column_table(
+            scores, columns_in(signature, "scores")
+        ),
         "By label convention": convention_table(scores),
         "Polarity of the findings, and comparison with earlier examinations": score_table(scores, CONTENTS),
         "Shares of the reports and of the references; words per word of the references": score_table(scores, VARIETY),
@@ -218,8 +210,6 @@ def _print_scores(scores: dict, out: Path) -> None:
     for line in filter(None, (*reading_notes(signature), signature_line(signature), caution(signature))):
         say(line)
     console.print(f"\nwritten to {out}")
-    for line in failed_scorers(signature):
-        say(line, "yellow")
 
 
 def compare(
@@ -237,13 +227,16 @@ def compare(
     from json import dumps
 
     from pacer.comparison.compare import compare_runs
-    from pacer.reporting.score_tables import comparison_notes, comparison_table
+    from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
 
     found = compare_runs(first, second, convention=convention, unit=unit, resamples=resamples, seed=seed, level=level)
     if json:
         print(dumps(asdict(found), indent=2))
         return
     print_table(comparison_table(found))
+    if found.groups:
+        console.print()
+        print_table(group_comparison_table(found))
     console.print()
     for line in comparison_notes(found):
         say(line)
@@ -292,19 +285,6 @@ def show(
         say(note)
     for path in write_side_by_side(found, out):
         say(f"written to {path}")
-
-
-def subgroups(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of scores, or a folder with metrics/.")],
-    score: Annotated[str, typer.Option(help="f1, rougeL, or NAME/value of an external scorer.")] = "f1",
-) -> None:
-    """Show a score by view, sections, previous report, findings, length and columns of score.groups."""
-    from pacer.comparison.compare import read_run
-    from pacer.comparison.subgroups import subgroups as found
-    from pacer.reporting.score_tables import subgroup_table
-
-    cases, signature = read_run(run)
-    print_table(subgroup_table(found(cases, signature["clinical"]["convention"], score)))
 
 
 @anchors.command("show")

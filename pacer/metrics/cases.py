@@ -21,9 +21,6 @@ UNKNOWN = "all"
 #: Name of the row that averages the contexts.
 MEAN = "mean"
 
-#: Columns of ``cases.parquet`` that a user's table brought (:mod:`pacer.metrics.group_columns`) begin so.
-GROUP = "group."
-
 Lists = dict[str, list[str]]
 
 
@@ -33,8 +30,8 @@ class Scored:
     one line each.
 
     ``anchors``: reference commitments. ``read``: what the rules read in the generated reports. ``*_labels``: CheXbert
-    classes ``[n, 14]``. ``*_wording``: rules of comparison that fire in each report. ``external``: ``NAME/value`` ->
-    number of each record. ``unchanged``: is a report the same as with a control's sources? ``train``: the texts of
+    classes ``[n, 14]``. ``*_wording``: rules of comparison that fire in each report. ``columns``: those of
+    ``score.columns``. ``unchanged``: is a report the same as with a control's sources? ``train``: the texts of
     the training split; ``None``: not known.
     """
 
@@ -49,7 +46,7 @@ class Scored:
     reference_wording: list[tuple[str, ...]] = field(default_factory=list)
     wording: list[tuple[str, ...]] = field(default_factory=list)
     language: LanguageScores | None = None
-    external: dict[str, list[float]] = field(default_factory=dict)
+    columns: pl.DataFrame = field(default_factory=pl.DataFrame)
     unchanged: dict[str, list[bool]] = field(default_factory=dict)
     train: frozenset[str] | None = None
 
@@ -151,17 +148,19 @@ def _case_table(name: str, scored: Scored, truth: Sequence[list[str]] | None) ->
         }
     )
     table = pl.DataFrame(columns, schema_overrides=COLUMNS).with_columns(
-        *(pl.Series(name, values, dtype=pl.Float64) for name, values in scored.external.items()),
         *(pl.Series(f"{name}_unchanged", same) for name, same in scored.unchanged.items()),
         *(
             pl.Series(f"{name}_labels", labels.tolist(), dtype=COLUMNS["hypothesis_labels"])
             for name, labels in scored.control_labels.items()
         ),
-        *(column for column in scored.records if column.name in _GROUPED or column.name.startswith(GROUP)),
+        *(column for column in scored.records if column.name in _GROUPED),
+        *scored.columns,
     )
     return table if truth is None else table.with_columns(pl.Series("truth", truth, dtype=_TEXTS))
 
 
-def external_columns(cases: pl.DataFrame) -> list[str]:
-    """Columns of the cases that hold the numbers of external scorers: ``NAME/value``."""
-    return [name for name in cases.columns if "/" in name and not name.startswith(GROUP)]
+def own_columns(contexts: Mapping[str, Scored]) -> set[str]:
+    """Names that a column of the cases may have by itself, so that none of ``score.columns`` may."""
+    controls = {control for scored in contexts.values() for control in scored.controls}
+    of_controls = {f"{control}_{what}" for control in controls for what in ("labels", "unchanged")}
+    return {*COLUMNS, *_GROUPED, *of_controls, "truth", "reference_copied", "hypothesis_copied"}

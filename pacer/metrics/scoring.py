@@ -9,10 +9,8 @@ A further score of a context is one more entry of :func:`_context_scores`; it ne
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -28,15 +26,14 @@ from pacer.core.io import atomic_path, write_json
 from pacer.core.seal import read_sealed, write_sealed
 from pacer.corpus.text.cleaning import CLEANERS
 from pacer.corpus.text.wording import prior_wording
-from pacer.metrics.cases import Lists, Scored, case_table
+from pacer.metrics.cases import Lists, Scored, case_table, own_columns
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
 from pacer.metrics.clinical import RATIOS, clinical_efficacy, label_confusion, plain_mean
+from pacer.metrics.columns import column_scores, read_score_columns
 from pacer.metrics.commitments import commitment_scores
 from pacer.metrics.conventions import CONVENTIONS
-from pacer.metrics.external_scorers import Pair, run_scorer
 from pacer.metrics.extraction import extraction_counts
-from pacer.metrics.group_columns import with_groups, with_prior_days
 from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs
 from pacer.metrics.lines import joined
 from pacer.metrics.meteor import Meteor
@@ -52,9 +49,6 @@ from pacer.rules.extract import extract_anchor
 
 #: What a folder of scores consists of.
 OUTPUTS = ("scores.json", "details.json", "signature.json", "cases.parquet")
-#: Entries of a context that are counts: they have no mean.
-_COUNTS = ("n", "original_n")
-
 #: What is done to original references before they are compared with. The paper does not say what it did
 #: (``docs/scoring.md``).
 ORIGINALS: Mapping[str, Callable[[str], str]] = MappingProxyType(
@@ -177,22 +171,20 @@ def score_contexts(
         context -> averages), and ``"controls"`` and ``"truth"`` where there are such. A score without a denominator is
         ``None``, and named in the signature. A single context that is none of the four has no mean.
     """
-    if settings.groups is not None:
-        origin = replace(origin, files={**origin.files, "groups": Path(settings.groups.file)})
-        for scored in contexts.values():
-            scored.records = with_groups(scored.records, settings.groups)
+    if settings.columns is not None:
+        origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
+        _add_columns(contexts, settings.columns)
     labeller = CheXbert(inputs.chexbert, settings.batch_size, precision=settings.precision)
     _label(contexts, inputs, labeller)
     train_reports = None if train_records is None else frozenset(map(joined, train_records["report"]))
     for scored in contexts.values():
         scored.train = train_reports
-    external = _ask_scorers(contexts, settings, out_dir)
     limit = origin.max_new_tokens
     scores: dict[str, dict] = {}
     comparisons, wording = {}, {}
     for name, scored in contexts.items():
         scores[name], comparisons[name] = _context_scores(name, scored, settings, limit, meteor)
-        scores[name] |= {value: float(np.mean(numbers)) for value, numbers in scored.external.items()}
+        scores[name] |= column_scores(scored.columns, scores[name])
         wording[name] = wording_counts(scored.reference_wording, scored.wording)
     averaged = set(contexts) <= set(CONTEXTS)
     if averaged:
@@ -207,13 +199,32 @@ def score_contexts(
         scores["truth"], truths = truth_scores(contexts, inputs.truth)
     counts = {name: _counts(scored, limit) for name, scored in contexts.items()}
     undefined = [name for name, value in flat(scores).items() if value is None]
-    signature = build_signature(contexts, inputs, settings, origin, counts, undefined, external)
+    signature = build_signature(contexts, inputs, settings, origin, counts, undefined)
     with atomic_path(out_dir / "cases.parquet") as temporary:
         case_table(contexts, truths).write_parquet(temporary)
     write_json(out_dir / "details.json", details)
     write_json(out_dir / "scores.json", scores)
     write_sealed(out_dir / "signature.json", signature, ["scores.json", "cases.parquet"])
     return scores
+
+
+def with_prior_days(records: pl.DataFrame, priors: Path) -> pl.DataFrame:
+    """The records with ``prior_days``, the days since the previous report of those that have one; ``priors``: the
+    corpus's ``priors.parquet``, which need not be there."""
+    if not priors.is_file():
+        return records
+    days = pl.read_parquet(priors, columns=["study_id", "gap_days"]).rename({"gap_days": "prior_days"})
+    found = records.join(days, on="study_id", how="left", maintain_order="left")
+    return found.with_columns(pl.when(pl.col("prior_report").is_not_null()).then("prior_days"))
+
+
+def _add_columns(contexts: dict[str, Scored], path: str) -> None:
+    """Give each context its rows of the file ``score.columns``."""
+    ids = [record for scored in contexts.values() for record in scored.ids]
+    columns, start = read_score_columns(path, ids, own_columns(contexts)), 0
+    for scored in contexts.values():
+        scored.columns = columns.slice(start, len(scored.ids))
+        start += len(scored.ids)
 
 
 def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: Path | None) -> dict[str, Scored]:
@@ -322,26 +333,6 @@ def _text_scores(scored: Scored, settings: Score, meteor: Meteor) -> Numbers:
     return scored.language.scores | {"original_n": len(written)} | own
 
 
-def _ask_scorers(contexts: dict[str, Scored], settings: Score, out_dir: Path) -> dict[str, dict[str, Any]]:
-    """Give the contexts the numbers of external scorers, as ``NAME/value``; returns what the signature says of each."""
-    pairs = [
-        Pair(*row)
-        for scored in contexts.values()
-        for row in zip(scored.ids, scored.references, scored.hypotheses, strict=True)
-    ]
-    about = {}
-    for name, command in settings.external.items():
-        found = run_scorer(name, command, pairs, out_dir / "external", settings.external_minutes)
-        if found.failed:
-            print(found.failed, file=sys.stderr)
-        about[name] = {"failed": found.failed} if found.failed else {"values": [*found.values], "about": found.about}
-        for value, numbers in found.values.items():
-            remaining = iter(numbers)
-            for scored in contexts.values():
-                scored.external[f"{name}/{value}"] = list(islice(remaining, len(scored.predictions)))
-    return about
-
-
 def _conventions(contexts: dict[str, Scored], averaged: bool) -> tuple[dict[str, dict], dict[str, dict]]:
     """All conventions side by side: their averages (with the mean of the contexts), and the observations behind."""
     scores: dict[str, dict] = {}
@@ -374,8 +365,12 @@ def _control_scores(contexts: dict[str, Scored], convention: str) -> dict[str, d
 def _mean(scores: Mapping[str, Mapping[str, Any]]) -> Numbers:
     """Plain mean over contexts of every score that all contexts have."""
     contexts = list(scores.values())
-    shared = [name for name in contexts[0] if name not in _COUNTS and all(name in context for context in contexts)]
-    return {name: plain_mean([context[name] for context in contexts]) for name in shared}
+    shared = [name for name in contexts[0] if all(name in context for context in contexts)]
+    return {
+        name: plain_mean([context[name] for context in contexts])
+        for name in shared
+        if name != "n" and not name.endswith("_n")  # a count has no mean
+    }
 
 
 def _counts(scored: Scored, limit: int | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 from pacer.core.io import hash_file, hash_json
 from pacer.metrics.cases import Scored
 from pacer.metrics.chexbert.observations import CHECKPOINT
+from pacer.metrics.columns import group_names, score_names
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.inputs import Origin, ScoreInputs
 from pacer.params.score import Score
@@ -75,13 +76,11 @@ def build_signature(
     origin: Origin,
     counts: Mapping[str, Mapping[str, Any]],
     undefined: list[str],
-    external: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """The signature of one scoring run.
 
     Args:
         counts: number of records and of empty texts, by context. undefined: names of scores without a denominator.
-        external: what each external scorer says of itself, or why it failed.
     """
     rule = CONVENTIONS[settings.convention]
     labeller = labeller_signature(inputs.chexbert)
@@ -90,6 +89,7 @@ def build_signature(
         STRICTLY if limit is None else f"by record id, one to one; the first {limit} records of each context alone"
     )
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
+    columns = next(iter(contexts.values())).columns
     reports = [pair for scored in contexts.values() for pair in zip(scored.ids, scored.references, strict=True)]
     broken = any("texts_with_line_breaks" in context for context in counts.values())
     return {
@@ -114,7 +114,7 @@ def build_signature(
         "wording": _WORDING,
         "protocol": dict(protocol) if protocol else None,
         "truth": None if inputs.truth is None else _TRUTH,
-        "external": external,
+        "columns": {"scores": score_names(columns), "groups": group_names(columns)},
         "mean": "plain mean of the context scores, before rounding",
         "pairing": (protocol or {}).get("pairing") or strictly,
         "counts": counts,

@@ -87,11 +87,6 @@ def reading_notes(signature: Signature) -> list[str]:
     return notes
 
 
-def failed_scorers(signature: Signature) -> list[str]:
-    """Why external scorers gave no numbers, one a line."""
-    return [scorer["failed"] for scorer in (signature.get("external") or {}).values() if "failed" in scorer]
-
-
 def caution(signature: Signature) -> str | None:
     """A warning where models are stand-ins or of unknown origin; else None."""
     notes = []

@@ -81,14 +81,6 @@ def test_missing_weights_say_how_to_get_them(pacer):
     assert "13.5 GB" in told and "corpus.root" in told
 
 
-def test_a_table_of_groups_is_read_before_the_training(tmp_path: Path):
-    groups = {"file": str(tmp_path / "patients.csv"), "id": "subject_id", "column": "patient", "columns": ["sex"]}
-    params = changed("micro", score={"groups": groups})
-    assert found("Settings", params)["score.groups"].state == "missing"
-    (tmp_path / "patients.csv").write_text("patient,sex\n1,F\n")
-    assert found("Settings", params)["score.groups"] == Finding("score.groups", "ok", f"1 rows of {groups['file']}")
-
-
 def test_the_refusal_to_send_reports_is_seen_before_any_stage_and_before_the_key(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     params = load_params(REPOSITORY / "configs" / "mimic_rg4.yaml")
