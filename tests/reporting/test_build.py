@@ -126,7 +126,6 @@ def test_the_whole_page(full_run, tmp_path: Path):
         "figures/gates.svg",
         "figures/schedule.svg",
         "figures/routing-findings.svg",
-        "tables/gates.tex",
     } <= names
     for table in ("scores", "truth", "controls"):
         for kind in ("md", "tex"):
