@@ -282,7 +282,8 @@ def group_comparison_table(comparison: Comparison, first: str = "A", second: str
             number(one.n),
             score_cell(one.f1.first),
             score_cell(one.f1.second),
-            *difference_cells(one.f1)[:2],
+            signed(one.f1.difference),
+            difference_cells(one.f1, "")[1],  # small groups have no interval
         )
         for one in comparison.groups
     )

@@ -10,8 +10,8 @@ from pacer.core.errors import DataError
 from pacer.metrics.signature import flat
 from pacer.reporting.tables import Check
 
-#: Packages that draw the page and test its numbers.
-_OWN = ("matplotlib", "scipy", "safetensors", "pillow")
+#: Packages that draw the page.
+_OWN = ("matplotlib", "safetensors", "pillow")
 
 Signature = Mapping[str, Any]
 Entries = list[Check]
