@@ -26,7 +26,7 @@ smollm: $(READY)  ## SmolLM2-135M for the openi profile (94 MiB), without the in
 
 radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/scoring.md)
 	test -x .venv-radeval/bin/python || $(PYTHON) -m venv .venv-radeval
-	.venv-radeval/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt RadEval==2.2.1
+	.venv-radeval/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt RadEval==2.2.1 polars
 
 repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and reports/index.html
 	dvc repro

@@ -29,8 +29,7 @@ from PIL import Image, ImageOps
 
 from pacer.anchors.render import CLOSE_REPORT, OPEN_REPORT
 from pacer.comparison.case_statistics import case_statistics, label_rows, resampled_units
-from pacer.comparison.groups import holm
-from pacer.comparison.resampling import MEAN, Difference, Pair, differences, sums_by_unit
+from pacer.comparison.resampling import MEAN, Difference, Pair, differences, holm, sums_by_unit
 from pacer.core.io import read_json
 from pacer.core.progress import Ticker
 from pacer.decoding.controls import CONTROLS

@@ -1,15 +1,18 @@
-"""RadEval's metrics as an external scorer; to be run by RadEval's own environment (`make radeval`, docs/scoring.md).
+"""RadEval's numbers of every scored report, as a file for `score.columns` (docs/scoring.md).
 
-python scorers/radeval.py [--metrics bleu rouge radgraph ...] --references R.jsonl --hypotheses H.jsonl --out DIR
+Run it with RadEval's own environment, which `make radeval` makes:
+
+.venv-radeval/bin/python scorers/radeval.py metrics/cases.parquet radeval.parquet [--metrics bleu rouge radgraph ...]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from importlib.metadata import version
 from pathlib import Path
+
+import polars as pl
 
 #: Metrics of RadEval with a number for each report, and the weights that each wants, by repository of the Hugging Face
 #: hub.
@@ -27,34 +30,19 @@ WEIGHTS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", type=Path, help="cases.parquet of a scored run")
+    parser.add_argument("out", type=Path, help="Parquet file to write")
     parser.add_argument("--metrics", nargs="+", choices=WEIGHTS, default=["bleu", "rouge"])
-    for name in ("--references", "--hypotheses", "--out"):
-        parser.add_argument(name, type=Path, required=True)
     given = parser.parse_args()
-    references, hypotheses = (read(path) for path in (given.references, given.hypotheses))
-    scores: dict[str, dict[str, float]] = {key: {} for key in references}
+    cases = pl.read_parquet(given.cases, columns=["record_id", "reference", "hypothesis"])
+    columns = [cases["record_id"]]
     for metric in given.metrics:
-        for name, values in evaluate(
-            metric, list(references.values()), [hypotheses[key] for key in references]
-        ).items():
-            for key, value in zip(references, values, strict=True):
-                scores[key][name] = float(value)
-    about = {
-        "name": "RadEval",
-        "version": version("radeval"),
-        "metrics": given.metrics,
-        "weights": {repository: snapshots(repository) for metric in given.metrics for repository in WEIGHTS[metric]},
-        "packages": {name: version(name) for name in ("torch", "transformers", "rouge_score")},
-    }
-    (given.out / "about.json").write_text(json.dumps(about), encoding="utf-8")
-    lines = (json.dumps({"record_id": key, **values}) + "\n" for key, values in scores.items())
-    (given.out / "scores.jsonl").write_text("".join(lines), encoding="utf-8")
-
-
-def read(path: Path) -> dict[str, str]:
-    """Text by record."""
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return {row["record_id"]: row["text"] for row in map(json.loads, filter(None, lines))}
+        for name, values in evaluate(metric, cases["reference"].to_list(), cases["hypothesis"].to_list()).items():
+            columns.append(pl.Series(f"radeval_{name}", [float(value) for value in values]).fill_nan(None))
+    pl.DataFrame(columns).write_parquet(given.out)
+    print(f"RadEval {version('radeval')}: {len(cases)} records written to {given.out}")
+    for repository in dict.fromkeys(name for metric in given.metrics for name in WEIGHTS[metric]):
+        print(f"weights of {repository}: {', '.join(snapshots(repository))}")
 
 
 def evaluate(metric: str, references: list[str], hypotheses: list[str]) -> dict[str, list[float]]:

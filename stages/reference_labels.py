@@ -1,7 +1,4 @@
-"""Stage `reference_labels`: CheXbert labels of the references, independent of any model.
-
-Val and test; where the latent truth is known train too, from which the constant report is chosen.
-"""
+"""Stage `reference_labels`: CheXbert labels of the references of val and test, independent of any model."""
 
 from pathlib import Path
 
@@ -16,10 +13,8 @@ from pacer.records.columns import read_columns
 def main() -> None:
     score = load_params().score
     references = read_columns(Path("data/corpus/records.parquet"), ["record_id", "split", "report"])
-    if not Path("data/corpus/truth.parquet").exists():
-        references = references.filter(pl.col("split") != "train")
     label_references(
-        references,
+        references.filter(pl.col("split") != "train"),
         Path("models/backbones/chexbert"),
         Path("data/labels/references.parquet"),
         score.batch_size,

@@ -16,7 +16,7 @@ from pacer.cli.baselines import baseline
 from pacer.cli.decoding import decode
 from pacer.cli.profiles import profile_in_use, profile_names, use_profile
 from pacer.cli.released import import_llm_rg4
-from pacer.cli.reporting import anchors, audit, bundle, compare, score, show, subgroups
+from pacer.cli.reporting import anchors, audit, compare, score, show
 from pacer.cli.serving import export, generate, serve
 from pacer.cli.studies import study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, print_rows, say
@@ -75,7 +75,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
         raise ConfigError("a run would stop: see what is marked `missing` above")
 
 
-for command in (audit, decode, export, generate, serve, score, compare, show, subgroups, bundle):
+for command in (audit, decode, export, generate, serve, score, compare, show):
     app.command()(command)
 app.command("import-llm-rg4")(import_llm_rg4)
 

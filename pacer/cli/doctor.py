@@ -45,7 +45,12 @@ def diagnose(params: Params, root: Path = Path(".")) -> dict[str, list[Finding]]
         _gpus(),
         _disk(params, root),
     ]
-    return {"Machine": machine, "Corpus": _corpus(params, root), "Models": models(params), "Labels": [_labels(params)]}
+    corpus = _corpus(params, root)
+    if params.score.columns is not None:
+        there = (root / params.score.columns).is_file()
+        told = params.score.columns if there else f"{params.score.columns} is not a file"
+        corpus.append(Finding("score.columns", "ok" if there else "missing", told))
+    return {"Machine": machine, "Corpus": corpus, "Models": models(params), "Labels": [_labels(params)]}
 
 
 def models(params: Params) -> list[Finding]:

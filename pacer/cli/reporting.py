@@ -26,7 +26,6 @@ from pacer.core.errors import BackboneError, ConfigError
 from pacer.params import Params, load_params
 
 if TYPE_CHECKING:
-    from pacer.external.bundle import Rescored
     from pacer.reporting.tables import Check
 
 anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
@@ -37,7 +36,7 @@ def audit(
     out: Annotated[Path | None, typer.Option(help="Keep the corpus, audit.json and problems.csv here.")] = None,
 ) -> None:
     """Read the corpus that params.yaml names and report what is in it and what is wrong with it."""
-    from pacer.core.io import check_output, check_replaceable
+    from pacer.core.io import check_replaceable
     from pacer.corpus.build_corpus import OUTPUTS, build_corpus
     from pacer.corpus.ledger import COLUMNS
     from pacer.corpus.source.files import point_to_files
@@ -48,8 +47,6 @@ def audit(
     problems = Path("problems.csv") if out is None else None
     if out is not None:
         check_replaceable(out, OUTPUTS)
-    else:
-        check_output("problems.csv", folder=False)
     # a refused corpus leaves its problems here, and a later audit removes them: never a file of the user's own
     ours = ",".join(COLUMNS).encode()
     if problems is not None and problems.exists() and not problems.read_bytes().startswith(ours):
@@ -119,9 +116,6 @@ def score(
         Path | None, typer.Option(help="Instead: references as CSV, JSONL, JSON or Parquet (docs/scoring.md).")
     ] = None,
     hypotheses: Annotated[Path | None, typer.Option(help="And the reports of any system, in any of these.")] = None,
-    archive: Annotated[
-        Path | None, typer.Option("--bundle", help="Instead: an archive of `pacer bundle`; its numbers come out again.")
-    ] = None,
     chexbert: Annotated[Path, typer.Option(help="The labeller of the findings.")] = Path("models/backbones/chexbert"),
     labels: Annotated[
         Path | None, typer.Option(help="Keep the labels of the references here; a file that is there is used.")
@@ -142,40 +136,24 @@ def score(
     reference_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
-    also: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=COMMAND", help="An external scorer (docs/scoring.md); repeatable.")
+    columns: Annotated[
+        Path | None,
+        typer.Option(help="CSV or Parquet with record_id: numbers become scores, texts groups (docs/scoring.md)."),
     ] = None,
     params: ParamsFile = PARAMS,
 ) -> None:
     """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
-    from pacer.core.io import check_output, read_json
     from pacer.external.foreign import Protocol, score_reports
     from pacer.metrics.inputs import ScoreInputs
     from pacer.metrics.scoring import score_decoded
-    from pacer.params.score import Score
     from pacer.params.strict import validated
-    from pacer.reporting.signature import failed_scorers
 
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     options["context"] = context[0] if context else None
     protocol = validated(options, "pacer score", Protocol)
-    check_output(out, folder=True)
-    if archive is not None:
-        others = (records, predictions, references, hypotheses, labels, truth, context, also)
-        if any(others) or protocol != Protocol():
-            raise ConfigError("--bundle goes with --out alone: the archive holds all that its scores need")
-        from pacer.external.bundle import score_bundle
-
-        again = score_bundle(archive, out)
-        say(_of_bundle(again, archive))
-        _print_scores(again.scores, out)
-        return
-    if labels is not None and not labels.is_file():
-        check_output(labels, folder=False)
-    config = load_params(params)
-    added = dict(_named_command(text) for text in also or ())
-    external = {"external": config.score.external | added}
-    settings = validated(config.score.model_dump() | external, "--also", Score)
+    settings = load_params(params).score
+    if columns is not None:
+        settings = settings.model_copy(update={"columns": str(columns)})
     if records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError(
@@ -191,45 +169,8 @@ def score(
             raise ConfigError("with --references one --context can be chosen, or none for all of them")
         scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, settings=settings)
     else:
-        raise ConfigError(
-            "give --records and --predictions (and --truth), or --references and --hypotheses, or --bundle alone"
-        )
+        raise ConfigError("give --records and --predictions (and --truth), or --references and --hypotheses")
     _print_scores(scores, out)
-    if failed_scorers(read_json(out / "signature.json")):
-        raise typer.Exit(1)
-
-
-def _named_command(text: str) -> tuple[str, str]:
-    name, equals, command = text.partition("=")
-    if not equals:
-        raise ConfigError(f"--also {text!r}: expected NAME=COMMAND")
-    return name, command
-
-
-def bundle(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of scores, or a folder with metrics/.")],
-    out: Annotated[Path, typer.Option(help="The archive, such as supplement.zip.")],
-    labels_only: Annotated[
-        bool, typer.Option("--labels-only", help="Ids and labels, no text: for credentialed corpora.")
-    ] = False,
-    params: ParamsFile = PARAMS,
-    lock: Annotated[Path, typer.Option(help="DVC's lock file; may be missing.")] = Path("dvc.lock"),
-) -> None:
-    """Pack a scored run for a paper's supplement; `pacer score --bundle` takes it to the same numbers."""
-    from pacer.core.io import check_output, hash_file
-    from pacer.external.bundle import write_bundle
-
-    check_output(out, folder=False)
-    found = write_bundle(run, out, params, lock, labels_only=labels_only)
-    say(_of_bundle(found, out))
-    if not lock.is_file():
-        say(f"note: there is no {lock}, so the archive holds none", "yellow")
-    say(f"{len(found.cases):,} cases and the parameters in {params} written to {out}, SHA-256 {hash_file(out)}")
-
-
-def _of_bundle(found: Rescored, archive: Path) -> str:
-    left = f"; its cases do not give {', '.join(found.missing)}" if found.missing else ""
-    return f"{found.equal:,} numbers computed from the cases of {archive} are those of its scores.json{left}"
 
 
 def _print_scores(scores: dict, out: Path) -> None:
@@ -237,15 +178,16 @@ def _print_scores(scores: dict, out: Path) -> None:
 
     from pacer.comparison.looks import warnings
     from pacer.core.io import read_json
+    from pacer.metrics.columns import columns_in
     from pacer.reporting.score_tables import (
         CONTENTS,
         VARIETY,
+        column_table,
         convention_table,
-        external_table,
         original_table,
         score_table,
     )
-    from pacer.reporting.signature import caution, failed_scorers, reading_notes, signature_line
+    from pacer.reporting.signature import caution, reading_notes, signature_line
 
     signature, cases = read_json(out / "signature.json"), pl.read_parquet(out / "cases.parquet")
     print_table(score_table(scores))
@@ -254,7 +196,9 @@ def _print_scores(scores: dict, out: Path) -> None:
         f"Against the original findings ({language['original_references']})": original_table(
             scores, language["target"]
         ),
-        "External scorers, mean over the records": external_table(scores),
+        "Columns of score.columns, mean over the records that have a number": column_table(
+            scores, columns_in(signature, "scores")
+        ),
         "By label convention": convention_table(scores),
         "Polarity of the findings, and comparison with earlier examinations": score_table(scores, CONTENTS),
         "Shares of the reports and of the references; words per word of the references": score_table(scores, VARIETY),
@@ -269,8 +213,6 @@ def _print_scores(scores: dict, out: Path) -> None:
     for line in filter(None, (*reading_notes(signature), signature_line(signature), caution(signature))):
         say(line)
     console.print(f"\nwritten to {out}")
-    for line in failed_scorers(signature):
-        say(line, "yellow")
 
 
 def compare(
@@ -288,13 +230,16 @@ def compare(
     from json import dumps
 
     from pacer.comparison.compare import compare_runs
-    from pacer.reporting.score_tables import comparison_notes, comparison_table
+    from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
 
     found = compare_runs(first, second, convention=convention, unit=unit, resamples=resamples, seed=seed, level=level)
     if json:
         print(dumps(asdict(found), indent=2))
         return
     print_table(comparison_table(found))
+    if found.groups:
+        console.print()
+        print_table(group_comparison_table(found))
     console.print()
     for line in comparison_notes(found):
         say(line)
@@ -312,10 +257,8 @@ def show(
     images: Annotated[Path, typer.Option(help="Its images.")] = Path("data/corpus/images.parquet"),
 ) -> None:
     """Show one study by two systems beside the reference, in SN and SW: what is supported, what not, what compares."""
-    from pacer.core.io import check_output
     from pacer.reporting.show import show_study
 
-    check_output(out, folder=True)
     named = [
         (name, Path(place)) if equals and name else (text, Path(text))
         for text in systems
@@ -323,19 +266,6 @@ def show(
     ]
     path = show_study(study, named, check_contexts(context) or ["sn", "sw"], records, images, out)
     say(f"written to {path}")
-
-
-def subgroups(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of scores, or a folder with metrics/.")],
-    score: Annotated[str, typer.Option(help="f1, rougeL, or NAME/value of an external scorer.")] = "f1",
-) -> None:
-    """Show a score by view, sections, previous report, findings, length and columns of score.groups."""
-    from pacer.comparison.compare import read_run
-    from pacer.comparison.subgroups import subgroups as found
-    from pacer.reporting.score_tables import subgroup_table
-
-    cases, signature = read_run(run)
-    print_table(subgroup_table(found(cases, signature["clinical"]["convention"], score)))
 
 
 @anchors.command("show")

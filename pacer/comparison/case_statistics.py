@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +14,7 @@ from pacer.comparison.resampling import Interval, intervals, sums_by_unit
 from pacer.comparison.statistics import ScoreOf, Statistics
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.metrics.cases import UNKNOWN, external_columns
+from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.conventions import CONVENTIONS, Convention
 
 #: What may be resampled, the coarsest first: the default is the first that the cases know.
@@ -85,41 +86,47 @@ def label_rows(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis
     return rows
 
 
-def score_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_000, level: float = 0.95) -> Intervals:
+def score_intervals(
+    cases: pl.DataFrame, convention: str, resamples: int = 10_000, level: float = 0.95, columns: Sequence[str] = ()
+) -> Intervals:
     """Bootstrap intervals of the scores of :func:`case_statistics`, by context and for their mean."""
     unit, codes, count = resampled_units(cases)
     found = {}
     for context in contexts_of(cases):
         mine = (cases["context"] == context).to_numpy()
-        own = case_statistics(cases.filter(pl.Series(mine)), CONVENTIONS[convention])
+        own = case_statistics(cases.filter(pl.Series(mine)), CONVENTIONS[convention], columns)
         # scores that share their statistics share the sums too
         sums = {id(one.rows): sums_by_unit(one.rows, codes[mine], count) for one in own.values()}
         found[context] = {name: Statistics(sums[id(one.rows)], one.score) for name, one in own.items()}
     return Intervals(intervals(found, resamples, level=level), unit, count, resamples, level)
 
 
-def case_statistics(cases: pl.DataFrame, rule: Convention) -> dict[str, Statistics]:
-    """Every score that is a function of sums over cases, with its statistics by case.
+def case_statistics(cases: pl.DataFrame, rule: Convention, columns: Sequence[str] = ()) -> dict[str, Statistics]:
+    """Every score that is a function of sums over cases, with its statistics by case. CIDEr is none, for its document
+    frequencies are the context's.
 
-    Precision and recall have none under a weighted convention, CIDEr (whose document frequencies are the context's) has
-    none at all, and METEOR none where the cases do not hold its counts.
+    Args:
+        columns: those of the cases that are scores beside the pipeline's.
     """
     references, hypotheses = cases["reference"].to_list(), cases["hypothesis"].to_list()
-    labels = label_rows(cases, rule)
-    if rule.averages[0] == "weighted":
-        found = {"f1": Statistics(labels, partial(statistics.f1, weighted=True))}
-    else:  # the observations need not be kept apart
-        labels = labels.reshape(len(labels), 3, -1).sum(axis=2)
-        found = {name: Statistics(labels, score) for name, score in _MICRO.items()}
+    found = clinical_statistics(cases, rule)
     ngrams = statistics.bleu_statistics(references, hypotheses)
     found |= {f"bleu{order}": Statistics(ngrams, partial(statistics.bleu, order=order)) for order in (1, 2, 3, 4)}
     found["rougeL"] = Statistics(statistics.mean_statistics(cases["rougeL"].to_list()), statistics.mean)
-    if "meteor_statistics" in cases.columns:
-        counted = statistics.meteor_statistics(cases["meteor_statistics"].to_list())
-        found["meteor"] = Statistics(counted, statistics.meteor)
-    for name in external_columns(cases):
+    counted = statistics.meteor_statistics(cases["meteor_statistics"].to_list())
+    found["meteor"] = Statistics(counted, statistics.meteor)
+    for name in columns:
         found[name] = Statistics(statistics.mean_statistics(cases[name].to_list()), statistics.mean)
     return found
+
+
+def clinical_statistics(cases: pl.DataFrame, rule: Convention) -> dict[str, Statistics]:
+    """F1, and but for a weighted convention precision and recall, with their statistics by case."""
+    labels = label_rows(cases, rule)
+    if rule.averages[0] == "weighted":
+        return {"f1": Statistics(labels, partial(statistics.f1, weighted=True))}
+    labels = labels.reshape(len(labels), 3, -1).sum(axis=2)  # the observations need not be kept apart
+    return {name: Statistics(labels, score) for name, score in _MICRO.items()}
 
 
 def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_000) -> list[LabelScores]:

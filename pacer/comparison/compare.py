@@ -10,48 +10,36 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from pacer.comparison.case_statistics import UNITS, case_statistics, contexts_of, resampled_units
+from pacer.comparison.groups import GroupDifference, group_differences
 from pacer.comparison.resampling import MEAN, Difference, Pair, differences, sums_by_unit
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json
-from pacer.metrics.cases import external_columns
+from pacer.metrics.columns import columns_in
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.pairing import check_pairs
-from pacer.metrics.signature import flat
 
-_NEEDED = ("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels", "rougeL")
-#: The scores that are compared, beside those of external scorers.
-_SCORES = ("f1", "bleu4", "rougeL", "meteor")
-#: Parts of a signature in which two runs may differ: which reports they are, and how many; the label convention,
-#: which the comparison has of its own; and what follows from labeller and references, which are compared themselves.
-_OWN = (
-    "predictions",
-    "data.groups",
-    "data.predictions",
-    "data.hypotheses",
-    "language.hypotheses",
-    "counts",
-    "undefined",
-    "clinical.convention",
-    "clinical.present_classes",
-    "clinical.observations",
-    "clinical.average",
-    "clinical.duplicates",
-    "clinical.unrelated_f1",
-    "external",
-    "bundle",
+_NEEDED = (
+    "record_id",
+    "context",
+    "reference",
+    "hypothesis",
+    "reference_labels",
+    "hypothesis_labels",
+    "rougeL",
+    "meteor_statistics",
 )
-#: Parts of a protocol in which two runs may not differ: what was done to the reports.
-_DONE = ("missing", "duplicates", "extract", "deduplicate", "clean_references", "clean_hypotheses", "split", "context")
-#: What a protocol says of what it does not do; a run of the pipeline has no protocol.
-_NOTHING_DONE = (None, False, "none", "error")
+#: The scores that are compared, beside those of ``score.columns``.
+_SCORES = ("f1", "bleu4", "rougeL", "meteor")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``scores``: context (and ``mean``) -> score -> difference. ``left_out``: score -> why. ``differing``: what the
-    two signatures do not share beyond the predictions."""
+    """``scores``: context (and ``mean``) -> score -> difference. ``groups``: F1 by group. ``left_out``: columns of
+    ``score.columns`` that one run alone has. ``partial``: column -> how many records have a number in both runs, where
+    these are not all."""
 
     scores: dict[str, dict[str, Difference]]
+    groups: list[GroupDifference]
     convention: str
     unit: str
     units: int
@@ -59,8 +47,8 @@ class Comparison:
     resamples: int
     seed: int
     level: float
-    left_out: dict[str, str] = field(default_factory=dict)
-    differing: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    partial: dict[str, int] = field(default_factory=dict)
 
 
 def compare_runs(
@@ -73,8 +61,8 @@ def compare_runs(
     seed: int = 0,
     level: float = 0.95,
 ) -> Comparison:
-    """Compare two folders of scores by context and for the mean over contexts: CE F1, BLEU-4, ROUGE-L, METEOR, and
-    those of external scorers.
+    """Compare two folders of scores by context and for the mean over contexts: CE F1, BLEU-4, ROUGE-L, METEOR and
+    the numbers of ``score.columns``; and F1 by group.
 
     Args:
         first, second: folders with ``cases.parquet`` and ``signature.json``, or folders that have them in
@@ -85,7 +73,7 @@ def compare_runs(
         resamples, seed, level: see :func:`~pacer.comparison.resampling.differences`.
 
     Raises:
-        DataError: a folder has no cases, their ids do not pair one to one, or their references differ.
+        DataError: a folder has no cases, their ids do not pair one to one, or their labellers or references differ.
         ConfigError: an argument is not one of those allowed.
     """
     if convention not in CONVENTIONS:
@@ -97,6 +85,7 @@ def compare_runs(
     found = _paired(first, second, convention, unit)
     return Comparison(
         differences(found.pairs, resamples, seed, level),
+        group_differences(*found.cases, convention, found.groups, unit, resamples, seed, level),
         convention,
         found.unit,
         len(found.ids),
@@ -105,7 +94,7 @@ def compare_runs(
         seed,
         level,
         found.left_out,
-        found.differing,
+        found.partial,
     )
 
 
@@ -128,9 +117,8 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
     for (first, _), repeat in zip(runs, repeats, strict=True):
         if (repeat.unit, repeat.ids, repeat.contexts) != (repeats[0].unit, repeats[0].ids, repeats[0].contexts):
             raise DataError(f"{first} has other patients or contexts than {runs[0][0]}; repeats need the same records")
-    left_out = {name for repeat in repeats for name in repeat.left_out}
     pairs = {
-        f"{context} {number}": {name: pair for name, pair in scores.items() if name not in left_out}
+        f"{context} {number}": {name: scores[name] for name in _SCORES}
         for number, repeat in enumerate(repeats)
         for context, scores in repeat.pairs.items()
     }
@@ -139,15 +127,17 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
 
 
 class _Paired(NamedTuple):
-    """Statistics of two runs by context, what is resampled and the ``ids`` of it, and what :class:`Comparison` says.
-    ``contexts``: records of each."""
+    """Two runs: their ``cases`` row by row, ``pairs`` of statistics by context, what is resampled and the ``ids`` of
+    it, and what :class:`Comparison` says. ``contexts``: records of each. ``groups``: columns of ``cases``."""
 
+    cases: tuple[pl.DataFrame, pl.DataFrame]
     pairs: dict[str, dict[str, Pair]]
     unit: str
     ids: list[str]
     contexts: dict[str, int]
-    left_out: dict[str, str]
-    differing: list[str]
+    groups: list[str]
+    left_out: list[str]
+    partial: dict[str, int]
 
 
 def _paired(first: str | Path, second: str | Path, convention: str, unit: str | None) -> _Paired:
@@ -155,41 +145,44 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
     (one, signature), (two, other) = read_run(first), read_run(second)
     check_pairs(one["record_id"].to_list(), two["record_id"].to_list(), str(first), str(second))
     two = one.select("record_id").join(two, on="record_id", how="left", maintain_order="left")
-    left_out = {}
     if _labeller(signature) != _labeller(other):
-        left_out["f1"] = (
-            "the two runs were labelled by different labellers or in different arithmetic, or it is not "
-            "recorded by which"
+        raise DataError(
+            f"{first} and {second} were labelled by different labellers or in different arithmetic, or it is not "
+            "recorded by which; score both with the same --chexbert and score.precision"
         )
-    # another labeller may label the same references otherwise
-    for column in ("context", "reference", *(["reference_labels"] if "f1" not in left_out else [])):
+    groups, theirs = columns_in(signature, "groups"), columns_in(other, "groups")
+    for column in ("context", "reference", "reference_labels", *(name for name in groups if name in theirs)):
         unequal = one.filter(one[column].ne_missing(two[column]))
         if len(unequal):
             raise DataError(
                 f"record {unequal['record_id'][0]} has another {column} in {second} than in {first} "
                 f"({len(unequal)} records differ); score both against the same references"
             )
-    if not all("meteor_statistics" in table.columns for table in (one, two)):
-        left_out["meteor"] = "cases.parquet does not hold METEOR's counts; score the run again"
-    external = list(dict.fromkeys([*external_columns(one), *external_columns(two)]))
-    for name in external:
-        scorer = name.split("/")[0]
-        both = name in one.columns and name in two.columns
-        if not both or _scorer(signature, scorer) != _scorer(other, scorer):
-            left_out[name] = f"the two runs do not have it from the same version of {scorer}"
+    further = [name for name in theirs if name not in groups]
+    one = one.with_columns(two.select(further))
+    scores = columns_in(signature, "scores"), columns_in(other, "scores")
+    columns = [name for name in scores[0] if name in scores[1]]
+    left_out = sorted({*scores[0], *scores[1]} - {*columns})
+    partial = {}
+    for name in columns:
+        in_both = one[name].is_not_null() & two[name].is_not_null()
+        one, two = (table.with_columns(pl.when(in_both).then(pl.col(name)).alias(name)) for table in (one, two))
+        if not in_both.all():
+            partial[name] = int(in_both.sum())
     chosen, codes, count = resampled_units(one, unit)
     pairs: dict[str, dict[str, Pair]] = {}
     for context in contexts_of(one):
         mine = (one["context"] == context).to_numpy()
-        sides = [case_statistics(table.filter(pl.Series(mine)), CONVENTIONS[convention]) for table in (one, two)]
+        sides = [
+            case_statistics(table.filter(pl.Series(mine)), CONVENTIONS[convention], columns) for table in (one, two)
+        ]
         pairs[context] = {
             name: Pair(*(sums_by_unit(side[name].rows, codes[mine], count) for side in sides), sides[0][name].score)
-            for name in (*_SCORES, *external)
-            if name not in left_out
+            for name in (*_SCORES, *columns)
         }
     ids = one[f"{chosen}_id"].unique().sort().cast(pl.String).to_list()
     contexts = {context: int((one["context"] == context).sum()) for context in pairs}
-    return _Paired(pairs, chosen, ids, contexts, left_out, _differing(signature, other))
+    return _Paired((one, two), pairs, chosen, ids, contexts, [*groups, *further], left_out, partial)
 
 
 def read_run(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
@@ -219,23 +212,3 @@ def read_run(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
 def _labeller(signature: Mapping[str, Any]) -> Any:
     labeller = (signature.get("clinical") or {}).get("labeller", {})
     return (labeller["files"], labeller.get("arithmetic")) if labeller.get("files") else object()
-
-
-def _scorer(signature: Mapping[str, Any], name: str) -> Any:
-    return ((signature.get("external") or {}).get(name) or {}).get("about", object())
-
-
-def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """Dotted names of what the two signatures do not share beyond the reports."""
-    one, two = (
-        {name: value for name, value in flat(signature).items() if not name.startswith("protocol")}
-        | {f"protocol.{name}": _done(signature, name) for name in _DONE}
-        for signature in (first, second)
-    )
-    names = [name for name in one | two if not any(f"{name}.".startswith((f"{own}.", f"{own}/")) for own in _OWN)]
-    return [name for name in names if one.get(name) != two.get(name)]
-
-
-def _done(signature: Mapping[str, Any], name: str) -> str | None:
-    value = (signature.get("protocol") or {}).get(name)
-    return None if value in _NOTHING_DONE else value

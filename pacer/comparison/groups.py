@@ -1,80 +1,143 @@
-"""Tests of whether a number differs between groups in which the same units may stand, such as the gate by context."""
+"""F1 of groups of records, such as those of one view, in one run or in two: which records are reported worse?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+import polars as pl
+
+from pacer.comparison.case_statistics import POOLED, clinical_statistics, resampled_units
+from pacer.comparison.resampling import Difference, Interval, Pair, differences, intervals, sums_by_unit
+from pacer.comparison.statistics import Statistics
+from pacer.core.contexts import CONTEXTS, availability
+from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.metrics.conventions import CONVENTIONS
+
+#: Patients (or what is resampled) that an interval needs; with fewer, nothing is known of the spread.
+LEAST_UNITS = 10
+_AGES = {0: "same day", 7: "up to a week", 90: "up to 90 days", 365: "up to a year"}
+_OLDER = "over a year"
 
 
 @dataclass(frozen=True)
-class PairTest:
-    """Two groups over the ``n`` units that stand in both: the median of second minus first, the p value of Wilcoxon's
-    signed-rank test, and the same after Holm's correction for all pairs. ``None``: no unit stands in both."""
+class GroupScore:
+    """F1 of the ``n`` records, of all contexts together, that have ``value`` in ``column``."""
 
-    first: str
-    second: str
+    column: str
+    value: str
     n: int
-    median: float | None
-    p: float | None
-    adjusted: float | None
+    f1: Interval
 
 
 @dataclass(frozen=True)
-class GroupTests:
-    """Kruskal-Wallis over all values: H, p value and the share of rank variance between groups (epsilon squared,
-    H / (n - 1)); ``None`` with one group or equal values. ``pairs``: which groups differ."""
+class GroupDifference:
+    """The same of two runs; without p values, which so many groups would give by chance."""
 
-    h: float | None
-    p: float | None
-    epsilon_squared: float | None
-    pairs: tuple[PairTest, ...]
+    column: str
+    value: str
+    n: int
+    f1: Difference
 
 
-def compare_groups(groups: Mapping[str, Mapping[str, Sequence[float]]]) -> GroupTests:
-    """Compare all groups at once, then every two of them.
+class _Group(NamedTuple):
+    """``rows``: which records are in it, Boolean ``[n]``."""
 
-    The first test takes values as independent, which they are not where a unit stands in several groups; the tests of
-    pairs are within units, by their means.
+    column: str
+    value: str
+    rows: np.ndarray
+
+
+def group_scores(
+    cases: pl.DataFrame, convention: str, columns: Sequence[str] = (), resamples: int = 10_000, level: float = 0.95
+) -> list[GroupScore]:
+    """Every group of a run with its bootstrap interval.
 
     Args:
-        groups: group -> unit -> values; groups without units are passed over.
+        cases: ``cases.parquet``. columns: those of it that are groups beside the pipeline's.
     """
-    groups = {name: units for name, units in groups.items() if units}
-    values = [[value for own in units.values() for value in own] for units in groups.values()]
-    every = [value for own in values for value in own]
-    h = p = epsilon = None
-    if len(groups) > 1 and len(set(every)) > 1:
-        found = stats.kruskal(*values)
-        h, p, epsilon = float(found.statistic), float(found.pvalue), float(found.statistic) / (len(every) - 1)
-    tested = [(first, second, _paired(groups[first], groups[second])) for first, second in combinations(groups, 2)]
-    adjusted = holm([p for _, _, (_, _, p) in tested])
-    pairs = tuple(
-        PairTest(first, second, *found, after) for (first, second, found), after in zip(tested, adjusted, strict=True)
-    )
-    return GroupTests(h, p, epsilon, pairs)
+    _, codes, count = resampled_units(cases)
+    groups, one = list(_groups(cases, columns)), clinical_statistics(cases, CONVENTIONS[convention])["f1"]
+    sums = {str(place): Statistics(_sums(one, group, codes, count), one.score) for place, group in enumerate(groups)}
+    found = intervals({POOLED: sums}, resamples, level=level)[POOLED] if sums else {}
+    result = []
+    for place, group in enumerate(groups):
+        f1 = found[str(place)]
+        if _is_small(group, codes):
+            f1 = replace(f1, low=None, high=None)
+        result.append(GroupScore(group.column, group.value, int(group.rows.sum()), f1))
+    return result
 
 
-def _paired(
-    first: Mapping[str, Sequence[float]], second: Mapping[str, Sequence[float]]
-) -> tuple[int, float | None, float | None]:
-    gaps = np.array([np.mean(second[unit]) - np.mean(first[unit]) for unit in first if unit in second])
-    if not len(gaps):
-        return 0, None, None
-    # without a difference there is nothing to rank
-    p = float(stats.wilcoxon(gaps).pvalue) if gaps.any() else 1.0
-    return len(gaps), float(np.median(gaps)), p
+def group_differences(
+    first: pl.DataFrame,
+    second: pl.DataFrame,
+    convention: str,
+    columns: Sequence[str] = (),
+    unit: str | None = None,
+    resamples: int = 10_000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> list[GroupDifference]:
+    """Every group in two runs of the same records, row by row; the groups are those of ``first``."""
+    _, codes, count = resampled_units(first, unit)
+    groups = list(_groups(first, columns))
+    one, two = (clinical_statistics(cases, CONVENTIONS[convention])["f1"] for cases in (first, second))
+    pairs = {
+        str(place): Pair(_sums(one, group, codes, count), _sums(two, group, codes, count), one.score)
+        for place, group in enumerate(groups)
+    }
+    found = differences({POOLED: pairs}, resamples, seed, level)[POOLED] if pairs else {}
+    result = []
+    for place, group in enumerate(groups):
+        f1 = replace(found[str(place)], p=None)
+        if _is_small(group, codes):
+            f1 = replace(f1, low=None, high=None)
+        result.append(GroupDifference(group.column, group.value, int(group.rows.sum()), f1))
+    return result
 
 
-def holm(values: Sequence[float | None]) -> list[float | None]:
-    """p values after Holm's step-down correction (Holm 1979); those that are None are no tests."""
-    order = sorted((p, place) for place, p in enumerate(values) if p is not None)
-    adjusted: list[float | None] = [None] * len(values)
-    largest = 0.0
-    for rank, (p, place) in enumerate(order):
-        largest = max(largest, min(1.0, p * (len(order) - rank)))
-        adjusted[place] = largest
-    return adjusted
+def _groups(cases: pl.DataFrame, columns: Sequence[str]) -> Iterator[_Group]:
+    """The groups of every column that has more than one value; records without a value are in none of them."""
+    for column, values in _grouped(cases, columns):
+        known = values.drop_nulls().unique().sort()
+        if len(known) > 1:
+            for value in known:
+                yield _Group(column, value, (values == value).fill_null(False).to_numpy())
+
+
+def _grouped(cases: pl.DataFrame, columns: Sequence[str]) -> Iterator[tuple[str, pl.Series]]:
+    """Name and value by record of what the records are grouped by; null where it is not known."""
+    for name, title in (("view", "View"), ("sections", "Sections")):
+        if name in cases.columns:
+            yield title, cases[name]
+    prior = {context: "with" if availability(context)[1] else "without" for context in CONTEXTS}
+    yield "Previous report", cases["context"].replace_strict(prior, default=None, return_dtype=pl.String)
+    if "prior_days" in cases.columns:
+        age = pl.when(pl.col("prior_days").is_null()).then(None)
+        for days, words in _AGES.items():
+            age = age.when(pl.col("prior_days") <= days).then(pl.lit(words))
+        ages = pl.Enum([*_AGES.values(), _OLDER])
+        yield "Age of the previous report", cases.select(age.otherwise(pl.lit(_OLDER)).cast(ages)).to_series()
+    labels = np.isin(np.array(cases["reference_labels"].to_list()), (POSITIVE, UNCERTAIN))
+    nothing = OBSERVATIONS.index("No Finding")
+    findings = np.delete(labels, nothing, axis=1).sum(axis=1)
+    yield "Findings in the reference", pl.Series([str(number) if number < 4 else "4 or more" for number in findings])
+    yield "Reference", pl.Series(np.where(labels[:, nothing], "normal", "abnormal"))
+    words = cases["reference"].str.split(" ").list.len()
+    first, second = (int(words.quantile(part, "lower") or 0) for part in (1 / 3, 2 / 3))
+    thirds = (f"up to {first} words", f"up to {second} words", "longer")
+    lengths = pl.Enum(list(dict.fromkeys(thirds)))
+    yield "Length of the reference", pl.Series([thirds[(n > first) + (n > second)] for n in words], dtype=lengths)
+    for name in columns:
+        yield name, cases[name]
+
+
+def _sums(one: Statistics, group: _Group, codes: np.ndarray, count: int) -> np.ndarray:
+    return sums_by_unit(one.rows[group.rows], codes[group.rows], count)
+
+
+def _is_small(group: _Group, codes: np.ndarray) -> bool:
+    return len(np.unique(codes[group.rows])) < LEAST_UNITS

@@ -7,7 +7,7 @@ and in all runs: a patient's examinations are alike, and one examination occurs 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,6 +121,17 @@ def intervals(
             _value(value), *_percentiles(float(value), np.concatenate([part[key] for part in drawn]), level)
         )
     return result
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """p values after Holm's step-down correction (Holm 1979); those that are None are no tests."""
+    order = sorted((p, place) for place, p in enumerate(values) if p is not None)
+    adjusted: list[float | None] = [None] * len(values)
+    largest = 0.0
+    for rank, (p, place) in enumerate(order):
+        largest = max(largest, min(1.0, p * (len(order) - rank)))
+        adjusted[place] = largest
+    return adjusted
 
 
 class _Scores:

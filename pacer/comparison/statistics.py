@@ -76,9 +76,11 @@ def meteor(sums: np.ndarray) -> np.ndarray:
     return np.nan_to_num(value)  # METEOR gives 0 where nothing matches
 
 
-def mean_statistics(values: Sequence[float]) -> np.ndarray:
-    """A score that is the mean of its rows: ``[n, 2]``."""
-    return np.stack([np.asarray(values, dtype=float), np.ones(len(values))], axis=1)
+def mean_statistics(values: Sequence[float | None]) -> np.ndarray:
+    """A score that is the mean of its rows, of those that have a value: ``[n, 2]``."""
+    numbers = np.array(values, dtype=float)
+    known = ~np.isnan(numbers)
+    return np.stack([np.where(known, numbers, 0.0), known], axis=1)
 
 
 def mean(sums: np.ndarray) -> np.ndarray:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,9 +21,6 @@ UNKNOWN = "all"
 #: Name of the row that averages the contexts.
 MEAN = "mean"
 
-#: Columns of ``cases.parquet`` that a user's table brought (:mod:`pacer.metrics.group_columns`) begin so.
-GROUP = "group."
-
 Lists = dict[str, list[str]]
 
 
@@ -34,10 +30,9 @@ class Scored:
     one line each.
 
     ``anchors``: reference commitments. ``read``: what the rules read in the generated reports. ``*_labels``: CheXbert
-    classes ``[n, 14]``. ``*_wording``: rules of comparison that fire in each report. ``external``: ``NAME/value`` ->
-    number of each record. ``unchanged``: is a report the same as with a control's sources? ``train``: texts of these
-    records that stand word for word in the training split, or all of that; ``None``: not known. ``has_texts``: False
-    for cases of which the labels alone are known.
+    classes ``[n, 14]``. ``*_wording``: rules of comparison that fire in each report. ``columns``: those of
+    ``score.columns``. ``unchanged``: is a report the same as with a control's sources? ``train``: the texts of
+    the training split; ``None``: not known.
     """
 
     records: pl.DataFrame
@@ -51,10 +46,9 @@ class Scored:
     reference_wording: list[tuple[str, ...]] = field(default_factory=list)
     wording: list[tuple[str, ...]] = field(default_factory=list)
     language: LanguageScores | None = None
-    external: dict[str, list[float]] = field(default_factory=dict)
+    columns: pl.DataFrame = field(default_factory=pl.DataFrame)
     unchanged: dict[str, list[bool]] = field(default_factory=dict)
     train: frozenset[str] | None = None
-    has_texts: bool = True
 
     @property
     def ids(self) -> list[str]:
@@ -90,24 +84,19 @@ class Scored:
 
 
 _TEXTS = pl.List(pl.String)
-#: The columns of ``cases.parquet`` that hold no text, and say nothing of its words but what follows from labels.
-LABELS: dict[str, pl.DataType] = {
+#: Columns that every ``cases.parquet`` has.
+COLUMNS: dict[str, pl.DataType] = {
     **dict.fromkeys(("record_id", "context", "study_id", "subject_id"), pl.String()),
+    **dict.fromkeys(("reference", "hypothesis", "findings_original"), pl.String()),
     **dict.fromkeys(("reference_labels", "hypothesis_labels"), pl.List(pl.Int64)),
     **{f"{side}_{polarity}": _TEXTS for side in ("anchor", "reference", "report") for polarity in POLARITIES},
     **dict.fromkeys(("reference_wording", "hypothesis_wording"), _TEXTS),
     "gate": pl.Float64(),
     **dict.fromkeys(("fallback", "unclosed"), pl.Boolean()),
     "tokens": pl.Int64(),
-}
-#: Those that every such file has.
-COLUMNS: dict[str, pl.DataType] = LABELS | {
-    **dict.fromkeys(("reference", "hypothesis", "findings_original"), pl.String()),
     **dict.fromkeys(("rougeL", "meteor"), pl.Float64()),
     "meteor_statistics": pl.List(pl.Float64),
 }
-
-
 #: Columns of the records by which the cases can be grouped, where the records have them.
 _GROUPED = ("view", "sections", "prior_days")
 
@@ -159,60 +148,19 @@ def _case_table(name: str, scored: Scored, truth: Sequence[list[str]] | None) ->
         }
     )
     table = pl.DataFrame(columns, schema_overrides=COLUMNS).with_columns(
-        *(pl.Series(name, values, dtype=pl.Float64) for name, values in scored.external.items()),
         *(pl.Series(f"{name}_unchanged", same) for name, same in scored.unchanged.items()),
         *(
             pl.Series(f"{name}_labels", labels.tolist(), dtype=COLUMNS["hypothesis_labels"])
             for name, labels in scored.control_labels.items()
         ),
-        *(column for column in scored.records if column.name in _GROUPED or column.name.startswith(GROUP)),
+        *(column for column in scored.records if column.name in _GROUPED),
+        *scored.columns,
     )
     return table if truth is None else table.with_columns(pl.Series("truth", truth, dtype=_TEXTS))
 
 
-def external_columns(cases: pl.DataFrame) -> list[str]:
-    """Columns of the cases that hold the numbers of external scorers: ``NAME/value``."""
-    return [name for name in cases.columns if "/" in name and not name.startswith(GROUP)]
-
-
-def control_columns(cases: pl.DataFrame, *endings: str) -> list[str]:
-    """Columns of the cases that are of controls and end so."""
-    return [n for n in cases.columns if n.endswith(endings) and n not in COLUMNS and not n.startswith(GROUP)]
-
-
-def scored_cases(cases: pl.DataFrame) -> dict[str, Scored]:
-    """What :func:`case_table` was made of, as far as scores follow from it: context -> records, predictions and labels,
-    those of external scorers included; of cases without texts what needs none."""
-    return {name: _scored(rows) for (name,), rows in cases.group_by("context", maintain_order=True)}
-
-
-def _scored(rows: pl.DataFrame) -> Scored:
-    def lists(side: str) -> list[Any]:
-        states = zip(*(rows[f"{side}_{polarity}"].to_list() for polarity in POLARITIES), strict=True)
-        return [None if state[0] is None else dict(zip(POLARITIES, state, strict=True)) for state in states]
-
-    def of_controls(ending: str) -> dict[str, pl.Series]:
-        names = control_columns(rows, ending)
-        return {name.removesuffix(ending): rows[name] for name in names if rows[name][0] is not None}
-
-    has_texts, ends = "hypothesis" in rows.columns, ("fallback", "gate", "unclosed", "tokens")
-    reports = rows["hypothesis"] if has_texts else [""] * rows.height
-    train = None
-    if "hypothesis_copied" in rows.columns:
-        train = frozenset().union(*(rows.filter(f"{side}_copied")[side] for side in ("reference", "hypothesis")))
-    return Scored(
-        rows.rename({"reference": "report"}, strict=False),
-        [*map(Prediction, rows["record_id"], reports, lists("anchor"), *(rows[name] for name in ends))],
-        {},
-        lists("reference"),
-        lists("report"),
-        np.array(rows["reference_labels"].to_list()),
-        np.array(rows["hypothesis_labels"].to_list()),
-        {name: np.array(labels.to_list()) for name, labels in of_controls("_labels").items()},
-        rows["reference_wording"].to_list(),
-        rows["hypothesis_wording"].to_list(),
-        external={name: rows[name].to_list() for name in external_columns(rows)},
-        unchanged={name: same.to_list() for name, same in of_controls("_unchanged").items()},
-        train=train,
-        has_texts=has_texts,
-    )
+def own_columns(contexts: Mapping[str, Scored]) -> set[str]:
+    """Names that a column of the cases may have by itself, so that none of ``score.columns`` may."""
+    controls = {control for scored in contexts.values() for control in scored.controls}
+    of_controls = {f"{control}_{what}" for control in controls for what in ("labels", "unchanged")}
+    return {*COLUMNS, *_GROUPED, *of_controls, "truth", "reference_copied", "hypothesis_copied"}

@@ -18,9 +18,6 @@ from pacer.metrics.conventions import CONVENTIONS
 
 Score = float | None
 
-#: Distinct texts that it takes to see whether a labeller tells texts apart.
-FEWEST_TEXTS = 20
-
 Ratio = Literal["precision", "recall", "f1"]
 #: The three ratios, in the order in which they are given.
 RATIOS: tuple[Ratio, ...] = get_args(Ratio)
@@ -101,28 +98,6 @@ def clinical_efficacy(
 def precision_recall_f1(truth: np.ndarray, found: np.ndarray) -> dict[str, Score]:
     """Precision, recall and F1 over all cells of two Boolean arrays of one shape; ``None`` where undefined."""
     return {name: None if np.isnan(value) else float(value) for name, value in _ratios(truth, found, None).items()}
-
-
-def unrelated_f1(texts: Sequence[str], labels: Any) -> Score:
-    """Micro-F1 of a text scored against any other text, over all ordered pairs of the distinct ``texts``.
-
-    It shows whether a labeller tells texts apart: one that says the same of everything gives 1, whatever it says
-    (nothing at all included), and every F1 by its labels is then as high. Positive and uncertain of 14 observations
-    count as present; an observation that k of n texts have is shared by k (k - 1) of their n (n - 1) pairs.
-
-    Args:
-        labels: CheXbert classes of the texts ``[n, 14]``.
-
-    Returns:
-        ``None`` for fewer than :data:`FEWEST_TEXTS` distinct texts.
-    """
-    rule = CONVENTIONS["llm-rg4"]
-    distinct = dict(zip(texts, as_labels(labels, "labels"), strict=True))
-    if len(distinct) < FEWEST_TEXTS:
-        return None
-    present = np.isin(list(distinct.values()), rule.present).sum(axis=0)
-    stated = int(present.sum()) * (len(distinct) - 1)
-    return float((present * (present - 1)).sum() / stated) if stated else 1.0
 
 
 def plain_mean(values: Sequence[Score]) -> Score:

@@ -10,15 +10,7 @@ from typing import Any
 from pacer.params.score import Score
 
 #: The paper's convention, and references as the records have them.
-DEFAULTS = Score(
-    convention="llm-rg4",
-    originals="upstream",
-    batch_size=64,
-    precision="float32",
-    external={},
-    external_minutes=60.0,
-    groups=None,
-)
+DEFAULTS = Score(convention="llm-rg4", originals="upstream", batch_size=64, precision="float32", columns=None)
 
 
 @dataclass(frozen=True)

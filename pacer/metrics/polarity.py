@@ -22,8 +22,7 @@ _ABSENT = STATES.index("absent")
 class Agreement(TypedDict):
     """``agreement``: share of cells with the same state; ``stated_agreement``: the same over the cells where the
     reference states something (``None`` when it states nothing); ``positive_f1``, ``negative_f1``, ``uncertain_f1``:
-    micro F1 of each polarity (``None`` when neither side uses it); ``confusion`` ``[4][4]`` (rows: reference);
-    ``per_finding``: agreement and confusion of each finding."""
+    micro F1 of each polarity (``None`` when neither side uses it); ``confusion`` ``[4][4]`` (rows: reference)."""
 
     agreement: float
     stated_agreement: float | None
@@ -31,7 +30,6 @@ class Agreement(TypedDict):
     negative_f1: float | None
     uncertain_f1: float | None
     confusion: list[list[int]]
-    per_finding: dict[str, dict]
 
 
 def polarity_matrix(anchors: Sequence[Any]) -> np.ndarray:
@@ -61,7 +59,8 @@ def polarity_agreement(references: Sequence[Any], hypotheses: Sequence[Any]) -> 
             "each and at least one"
         )
     expected, found = polarity_matrix(references), polarity_matrix(hypotheses)
-    confusion = _confusion(expected, found)
+    size = len(STATES)
+    confusion = np.bincount((expected * size + found).ravel(), minlength=size * size).reshape(size, size)
     stated = expected != _ABSENT
     positive, negative, uncertain = (_f1(confusion, index) for index in range(_ABSENT))
     return Agreement(
@@ -71,19 +70,7 @@ def polarity_agreement(references: Sequence[Any], hypotheses: Sequence[Any]) -> 
         negative_f1=negative,
         uncertain_f1=uncertain,
         confusion=confusion.tolist(),
-        per_finding={
-            finding: {
-                "agreement": float((expected[:, index] == found[:, index]).mean()),
-                "confusion": _confusion(expected[:, index], found[:, index]).tolist(),
-            }
-            for index, finding in enumerate(FINDINGS)
-        },
     )
-
-
-def _confusion(expected: np.ndarray, found: np.ndarray) -> np.ndarray:
-    size = len(STATES)
-    return np.bincount((expected * size + found).ravel(), minlength=size * size).reshape(size, size)
 
 
 def _f1(confusion: np.ndarray, state: int) -> float | None:

@@ -9,10 +9,8 @@ A further score of a context is one more entry of :func:`_context_scores`; it ne
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,15 +25,14 @@ from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, read_json, write_json
 from pacer.corpus.text.cleaning import CLEANERS
 from pacer.corpus.text.wording import prior_wording
-from pacer.metrics.cases import Lists, Scored, case_table
+from pacer.metrics.cases import Lists, Scored, case_table, own_columns
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
 from pacer.metrics.clinical import RATIOS, clinical_efficacy, label_confusion, plain_mean
+from pacer.metrics.columns import column_scores, read_score_columns
 from pacer.metrics.commitments import commitment_scores
 from pacer.metrics.conventions import CONVENTIONS
-from pacer.metrics.external_scorers import Pair, run_scorer
 from pacer.metrics.extraction import extraction_counts
-from pacer.metrics.group_columns import with_groups, with_prior_days
 from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs
 from pacer.metrics.lines import joined
 from pacer.metrics.meteor import Meteor
@@ -51,9 +48,6 @@ from pacer.rules.extract import extract_anchor
 
 #: What a folder of scores consists of.
 OUTPUTS = ("scores.json", "details.json", "signature.json", "cases.parquet")
-#: Entries of a context that are counts: they have no mean.
-_COUNTS = ("n", "original_n")
-
 #: What is done to original references before they are compared with. The paper does not say what it did
 #: (``docs/scoring.md``).
 ORIGINALS: Mapping[str, Callable[[str], str]] = MappingProxyType(
@@ -136,8 +130,7 @@ def score_predictions(
             without records are skipped.
         predictions_dir: ``{context}.jsonl``, and ``controls/{control}/{context}.jsonl`` where a control was run.
         out_dir: where the files go; other files there stay.
-        train_records: training records, of which it is said how many reports are copied; with ``inputs.truth`` they
-            give the constant-report yardstick too.
+        train_records: training records, of which it is said how many reports are copied.
         about: how the references were made (:func:`~pacer.records.schemas.read_about`), for the signature.
 
     Returns:
@@ -177,47 +170,20 @@ def score_contexts(
         context -> averages), and ``"controls"`` and ``"truth"`` where there are such. A score without a denominator is
         ``None``, and named in the signature. A single context that is none of the four has no mean.
     """
-    if settings.groups is not None:
-        origin = replace(origin, files={**origin.files, "groups": Path(settings.groups.file)})
-        for scored in contexts.values():
-            scored.records = with_groups(scored.records, settings.groups)
+    if settings.columns is not None:
+        origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
+        _add_columns(contexts, settings.columns)
     labeller = CheXbert(inputs.chexbert, settings.batch_size, precision=settings.precision)
-    train = train_records if inputs.truth is not None else None
-    train_labels = _label(contexts, inputs, train, labeller)
+    _label(contexts, inputs, labeller)
     train_reports = None if train_records is None else frozenset(map(joined, train_records["report"]))
     for scored in contexts.values():
         scored.train = train_reports
-    external = _ask_scorers(contexts, settings, out_dir)
     limit = origin.max_new_tokens
-    scores, details = numbers_of(contexts, settings, limit, meteor)
-    truths = None
-    if inputs.truth is not None:
-        scores["truth"], truths = truth_scores(contexts, inputs.truth, train, train_labels)
-    counts = {name: _counts(scored, limit) for name, scored in contexts.items()}
-    undefined = [name for name, value in flat(scores).items() if value is None]
-    signature = build_signature(contexts, inputs, settings, origin, counts, undefined, external)
-    with atomic_path(out_dir / "cases.parquet") as temporary:
-        case_table(contexts, truths).write_parquet(temporary)
-    write_json(out_dir / "details.json", details)
-    write_json(out_dir / "scores.json", scores)
-    write_json(out_dir / "signature.json", signature)
-    return scores
-
-
-def numbers_of(
-    contexts: dict[str, Scored], settings: Score, limit: int | None, meteor: Meteor | None
-) -> tuple[dict[str, dict], dict[str, dict]]:
-    """Scores and details of reports that are labelled, and that external scorers have judged.
-
-    Args:
-        limit: tokens that the decoder allows, where it is known. meteor: not needed where no context has texts; scores
-            that follow from texts are then left out.
-    """
     scores: dict[str, dict] = {}
     comparisons, wording = {}, {}
     for name, scored in contexts.items():
         scores[name], comparisons[name] = _context_scores(name, scored, settings, limit, meteor)
-        scores[name] |= {value: float(np.mean(numbers)) for value, numbers in scored.external.items()}
+        scores[name] |= column_scores(scored.columns, scores[name])
         wording[name] = wording_counts(scored.reference_wording, scored.wording)
     averaged = set(contexts) <= set(CONTEXTS)
     if averaged:
@@ -226,7 +192,38 @@ def numbers_of(
     confusion = {name: label_confusion(s.reference_labels, s.labels) for name, s in contexts.items()}
     if controls := _control_scores(contexts, settings.convention):
         scores["controls"] = controls
-    return scores, {"commitments": comparisons, "wording": wording, "labels": labels, "confusion": confusion}
+    details = {"commitments": comparisons, "wording": wording, "labels": labels, "confusion": confusion}
+    truths = None
+    if inputs.truth is not None:
+        scores["truth"], truths = truth_scores(contexts, inputs.truth)
+    counts = {name: _counts(scored, limit) for name, scored in contexts.items()}
+    undefined = [name for name, value in flat(scores).items() if value is None]
+    signature = build_signature(contexts, inputs, settings, origin, counts, undefined)
+    with atomic_path(out_dir / "cases.parquet") as temporary:
+        case_table(contexts, truths).write_parquet(temporary)
+    write_json(out_dir / "details.json", details)
+    write_json(out_dir / "scores.json", scores)
+    write_json(out_dir / "signature.json", signature)
+    return scores
+
+
+def with_prior_days(records: pl.DataFrame, priors: Path) -> pl.DataFrame:
+    """The records with ``prior_days``, the days since the previous report of those that have one; ``priors``: the
+    corpus's ``priors.parquet``, which need not be there."""
+    if not priors.is_file():
+        return records
+    days = pl.read_parquet(priors, columns=["study_id", "gap_days"]).rename({"gap_days": "prior_days"})
+    found = records.join(days, on="study_id", how="left", maintain_order="left")
+    return found.with_columns(pl.when(pl.col("prior_report").is_not_null()).then("prior_days"))
+
+
+def _add_columns(contexts: dict[str, Scored], path: str) -> None:
+    """Give each context its rows of the file ``score.columns``."""
+    ids = [record for scored in contexts.values() for record in scored.ids]
+    columns, start = read_score_columns(path, ids, own_columns(contexts)), 0
+    for scored in contexts.values():
+        scored.columns = columns.slice(start, len(scored.ids))
+        start += len(scored.ids)
 
 
 def _read(records: pl.DataFrame, predictions_dir: Path, anchors_path: Path | None) -> dict[str, Scored]:
@@ -275,13 +272,9 @@ def anchors_of(texts: Iterable[str]) -> list[Lists]:
     return [{name: list(getattr(anchor, name)) for name in POLARITIES} for anchor in read]
 
 
-def _label(
-    contexts: dict[str, Scored], inputs: ScoreInputs, train: pl.DataFrame | None, labeller: CheXbert
-) -> np.ndarray | None:
-    """Label every text in one pass and hand the rows to their contexts; returns the training labels.
-
-    References whose labels are known are not labelled again; the training reports are, where the file leaves them out.
-    """
+def _label(contexts: dict[str, Scored], inputs: ScoreInputs, labeller: CheXbert) -> None:
+    """Label every text in one pass and hand the rows to their contexts; references whose labels are known are not
+    labelled again."""
     known = None if inputs.labels is None else KnownLabels(inputs.labels, inputs.chexbert, labeller.precision)
     texts: dict[tuple[str, str], list[str]] = {}
     for name, scored in contexts.items():
@@ -292,11 +285,6 @@ def _label(
             texts[name, "references"] = scored.references
         else:
             scored.reference_labels = np.array(known(scored.records))
-    train_labels = None
-    if train is not None and known is not None and known.covers(train):
-        train_labels = np.array(known(train))
-    elif train is not None:
-        texts["train", "references"] = train["report"].to_list()
     every = [text for side in texts.values() for text in side]
     by_text = dict(zip(every, labeller(every).numpy(), strict=True))  # the labeller gives equal texts equal labels
     labels = {side: np.stack([by_text[text] for text in own]) for side, own in texts.items()}
@@ -307,25 +295,22 @@ def _label(
             scored.control_labels[control] = labels[name, f"control {control}"]
             reports = (joined(prediction.report) for prediction in predictions)
             scored.unchanged[control] = [one == own for one, own in zip(reports, scored.hypotheses, strict=True)]
-    return labels.get(("train", "references"), train_labels)
 
 
 def _context_scores(
-    name: str, scored: Scored, settings: Score, limit: int | None, meteor: Meteor | None
+    name: str, scored: Scored, settings: Score, limit: int | None, meteor: Meteor
 ) -> tuple[Numbers, dict]:
     """Scores of one context, and the comparisons of polarity behind those of the commitments."""
     clinical = clinical_efficacy(scored.reference_labels, scored.labels, settings.convention, scored.studies)
     scores: Numbers = {"n": len(scored.predictions)} | {ratio: clinical[ratio] for ratio in RATIOS}
-    if scored.has_texts and meteor is not None:
-        scores |= _text_scores(scored, settings, meteor)
+    scores |= _text_scores(scored, settings, meteor)
     counts = extraction_counts(scored.predictions, limit)
     scores |= {f"{what}_rate": count / len(scored.predictions) for what, count in counts.items()}
-    if scored.has_texts:
-        scores["empty_rate"] = sum(map(_is_empty, scored.hypotheses)) / len(scored.predictions)
-        scores |= variety_scores(scored.references, scored.hypotheses, scored.train)
-        scored.read = anchors_of(scored.hypotheses)
-        scored.reference_wording = list(map(prior_wording, scored.references))
-        scored.wording = list(map(prior_wording, scored.hypotheses))
+    scores["empty_rate"] = sum(map(_is_empty, scored.hypotheses)) / len(scored.predictions)
+    scores |= variety_scores(scored.references, scored.hypotheses, scored.train)
+    scored.read = anchors_of(scored.hypotheses)
+    scored.reference_wording = list(map(prior_wording, scored.references))
+    scored.wording = list(map(prior_wording, scored.hypotheses))
     gates = [prediction.gate for prediction in scored.predictions if prediction.gate is not None]
     if gates:
         scores["gate"] = float(np.mean(gates))
@@ -345,26 +330,6 @@ def _text_scores(scored: Scored, settings: Score, meteor: Meteor) -> Numbers:
     found = language_scores([text for text, _ in written], [text for _, text in written], meteor)
     own = {f"original_{key}": value for key, value in found.scores.items()}
     return scored.language.scores | {"original_n": len(written)} | own
-
-
-def _ask_scorers(contexts: dict[str, Scored], settings: Score, out_dir: Path) -> dict[str, dict[str, Any]]:
-    """Give the contexts the numbers of external scorers, as ``NAME/value``; returns what the signature says of each."""
-    pairs = [
-        Pair(*row)
-        for scored in contexts.values()
-        for row in zip(scored.ids, scored.references, scored.hypotheses, strict=True)
-    ]
-    about = {}
-    for name, command in settings.external.items():
-        found = run_scorer(name, command, pairs, out_dir / "external", settings.external_minutes)
-        if found.failed:
-            print(found.failed, file=sys.stderr)
-        about[name] = {"failed": found.failed} if found.failed else {"values": [*found.values], "about": found.about}
-        for value, numbers in found.values.items():
-            remaining = iter(numbers)
-            for scored in contexts.values():
-                scored.external[f"{name}/{value}"] = list(islice(remaining, len(scored.predictions)))
-    return about
 
 
 def _conventions(contexts: dict[str, Scored], averaged: bool) -> tuple[dict[str, dict], dict[str, dict]]:
@@ -399,8 +364,12 @@ def _control_scores(contexts: dict[str, Scored], convention: str) -> dict[str, d
 def _mean(scores: Mapping[str, Mapping[str, Any]]) -> Numbers:
     """Plain mean over contexts of every score that all contexts have."""
     contexts = list(scores.values())
-    shared = [name for name in contexts[0] if name not in _COUNTS and all(name in context for context in contexts)]
-    return {name: plain_mean([context[name] for context in contexts]) for name in shared}
+    shared = [name for name in contexts[0] if all(name in context for context in contexts)]
+    return {
+        name: plain_mean([context[name] for context in contexts])
+        for name in shared
+        if name != "n" and not name.endswith("_n")  # a count has no mean
+    }
 
 
 def _counts(scored: Scored, limit: int | None) -> dict[str, Any]:

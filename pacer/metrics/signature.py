@@ -10,12 +10,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pacer.core.io import hash_file, hash_json
 from pacer.metrics.cases import Scored
 from pacer.metrics.chexbert.observations import CHECKPOINT
-from pacer.metrics.clinical import unrelated_f1
+from pacer.metrics.columns import group_names, score_names
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.inputs import Origin, ScoreInputs
 from pacer.params.score import Score
@@ -46,13 +44,13 @@ _ANCHORS = {
 }
 
 _WORDING = {
-    "temporal_*": "micro over records and rules of comparison with an earlier examination that fire in the report",
-    "prior_wording_rate": "share of the generated reports with such wording; unfounded: in contexts without a prior",
+    "prior_wording_rate": "share of the generated reports that compare with an earlier examination, by the rules of "
+    "its wording; unfounded: in contexts without a prior"
 }
 
 _TRUTH = (
     "micro-F1 over records and 13 findings; present in a report = labelled positive or uncertain, truth = the "
-    "latent findings of the study; constant_f1: the training report of the context that serves best on train"
+    "latent findings of the study"
 )
 
 
@@ -78,13 +76,11 @@ def build_signature(
     origin: Origin,
     counts: Mapping[str, Mapping[str, Any]],
     undefined: list[str],
-    external: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """The signature of one scoring run.
 
     Args:
         counts: number of records and of empty texts, by context. undefined: names of scores without a denominator.
-        external: what each external scorer says of itself, or why it failed.
     """
     rule = CONVENTIONS[settings.convention]
     labeller = labeller_signature(inputs.chexbert)
@@ -93,7 +89,7 @@ def build_signature(
         STRICTLY if limit is None else f"by record id, one to one; the first {limit} records of each context alone"
     )
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
-    labels = np.concatenate([scored.reference_labels for scored in contexts.values()])
+    columns = next(iter(contexts.values())).columns
     reports = [pair for scored in contexts.values() for pair in zip(scored.ids, scored.references, strict=True)]
     broken = any("texts_with_line_breaks" in context for context in counts.values())
     return {
@@ -107,7 +103,6 @@ def build_signature(
             "undefined": "null; 0 in an average over observations or records, as in the published code",
             "references": "labels of the references under `language`",
             "labeller": labeller | {"arithmetic": settings.precision},
-            "unrelated_f1": unrelated_f1([text for _, text in reports], labels),
         },
         "language": {
             **_texts(protocol, about, broken),
@@ -119,7 +114,7 @@ def build_signature(
         "wording": _WORDING,
         "protocol": dict(protocol) if protocol else None,
         "truth": None if inputs.truth is None else _TRUTH,
-        "external": external,
+        "columns": {"scores": score_names(columns), "groups": group_names(columns)},
         "mean": "plain mean of the context scores, before rounding",
         "pairing": (protocol or {}).get("pairing") or strictly,
         "counts": counts,

@@ -1,8 +1,7 @@
 """Scores against the latent truth of a generated corpus, which real corpora do not have.
 
 A finding counts as present in a report when CheXbert labels it positive or uncertain; micro-F1 runs over records
-and the 13 findings. Two yardsticks belong to every such number: the same model shown another patient's images,
-and one fixed report given to everyone.
+and the 13 findings. The yardstick of every such number is the same model shown another patient's images.
 """
 
 from __future__ import annotations
@@ -62,39 +61,20 @@ def truth_f1(truth: np.ndarray, present: np.ndarray) -> float | None:
     return precision_recall_f1(truth, present)["f1"]
 
 
-def best_constant(present: np.ndarray, truth: np.ndarray) -> int:
-    """The training report that serves best as the report of everyone.
-
-    Args:
-        present: findings named by each training report ``[n, 13]``.
-        truth: latent findings of the training studies ``[n, 13]``.
-
-    Returns:
-        Row of the report whose findings have the highest micro-F1 against all of ``truth`` (the first of equals).
-    """
-    candidates, rows = np.unique(present, axis=0, return_index=True)
-    hits = candidates.astype(int) @ truth.sum(axis=0)
-    used = candidates.sum(axis=1) * len(truth) + truth.sum()
-    scores = np.divide(2 * hits, used, out=np.zeros(len(candidates)), where=used > 0)
-    return int(rows[scores >= scores.max()].min())
-
-
 def truth_scores(
-    contexts: Mapping[str, Any], truth_path: str | Path, train: pl.DataFrame | None, train_labels: np.ndarray | None
+    contexts: Mapping[str, Any], truth_path: str | Path
 ) -> tuple[dict[str, float | None], dict[str, list[list[str]]]]:
     """All scores against the latent truth, and the latent findings of every record.
 
     Args:
         contexts: context -> object with ``records``, ``labels`` ``[n, 14]`` and ``control_labels`` (control ->
             ``[n, 14]``), row by row the same records.
-        train, train_labels: training records of the constant-report yardstick and their CheXbert labels ``[m, 14]``;
-            ``None`` leaves it out.
 
     Returns:
-        ``{context}_f1`` and their ``mean_f1``; the mean ``{control}_f1`` of controls that cover all contexts, and
-        ``constant_f1``; where ``no_lateral`` was run, ``mn_with_lateral_f1`` and ``mn_without_lateral_f1``, and the
-        recall of what only the lateral shows, ``lateral_only_recall`` and ``lateral_only_recall_without_lateral``; the
-        same of ``sw``, ``no_prior`` and ``prior``. And context -> findings per record.
+        ``{context}_f1`` and their ``mean_f1``; the mean ``{control}_f1`` of controls that cover all contexts; where
+        ``no_lateral`` was run, ``mn_with_lateral_f1`` and ``mn_without_lateral_f1``, and the recall of what only the
+        lateral shows, ``lateral_only_recall`` and ``lateral_only_recall_without_lateral``; the same of ``sw``,
+        ``no_prior`` and ``prior``. And context -> findings per record.
     """
     truth = Truth(truth_path)
     latent = {name: truth(scored.records["study_id"].to_list()) for name, scored in contexts.items()}
@@ -108,25 +88,11 @@ def truth_scores(
     for control in sorted(set.intersection(*controls)):
         found = [f1(name, scored.control_labels[control]) for name, scored in contexts.items()]
         scores[f"{control}_f1"] = plain_mean(found)
-    if train is not None and train_labels is not None:
-        constant = [_constant_f1(name, latent[name], truth, train, train_labels) for name in contexts]
-        scores["constant_f1"] = plain_mean(constant)
     for context, source in (("mn", "lateral"), ("sw", "prior")):
         if context in contexts and f"no_{source}" in contexts[context].control_labels:
             scores |= _source_scores(context, source, contexts[context], latent[context], truth)
     names = np.array(FINDINGS, dtype=object)
     return scores, {name: [names[row].tolist() for row in rows] for name, rows in latent.items()}
-
-
-def _constant_f1(
-    context: str, latent: np.ndarray, truth: Truth, train: pl.DataFrame, train_labels: np.ndarray
-) -> float | None:
-    mine = (train["context"] == context).to_numpy()
-    if not mine.any():
-        return None
-    present = findings_present(train_labels[mine])
-    chosen = best_constant(present, truth(train.filter(pl.Series(mine))["study_id"].to_list()))
-    return truth_f1(latent, np.broadcast_to(present[chosen], latent.shape))
 
 
 def _source_scores(context: str, source: str, scored: Any, latent: np.ndarray, truth: Truth) -> dict[str, float | None]:

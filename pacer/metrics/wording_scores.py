@@ -1,4 +1,4 @@
-"""Comparison with an earlier examination: does the report claim one where its reference does, and without a prior?
+"""Comparison with an earlier examination: how many reports make one, and how many of them without a prior?
 
 Read by the rules of :mod:`pacer.corpus.text.wording`. In a context without a previous report nothing can be
 "unchanged": such wording is invented whatever the images show.
@@ -22,18 +22,12 @@ def wording_scores(
         references, hypotheses: rules that fire in each report, each once; row by row the same records.
 
     Returns:
-        ``temporal_precision``, ``temporal_recall``, ``temporal_f1``: micro over records x rules (``None`` where
-        undefined); ``prior_wording_rate`` and ``reference_prior_wording_rate``: share of the reports with any such
-        wording; in contexts without a previous report ``unfounded_prior_wording_rate``, the same share: what it
-        counts there was not in the input.
+        ``prior_wording_rate`` and ``reference_prior_wording_rate``: share of the reports with any such wording; in
+        contexts without a previous report ``unfounded_prior_wording_rate``, the same share: what it counts there was
+        not in the input.
     """
-    hits = sum(len(set(a) & set(b)) for a, b in zip(references, hypotheses, strict=True))
-    present, predicted = (sum(map(len, side)) for side in (references, hypotheses))
     rate = sum(map(bool, hypotheses)) / len(hypotheses)
-    scores = {
-        "temporal_precision": hits / predicted if predicted else None,
-        "temporal_recall": hits / present if present else None,
-        "temporal_f1": 2 * hits / (predicted + present) if predicted + present else None,
+    scores: dict[str, float | None] = {
         "prior_wording_rate": rate,
         "reference_prior_wording_rate": sum(map(bool, references)) / len(references),
     }

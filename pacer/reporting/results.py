@@ -14,6 +14,7 @@ import polars as pl
 from pacer.comparison.case_statistics import UNITS, Intervals, score_intervals
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
+from pacer.metrics.columns import columns_in
 from pacer.params import Params
 from pacer.records.schemas import read_images, read_records
 from pacer.reporting.cases import predictions_by_id
@@ -70,7 +71,7 @@ class Results:
 
     @cached_property
     def intervals(self) -> Intervals:
-        return score_intervals(self.cases, self.convention)
+        return score_intervals(self.cases, self.convention, columns=columns_in(self.signature, "scores"))
 
     @property
     def resampling(self) -> str:

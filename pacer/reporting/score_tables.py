@@ -15,9 +15,8 @@ from pacer.reporting.tables import Table, first_cell_changes, number, p_value, s
 if TYPE_CHECKING:
     from pacer.comparison.case_statistics import Intervals, LabelScores
     from pacer.comparison.compare import Comparison
-    from pacer.comparison.groups import GroupTests
+    from pacer.comparison.groups import GroupScore
     from pacer.comparison.resampling import Difference, Interval
-    from pacer.comparison.subgroups import Subgroup
     from pacer.reporting.published import PublishedTable
 
 Columns = Sequence[tuple[str, str]]
@@ -58,7 +57,6 @@ CONTENTS: Columns = (
     ("report_positive_f1", "Positive F1"),
     ("report_negative_f1", "Negative F1"),
     ("report_uncertain_f1", "Uncertain F1"),
-    ("temporal_f1", "Temporal F1"),
     ("prior_wording_rate", "Compares"),
     ("reference_prior_wording_rate", "References compare"),
     ("unfounded_prior_wording_rate", "Compares without a prior"),
@@ -81,11 +79,7 @@ CONTROLS = {
 #: Groups of scores against the latent state of a generated world: the first of a group is what the others are compared
 #: with.
 TRUTH: Sequence[Columns] = (
-    (
-        ("mean_f1", "PACER with the case's own sources"),
-        ("another_patient_f1", "PACER with another patient's sources"),
-        ("constant_f1", "One constant report for every case"),
-    ),
+    (("mean_f1", "PACER with the case's own sources"), ("another_patient_f1", "PACER with another patient's sources")),
     (
         ("mn_with_lateral_f1", "MN: PACER with the lateral view"),
         ("mn_without_lateral_f1", "MN: PACER without the lateral view"),
@@ -160,8 +154,9 @@ def score_table(
             rules.add(len(rows))
         own = scores[name]
         empty = absent or ("" if name == MEAN else "–")
-        counts = {"original_n": ""} if name == MEAN else {}  # a count has no mean
-        cells = (score_cell(own[key]) if key in own else counts.get(key, empty) for key, _ in shown)
+        # a count has no mean
+        others = ("" if name == MEAN and key.endswith("_n") else empty for key, _ in shown)
+        cells = (score_cell(own[key]) if key in own else other for (key, _), other in zip(shown, others, strict=True))
         rows.append((row_name(name), *cells))
         spans = [span(found.scores.get(name, {}).get(key)) for key, _ in shown] if found is not None else []
         if found is not None and any(spans):
@@ -182,10 +177,12 @@ def score_table(
     )
 
 
-def external_table(scores: Mapping, caption: str = "", found: Intervals | None = None) -> Table | None:
-    """Scores of external scorers, named ``NAME/value``; None where there are none."""
-    names = [key for key in scores[contexts_in(scores)[0]] if "/" in key]
-    return score_table(scores, [(name, name) for name in names], caption, found=found) if names else None
+def column_table(
+    scores: Mapping, names: Sequence[str], caption: str = "", found: Intervals | None = None
+) -> Table | None:
+    """The means of ``score.columns``, each beside how many records have a number; None where there are none."""
+    columns = [column for name in names for column in ((name, name), (f"{name}_n", "n"))]
+    return score_table(scores, columns, caption, found=found) if names else None
 
 
 def original_table(scores: Mapping, target: str | None, caption: str = "") -> Table | None:
@@ -269,49 +266,29 @@ def label_table(labels: Sequence[LabelScores], level: float, caption: str = "") 
     return Table((*heads, *map(str.upper, contexts)), rows, caption)
 
 
-def subgroup_table(groups: Sequence[Subgroup], caption: str = "") -> Table:
-    """One group a row: its score, and its difference to the records of the other groups of its column."""
-    rows: list[tuple[str, ...]] = []
-    for one in groups:
-        cells = difference_cells(one.difference) if one.difference else ("", "", "")
-        adjusted = p_value(one.adjusted) if one.difference else ""
-        counts = (number(one.n), number(one.units), score_cell(one.score.value), span(one.score))
-        rows.append((one.column, one.value, *counts, *cells, adjusted))
-    known = not groups or groups[0].unit == "subject"
-    units = "Patients" if known else f"Units: {groups[0].unit}"
-    heads = ("Group", "", "Records", units, "Score", "95 %", "Difference to the rest", "95 %", "p", "p, Holm")
-    unknown = (
-        "Patients are not known for every record (subject_id): the tests take those of one patient as independent."
-    )
-    notes = () if known else (unknown,)
-    return Table(heads, tuple(rows), caption, (False, False, *(True,) * 8), rules=first_cell_changes(rows), notes=notes)
+def group_table(groups: Sequence[GroupScore], level: float, caption: str = "") -> Table:
+    """F1 of one group a row, with its interval."""
+    rows = tuple((one.column, one.value, number(one.n), score_cell(one.f1.value), span(one.f1)) for one in groups)
+    heads, numeric = ("Group", "", "Records", "F1", f"{100 * level:g} %"), (False, False, True, True, True)
+    return Table(heads, rows, caption, numeric, rules=first_cell_changes(rows))
 
 
-def gate_table(tests: GroupTests, caption: str = "") -> Table | None:
-    """Every two contexts over the studies that have both; None where no study has."""
+def group_comparison_table(comparison: Comparison, first: str = "A", second: str = "B") -> Table:
+    """F1 of both runs and its difference, one group a row."""
     rows = tuple(
         (
-            f"{pair.second.upper()}\u00a0−\u00a0{pair.first.upper()}",
-            number(pair.n),
-            signed(pair.median, 4),
-            p_value(pair.p),
-            p_value(pair.adjusted),
+            one.column,
+            one.value,
+            number(one.n),
+            score_cell(one.f1.first),
+            score_cell(one.f1.second),
+            signed(one.f1.difference),
+            difference_cells(one.f1, "")[1],  # small groups have no interval
         )
-        for pair in tests.pairs
-        if pair.n
+        for one in comparison.groups
     )
-    return Table(("Contexts", "Studies in both", "Median difference", "p", "p, Holm"), rows, caption) if rows else None
-
-
-def gate_line(tests: GroupTests) -> str:
-    """The test of all contexts at once, in a sentence."""
-    if tests.h is None or tests.epsilon_squared is None:
-        return "With one context, or with the same gate everywhere, there is nothing to test."
-    p = p_value(tests.p)
-    return (
-        f"Kruskal-Wallis over all records: H = {tests.h:.1f}, p {p if p.startswith('<') else f'= {p}'}, "
-        f"ε² = {tests.epsilon_squared:.2f} (share of the rank variance between contexts)."
-    )
+    heads = ("F1 by group", "", "Records", first, second, "Difference", f"{100 * comparison.level:g} % interval")
+    return Table(heads, rows, "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
 
 
 def comparison_table(comparison: Comparison, first: str = "A", second: str = "B") -> Table:
@@ -326,15 +303,16 @@ def comparison_table(comparison: Comparison, first: str = "A", second: str = "B"
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
-    """How the table was made, what was left out, and in what the two runs differ besides their reports, one a line."""
+    """How the table was made, and which columns are not compared, or not over all records, one a line."""
     lines = [
         f"{comparison.records:,} records, resampled by {comparison.unit} ({comparison.units:,}); "
         f"{comparison.resamples:,} bootstrap and as many randomisation samples, seed {comparison.seed}; "
         f"F1 by {comparison.convention}; p values are not corrected for the number of rows"
     ]
-    lines += [f"{_COMPARED.get(name, name)} is left out: {why}" for name, why in comparison.left_out.items()]
-    if comparison.differing:
-        lines.append(f"the signatures also differ in {', '.join(comparison.differing)}")
+    lines += [f"{name} is left out: one run alone has this column" for name in comparison.left_out]
+    lines += [
+        f"{name}: over the {count:,} records with a number in both runs" for name, count in comparison.partial.items()
+    ]
     return lines
 
 

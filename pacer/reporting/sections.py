@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 from pacer.comparison import looks
 from pacer.comparison.case_statistics import label_intervals
-from pacer.comparison.groups import compare_groups
-from pacer.comparison.subgroups import LEAST_UNITS, subgroups
+from pacer.comparison.groups import LEAST_UNITS, group_scores
 from pacer.core.contexts import CONTEXTS
+from pacer.metrics.columns import columns_in
 from pacer.reporting import charts, score_tables
 from pacer.reporting.anchor_audit import agreement_table, anchor_checks, origin_table, strata_table
 from pacer.reporting.cases import example_cases
@@ -16,7 +16,7 @@ from pacer.reporting.corpus_audit import corpus_checks, corpus_table, emphasis_c
 from pacer.reporting.published import published_beside
 from pacer.reporting.results import Results
 from pacer.reporting.section import Checks, ExampleCases, Figure, Part, Section, Shown, Text, shown
-from pacer.reporting.signature import entries, failed_scorers, manifest
+from pacer.reporting.signature import entries, manifest
 from pacer.reporting.tables import number, percent, reading_audit
 
 
@@ -36,9 +36,10 @@ def scores(results: Results) -> Section:
         language.get("target"),
         f"Scores against the original findings of the source: {language.get('original_references', 'not recorded')}.",
     )
-    external = score_tables.external_table(
+    columns = score_tables.column_table(
         found,
-        "Means over the records of what scorers in environments of their own gave each; the signature says which.",
+        columns_in(signature, "scores"),
+        "Means of the numbers in the file of score.columns, over the records that have one.",
         results.intervals,
     )
     conventions = score_tables.convention_table(
@@ -49,9 +50,9 @@ def scores(results: Results) -> Section:
     contents = score_tables.score_table(
         found,
         score_tables.CONTENTS,
-        "F1 of findings affirmed, denied and left uncertain, read by the rules in reports and references; F1 of the "
-        "wording that compares with an earlier examination; share of reports with such wording, and in contexts "
-        "without a previous report, where nothing in the input supports it.",
+        "F1 of findings affirmed, denied and left uncertain, read by the rules in reports and references; share of "
+        "reports that compare with an earlier examination, and the same in contexts without a previous report, where "
+        "nothing in the input supports it.",
     )
     commitments = score_tables.score_table(
         found,
@@ -69,9 +70,8 @@ def scores(results: Results) -> Section:
         *([Text(f"Read with care. {results.note}", "note")] if results.note else []),
         Shown("scores", table),
         Text(_fallbacks(results.predictions)),
-        *(Text(line, "note") for line in failed_scorers(signature)),
         *shown("originals", originals, title="Against the original findings"),
-        *shown("external", external, title="External scorers"),
+        *shown("columns", columns, title="Further scores"),
         figure,
         *shown("conventions", conventions, title="By label convention"),
         *shown("contents", contents, title="What the reports say"),
@@ -100,8 +100,7 @@ def sources(results: Results) -> Section:
     latent = truth and score_tables.truth_table(
         truth,
         "Micro-F1 (or recall) of the 13 findings in the report against the latent state of the generated world. A "
-        "model that ignores its sources does no better with the case's own than with another patient's, and no better "
-        "than one report given to everyone.",
+        "model that ignores its sources does no better with the case's own than with another patient's.",
     )
     parts: list[Part] = [
         *(Text(line, "note") for line in warnings),
@@ -133,12 +132,12 @@ def observations(results: Results) -> Section:
 
 def groups(results: Results) -> Section | None:
     """Whether some records are reported worse than others."""
-    found = subgroups(results.cases, results.convention)
-    table = score_tables.subgroup_table(
+    found = group_scores(results.cases, results.convention, columns_in(results.signature, "groups"))
+    table = score_tables.group_table(
         found,
-        "Micro-F1 by group over the records of all contexts together, and its difference to the other groups of the "
-        "line; intervals and p values from the variance between patients, p also after Holm's correction over all "
-        f"tests; groups of fewer than {LEAST_UNITS} patients are not tested. Groups differ in what there is to find.",
+        results.intervals.level,
+        f"F1 by group over the records of all contexts together. {results.resampling} Groups of fewer than "
+        f"{LEAST_UNITS} of these have no interval. Groups differ in what there is to find.",
     )
     return Section("groups", "By group", [Shown("groups", table)]) if found else None
 
@@ -150,25 +149,17 @@ def cases(results: Results) -> Section | None:
 
 
 def gate(results: Results) -> Section | None:
-    """The gate by context and whether it differs; None for a model without Calibrate."""
-    gates: dict[str, dict[str, list[float]]] = {context: {} for context in CONTEXTS}
-    for record, context, study in results.decoded.select("record_id", "context", "study_id").iter_rows():
+    """The gate by context; None for a model without Calibrate."""
+    values: dict[str, list[float]] = {context: [] for context in CONTEXTS}
+    for record, context in results.decoded.select("record_id", "context").iter_rows():
         if (value := results.predictions[record].get("gate")) is not None:
-            gates[context].setdefault(study, []).append(value)
-    values = {context: [value for own in studies.values() for value in own] for context, studies in gates.items()}
+            values[context].append(value)
     if not any(values.values()):
         return None
-    tests = compare_groups(gates)
     caption = (
         f"Gate of the decoded records ({number(sum(map(len, values.values())))}) by context: points are records (at "
         "most 160 shown, at even steps of rank), the bar is the middle half, the mark the median, the line covers the "
         "middle 90 %"
-    )
-    table = score_tables.gate_table(
-        tests,
-        "Gate of Calibrate within studies: Wilcoxon's signed-rank test, p also after Holm's correction; several "
-        "studies of one patient count as several. The test over all records takes them as independent, but one study "
-        "stands in several contexts.",
     )
     parts: list[Part] = [
         Text(
@@ -176,8 +167,6 @@ def gate(results: Results) -> Section | None:
             "and 1, computed before a word is generated."
         ),
         Figure("gates", charts.gate_chart(values), caption),
-        Text(score_tables.gate_line(tests)),
-        *shown("gates", table),
     ]
     return Section("gates", "Gate of Calibrate", parts)
 

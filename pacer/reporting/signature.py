@@ -10,12 +10,8 @@ from pacer.core.errors import DataError
 from pacer.metrics.signature import flat
 from pacer.reporting.tables import Check
 
-#: Packages that draw the page and test its numbers.
-_OWN = ("matplotlib", "scipy", "safetensors", "pillow")
-
-#: F1 of unrelated references (:func:`~pacer.metrics.clinical.unrelated_f1`) from which a labeller is said to tell
-#: reports hardly apart: .17 on 2,303 reports of Open-I with CheXpert's labels, .95 and more on text it cannot read.
-ALIKE = 0.8
+#: Packages that draw the page.
+_OWN = ("matplotlib", "safetensors", "pillow")
 
 Signature = Mapping[str, Any]
 Entries = list[Check]
@@ -39,7 +35,6 @@ def signature_line(signature: Signature) -> str:
             "present": "+".join(map(str, clinical["present_classes"])),
             "avg": clinical.get("average", "micro"),
             "labeller": f"{labeller}-{next(iter(clinical['labeller']['files'].values()), '')[:8]}",
-            **({"unrelated-f1": f"{clinical['unrelated_f1']:.2f}"} if labels_alike(signature) else {}),
             "clean": language["cleaner"],
             "tok": "blank",
             "bleu": "corpus",
@@ -92,24 +87,9 @@ def reading_notes(signature: Signature) -> list[str]:
     return notes
 
 
-def failed_scorers(signature: Signature) -> list[str]:
-    """Why external scorers gave no numbers, one a line."""
-    return [scorer["failed"] for scorer in (signature.get("external") or {}).values() if "failed" in scorer]
-
-
-def labels_alike(signature: Signature) -> bool:
-    """Whether the labeller says nearly the same of every reference; False where the signature does not tell."""
-    return ((signature.get("clinical") or {}).get("unrelated_f1") or 0.0) >= ALIKE
-
-
 def caution(signature: Signature) -> str | None:
-    """A warning where models are stand-ins or of unknown origin, or the labels tell reports hardly apart; else None."""
+    """A warning where models are stand-ins or of unknown origin; else None."""
     notes = []
-    if labels_alike(signature):
-        notes.append(
-            "The labeller says nearly the same of every reference: scored against the reference of another record each "
-            f"has F1 {signature['clinical']['unrelated_f1']:.2f}, so precision, recall and F1 say little about reports."
-        )
     labeller = signature["standin_labeller"]
     if labeller is None:
         notes.append("It is not recorded where the labeller of the findings comes from.")

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from scipy.stats import ttest_1samp
 
-from pacer.comparison.groups import holm
-from pacer.comparison.resampling import Difference
+from pacer.comparison.resampling import Difference, holm
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.reporting.score_tables import context_mean, difference_cells

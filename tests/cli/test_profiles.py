@@ -177,12 +177,6 @@ def test_the_published_profiles_decode_as_the_published_rows_were():
             "patch_size 28 is larger than image_size 14",
         ),
         ("backbones", "vision_standin", {"images": 1}, "images"),
-        (
-            "score",
-            "groups",
-            {"file": "t.csv", "id": "study_id", "column": "id", "columns": ["sex", "sex"]},
-            "named twice",
-        ),
     ],
 )
 def test_what_would_fail_after_hours_is_refused_at_once(group: str, key: str, changes: dict, message: str):

@@ -4,13 +4,11 @@ import json
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from pycocoevalcap.bleu.bleu import Bleu
-from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import write_jsonl
@@ -27,7 +25,6 @@ from pacer.reporting.signature import reading_notes, signature_line
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 AS_IS = DEFAULTS.model_copy(update={"originals": "as_is"})
 
 REFERENCES = {"s1": "the heart is normal . no effusion .", "s2": "small left effusion .", "s3": "possible edema ."}
@@ -404,7 +401,7 @@ def test_the_command_scores_and_compares(files, chexbert_directory, one_meteor, 
         assert "--references and --hypotheses" in pacer("score", "--out", files / "three", *wrong)
 
 
-def test_copies_of_train_are_called_so_and_groups_are_those_of_a_table(files, chexbert_directory, one_meteor, pacer):
+def test_copies_of_train_are_called_so_and_columns_are_scored(files, chexbert_directory, one_meteor, pacer):
     rows = [
         {
             "id": f"{split}{number}",
@@ -418,24 +415,19 @@ def test_copies_of_train_are_called_so_and_groups_are_those_of_a_table(files, ch
     ]
     write_jsonl(files / "refs.jsonl", rows)
     write_jsonl(files / "copied.jsonl", [{"id": f"test{number}", "report": rows[-1]["report"]} for number in range(3)])
-    (files / "patients.csv").write_text("patient,sex\n0,F\n1,M\n2,F\n")
-    groups = {"file": str(files / "patients.csv"), "id": "subject_id", "column": "patient", "columns": ["sex"]}
-    params = YAML().load(ROOT / "params.yaml")
-    params["score"]["groups"] = groups
-    YAML().dump(params, files / "params.yaml")
-    sides = ("--references", files / "refs.jsonl", "--hypotheses", files / "copied.jsonl", "--chexbert")
-    told = pacer("score", *sides, chexbert_directory(), "--params", files / "params.yaml", "--out", files / "out")
+    (files / "columns.csv").write_text("record_id,sex,words\ntest0,F,1\ntest1,M,2\ntest2,F,\n")
+    sides = ("--references", files / "refs.jsonl", "--hypotheses", files / "copied.jsonl")
+    command = ("score", *sides, "--chexbert", chexbert_directory(), "--out", files / "out", "--columns")
+    told = pacer(*command, files / "columns.csv")
     assert "Many of the reports are one and the same: ALL 100% (references 33%)." in told
     assert "Many of the reports stand word for word in the training split: ALL 100% (references 0%)." in told
-    signature = json.loads((files / "out/signature.json").read_text())
-    assert len(signature["data"]["groups"]) == 64
-    lines = [line.split() for line in pacer("subgroups", files / "out", "--score", "rougeL").splitlines()]
-    assert next(line for line in lines if line[:2] == ["sex", "F"])[2:4] == ["2", "2"], "records and patients"
-    assert not any(line[:1] == ["View"] for line in lines), "one view is no group"
-    groups["column"] = "nobody"
-    YAML().dump(params, files / "params.yaml")
-    told = pacer("score", *sides, chexbert_directory(), "--params", files / "params.yaml", "--out", files / "out")
-    assert "patients.csv has no column nobody (score.groups); it has: patient, sex" in told
+    lines = [line.split() for line in told.splitlines()]
+    assert ["ALL", "1.500", "2"] in lines, "the mean over two records"
+    lines = [line.split() for line in pacer("compare", files / "out", files / "out", "--resamples", "9").splitlines()]
+    assert next(line for line in lines if line[:2] == ["sex", "F"])[2] == "2"
+    assert next(line for line in lines if line[:2] == ["ALL", "CE"]) and not any(line[:1] == ["View"] for line in lines)
+    (files / "columns.csv").write_text("record_id,sex\ntest0,F\n")
+    assert "missing in" in pacer(*command, files / "columns.csv")
 
 
 def test_a_split_or_context_that_the_references_do_not_tell_is_refused(files, chexbert_directory):

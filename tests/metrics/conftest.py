@@ -117,5 +117,5 @@ def one_meteor(meteor: Meteor, monkeypatch: pytest.MonkeyPatch) -> None:
         def __exit__(self, *error: object) -> None:
             return None
 
-    for module in ("metrics.scoring", "external.foreign", "external.bundle"):
+    for module in ("metrics.scoring", "external.foreign"):
         monkeypatch.setattr(f"pacer.{module}.Meteor", Running)

@@ -41,6 +41,7 @@ def cases() -> pl.DataFrame:
                 "reference_labels": labels[0],
                 "hypothesis_labels": labels[1],
                 "rougeL": float(draw.random()),
+                "meteor_statistics": draw.integers(1, 9, 23).astype(float).tolist(),
             }
         )
     return pl.DataFrame(rows)

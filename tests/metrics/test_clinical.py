@@ -9,7 +9,7 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.chexbert.observations import OBSERVATIONS
-from pacer.metrics.clinical import FEWEST_TEXTS, clinical_efficacy, label_confusion, unrelated_f1
+from pacer.metrics.clinical import clinical_efficacy, label_confusion
 from pacer.metrics.conventions import CONVENTIONS
 
 
@@ -155,24 +155,3 @@ def test_malformed_labels_are_refused(labels, problem):
 def test_an_unknown_convention_is_refused():
     with pytest.raises(ConfigError, match="llm-rg4"):
         clinical_efficacy(random_labels(1), random_labels(2), "llm-rg5")
-
-
-@given(st.integers(0, 2**31), st.integers(FEWEST_TEXTS, 25), st.floats(0, 0.95))
-def test_unrelated_f1_is_that_of_all_ordered_pairs_of_distinct_texts(seed, count, blank):
-    labels = random_labels(seed, count)
-    labels[np.random.default_rng(seed).random(labels.shape) < blank] = 0
-    labels[0, 0] = 1
-    one, other = (side.ravel() for side in np.meshgrid(range(count), range(count)))
-    pairs = one != other
-    expected = clinical_efficacy(labels[one[pairs]], labels[other[pairs]])["f1"]
-    texts = [f"report {number}" for number in range(count)]
-    assert unrelated_f1(texts, labels) == pytest.approx(expected)
-    assert unrelated_f1([*texts, texts[3]], [*labels.tolist(), labels[3].tolist()]) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("row", [[0] * 14, [2] * 13 + [0], [0] * 13 + [1], [1, 3] * 7])
-def test_a_labeller_that_says_the_same_of_everything_has_an_unrelated_f1_of_one(row):
-    row = [*row[:13], min(row[13], 1)]
-    texts = [f"report {number}" for number in range(FEWEST_TEXTS)]
-    assert unrelated_f1(texts, [row] * FEWEST_TEXTS) == 1.0
-    assert unrelated_f1(texts[1:] * 2, [row] * (2 * FEWEST_TEXTS - 2)) is None, "too few distinct texts to tell"

@@ -1,56 +1,91 @@
-"""Tests between groups: against scipy, against a hand calculation, and where there is nothing to test."""
+"""Groups of records: their F1 and its interval."""
 
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import stats
 
-from pacer.comparison.groups import compare_groups, holm
+from pacer.comparison.groups import LEAST_UNITS, GroupScore, group_scores
+from pacer.metrics.chexbert.observations import OBSERVATIONS
+from pacer.metrics.clinical import clinical_efficacy
+from pacer.reporting.score_tables import group_table
 
-
-def test_holm_by_hand():
-    """Four tests: 0.01 x 4; 0.02 x 3; 0.03 x 2 stays above; 0.04 x 1 may not fall below the one before."""
-    assert holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
-    assert holm([None, 0.5, 0.9]) == [None, 1.0, 1.0]
+VIEWS, SECTIONS = ("AP", "PA", "other"), ("findings", "findings+impression")
 
 
-@given(st.lists(st.floats(0, 1), max_size=12))
-def test_holm_never_lowers_and_keeps_the_order(values: list[float]):
-    adjusted = holm(values)
-    assert all(after is not None and p <= after <= 1 for p, after in zip(values, adjusted, strict=True))
-    assert [after for _, after in sorted(zip(values, adjusted, strict=True))] == sorted(adjusted)
-
-
-def test_groups_against_scipy():
+@pytest.fixture
+def cases() -> pl.DataFrame:
+    """Patients with two examinations in two contexts; some patients are harder than others."""
     draw = np.random.default_rng(0)
-    groups = {
-        name: {str(unit): [float(draw.normal(shift))] for unit in range(30)}
-        for name, shift in (("sn", 0.0), ("sw", 0.0), ("mn", 2.0))
+    rows = []
+    for patient in range(60):
+        hard, sex = draw.uniform(0.05, 0.4), str(draw.choice(["F", "M"]))
+        for study in range(2):
+            labels = (draw.random(14) < 0.3).astype(int)
+            view, sections = str(draw.choice(VIEWS)), str(draw.choice(SECTIONS))
+            for context in ("sn", "mw"):
+                found = np.where(draw.random(14) < hard, draw.random(14) < 0.3, labels).astype(int)
+                rows.append(
+                    {
+                        "record_id": f"{context}-{patient}-{study}",
+                        "context": context,
+                        "study_id": f"{patient}-{study}",
+                        "subject_id": str(patient),
+                        "reference": " ".join(["a"] * int(draw.integers(5, 40))),
+                        "reference_labels": labels.tolist(),
+                        "hypothesis_labels": found.tolist(),
+                        "view": view,
+                        "sections": sections,
+                        "prior_days": float(draw.integers(0, 500)) if context == "mw" else None,
+                        "sex": sex,
+                    }
+                )
+    return pl.DataFrame(rows)
+
+
+def by_group(cases: pl.DataFrame, convention: str = "llm-rg4", resamples: int = 50) -> dict:
+    found: list[GroupScore] = group_scores(cases, convention, ["sex"], resamples)
+    return {(one.column, one.value): one for one in found}
+
+
+def f1(cases: pl.DataFrame, convention: str = "llm-rg4") -> float | None:
+    labels = [np.array(cases[f"{side}_labels"].to_list()) for side in ("reference", "hypothesis")]
+    return clinical_efficacy(*labels, convention, cases["study_id"].to_list())["f1"]
+
+
+@pytest.mark.parametrize("convention", ["llm-rg4", "weighted"])
+def test_values_are_the_scores_of_the_groups_records(cases: pl.DataFrame, convention: str) -> None:
+    found = by_group(cases, convention)
+    for column, value, title in (("view", "AP", "View"), ("sex", "F", "sex")):
+        one, own = found[title, value], cases.filter(pl.col(column) == value)
+        assert one.n == len(own) and one.f1.value == pytest.approx(f1(own, convention))
+        assert one.f1.low <= one.f1.value <= one.f1.high
+    assert {column for column, _ in found} == {
+        *("View", "Sections", "Previous report", "Age of the previous report", "Findings in the reference"),
+        *("Reference", "Length of the reference", "sex"),
     }
-    groups["mn"] |= {"other": [2.0, 3.0]}
-    found = compare_groups(groups | {"mw": {}})
-    expected = stats.kruskal(*([value for own in units.values() for value in own] for units in groups.values()))
-    assert (found.h, found.p) == pytest.approx(tuple(expected))
-    assert found.epsilon_squared == pytest.approx(expected.statistic / 91)
-    pairs = {(pair.first, pair.second): pair for pair in found.pairs}
-    assert set(pairs) == {("sn", "sw"), ("sn", "mn"), ("sw", "mn")} and {pair.n for pair in found.pairs} == {30}
-    gaps = [groups["mn"][str(unit)][0] - groups["sn"][str(unit)][0] for unit in range(30)]
-    assert pairs["sn", "mn"].p == pytest.approx(stats.wilcoxon(gaps).pvalue)
-    assert pairs["sn", "mn"].median == pytest.approx(np.median(gaps))
-    assert pairs["sn", "mn"].adjusted < 0.01 < pairs["sn", "sw"].adjusted
+    ages = [value for column, value in found if column == "Age of the previous report"]
+    assert ages[-2:] == ["up to a year", "over a year"]
+    normal = np.array(cases["reference_labels"].to_list())[:, OBSERVATIONS.index("No Finding")] == 1
+    assert found["Reference", "normal"].n == normal.sum()
 
 
-def test_several_values_of_a_unit_all_count_and_its_pairs_are_of_their_mean():
-    found = compare_groups({"sn": {"a": [0.1, 0.3], "b": [0.2]}, "sw": {"a": [0.5], "b": [0.4, 0.8]}})
-    assert found.h == pytest.approx(stats.kruskal([0.1, 0.3, 0.2], [0.5, 0.4, 0.8]).statistic)
-    assert found.pairs[0].n == 2 and found.pairs[0].median == pytest.approx(0.35)
+def test_intervals_are_those_of_a_bootstrap_over_patients(cases: pl.DataFrame) -> None:
+    draw, patients = np.random.default_rng(0), cases.partition_by("subject_id")
+    one = by_group(cases, resamples=2_000)["View", "PA"].f1
+    samples = ([patients[place] for place in draw.integers(0, 60, 60)] for _ in range(200))
+    drawn = [f1(pl.concat(sample).filter(view="PA")) for sample in samples]
+    assert (one.high - one.low) / 4 == pytest.approx(np.std(drawn), rel=0.15)
 
 
-def test_nothing_to_test():
-    same = compare_groups({"sn": {"a": [0.1], "b": [0.1]}, "sw": {"a": [0.1], "b": [0.1]}, "mn": {"c": [0.1]}})
-    assert (same.h, same.p, same.epsilon_squared) == (None, None, None)
-    assert [(pair.n, pair.p) for pair in same.pairs] == [(2, 1.0), (0, None), (0, None)]
-    assert compare_groups({"sn": {"a": [0.1]}}).pairs == ()
+def test_small_groups_and_unknown_values(cases: pl.DataFrame) -> None:
+    place = pl.int_range(pl.len())
+    rare = pl.when(place < 4).then(pl.lit("rare")).when(place >= 40).then(pl.lit("usual"))
+    found = by_group(cases.with_columns(sex=rare, view=pl.lit("PA")))
+    assert found["sex", "rare"].n == 4 < LEAST_UNITS
+    assert found["sex", "rare"].f1.value is not None and found["sex", "rare"].f1.low is None
+    assert found["sex", "usual"].n == len(cases) - 40, "records without a value stand in neither group"
+    assert "View" not in {column for column, _ in found}, "one value is no group"
+    table = group_table(list(found.values()), 0.95)
+    assert table.rows[-2][:3] == ("sex", "rare", "4") and table.rows[-2][-1] == ""

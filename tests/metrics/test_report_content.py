@@ -31,7 +31,6 @@ def test_a_report_is_held_against_its_own_commitment():
     assert scores["anchor_positive_f1"] == pytest.approx(2 / 3) and scores["anchor_uncertain_f1"] == 0.0
     assert scores["report_positive_f1"] == 1.0
     assert whole["anchor_report"]["confusion"] == [[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 22]]
-    assert sum(map(sum, whole["reference_report"]["per_finding"]["edema"]["confusion"])) == 2
 
 
 def test_records_without_a_commitment_are_left_out_of_its_scores():
@@ -53,21 +52,11 @@ def test_wording_of_comparison():
     references, reports = (list(map(prior_wording, texts)) for texts in (REFERENCES, REPORTS))
     assert references[1] == () and "unchanged" in references[0]
     scores = wording_scores("sn", references, reports)
-    hits = sum(len(set(a) & set(b)) for a, b in zip(references, reports, strict=True))
-    given, made = (sum(map(len, side)) for side in (references, reports))
-    assert (scores["temporal_precision"], scores["temporal_recall"]) == (hits / made, hits / given)
-    assert scores["temporal_f1"] == pytest.approx(2 * hits / (made + given)) and 0 < scores["temporal_f1"] < 1
     assert scores["prior_wording_rate"] == scores["reference_prior_wording_rate"] == pytest.approx(2 / 3)
     assert scores["unfounded_prior_wording_rate"] == pytest.approx(2 / 3)
     for context in ("sw", "mw", "all"):  # a previous report was there, or it is not known
         assert "unfounded_prior_wording_rate" not in wording_scores(context, references, reports)
     assert wording_counts(references, reports)["unchanged"]["both"] == 1
-
-
-def test_without_any_wording_its_f1_is_undefined():
-    scores = wording_scores("mn", [(), ()], [(), ()])
-    assert scores["temporal_f1"] is scores["temporal_recall"] is scores["temporal_precision"] is None
-    assert scores["unfounded_prior_wording_rate"] == 0.0
 
 
 def prediction(generated: str | None, lists=None, fallback=False, tokens: int | None = 9) -> Prediction:

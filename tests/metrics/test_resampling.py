@@ -11,7 +11,7 @@ from pycocoevalcap.bleu.bleu import Bleu
 from sklearn.metrics import f1_score
 
 from pacer.comparison import statistics
-from pacer.comparison.resampling import Pair, differences, sums_by_unit
+from pacer.comparison.resampling import Pair, differences, holm, sums_by_unit
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.conventions import CONVENTIONS
 
@@ -141,3 +141,16 @@ def test_the_mean_over_contexts_is_the_mean_of_their_scores():
     found = differences({context: {"s": pair} for context, pair in runs.items()}, 500)
     assert found["mean"]["s"].first == pytest.approx((found["sn"]["s"].first + found["mw"]["s"].first) / 2)
     assert found["mean"]["s"].high - found["mean"]["s"].low < found["sn"]["s"].high - found["sn"]["s"].low
+
+
+def test_holm_by_hand():
+    """Four tests: 0.01 x 4; 0.02 x 3; 0.03 x 2 stays above; 0.04 x 1 may not fall below the one before."""
+    assert holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    assert holm([None, 0.5, 0.9]) == [None, 1.0, 1.0] and holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), max_size=12))
+def test_holm_never_lowers_and_keeps_the_order(values: list[float]):
+    adjusted = holm(values)
+    assert all(after is not None and p <= after <= 1 for p, after in zip(values, adjusted, strict=True))
+    assert [after for _, after in sorted(zip(values, adjusted, strict=True))] == sorted(adjusted)

@@ -5,12 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS
-from pacer.metrics.truth import Truth, best_constant, findings_present, truth_f1, truth_scores
+from pacer.metrics.truth import Truth, findings_present, truth_f1, truth_scores
 from pacer.records.findings import FINDINGS
 from pacer.records.schemas import TRUTH_SCHEMA
 
@@ -63,7 +61,7 @@ def test_what_a_source_contributes(tmp_path, context, source):
     scored = SimpleNamespace(
         records=pl.DataFrame({"study_id": ["s1", "s2"]}), labels=with_it, control_labels={f"no_{source}": without}
     )
-    scores, _ = truth_scores({context: scored}, tmp_path / "truth.parquet", None, None)
+    scores, _ = truth_scores({context: scored}, tmp_path / "truth.parquet")
     assert {
         name: score for name, score in scores.items() if f"{source}_" in name and not name.startswith("no_")
     } == pytest.approx(
@@ -92,11 +90,3 @@ def test_undefined_without_any_finding():
     nothing = np.zeros((4, 13), bool)
     assert truth_f1(nothing, nothing) is None
     assert truth_f1(nothing, ~nothing) == 0.0
-
-
-@given(st.integers(0, 2**31), st.integers(1, 12), st.integers(1, 30))
-def test_best_constant_is_the_best(seed, candidates, studies):
-    draw = np.random.default_rng(seed)
-    present, truth = draw.random((candidates, 13)) < 0.3, draw.random((studies, 13)) < 0.2
-    scores = [truth_f1(truth, np.broadcast_to(row, truth.shape)) or 0.0 for row in present]
-    assert scores[best_constant(present, truth)] == pytest.approx(max(scores))

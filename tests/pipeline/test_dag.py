@@ -119,7 +119,7 @@ def test_every_declared_output_is_there_and_no_scratch_is_left(repository: Repos
     scores = repository.json("metrics/scores.json")
     assert set(scores) >= {"sn", "sw", "mn", "mw", "mean", "truth"}
     assert scores["mean"]["f1"] == pytest.approx(sum(scores[c]["f1"] for c in ("sn", "sw", "mn", "mw")) / 4)
-    assert {"mean_f1", "another_patient_f1", "constant_f1"} <= set(scores["truth"])
+    assert {"mean_f1", "another_patient_f1"} <= set(scores["truth"])
     cases = pl.read_parquet(repository.folder / "metrics" / "cases.parquet")
     assert cases["record_id"].n_unique() == len(cases) == sum(scores[c]["n"] for c in ("sn", "sw", "mn", "mw"))
     for phase in ("warmup", "parent", "calibrate"):

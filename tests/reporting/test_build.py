@@ -70,7 +70,7 @@ def test_conventions_and_the_signature_stand_beside_the_numbers(full_run, tmp_pa
     micro = {f"{name}_micro": 0.25 for name in ("precision", "recall")} | {"f1_micro": None}
     scores["conventions"] = {"top5": {"mean": micro}}
     for context in ("sn", "sw", "mn", "mw", "mean"):
-        scores[context] |= {"report_positive_f1": 0.123, "temporal_f1": None}
+        scores[context] |= {"report_positive_f1": 0.123, "report_negative_f1": None}
     scores["sn"]["precision"] = None
     path.write_text(json.dumps(scores))
     page = page_of(full_run, tmp_path / "reports")
@@ -216,7 +216,6 @@ def test_the_manifest_names_parameters_versions_and_hashes(full_run, tmp_path: P
     text = page_of(full_run, tmp_path / "reports").text
     for shown in (
         "calibrate.lambda_cons 0.05",
-        "scipy",
         "f00d" * 16,
         "beef" * 16,
         "frozen vision model",

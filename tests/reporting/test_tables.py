@@ -81,7 +81,13 @@ def test_numbers():
 
 
 def test_truth_compares_with_the_first_entry_of_each_group():
-    truth = {"mean_f1": 0.6, "constant_f1": 0.4, "mn_with_lateral_f1": 0.5, "mn_without_lateral_f1": 0.55, "sn_f1": 0.6}
+    truth = {
+        "mean_f1": 0.6,
+        "another_patient_f1": 0.4,
+        "mn_with_lateral_f1": 0.5,
+        "mn_without_lateral_f1": 0.55,
+        "sn_f1": 0.6,
+    }
     table = truth_table(truth)
     assert [row[2] for row in table.rows] == ["", "−0.200", "", "+0.050", ""]
     assert table.rules == {2, 4}

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.comparison.groups import holm
 from pacer.comparison.resampling import Difference
 from pacer.core.errors import DataError
 from pacer.core.io import write_json
@@ -391,12 +390,6 @@ def test_each_group_has_its_own_control() -> None:
         study(rows=rows, metrics=["f1"], against="off")
     with pytest.raises(ValueError, match="off is none of the rows of group C"):
         study(rows=rows, metrics=["f1"], against={"C": "off"})
-
-
-def test_holm_is_that_of_a_calculation_by_hand() -> None:
-    """Sorted 0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1: 0.02, 0.03, 0.06, 0.04, and never less than one before."""
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.6, 0.9]) == [1.0, 1.0] and holm([]) == []
 
 
 def test_an_undefined_difference_is_no_test_and_counts_as_none() -> None:

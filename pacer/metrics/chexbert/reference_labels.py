@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from pacer.core.errors import DataError
-from pacer.core.io import atomic_path, hash_bytes, hash_json
+from pacer.core.io import atomic_path, hash_bytes
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.pretrained.pointers import fingerprint
@@ -50,9 +50,7 @@ def label_references(
         {"record_id": records["record_id"], "labels": labels.tolist(), "text": list(map(_hash, reports))},
         schema=LABEL_SCHEMA,
     )
-    about = json.dumps(
-        {"labeller": fingerprint(chexbert_dir), "arithmetic": labeller.precision, "rows": _rows_hash(table)}
-    )
+    about = json.dumps({"labeller": fingerprint(chexbert_dir), "arithmetic": labeller.precision})
     with atomic_path(out) as temporary:
         table.write_parquet(temporary, metadata={_ABOUT: about})
 
@@ -80,10 +78,6 @@ class KnownLabels:
                 f"and here the reports would be in {arithmetic}; set score.precision to the file's, or {_REMEDY}"
             )
 
-    def covers(self, records: pl.DataFrame) -> bool:
-        """Whether every record has labels."""
-        return all(record in self._rows for record in records["record_id"].to_list())
-
     def __call__(self, records: pl.DataFrame) -> list[list[int]]:
         """The labels ``[n][14]`` of ``records.report``; of a record that the file lacks, those of its ``given_id``,
         where there is such a column.
@@ -110,15 +104,9 @@ def _read(path: str | Path) -> tuple[pl.DataFrame, dict[str, str]]:
         about = dict(json.loads((pq.read_metadata(path).metadata or {}).get(_ABOUT.encode(), b"{}")))
     except (OSError, ValueError, TypeError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} is not a table of reference labels: {type(error).__name__}; {_REMEDY}") from None
-    if about.get("rows", known := _rows_hash(table)) != known:
-        raise DataError(f"{path} is not as it was written; {_REMEDY}")
     if any(value is None or len(value) != len(OBSERVATIONS) for value in table["labels"].to_list()):
         raise DataError(f"{path}: expected {len(OBSERVATIONS)} labels for each record")
     return table, about
-
-
-def _rows_hash(table: pl.DataFrame) -> str:
-    return hash_json(table.to_dict(as_series=False))
 
 
 def _hash(report: str) -> str:

@@ -1,0 +1,101 @@
+"""Columns of a user's file beside the scores, by record: numbers become scores, texts become groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+
+from pacer.core.errors import DataError
+from pacer.metrics.pairing import check_pairs
+
+_ID = "record_id"
+_TEXTS = (pl.String, pl.Categorical, pl.Enum)
+#: Values that a column of texts may have; of more no group is large enough to say anything.
+_MOST_VALUES = 20
+
+
+def read_score_columns(path: str | Path, ids: Sequence[str], taken: Collection[str]) -> pl.DataFrame:
+    """The columns of a CSV or Parquet file with ``record_id``, in the order of ``ids``: Float64 and String, null where
+    a cell is empty.
+
+    Args:
+        ids: the scored records. taken: names that the columns may not have.
+
+    Raises:
+        DataError: the file cannot be read; an id is missing, extra or there twice; a name is taken; a column holds
+            something else than finite numbers or texts, or too many different texts.
+    """
+    table = _read(Path(path))
+    if _ID not in table.columns:
+        raise DataError(f"{path} has no column {_ID}; expected one with the ids of the scored records")
+    table = table.with_columns(pl.col(_ID).cast(pl.String))
+    check_pairs(ids, table[_ID].to_list(), "the scored records", str(path))
+    table = pl.DataFrame({_ID: ids}).join(table, on=_ID, how="left", maintain_order="left")
+    return pl.DataFrame([_checked(column, table[_ID], path, taken) for column in table.drop(_ID)])
+
+
+def column_scores(columns: pl.DataFrame, taken: Collection[str]) -> dict[str, float | None]:
+    """The mean of each column of numbers over the records that have one, and as ``{name}_n`` how many these are.
+
+    Raises:
+        DataError: a name is one of ``taken``, the scores that there are already.
+    """
+    scores: dict[str, float | None] = {}
+    for name in score_names(columns):
+        numbers = columns[name].drop_nulls().to_numpy()
+        mean = float(numbers.mean()) if len(numbers) else None
+        for key, value in ((name, mean), (f"{name}_n", len(numbers))):
+            if key in taken or key in scores:
+                raise DataError(f"score.columns: {name} would be the score {key}, which is there already; rename it")
+            scores[key] = value
+    return scores
+
+
+def score_names(columns: pl.DataFrame) -> list[str]:
+    """The columns that are scores."""
+    return [column.name for column in columns if column.dtype.is_numeric()]
+
+
+def group_names(columns: pl.DataFrame) -> list[str]:
+    """The columns that are groups."""
+    return [column.name for column in columns if not column.dtype.is_numeric()]
+
+
+def columns_in(signature: Mapping[str, Any], kind: Literal["scores", "groups"]) -> list[str]:
+    """Names of the columns that a run was scored with, as its signature has them."""
+    return (signature.get("columns") or {}).get(kind, [])
+
+
+def _read(path: Path) -> pl.DataFrame:
+    kind = path.suffix.lower()
+    if kind not in (".csv", ".parquet"):
+        raise DataError(f"score.columns: {path} must be a .csv or .parquet file")
+    if not path.is_file():
+        raise DataError(f"score.columns: {path} does not exist")
+    try:
+        if kind == ".parquet":
+            return pl.read_parquet(path)
+        return pl.read_csv(path, schema_overrides={_ID: pl.String}, infer_schema_length=None)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"score.columns: {path} cannot be read as a table ({type(error).__name__})") from None
+
+
+def _checked(column: pl.Series, ids: pl.Series, path: str | Path, taken: Collection[str]) -> pl.Series:
+    where = f"{path}, column {column.name}"
+    if column.name in taken:
+        raise DataError(f"{where}: cases.parquet has a column of this name; rename it")
+    if column.dtype.is_numeric():
+        numbers = column.cast(pl.Float64)
+        unfit = ids.filter(numbers.is_finite().not_().fill_null(False))
+        if len(unfit):
+            raise DataError(f"{where}: record {unfit[0]} has no finite number; leave the cell empty")
+        return numbers
+    if column.dtype not in _TEXTS:
+        raise DataError(f"{where}: expected numbers, which become scores, or texts, which become groups")
+    texts = column.cast(pl.String).str.strip_chars().replace("", None)
+    if (count := texts.drop_nulls().n_unique()) > _MOST_VALUES:
+        raise DataError(f"{where} has {count} different texts, more than {_MOST_VALUES}; give bands, or leave it out")
+    return texts
