@@ -349,12 +349,11 @@ def measure(bench: Bench) -> tuple[list[str], dict[str, float]]:
 
 @dataclass
 class Work:
-    """What searches did: ``steps`` of the language model, ``nodes`` that those attended to and ``read``, the same with
-    what the mask hides (both counted once a record, not once a beam)."""
+    """What searches did: ``steps`` of the language model, and ``nodes`` that those attended to (counted once a record,
+    not once a beam)."""
 
     steps: int = 0
     nodes: int = 0
-    read: int = 0
 
 
 @contextmanager
@@ -362,11 +361,10 @@ def counted() -> Iterator[Work]:
     """Count the work of the searches inside, which costs a look at every step."""
     work, stepping = Work(), TokenTree.stepping
 
-    def counting(tree: TokenTree, active: int, rows: int) -> AbstractContextManager[torch.Tensor]:
+    def counting(tree: TokenTree, active: int, *rows: int) -> AbstractContextManager[torch.Tensor]:
         work.steps += 1
         work.nodes += int(tree.ancestors[:active].any(1).sum())
-        work.read += rows * tree.width
-        return stepping(tree, active, rows)
+        return stepping(tree, active, *rows)
 
     TokenTree.stepping = counting
     try:
@@ -395,7 +393,7 @@ def measure_floor(bench: Bench, ours: Sequence[float]) -> tuple[list[str], float
         f"Byte floor at batch {batch}: a step reads {weights / 1e9:.3g} GB of weights, {states / 1e9:.3g} GB of "
         f"keys and values, at {speed / 1e9:,.0f} GB/s of a copy: {1e3 * floor:.3g} ms. It takes "
         f"{1e3 * step:.3g} ms (the prefixes' {statistics.median(starts):.3g} s are taken off), so it reaches "
-        f"{floor / step:.2f} of the floor. Nodes read though hidden: {work.read / work.nodes - 1:.0%}.",
+        f"{floor / step:.2f} of the floor.",
         "",
     ]
     return lines, floor / step

@@ -61,12 +61,3 @@ def test_the_mentions_agree(rows: list[dict[str, Any]]) -> None:
         decided = [mention for mention in find_mentions(text) if mention.decided]
         fields = {name: [mention.finding for mention in decided if mention.polarity == name] for name in POLARITIES}
         assert anchor == Anchor.of(**fields), row["uid"]
-
-
-def test_f1_and_its_interval() -> None:
-    table = labels.counts([{"a"}, {"a", "b"}, set()], [{"a"}, {"b"}, {"a"}], ["a", "b"])
-    assert table.sum(axis=(0, 1)).tolist() == [2, 1, 1]
-    assert labels.f1(table) == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
-    low, high = labels.interval(np.repeat(table, 200, axis=0))
-    assert low < labels.f1(table) < high
-    assert high - low < 0.1
