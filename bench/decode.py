@@ -29,16 +29,17 @@ from typing import Any
 
 import torch
 from measuring import Unequal, device_of, free_bytes, hardware, in_turns, ratio, table
+from shapes import PARAMS
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pacer.decoding.beam import BeamSearch
 from pacer.decoding.transformers_generate import Generate
 from pacer.decoding.tree import TokenTree
-from pacer.params import Decode, load_params
+from pacer.params import Decode
 
 EOS = 2
 #: The paper's settings, whose penalties and beams are used.
-PAPER = load_params(Path(__file__).resolve().parents[1] / "configs" / "mimic_rg4.yaml").decode
+PAPER = PARAMS.decode
 
 
 @dataclass(frozen=True)
