@@ -381,13 +381,17 @@ def measure_memory(preset: Preset, missed: list[str]) -> list[str]:
     ]
 
 
-PARTS = ("speed", "preparation", "memory")
+PARTS: dict[str, Callable[[Preset, list[str]], list[str]]] = {
+    "speed": measure_speed,
+    "preparation": measure_preparation,
+    "memory": measure_memory,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", choices=PRESETS, default="cpu")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--precision", choices=("float32", "bfloat16"), help="of the encoder; default: the preset's")
     parser.add_argument("--miniature", action="store_true", help="tiny shapes on the CPU: does it run?")
     parser.add_argument("--out", type=Path)
@@ -407,9 +411,8 @@ def main() -> None:
         f"{hardware(torch.device(preset.device))}, torch {torch.__version__}.",
         "",
     ]
-    parts = {"speed": measure_speed, "preparation": measure_preparation, "memory": measure_memory}
     for part in arguments.parts:
-        lines += [f"## {part.capitalize()}", "", *parts[part](preset, missed)]
+        lines += [f"## {part.capitalize()}", "", *PARTS[part](preset, missed)]
     text = "\n".join(lines)
     if arguments.out:
         arguments.out.write_text(text)
