@@ -19,11 +19,17 @@ from pacer.params import Params, load_params
 from pacer.training.phases import phase_of
 
 ROOT = Path(__file__).resolve().parents[1]
-#: lmsys/vicuna-7b-v1.5 in shape, and the width of microsoft/rad-dino.
-VICUNA = LlamaConfig(
-    hidden_size=4096, intermediate_size=11008, num_hidden_layers=32, num_attention_heads=32, vocab_size=32000
-)
+
+#: config.json of lmsys/vicuna-7b-v1.5, as far as shapes go; width of RAD-DINO and of CXR-BERT.
+VICUNA = {
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 32000,
+}
 WIDTH = 768
+
 #: Parts of the model by the beginning of their parameters' names.
 PARTS = {
     "router": ("router.",),
@@ -37,7 +43,7 @@ PARTS = {
 def published_model(params: Params) -> Pacer:
     """The model of ``params`` around the published frozen models' shapes, on the meta device."""
     with torch.device("meta"):
-        language = LlamaForCausalLM(VICUNA)
+        language = LlamaForCausalLM(LlamaConfig(**VICUNA))
         return wire(language, nn.LayerNorm(WIDTH), WIDTH, specification_of("calibrate", params))
 
 
