@@ -20,9 +20,8 @@ from accelerate.utils import broadcast_object_list, gather_object
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import cell
-from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory
+from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory, write_json
 from pacer.core.progress import Ticker
-from pacer.core.seal import write_sealed
 from pacer.encoding.encode import encode_images, encode_priors
 from pacer.encoding.plan import WORDS, announce
 from pacer.encoding.recipes import encoding_of, recipes
@@ -75,7 +74,7 @@ def build_store(
             "images": {name: hash_json([recipe, content]) for name, content in hashes.items()},
             "priors": dict.fromkeys(texts, hash_json(made_of.priors)),
         }
-        notes = _kept(out, scratch, keys, config.workers, state)
+        notes = _kept(out, scratch, keys, state)
         new = {kind: _divided(kind, keys[kind], notes, config.shard_size) for kind in keys}
         # shards go to the processes in turn
         own = {kind: dict(list(new[kind].items())[state.process_index :: state.num_processes]) for kind in new}
@@ -93,19 +92,16 @@ def build_store(
         _refuse_unreadable(unreadable, paths, out, state)
         notes |= dict(gather_object(list(made.items())))
         if main:
-            indexes = {
-                index: _write_index(scratch.store / index, column, kind, notes, keys[kind])
-                for kind, (index, column) in INDEXES.items()
-            }
+            for kind, (index, column) in INDEXES.items():
+                _write_index(scratch.store / index, column, kind, notes, keys[kind])
             manifest = {
                 "recipes": made_of._asdict(),
                 "encoding": encoding._asdict(),
                 "images": len(paths),
                 "priors": len(texts),
-                "indexes": indexes,
                 "shards": {name: notes[name].shard._asdict() for name in sorted(notes)},
             }
-            write_sealed(scratch.store / MANIFEST, manifest)
+            write_json(scratch.store / MANIFEST, manifest)
             publish(scratch.store, out)
         state.wait_for_everyone()
 
@@ -136,47 +132,36 @@ def _hashes(paths: dict[str, str], unreadable: dict[str, str], workers: int, sta
     return {name: content for name in paths if (content := found[name]) is not None}
 
 
-def _kept(
-    out: Path, scratch: Scratch, keys: dict[Kind, dict[str, str]], workers: int, state: PartialState
-) -> dict[str, Note]:
+def _kept(out: Path, scratch: Scratch, keys: dict[Kind, dict[str, str]], state: PartialState) -> dict[str, Note]:
     """Shards that need not be made: what an earlier run left in scratch, then what the store ``out`` has undamaged.
 
-    What is damaged is named on the console.
+    The first process looks and tells the others. What is damaged is named on the console.
     """
-    notes: dict[Path, Note] = {}
+    kept: dict[str, Note] = {}
     if state.is_main_process:
         notes = scratch.left()
         try:
             notes |= finished(out)
         except DataError as error:
             print(f"features: {error}: nothing of it is used, all is encoded again", flush=True)
-        missing = {kind: own.copy() for kind, own in keys.items()}
-        for path, note in list(notes.items()):
+        missing = {kind: wanted.copy() for kind, wanted in keys.items()}
+        for path, note in notes.items():
             held = [entry for entry in note.entries if missing[note.kind].get(entry.name) == entry.key]
+            if not held:
+                continue
+            if problem := damage(path, note.shard):
+                print(
+                    f"features: {path} is damaged: {problem}; its {len(held)} {WORDS[note.kind]} are encoded again",
+                    flush=True,
+                )
+                continue
             for entry in held:
                 del missing[note.kind][entry.name]
-            notes[path] = note._replace(entries=held)
-        notes = {path: note for path, note in notes.items() if note.entries}
-    notes = broadcast_object_list([notes])[0]
-
-    def verified(path: Path) -> str | None:
-        problem = damage(path, notes[path].shard)
-        if problem is None and path.parent == out:
-            scratch.take(path, notes[path])
-        return problem
-
-    for path, problem in _divided_among("verify shards", verified, list(notes), workers, state).items():
-        if problem is None:
-            continue
-        note = notes.pop(path)
-        if state.is_main_process:
-            print(
-                f"features: {path} is damaged: {problem}; its {len(note.entries)} {WORDS[note.kind]} are encoded again",
-                flush=True,
-            )
-    if state.is_main_process:  # the other processes write nothing before the plan, for which they wait for this one
-        scratch.keep(path.name for path in notes)
-    return {path.name: note for path, note in notes.items()}
+            kept[path.name] = note._replace(entries=held)
+            if path.parent == out:
+                scratch.take(path, kept[path.name])
+        scratch.keep(kept)  # the other processes write nothing before the plan, for which they wait for this one
+    return broadcast_object_list([kept])[0]
 
 
 def _divided(kind: Kind, keys: dict[str, str], notes: dict[str, Note], shard_size: int) -> dict[str, list[Entry]]:
@@ -221,8 +206,8 @@ def _refuse_unreadable(unreadable: dict[str, str], paths: dict[str, str], out: P
     )
 
 
-def _write_index(path: Path, column: str, kind: Kind, notes: dict[str, Note], keys: dict[str, str]) -> str:
-    """Write one kind's index in the order of the corpus, whatever the order of the work; returns its SHA-256."""
+def _write_index(path: Path, column: str, kind: Kind, notes: dict[str, Note], keys: dict[str, str]) -> None:
+    """Write one kind's index in the order of the corpus, whatever the order of the work."""
     places = {
         entry.name: (name, entry.row) for name, note in notes.items() if note.kind == kind for entry in note.entries
     }
@@ -233,4 +218,3 @@ def _write_index(path: Path, column: str, kind: Kind, notes: dict[str, Note], ke
     )
     with atomic_path(path) as temporary:
         table.write_parquet(temporary)
-    return hash_file(path)

@@ -23,8 +23,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from pacer.core.errors import DataError
-from pacer.core.io import hash_bytes, hash_file, hash_json
-from pacer.core.seal import read_sealed
+from pacer.core.io import hash_bytes, hash_file, hash_json, read_json
 from pacer.records import columns
 
 IMAGES, PRIORS, MANIFEST = "images.parquet", "priors.parquet", "manifest.json"
@@ -43,7 +42,7 @@ _SPARE = 3
 def content_hash(directory: Path) -> str:
     """One hash of what a store gives for every id: its indexes, whose keys cover what an entry was made of, and how
     states come about."""
-    encoding = read_sealed(directory / MANIFEST).get("encoding")
+    encoding = read_json(directory / MANIFEST).get("encoding")
     return hash_json([hash_file(directory / IMAGES), hash_file(directory / PRIORS), encoding])
 
 
@@ -79,7 +78,7 @@ class FeatureStore:
 
     Raises:
         DataError: the directory is no feature store, an index is damaged, an id is not in it, or a shard is missing or
-            not what index and manifest say: it is read as a whole when first used.
+            does not fit its index.
         ValueError: no entry is asked for; the shape of a row is not known then.
     """
 
@@ -87,11 +86,10 @@ class FeatureStore:
         self.directory = Path(directory)
         if not (self.directory / MANIFEST).exists():
             raise DataError(f"{directory} is not a feature store: it has no {MANIFEST}; {_REMEDY}")
-        manifest = read_sealed(self.directory / MANIFEST)
-        for index, digest in manifest.get("indexes", {}).items():
-            path = self.directory / index
-            if not path.exists() or hash_file(path) != digest:
-                raise DataError(f"{path} is not the index that the manifest names; {_REPAIR}")
+        manifest = read_json(self.directory / MANIFEST)
+        for index in (IMAGES, PRIORS):
+            if not (self.directory / index).exists():
+                raise DataError(f"{self.directory} has no {index}; {_REPAIR}")
         self._images = _Index(self.directory / IMAGES, "image_id")
         self._priors = _Index(self.directory / PRIORS, "text_key")
         try:
@@ -103,8 +101,6 @@ class FeatureStore:
                 f"{self.directory / MANIFEST}: {name} = {first['input']!r:.60}: {first['msg']}; run the features stage "
                 "again"
             ) from None
-        #: SHA-256 of each shard, as it was written
-        self._hashes = {name: shard["sha256"] for name, shard in manifest.get("shards", {}).items()}
         self._open: dict[str, dict[str, Tensor]] = {}
         self._memory = _Memory()
 
@@ -166,7 +162,7 @@ class FeatureStore:
 
     def _tensor(self, shard: str, name: str) -> Tensor:
         if shard not in self._open:
-            self._open[shard] = _map(self.directory / shard, self._hashes.get(shard))
+            self._open[shard] = _map(self.directory / shard)
         if name not in self._open[shard]:
             raise _refusal(self.directory / shard, f"it holds no {name}")
         return self._open[shard][name]
@@ -208,20 +204,15 @@ def _digests(keys: Iterable[str]) -> np.ndarray:
     return np.frombuffer(b"".join(blake2b(key.encode(), digest_size=16).digest() for key in keys), dtype="S16")
 
 
-def _map(path: Path, sha256: str | None) -> dict[str, Tensor]:
+def _map(path: Path) -> dict[str, Tensor]:
     """The tensors of a shard, mapped into memory: a page is read when a row on it is.
 
     The map is private and no file stays open: a large store has more shards than a process may open files.
 
-    Args:
-        sha256: of its content, by the manifest (None: the manifest does not say).
-
     Raises:
-        DataError: the file cannot be read, or is not whole.
+        DataError: the file cannot be read, or is cut off.
     """
     try:
-        if sha256 not in (None, hash_file(path)):
-            raise _refusal(path, "its SHA-256 is not the one in the manifest")
         with safe_open(path, "pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dictionary)
     except OSError as error:
