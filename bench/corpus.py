@@ -24,7 +24,8 @@ import polars as pl
 
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.corpus.audit import PAPER_RECORDS
-from pacer.params import Corpus, load_params
+from pacer.params import Corpus
+from pacer.params.profiles import load_profile
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER_TOTAL = sum(sum(splits.values()) for splits in PAPER_RECORDS.values())
@@ -89,7 +90,7 @@ def read(root: Path) -> None:
     from pacer.corpus.build_corpus import build_corpus
     from pacer.corpus.source.files import point_to_files
 
-    values = load_params(ROOT / "configs" / "mimic_rg4.yaml").corpus.model_dump()
+    values = load_profile(ROOT / "configs" / "mimic_rg4.yaml").corpus.model_dump()
     values |= {"root": str(root), "images": ".", "annotations": {c: f"{c}.json" for c in CONTEXTS}}
     config, started = Corpus.model_validate(values), time.perf_counter()
     point_to_files(config, root / "source")
