@@ -48,13 +48,13 @@ check: $(READY)  ## layout, lint and types
 	ruff check
 	TY_MAX_PARALLELISM=1 ty check  # with several threads it judges an import cycle differently now and then
 
-bench: $(READY)  ## measure the building blocks on this machine (not what needs a study, a trained corpus, a night or 40 GB)
-	for script in $(filter-out $(addprefix bench/,anchor_size.py believe.py encoder.py faults.py gpu.py openi.py openi_likelihood.py true_shapes.py),$(wildcard bench/*.py)); do echo "== $$script" && python "$$script" || exit 1; done
+bench: $(READY)  ## measure the building blocks on this machine (some minutes; `stages` needs a finished run)
+	for script in train decode features corpus stages; do echo "== $$script" && python bench/$$script.py || exit 1; done
 
 gpu: $(READY)  ## tests and measurements that need a GPU: 40 minutes at most (PARTS="tests decode": these; MINUTES=9: some)
 	python bench/gpu.py $(PARTS) $(if $(MINUTES),--minutes $(MINUTES))
 
-faults: $(READY)  ## kills, full disks and flipped bits over the micro profile, in WORK=FOLDER; an hour, goes on after a stop; OPTIONS="--times 10 --jobs 8": a night
+faults: $(READY)  ## kills and full disks over the micro profile, in WORK=FOLDER; an hour, goes on after a stop (OPTIONS="--kills 10")
 	python bench/faults.py $(or $(WORK),../pacer-faults) $(OPTIONS)
 
 figures: $(READY)  ## draw the report page again from what the last run left, without DVC

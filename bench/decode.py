@@ -29,16 +29,17 @@ from typing import Any
 
 import torch
 from measuring import Unequal, device_of, free_bytes, hardware, in_turns, ratio, table
+from shapes import PARAMS
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pacer.decoding.beam import BeamSearch
 from pacer.decoding.transformers_generate import Generate
 from pacer.decoding.tree import TokenTree
-from pacer.params import Decode, load_params
+from pacer.params import Decode
 
 EOS = 2
 #: The paper's settings, whose penalties and beams are used.
-PAPER = load_params(Path(__file__).resolve().parents[1] / "configs" / "mimic_rg4.yaml").decode
+PAPER = PARAMS.decode
 
 
 @dataclass(frozen=True)
@@ -349,12 +350,11 @@ def measure(bench: Bench) -> tuple[list[str], dict[str, float]]:
 
 @dataclass
 class Work:
-    """What searches did: ``steps`` of the language model, ``nodes`` that those attended to and ``read``, the same with
-    what the mask hides (both counted once a record, not once a beam)."""
+    """What searches did: ``steps`` of the language model, and ``nodes`` that those attended to (counted once a record,
+    not once a beam)."""
 
     steps: int = 0
     nodes: int = 0
-    read: int = 0
 
 
 @contextmanager
@@ -362,11 +362,10 @@ def counted() -> Iterator[Work]:
     """Count the work of the searches inside, which costs a look at every step."""
     work, stepping = Work(), TokenTree.stepping
 
-    def counting(tree: TokenTree, active: int, rows: int) -> AbstractContextManager[torch.Tensor]:
+    def counting(tree: TokenTree, rows: int) -> AbstractContextManager[torch.Tensor]:
         work.steps += 1
-        work.nodes += int(tree.ancestors[:active].any(1).sum())
-        work.read += rows * tree.width
-        return stepping(tree, active, rows)
+        work.nodes += int(tree.ancestors[:rows].any(1).sum())
+        return stepping(tree, rows)
 
     TokenTree.stepping = counting
     try:
@@ -395,7 +394,7 @@ def measure_floor(bench: Bench, ours: Sequence[float]) -> tuple[list[str], float
         f"Byte floor at batch {batch}: a step reads {weights / 1e9:.3g} GB of weights, {states / 1e9:.3g} GB of "
         f"keys and values, at {speed / 1e9:,.0f} GB/s of a copy: {1e3 * floor:.3g} ms. It takes "
         f"{1e3 * step:.3g} ms (the prefixes' {statistics.median(starts):.3g} s are taken off), so it reaches "
-        f"{floor / step:.2f} of the floor. Nodes read though hidden: {work.read / work.nodes - 1:.0%}.",
+        f"{floor / step:.2f} of the floor.",
         "",
     ]
     return lines, floor / step

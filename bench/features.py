@@ -1,13 +1,13 @@
-"""What the features stage costs beside the bare encoder, what stored types lose, and that memory does not grow.
+"""What the features stage costs beside the bare encoder and its own parts, how fast images are prepared beside the
+encoder's own processor, and that memory does not grow.
 
-    python bench/features.py [--preset cpu|gpu] [--parts speed memory types] [--run DIRECTORY] [--out FILE]
+    python bench/features.py [--preset cpu|gpu] [--parts speed preparation memory] [--out FILE]
 
 ``speed``: images/s of the stage from JPG files, beside the bare forward of the encoder on the same prepared batches, in
 turns, and beside each of its parts alone. The encoder has RAD-DINO's shape (ViT-B/14 at 518 pixels) and random weights.
+``preparation``: milliseconds to prepare an image beside the encoder's image processor, image by image in turns, in one
+thread's own time; that both give the same bits is asserted first.
 ``memory``: peak resident memory of stores of 1x and 10x images, each in a process of its own, with a small encoder.
-``types``: bytes of an image by ``features.dtype`` and the error that the type brings to the states, to what Refine
-makes of them, and to the logits of the reference reports. That needs trained models: those of a finished run
-(``--run``, default: this directory); without one the part is left out, and said so.
 
 Results are Markdown on the console or in ``--out``. Where a bar is missed, the exit code is 1.
 """
@@ -21,40 +21,33 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
 import torch
-from measuring import hardware, megabytes, ratio, table
+from measuring import Unequal, hardware, in_turns, megabytes, milliseconds, ratio, table
 from PIL import Image
-from preparation import film
 from torch import Tensor
-from transformers import BertConfig, BertModel, BitImageProcessorPil, Dinov2Config, Dinov2Model
+from transformers import AutoImageProcessor, BertConfig, BertModel, BitImageProcessorPil, Dinov2Config, Dinov2Model
 
-from pacer.anchors.table import ANCHOR_SCHEMA
-from pacer.encoding import build_store as build
+from pacer.encoding.build_store import build_store
 from pacer.encoding.shards import write_tensors
 from pacer.features.encoder import ImageEncoder
-from pacer.features.online import open_features
-from pacer.features.rounding import DTYPES, as_stored
-from pacer.model.assemble import load_model, load_tokenizer
-from pacer.model.checkpoint import RECORD
-from pacer.model.collate import FeatureSource as Source
+from pacer.features.prepare import Preparation
 from pacer.parallel.prefetch import prefetch
 from pacer.parallel.threads import share_cores
-from pacer.params import Features, load_params
-from pacer.records.schemas import read_records, read_table
-from pacer.training.examples import Examples
-from pacer.training.record_table import RecordTable
+from pacer.params import Features
+from pacer.radiographs.opening import open_image
 
-ROOT = Path(__file__).resolve().parents[1]
+#: Most that the larger store's peak may be above the smaller one's; least times faster that preparing a grey image is.
+FLAT, FASTER = 1.1, 2.5
 
 
 @dataclass(frozen=True)
@@ -145,8 +138,18 @@ def miniature(preset: Preset) -> Preset:
     )
 
 
-#: Most that the larger store's peak may be above the smaller one's.
-FLAT = 1.1
+def film(seed: int, size: tuple[int, int], channels: int = 1) -> Image.Image:
+    """Soft shapes and grain: mode "L", or "RGB" with channels that differ.
+
+    As a grey JPG of quality 95 and 3,000 x 2,500 pixels it has 1.5 MB, the mean of MIMIC-CXR-JPG's 377,110 images.
+    """
+    rng = np.random.default_rng(seed)
+    planes = []
+    for _ in range(channels):
+        shapes = Image.fromarray(rng.integers(0, 256, (10, 12), dtype=np.uint8)).resize(size, 3)
+        grain = rng.normal(0, 1.9, size[::-1])
+        planes.append((np.asarray(shapes) + grain).clip(0, 255).astype(np.uint8))
+    return Image.fromarray(planes[0] if channels == 1 else np.stack(planes, axis=-1))
 
 
 def write_backbones(folder: Path, edge: int, hidden: int, layers: int, heads: int) -> Path:
@@ -194,30 +197,21 @@ def settings(preset: Preset, **changes: Any) -> Features:
 # -- speed ----------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def moment_of_the_plan() -> Iterator[list[float]]:
-    """When the stage announces its plan: models are loaded then, and the first batch is encoded."""
-    times: list[float] = []
-    announce = build.announce
+def stage_rate(preset: Preset, folder: Path, images: pl.DataFrame) -> float:
+    """Images/s of the stage from its first whole batch, when the models are loaded, to its end."""
+    encode, begun = ImageEncoder.encode_levels, []
 
-    def noting(*arguments: Any) -> None:
-        announce(*arguments)
-        times.append(time.perf_counter())
+    def noting(encoder: ImageEncoder, levels: Tensor) -> Tensor:
+        states = encode(encoder, levels)
+        if not begun and len(levels) == preset.batch_size:
+            _wait(preset)
+            begun.append(time.perf_counter())
+        return states
 
-    build.announce = noting
-    try:
-        yield times
-    finally:
-        build.announce = announce
-
-
-def stage_rate(preset: Preset, folder: Path, images: pl.DataFrame, turn: int) -> float:
-    """Images/s of the stage from its plan to its end; the batch that the plan was measured on does not count."""
-    out = folder / f"store-{turn}"
-    with moment_of_the_plan() as planned:
-        build.build_store(settings(preset), images, [], folder, out)
-    seconds = time.perf_counter() - planned[0]
-    shutil.rmtree(out)
+    with patch.object(ImageEncoder, "encode_levels", noting):
+        build_store(settings(preset), images, [], folder, folder / "store")
+    seconds = time.perf_counter() - begun[0]
+    shutil.rmtree(folder / "store")
     return (len(images) - preset.batch_size) / seconds
 
 
@@ -240,7 +234,7 @@ def preparation_rate(preset: Preset, encoder: ImageEncoder, paths: Sequence[str]
 
 
 def writing_rate(preset: Preset, states: Tensor, folder: Path) -> float:
-    """Images/s of writing batches of states, checksums included."""
+    """Images/s of writing batches of states."""
     stored = {"states": states.bfloat16()}
     batches = [stored] * max(preset.shard_size // len(states), 1)
     started = time.perf_counter()
@@ -254,7 +248,7 @@ def measure_speed(preset: Preset, missed: list[str]) -> list[str]:
         folder = write_backbones(Path(temporary), preset.edge, preset.hidden, preset.layers, preset.heads)
         files = [str(folder / f"{seed}.jpg") for seed in range(preset.files)]
         for seed, path in enumerate(files):
-            film(seed, 1).resize(preset.film).save(path, quality=95)
+            film(seed, preset.film).save(path, quality=95)
         # a third of the free disk, if that is less than the preset asks for
         image_bytes = (preset.edge // 14) ** 2 * preset.hidden * len(settings(preset).depths) * 2
         count = min(preset.images, max(shutil.disk_usage(folder).free // 3 // image_bytes, 2 * preset.batch_size))
@@ -268,9 +262,9 @@ def measure_speed(preset: Preset, missed: list[str]) -> list[str]:
         ]
         states = encoder.encode(batches[0]).cpu()
         rates: dict[str, list[float]] = {"stage": [], "bare": [], "prepare": [], "write": []}
-        for turn in range(preset.turns):
+        for _ in range(preset.turns):
             rates["bare"].append(bare_rate(preset, encoder, batches))
-            rates["stage"].append(stage_rate(preset, folder, images, turn))
+            rates["stage"].append(stage_rate(preset, folder, images))
             rates["prepare"].append(preparation_rate(preset, encoder, paths))
             rates["write"].append(writing_rate(preset, states, folder))
     share, told = ratio(rates["stage"], rates["bare"])
@@ -281,10 +275,10 @@ def measure_speed(preset: Preset, missed: list[str]) -> list[str]:
     if of_slowest < preset.limits[1]:
         missed.append(f"the stage is at {of_slowest:.2f} of {slowest}, not {preset.limits[1]}")
     words = {
-        "stage": "the stage, from JPG files to checked shards",
+        "stage": "the stage, from JPG files to shards",
         "bare": "bare forward of the encoder",
         "prepare": f"decoding and resizing, {preset.workers} thread(s)",
-        "write": "writing with checksums",
+        "write": "writing shards",
     }
     rows = [[words[part], f"{statistics.median(found):,.2f}"] for part, found in rates.items()]
     return [
@@ -303,29 +297,68 @@ def _wait(preset: Preset) -> None:
         torch.cuda.synchronize()
 
 
+# -- preparation ----------------------------------------------------------------------------------------------------
+
+
+def thread_seconds(prepare: Callable[[str], Tensor], path: str) -> float:
+    """One thread's own time: waiting for a core that other work holds is no part of it."""
+    started = time.thread_time()
+    prepare(path)
+    return time.thread_time() - started
+
+
+def measure_preparation(preset: Preset, missed: list[str]) -> list[str]:
+    """Files in the page cache become [3, edge, edge] float32; the processor gets RGB images, as its authors use it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    rows = []
+    with tempfile.TemporaryDirectory() as temporary:
+        vision = write_backbones(Path(temporary), preset.edge, preset.hidden, 1, preset.heads) / "vision"
+        processor = AutoImageProcessor.from_pretrained(vision, backend="pil")
+
+        def by_processor(path: str) -> Tensor:
+            return processor(images=open_image(path).convert("RGB"), return_tensors="pt")["pixel_values"][0]
+
+        ours = Preparation(vision)
+        sides = [partial(thread_seconds, ours), partial(thread_seconds, by_processor)]
+        for name, channels, mode in (("grey", 1, "L"), ("grey in three channels", 1, "RGB"), ("colour", 3, "RGB")):
+            paths = [str(Path(temporary) / f"{name} {seed}.jpg") for seed in range(3)]
+            for seed, path in enumerate(paths):
+                film(seed, preset.film, channels).convert(mode).save(path, quality=95)
+                if not torch.equal(ours(path), by_processor(path)):
+                    raise Unequal(f"{name}, seed {seed}: the values are not the processor's")
+            seconds, known = in_turns(sides, [[path] * 2 for path in paths], preset.turns)
+            faster, shown = ratio(known, seconds)
+            if name == "grey" and preset.limits[0] and faster < FASTER:
+                missed.append(f"a grey image is prepared {faster:.2f} times faster than by the processor, not {FASTER}")
+            rows.append([name, milliseconds(seconds, len(paths)), milliseconds(known, len(paths)), shown])
+    torch.set_num_threads(threads)
+    return [
+        f"JPG files of {preset.film[0]:,} x {preset.film[1]:,}. Both sides gave the same bits on every image.",
+        "",
+        *table(["", "ms", "processor, ms", "times faster"], rows),
+    ]
+
+
 # -- memory ---------------------------------------------------------------------------------------------------------
 
 
 def peak_of_store(images: int) -> None:
-    """Build a store of small images and print the peak resident bytes and the seconds of the build."""
-    preset = Preset("cpu", 56, 32, 3, 2, (90, 80), 8, images, 0, 32, 256, 1, "float32", 1, 0, 0, (0, 0))
+    """Build a store of so many small images and print the peak resident bytes and the seconds of the build."""
+    preset = replace(miniature(PRESETS["cpu"]), edge=56, hidden=32, batch_size=32, shard_size=256, workers=1)
     with tempfile.TemporaryDirectory() as temporary:
         folder = write_backbones(Path(temporary), preset.edge, preset.hidden, preset.layers, preset.heads)
-        table = small_images(folder, images)
+        files = [str(folder / f"{seed}.png") for seed in range(8)]
+        for seed, path in enumerate(files):
+            film(seed, (80, 90)).save(path)
+        rows = [(f"{number:07d}", files[number % 8]) for number in range(images)]
+        wanted = pl.DataFrame(rows, ["image_id", "path"], orient="row")
         started = time.perf_counter()
-        build.build_store(settings(preset), table, [], folder, folder / "store")
+        build_store(settings(preset), wanted, [], folder, folder / "store")
         seconds = time.perf_counter() - started
     # not getrusage: its peak is inherited from the process that started this one
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     print("peak", int(status["VmHWM"].split()[0]) * 1024, f"{seconds:.3f}")
-
-
-def small_images(folder: Path, count: int) -> pl.DataFrame:
-    files = []
-    for seed in range(8):
-        files.append(str(folder / f"{seed}.png"))
-        Image.fromarray(np.random.default_rng(seed).integers(0, 256, (90, 80), dtype=np.uint8)).save(files[-1])
-    return pl.DataFrame({"image_id": [f"{i:07d}" for i in range(count)], "path": [files[i % 8] for i in range(count)]})
 
 
 def measure_memory(preset: Preset, missed: list[str]) -> list[str]:
@@ -348,114 +381,19 @@ def measure_memory(preset: Preset, missed: list[str]) -> list[str]:
     ]
 
 
-# -- types ----------------------------------------------------------------------------------------------------------
-
-
-class Rounded:
-    """Features whose image and text states went through a stored type."""
-
-    def __init__(self, exact: Source, dtype: torch.dtype):
-        self.exact, self.dtype = exact, dtype
-
-    def depth_states(self, image_ids: Sequence[str]) -> Tensor:
-        return self._through(self.exact.depth_states(image_ids))
-
-    def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        states, mask = self.exact.prior_states(texts)
-        return self._through(states), mask
-
-    def _through(self, states: Tensor) -> Tensor:
-        return as_stored(states, self.dtype, [""] * len(states)).float()
-
-
-@dataclass
-class Found:
-    """What one type gives: states, Refine's output, and logits at the positions that predict the reference."""
-
-    states: Tensor
-    refined: Tensor
-    logits: Tensor
-
-
-def exact_features(run: Path, folder: Path, images: pl.DataFrame, priors: Iterable[str]) -> Source:
-    """A store of these images and texts in float32."""
-    config = load_params(run / "params.yaml").features.model_copy(update={"mode": "states", "dtype": "float32"})
-    build.build_store(config, images, list(priors), run / "models/backbones", folder / "exact")
-    return open_features(folder / "exact", run / "models/backbones", "cpu")
-
-
-@torch.no_grad()
-def found_with(features: Source, examples: Examples, model: Any, batches: Sequence[Sequence[int]]) -> Found:
-    states, refined, logits = [], [], []
-    examples.features = features
-    for rows in batches:
-        batch = examples.batch(rows, [True] * len(rows), 0.35)
-        states.append(batch.frontal.float())
-        refined.append(model.refine(batch.frontal.float())[0])
-        inputs = model.calibrate(model.embed(batch), batch)[0]
-        logits.append(model.target_logits(model.hidden(inputs), batch))
-    return Found(torch.cat(states), torch.cat(refined), torch.cat(logits))
-
-
-def measure_types(run: Path, cases: int = 96) -> list[str]:
-    """Bytes and errors by stored type, with the models of a finished run."""
-    if not (run / "models/calibrate" / RECORD).exists():
-        return [f"Left out: {run} holds no finished run; `dvc repro` makes one.", ""]
-    model, record = load_model(run / "models/calibrate", run / "models/backbones", torch.float32)
-    model.eval()
-    records = read_records(run / "data/corpus/records.parquet").filter(pl.col("split") == "test")
-    records = records.filter(pl.int_range(pl.len()).over("context") < cases // 4)
-    used = pl.concat([records["frontal"], records["lateral"]]).drop_nulls().unique(maintain_order=True)
-    images = pl.read_parquet(run / "data/corpus/images.parquet").filter(pl.col("image_id").is_in(used.implode()))
-    anchors = read_table(run / "data/anchors/anchors.parquet", ANCHOR_SCHEMA)
-    table_ = RecordTable.of(records, records.select("record_id").join(anchors, on="record_id", maintain_order="left"))
-    with tempfile.TemporaryDirectory() as temporary:
-        images = images.with_columns(path=pl.Series([str(run / path) for path in images["path"]]))
-        exact = exact_features(run, Path(temporary), images, records["prior_report"].drop_nulls().unique())
-        examples = Examples(table_, load_tokenizer(run / "models/backbones"), exact, record.model)
-        numbers = iter(range(len(table_)))
-        batches = list(iter(lambda: list(islice(numbers, 8)), []))
-        truth = found_with(exact, examples, model, batches)
-        rows = []
-        for name, dtype in DTYPES.items():
-            own = found_with(Rounded(exact, dtype), examples, model, batches)
-            error = relative(own.states, truth.states)
-            paper = 3 * 1369 * 768 * dtype.itemsize
-            changed = float((own.logits.argmax(-1) != truth.logits.argmax(-1)).float().mean())
-            rows.append(
-                [
-                    name,
-                    megabytes(paper),
-                    f"{error:.2e}",
-                    f"{relative(own.refined, truth.refined):.2e}",
-                    f"{relative(own.logits, truth.logits):.2e}",
-                    f"{100 * changed:.2f} %",
-                ]
-            )
-    return [
-        f"{len(table_)} test records of {run.name if run != ROOT else 'the default profile'}; relative errors "
-        "(norm over norm) against float32. Bytes: an image of RAD-DINO's shape.",
-        "",
-        *table(
-            ["stored type", "MB an image", "states", "Refine's output", "logits", "most likely token differs"], rows
-        ),
-    ]
-
-
-def relative(one: Tensor, other: Tensor) -> float:
-    return float((one - other).norm() / other.norm())
-
-
-PARTS = ("speed", "memory", "types")
+PARTS: dict[str, Callable[[Preset, list[str]], list[str]]] = {
+    "speed": measure_speed,
+    "preparation": measure_preparation,
+    "memory": measure_memory,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", choices=PRESETS, default="cpu")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--precision", choices=("float32", "bfloat16"), help="of the encoder; default: the preset's")
     parser.add_argument("--miniature", action="store_true", help="tiny shapes on the CPU: does it run?")
-    parser.add_argument("--run", type=Path, default=ROOT)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--peak-of-store", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -473,13 +411,8 @@ def main() -> None:
         f"{hardware(torch.device(preset.device))}, torch {torch.__version__}.",
         "",
     ]
-    parts = {
-        "speed": lambda: measure_speed(preset, missed),
-        "memory": lambda: measure_memory(preset, missed),
-        "types": lambda: measure_types(arguments.run.resolve()),
-    }
     for part in arguments.parts:
-        lines += [f"## {part.capitalize()}", "", *parts[part]()]
+        lines += [f"## {part.capitalize()}", "", *PARTS[part](preset, missed)]
     text = "\n".join(lines)
     if arguments.out:
         arguments.out.write_text(text)

@@ -66,11 +66,11 @@ PARTS = (
 )
 #: Where the protocol's rates a second stand: its option, the part, and the row with the number.
 RATES = (
-    ("--images", "features-float32", r"\| the stage, from JPG files to checked shards \| ([\d.,e+]+) \|"),
+    ("--images", "features-float32", r"\| the stage, from JPG files to shards \| ([\d.,e+]+) \|"),
     ("--records", "decode", r"\| each side's best \| \d+ \| ([\d.,e+]+) \|"),
 )
 #: The tests of a miniature: bodies that a GPU runs, too.
-SMALL_TESTS = ("-m", "not gpu", "tests/decoding/test_cuda_graphs.py", "tests/training/test_prefetch.py")
+SMALL_TESTS = ("-m", "not gpu", "tests/training/test_prefetch.py")
 
 
 class Ended(NamedTuple):

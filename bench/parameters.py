@@ -15,7 +15,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from pacer.model.assemble import wire
 from pacer.model.pacer import Pacer
 from pacer.model.specification import specification_of
-from pacer.params import Params, load_params
+from pacer.params import Params
+from pacer.params.profiles import load_profile
 from pacer.training.phases import phase_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -60,7 +61,7 @@ def trainable_counts(model: Pacer, params: Params) -> dict[str, dict[str, int]]:
 
 
 def main() -> None:
-    params = load_params(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "configs" / "mimic_rg4.yaml")
+    params = load_profile(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "configs" / "mimic_rg4.yaml")
     model = published_model(params)
     counts = trainable_counts(model, params)
     print(f"{'':12}" + "".join(f"{part:>14}" for part in PARTS) + f"{'all':>14}")

@@ -20,14 +20,14 @@ from pacer.model.collate import Sources, Target, collate
 from pacer.model.pacer import Batch, Pacer
 from pacer.model.prompt.instruction import PromptIds
 from pacer.model.specification import ModelSpecification, specification_of
-from pacer.params import load_params
+from pacer.params.profiles import load_profile
 from pacer.training.batches import MicroBatch, Order, micro_batches
 from pacer.training.trajectory import Span, Trajectory
 
 ROOT = Path(__file__).resolve().parents[1]
-PARAMS = load_params(ROOT / "configs" / "mimic_rg4.yaml")
+PARAMS = load_profile(ROOT / "configs" / "mimic_rg4.yaml")
 #: batches.window of the default profile.
-WINDOW = load_params(ROOT / "configs" / "phantom.yaml").batches.window
+WINDOW = load_profile(ROOT / "configs" / "phantom.yaml").batches.window
 
 BOS, EOS, FIRST_WORD = 1, 2, 3
 #: Tokens of "\n<REPORT>\n" and "\n</REPORT>" under the Llama tokenizer; visits whose routes are drawn beforehand.

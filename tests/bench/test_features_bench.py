@@ -1,4 +1,4 @@
-"""The features bench in miniature: its parts run on both presets' code, and its bars can be missed."""
+"""The features bench in miniature: its parts run, and its bars can be missed."""
 
 from __future__ import annotations
 
@@ -20,20 +20,16 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("features")
 
 
-@pytest.mark.parametrize("name", ["cpu", "gpu"])
 @pytest.mark.parametrize("limit", [0.0, 99.0])
-def test_speed_runs_and_its_bars_can_be_missed(bench: ModuleType, name: str, limit: float) -> None:
-    preset = replace(bench.miniature(bench.PRESETS[name]), limits=(limit, limit))
+def test_every_part_runs_and_bars_can_be_missed(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch, limit: float
+) -> None:
+    monkeypatch.setattr(bench, "FLAT", 99.0 - limit)
+    monkeypatch.setattr(bench, "FASTER", 2 * limit)
+    preset = replace(bench.miniature(bench.PRESETS["cpu"]), limits=(limit, limit))
     missed: list[str] = []
-    text = "\n".join(bench.measure_speed(preset, missed))
-    assert "bare forward of the encoder" in text and bool(missed) == bool(limit)
-
-
-def test_memory_is_compared(bench: ModuleType) -> None:
-    missed: list[str] = []
-    text = "\n".join(bench.measure_memory(bench.miniature(bench.PRESETS["cpu"]), missed))
-    assert "| 16 |" in text and not missed
-
-
-def test_without_a_run_the_types_are_left_out(bench: ModuleType, tmp_path: Path) -> None:
-    assert "Left out" in bench.measure_types(tmp_path)[0]
+    text = "\n".join(line for part in bench.PARTS.values() for line in part(preset, missed))
+    assert all(row in text for row in ("| bare forward of the encoder |", "| grey in three channels |", "| 16 |"))
+    assert (
+        {"the stage", "a grey", "the peak"} == {" ".join(line.split()[:2]) for line in missed} if limit else not missed
+    )

@@ -1,10 +1,6 @@
-"""What the rules saw and why: spans in the report, cues, what decided; and the extractor beside a plain loop."""
+"""What the rules saw and why: spans in the report, cues, what decided."""
 
 from __future__ import annotations
-
-import importlib
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +8,6 @@ from hypothesis import strategies as st
 
 from pacer.anchors.anchor import Anchor
 from pacer.anchors.vocabulary import POLARITIES
-from pacer.corpus.text.cleaning import clean_report
 from pacer.rules.cues import CUES
 from pacer.rules.extract import extract_anchor, find_mentions
 from pacer.rules.matching import Pattern, Patterns, entries
@@ -20,8 +15,6 @@ from pacer.rules.mentions import FINDINGS_OF, MENTIONS
 from pacer.rules.segments import located_segments, segments
 from tests.rules.test_rules import NAMED, SENTENCES
 from tests.rules.test_statements import REPORTS
-
-BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 #: Words that begin, carry and break cues and mentions, for texts that no report has.
 _WORDS = """no not without new effusion pleural thickening pneumothorax or and nor the with but rather than there is
@@ -35,25 +28,6 @@ TEXTS = st.one_of(
     st.lists(st.sampled_from([*SENTENCES, *REPORTS, *(name for _, name in NAMED)]), max_size=4).map(" ".join),
     st.text(alphabet="no effusion.İß\n?;/-5,()", max_size=60),
 )
-
-
-@pytest.fixture(scope="module")
-def plain() -> Callable[[str], Anchor]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCH))
-        return importlib.import_module("plain_rules").plain_anchor
-
-
-@settings(max_examples=300)
-@given(text=TEXTS)
-def test_equal_to_the_plain_loop(plain: Callable[[str], Anchor], text: str) -> None:
-    assert extract_anchor(text) == plain(text)
-
-
-@pytest.mark.parametrize("report", [*SENTENCES, *REPORTS])
-def test_sentences_equal_to_the_plain_loop(plain: Callable[[str], Anchor], report: str) -> None:
-    for text in (report, clean_report(report), report.upper()):
-        assert extract_anchor(text) == plain(text)
 
 
 @settings(max_examples=300)
