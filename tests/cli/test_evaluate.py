@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl
 from pacer.params import load_params
+from pacer.params.profiles import load_profile
 from pacer.serving.export import export_model
 from tests.cli.conftest import REPOSITORY
 from tests.metrics.conftest import chexbert_directory
@@ -52,7 +53,7 @@ def table(repository: Path, world: World) -> Path:
             (image,) = (world.root / "files" / f"p1/p{10_000_000 + number}").glob("*/frontal.*")
             path = image.relative_to(world.root / "files")
             written.writerow((subject, study, day, "PA", path, f"Heart is normal. No effusion {study}."))
-    params = load_params(repository / "configs" / "micro.yaml").model_dump()
+    params = load_profile(repository / "configs" / "micro.yaml").model_dump()
     params["corpus"] |= {"source": "files", "format": "table", "root": "own", "images": str(world.root / "files")}
     params["corpus"] |= {"table": {"file": "studies.csv", "columns": {}}, "split": {"val": 0.0, "test": 1.0}}
     YAML(typ="safe").dump(params, repository / "mine.yaml")
