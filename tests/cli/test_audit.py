@@ -99,7 +99,7 @@ def test_nothing_but_an_earlier_audit_is_replaced(pacer, corpus, repository: Pat
     assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
     (repository / "read" / "notes.txt").write_text("mine")
     assert (
-        "it holds notes.txt, which this command did not make"
+        "holds notes.txt, which this command did not write"
         in pacer("audit", "--params", "mine.yaml", "--out", "read").error
     )
 
