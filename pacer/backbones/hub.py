@@ -1,20 +1,18 @@
 """Where configured weights lie, and whether they are usable; published models become pointers, nothing is copied.
 
 Provider ``hub``: a snapshot in the local Hugging Face cache, by id and revision, never downloaded here.
-Provider ``local``: any directory in Hugging Face format. Provider ``gguf``: see :mod:`pacer.backbones.gguf`.
+Provider ``local``: any directory in Hugging Face format.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from functools import lru_cache
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
-from pacer.backbones.gguf import locate_gguf
 from pacer.core.errors import BackboneError
 from pacer.core.io import write_json
 from pacer.params import Backbone
@@ -45,8 +43,6 @@ def locate(backbone: Backbone, role: str) -> Path | None:
     """
     if backbone.provider == "standin":
         return None
-    if backbone.provider == "gguf":
-        return locate_gguf(backbone)
     if backbone.provider == "hub":
         target, remedy = _snapshot(backbone)
     else:
@@ -74,22 +70,14 @@ def point_to(backbone: Backbone, role: str, out: str | Path) -> Path:
         The directory pointed to.
 
     Raises:
-        BackboneError: as :func:`locate`; or a file is not the one that was fetched.
+        BackboneError: as :func:`locate`.
     """
     target = locate(backbone, role)
-    if target is None or backbone.provider == "gguf":
-        raise BackboneError(f"provider {backbone.provider} makes a model, it does not point to one")
+    if target is None:
+        raise BackboneError("provider standin makes a model, it does not point to one")
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     files = write_pointer(target, _files(target), out)
-    if backbone.provider == "hub":
-        for name, digest in files.items():
-            published = (target / name).resolve().name  # the cache names large files by their SHA-256
-            if re.fullmatch("[0-9a-f]{64}", published) and digest != published:
-                raise BackboneError(
-                    f"{target / name} is damaged (SHA-256 {digest}, expected {published}); fetch it again with "
-                    f"`hf download {backbone.id} --revision {backbone.revision} --force-download`"
-                )
     source: dict = {"provider": backbone.provider, "path": str(target.absolute()), "files": files}
     if backbone.provider == "hub":
         source |= {"id": backbone.id, "revision": backbone.revision, "commit": target.name}

@@ -68,14 +68,6 @@ def test_a_cached_snapshot_is_pointed_to(cache, tmp_path):
     }
 
 
-def test_a_cached_file_that_is_not_what_the_hub_named_is_refused(cache, tmp_path):
-    cache(**{"config.json": b"{}", "model.safetensors": b"weights", "tokenizer.json": b"{}"})
-    weights = next((tmp_path / "hub").rglob("model.safetensors"))
-    weights.resolve().write_bytes(b"weighty")
-    with pytest.raises(BackboneError, match=r"model\.safetensors is damaged .* --force-download"):
-        point_to(HUB, "language", tmp_path / "out")
-
-
 def test_a_model_that_is_not_cached_names_the_command(cache, tmp_path):
     with pytest.raises(BackboneError, match="hf download owner/model --revision main"):
         point_to(HUB, "text", tmp_path / "out")
