@@ -15,7 +15,6 @@ COMMANDS = {
     "export": ["export", "{}"],
     "show": ["show", "s", "--systems", "a", "b", "--out", "{}"],
     "import": ["import-llm-rg4", "nowhere.pth", "--out", "{}"],
-    "chexone": ["baseline", "chexone", "--records", "r", "--images", "i", "--model", "m", "--out", "{}"],
 }
 FILES = {
     "labels": ["score", "--records", "r", "--predictions", "p", "--out", "new", "--labels", "{}"],
