@@ -9,9 +9,8 @@ that made them has changed.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import polars as pl
 import torch
@@ -24,17 +23,14 @@ from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_di
 from pacer.core.progress import Ticker
 from pacer.core.seal import write_sealed
 from pacer.encoding.encode import encode_images, encode_priors
-from pacer.encoding.plan import WORDS, announce
+from pacer.encoding.plan import WORDS, Need, announce
 from pacer.encoding.recipes import encoding_of, recipes
-from pacer.encoding.shards import INDEXES, Entry, Kind, Note, Scratch, damage, finished
+from pacer.encoding.shards import INDEXES, Entry, Kind, Note, Scratch, finished
 from pacer.features.store import MANIFEST, text_key
 from pacer.parallel.prefetch import prefetch
 from pacer.parallel.processes import process_state
 from pacer.params import Features
 from pacer.radiographs.opening import reading_problem
-
-Item = TypeVar("Item")
-Done = TypeVar("Done")
 
 #: Name of the scratch directory. It is the same for all settings: entries are kept by their keys.
 _SCRATCH = "shards"
@@ -45,7 +41,7 @@ _SHOWN = 20
 def build_store(
     config: Features, images: pl.DataFrame, prior_reports: Sequence[str], backbones: Path, out: Path
 ) -> None:
-    """Make, complete or repair the store ``out``.
+    """Make or complete the store ``out``.
 
     Args:
         images: columns ``image_id`` and ``path``. prior_reports: cleaned texts, repeats allowed.
@@ -75,7 +71,7 @@ def build_store(
             "images": {name: hash_json([recipe, content]) for name, content in hashes.items()},
             "priors": dict.fromkeys(texts, hash_json(made_of.priors)),
         }
-        notes = _kept(out, scratch, keys, config.workers, state)
+        notes = broadcast_object_list([_kept(out, scratch, keys) if main else {}])[0]
         new = {kind: _divided(kind, keys[kind], notes, config.shard_size) for kind in keys}
         # shards go to the processes in turn
         own = {kind: dict(list(new[kind].items())[state.process_index :: state.num_processes]) for kind in new}
@@ -84,8 +80,9 @@ def build_store(
             encoders.append(encode_images(config, vision, own["images"], paths, hashes, device))
         if new["priors"]:
             encoders.append(encode_priors(config, text, own["priors"], texts, device))
-        other_mode = "pixels" if config.mode == "states" else "states"
-        announce([encoder.measure() for encoder in encoders], other_mode, out, state)
+        entries = {kind: sum(map(len, shards.values())) for kind, shards in new.items()}
+        needs = [Need(encoder.kind, entries[encoder.kind], encoder.sizes) for encoder in encoders]
+        announce(needs, config.mode, out, state)
         made: dict[str, Note] = {}
         for encoder in encoders:
             made |= encoder.run(scratch, main)
@@ -93,37 +90,23 @@ def build_store(
         _refuse_unreadable(unreadable, paths, out, state)
         notes |= dict(gather_object(list(made.items())))
         if main:
-            indexes = {
-                index: _write_index(scratch.store / index, column, kind, notes, keys[kind])
-                for kind, (index, column) in INDEXES.items()
-            }
+            for kind, (index, column) in INDEXES.items():
+                _write_index(scratch.store / index, column, kind, notes, keys[kind])
             manifest = {
                 "recipes": made_of._asdict(),
                 "encoding": encoding._asdict(),
                 "images": len(paths),
                 "priors": len(texts),
-                "indexes": indexes,
-                "shards": {name: notes[name].shard._asdict() for name in sorted(notes)},
+                "shards": {name: {"bytes": notes[name].bytes} for name in sorted(notes)},
             }
             write_sealed(scratch.store / MANIFEST, manifest)
             publish(scratch.store, out)
         state.wait_for_everyone()
 
 
-def _divided_among(
-    what: str, do: Callable[[Item], Done], items: list[Item], workers: int, state: PartialState
-) -> dict[Item, Done]:
-    """What ``do`` gives for every item; each process does its share, and all learn all."""
-    own, done = items[state.process_index :: state.num_processes], []
-    with Ticker(what, len(own), shown=state.is_main_process and bool(own)) as ticker:
-        for found in zip(own, prefetch(do, own, max(workers, 1)), strict=True):
-            done.append(found)
-            ticker.advance()
-    return dict(gather_object(done))
-
-
 def _hashes(paths: dict[str, str], unreadable: dict[str, str], workers: int, state: PartialState) -> dict[str, str]:
-    """Content hash of each image file; why one of this process's share has none goes into ``unreadable``."""
+    """Content hash of each image file; each process reads its share, and all learn all. Why one of this process's share
+    has none goes into ``unreadable``."""
 
     def read(name: str) -> str | None:
         try:
@@ -132,51 +115,36 @@ def _hashes(paths: dict[str, str], unreadable: dict[str, str], workers: int, sta
             unreadable[name] = reading_problem(error)
         return None
 
-    found = _divided_among("hash images", read, list(paths), workers, state)
-    return {name: content for name in paths if (content := found[name]) is not None}
+    names, done = list(paths)[state.process_index :: state.num_processes], []
+    with Ticker("hash images", len(names), shown=state.is_main_process and bool(names)) as ticker:
+        for found in zip(names, prefetch(read, names, max(workers, 1)), strict=True):
+            done.append(found)
+            ticker.advance()
+    every = dict(gather_object(done))
+    return {name: content for name in paths if (content := every[name]) is not None}
 
 
-def _kept(
-    out: Path, scratch: Scratch, keys: dict[Kind, dict[str, str]], workers: int, state: PartialState
-) -> dict[str, Note]:
-    """Shards that need not be made: what an earlier run left in scratch, then what the store ``out`` has undamaged.
+def _kept(out: Path, scratch: Scratch, keys: dict[Kind, dict[str, str]]) -> dict[str, Note]:
+    """Shards that need not be made: what an earlier run left in scratch, then what the store ``out`` has.
 
-    What is damaged is named on the console.
+    A shard that is not whole is named on the console.
     """
-    notes: dict[Path, Note] = {}
-    if state.is_main_process:
-        notes = scratch.left()
-        try:
-            notes |= finished(out)
-        except DataError as error:
-            print(f"features: {error}: nothing of it is used, all is encoded again", flush=True)
-        missing = {kind: own.copy() for kind, own in keys.items()}
-        for path, note in list(notes.items()):
-            held = [entry for entry in note.entries if missing[note.kind].get(entry.name) == entry.key]
-            for entry in held:
-                del missing[note.kind][entry.name]
-            notes[path] = note._replace(entries=held)
-        notes = {path: note for path, note in notes.items() if note.entries}
-    notes = broadcast_object_list([notes])[0]
-
-    def verified(path: Path) -> str | None:
-        problem = damage(path, notes[path].shard)
-        if problem is None and path.parent == out:
-            scratch.take(path, notes[path])
-        return problem
-
-    for path, problem in _divided_among("verify shards", verified, list(notes), workers, state).items():
-        if problem is None:
+    missing = {kind: own.copy() for kind, own in keys.items()}
+    kept: dict[str, Note] = {}
+    for path, note in (scratch.left() | finished(out)).items():
+        held = [entry for entry in note.entries if missing[note.kind].get(entry.name) == entry.key]
+        if not held:
             continue
-        note = notes.pop(path)
-        if state.is_main_process:
-            print(
-                f"features: {path} is damaged: {problem}; its {len(note.entries)} {WORDS[note.kind]} are encoded again",
-                flush=True,
-            )
-    if state.is_main_process:  # the other processes write nothing before the plan, for which they wait for this one
-        scratch.keep(path.name for path in notes)
-    return {path.name: note for path, note in notes.items()}
+        if not path.is_file() or path.stat().st_size != note.bytes:
+            print(f"features: {path} is not whole; its {len(held)} {WORDS[note.kind]} are encoded again", flush=True)
+            continue
+        for entry in held:
+            del missing[note.kind][entry.name]
+        kept[path.name] = note._replace(entries=held)
+        if path.parent == out:
+            scratch.take(path, note)
+    scratch.keep(kept)
+    return kept
 
 
 def _divided(kind: Kind, keys: dict[str, str], notes: dict[str, Note], shard_size: int) -> dict[str, list[Entry]]:
@@ -221,8 +189,8 @@ def _refuse_unreadable(unreadable: dict[str, str], paths: dict[str, str], out: P
     )
 
 
-def _write_index(path: Path, column: str, kind: Kind, notes: dict[str, Note], keys: dict[str, str]) -> str:
-    """Write one kind's index in the order of the corpus, whatever the order of the work; returns its SHA-256."""
+def _write_index(path: Path, column: str, kind: Kind, notes: dict[str, Note], keys: dict[str, str]) -> None:
+    """Write one kind's index in the order of the corpus, whatever the order of the work."""
     places = {
         entry.name: (name, entry.row) for name, note in notes.items() if note.kind == kind for entry in note.entries
     }
@@ -233,4 +201,3 @@ def _write_index(path: Path, column: str, kind: Kind, notes: dict[str, Note], ke
     )
     with atomic_path(path) as temporary:
         table.write_parquet(temporary)
-    return hash_file(path)

@@ -1,12 +1,11 @@
-"""Shard files: written whole, their checksums taken on the way to the disk, and checked when they are used again.
+"""Shard files: written batch by batch, and taken over where they are whole.
 
-Beside the shards of a store in the making lies a note for each: its checksum and what it holds. A note comes before
-its shard has its name, so a shard with a name is whole and has its note, whenever the process was killed.
+Beside the shards of a store in the making lies a note for each: its size and what it holds. A note comes before its
+shard has its name, so a shard with a name is whole and has its note, whenever the process was killed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -19,8 +18,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from pacer.core.errors import DataError
-from pacer.core.io import atomic_path, hash_file, write_json
+from pacer.core.io import atomic_path, write_json
 from pacer.core.seal import read_sealed
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
 
@@ -45,19 +43,11 @@ class Entry(NamedTuple):
     key: str
 
 
-class Shard(NamedTuple):
-    """A shard's checksum (SHA-256), its size in bytes, and its number of rows: what the manifest has of it."""
-
-    sha256: str
-    bytes: int
-    rows: int
-
-
 class Note(NamedTuple):
-    """What a shard is and holds. Entries that nothing asks for any more may be missing."""
+    """What a shard holds, and its size in bytes. Entries that nothing asks for any more may be missing."""
 
     kind: Kind
-    shard: Shard
+    bytes: int
     entries: list[Entry]
 
 
@@ -113,8 +103,9 @@ class Scratch:
                 shutil.copy2(shard, temporary)
 
 
-def write_tensors(path: Path, rows: int, batches: Iterable[Tensors]) -> Shard:
-    """Write a safetensors file as its batches arrive, so that memory holds one batch, however large the shard is.
+def write_tensors(path: Path, rows: int, batches: Iterable[Tensors]) -> int:
+    """Write a safetensors file as its batches arrive, so that memory holds one batch, however large the shard is;
+    returns its size in bytes.
 
     The bytes are those of safetensors' own writer, which needs all tensors at once.
 
@@ -125,28 +116,22 @@ def write_tensors(path: Path, rows: int, batches: Iterable[Tensors]) -> Shard:
     Raises:
         ValueError: the batches have another number of rows.
     """
-    digest, late, written = hashlib.sha256(), [], 0
+    late, written = [], 0
     with open(path, "wb") as file:
-
-        def put(content: bytes | memoryview) -> None:
-            file.write(content)
-            digest.update(content)
-
         for batch in batches:
             if not file.tell():
-                put(_header(rows, batch))
+                file.write(_header(rows, batch))
             first, *others = (
                 memoryview(tensor.contiguous().flatten().view(torch.uint8).numpy()) for tensor in batch.values()
             )
-            put(first)
+            file.write(first)
             late.append(others)
             written += len(next(iter(batch.values())))
         for parts in zip(*late, strict=True):
-            for part in parts:
-                put(part)
+            file.writelines(parts)
         if written != rows:
             raise ValueError(f"{path} would have {written} rows, not {rows}")
-        return Shard(digest.hexdigest(), file.tell(), rows)
+        return file.tell()
 
 
 def _header(rows: int, batch: Tensors) -> bytes:
@@ -160,34 +145,14 @@ def _header(rows: int, batch: Tensors) -> bytes:
 
 
 def finished(out: Path) -> dict[Path, Note]:
-    """The shards of a finished store by its manifest and indexes; none where there is no store.
-
-    Raises:
-        DataError: the manifest or an index is damaged.
-    """
-    if not (out / MANIFEST).exists():
+    """The shards of a finished store by its manifest and indexes; none where these are missing, as in one whose removal
+    was stopped."""
+    if not all((out / name).exists() for name in (MANIFEST, IMAGES, PRIORS)):
         return {}
-    manifest = read_sealed(out / MANIFEST)
+    sizes = read_sealed(out / MANIFEST)["shards"]
     shards: dict[Path, Note] = {}
-    try:
-        for kind, (index, column) in INDEXES.items():
-            if not (out / index).exists() or hash_file(out / index) != manifest["indexes"][index]:
-                raise DataError(f"{out / index} is damaged")
-            entries = pl.read_parquet(out / index).select(column, "shard", "row", "key")
-            for name, shard, row, key in entries.iter_rows():
-                note = shards.setdefault(out / shard, Note(kind, Shard(**manifest["shards"][shard]), []))
-                note.entries.append(Entry(name, row, key))
-    except (KeyError, TypeError, AttributeError):
-        raise DataError(f"{out / MANIFEST} is damaged") from None
+    for kind, (index, column) in INDEXES.items():
+        for name, shard, row, key in pl.read_parquet(out / index).select(column, "shard", "row", "key").iter_rows():
+            note = shards.setdefault(out / shard, Note(kind, sizes[shard]["bytes"], []))
+            note.entries.append(Entry(name, row, key))
     return shards
-
-
-def damage(path: Path, shard: Shard) -> str | None:
-    """What is wrong with a file that should be this shard; all of it is read. None: nothing."""
-    try:
-        size = path.stat().st_size
-        if size != shard.bytes:
-            return f"it has {size} bytes instead of {shard.bytes}"
-        return None if hash_file(path) == shard.sha256 else "its SHA-256 is not the one in the manifest"
-    except OSError as error:
-        return f"it cannot be read ({error.strerror})"

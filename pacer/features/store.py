@@ -29,7 +29,7 @@ from pacer.records import columns
 
 IMAGES, PRIORS, MANIFEST = "images.parquet", "priors.parquet", "manifest.json"
 
-_REPAIR = "`dvc repro -f -s features` finds and encodes again what is damaged"
+_REPAIR = "`dvc repro -f -s features` encodes again what is not whole"
 _REMEDY = "run the features stage on this corpus, or name its images with `pacer decode --images`"
 
 #: Bytes from which a block goes back to the system when it is freed: malloc keeps and reuses smaller ones (glibc).
@@ -78,8 +78,8 @@ class FeatureStore:
     tensors are the caller's own: a map is never handed out.
 
     Raises:
-        DataError: the directory is no feature store, an index is damaged, an id is not in it, or a shard is missing or
-            not what index and manifest say: it is read as a whole when first used.
+        DataError: the directory is no feature store, an id is not in it, or a shard is missing or does not fit the
+            index.
         ValueError: no entry is asked for; the shape of a row is not known then.
     """
 
@@ -88,10 +88,6 @@ class FeatureStore:
         if not (self.directory / MANIFEST).exists():
             raise DataError(f"{directory} is not a feature store: it has no {MANIFEST}; {_REMEDY}")
         manifest = read_sealed(self.directory / MANIFEST)
-        for index, digest in manifest.get("indexes", {}).items():
-            path = self.directory / index
-            if not path.exists() or hash_file(path) != digest:
-                raise DataError(f"{path} is not the index that the manifest names; {_REPAIR}")
         self._images = _Index(self.directory / IMAGES, "image_id")
         self._priors = _Index(self.directory / PRIORS, "text_key")
         try:
@@ -103,8 +99,6 @@ class FeatureStore:
                 f"{self.directory / MANIFEST}: {name} = {first['input']!r:.60}: {first['msg']}; run the features stage "
                 "again"
             ) from None
-        #: SHA-256 of each shard, as it was written
-        self._hashes = {name: shard["sha256"] for name, shard in manifest.get("shards", {}).items()}
         self._open: dict[str, dict[str, Tensor]] = {}
         self._memory = _Memory()
 
@@ -166,7 +160,7 @@ class FeatureStore:
 
     def _tensor(self, shard: str, name: str) -> Tensor:
         if shard not in self._open:
-            self._open[shard] = _map(self.directory / shard, self._hashes.get(shard))
+            self._open[shard] = _map(self.directory / shard)
         if name not in self._open[shard]:
             raise _refusal(self.directory / shard, f"it holds no {name}")
         return self._open[shard][name]
@@ -208,20 +202,15 @@ def _digests(keys: Iterable[str]) -> np.ndarray:
     return np.frombuffer(b"".join(blake2b(key.encode(), digest_size=16).digest() for key in keys), dtype="S16")
 
 
-def _map(path: Path, sha256: str | None) -> dict[str, Tensor]:
+def _map(path: Path) -> dict[str, Tensor]:
     """The tensors of a shard, mapped into memory: a page is read when a row on it is.
 
     The map is private and no file stays open: a large store has more shards than a process may open files.
-
-    Args:
-        sha256: of its content, by the manifest (None: the manifest does not say).
 
     Raises:
         DataError: the file cannot be read, or is not whole.
     """
     try:
-        if sha256 not in (None, hash_file(path)):
-            raise _refusal(path, "its SHA-256 is not the one in the manifest")
         with safe_open(path, "pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dictionary)
     except OSError as error:
