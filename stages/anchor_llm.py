@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 
 from pacer.core.errors import run_cleanly
-from pacer.core.seal import read_sealed, write_sealed
+from pacer.core.io import write_json
 from pacer.labelling.client.labelling import label_sample
 from pacer.labelling.sample.draw import COLUMNS
 from pacer.params import load_params
@@ -14,11 +14,10 @@ from pacer.records.columns import read_columns
 
 def main() -> None:
     config = load_params().anchors
-    read_sealed("data/anchors/sample_audit.json")  # it looks at the sample too
     sample = pl.read_parquet("data/anchors/sample.parquet")
     records = read_columns(Path("data/corpus/records.parquet"), COLUMNS)
     audit = label_sample(sample, records, config.llm, Path("data/anchors"))
-    write_sealed("data/anchors/llm_audit.json", audit)
+    write_json("data/anchors/llm_audit.json", audit)
 
 
 if __name__ == "__main__":

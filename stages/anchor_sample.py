@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from pacer.core.errors import run_cleanly
-from pacer.core.io import atomic_path
-from pacer.core.seal import write_sealed
+from pacer.core.io import atomic_path, write_json
 from pacer.labelling.sample.draw import COLUMNS, sample_records
 from pacer.params import load_params
 from pacer.records.columns import read_columns
@@ -16,7 +15,7 @@ def main() -> None:
     sample, audit = sample_records(records, anchors.sample_per_context, anchors.seed)
     with atomic_path("data/anchors/sample.parquet") as temporary:
         sample.write_parquet(temporary)
-    write_sealed("data/anchors/sample_audit.json", audit, ["sample.parquet"])
+    write_json("data/anchors/sample_audit.json", audit)
 
 
 if __name__ == "__main__":

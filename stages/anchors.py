@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pacer.core.errors import run_cleanly
-from pacer.core.seal import read_sealed, write_sealed
+from pacer.core.io import read_json, write_json
 from pacer.labelling.targets.build_anchors import build_anchors
 
 
@@ -11,9 +11,9 @@ def main() -> None:
     audit = build_anchors(
         Path("data/corpus/records.parquet"), Path("data/anchors/llm_cache.jsonl"), Path("data/anchors/anchors.parquet")
     )
-    audit["sample"] = read_sealed("data/anchors/sample_audit.json")
-    audit["labelling"] = read_sealed("data/anchors/llm_audit.json")
-    write_sealed("data/anchors/audit.json", audit, ["anchors.parquet"])
+    audit["sample"] = read_json("data/anchors/sample_audit.json")
+    audit["labelling"] = read_json("data/anchors/llm_audit.json")
+    write_json("data/anchors/audit.json", audit)
 
 
 if __name__ == "__main__":

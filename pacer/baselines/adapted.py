@@ -13,7 +13,7 @@ from torch import nn
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError
-from pacer.core.seal import write_sealed
+from pacer.core.io import write_json
 from pacer.model.assemble import load_model
 from pacer.model.checkpoint import (
     WEIGHTS,
@@ -62,7 +62,7 @@ class AdaptedRecord(CheckpointRecord):
     def write(self, directory: Path) -> None:
         """Write record and settings into the checkpoint's directory."""
         super().write(directory)
-        write_sealed(directory / ADAPTATION, self.adaptation.model_dump())
+        write_json(directory / ADAPTATION, self.adaptation.model_dump())
 
 
 class AdaptedTraining(Training, Generic[Own]):

@@ -15,7 +15,7 @@ from pacer.baselines.bank import Retrieval
 from pacer.baselines.pairs import PairedExamples, PairTable
 from pacer.baselines.retrieved import RetrievedExamples, RetrievedGenerator
 from pacer.core.errors import CheckpointError
-from pacer.core.seal import read_sealed
+from pacer.core.io import read_json
 from pacer.decoding.generate import Generator
 from pacer.decoding.run import decode_records
 from pacer.features.online import open_features
@@ -81,7 +81,7 @@ def decode_simmlm(
         store = open_features(features, backbones, device)
         return Generator(model, load_tokenizer(backbones), store, record.model, config, device), record
 
-    about = {"baseline": read_sealed(checkpoint / ADAPTATION)}
+    about = {"baseline": read_json(checkpoint / ADAPTATION)}
     decode_records(checkpoint, backbones, records, features, config, out, generator, about)
 
 
@@ -106,5 +106,5 @@ def decode_ragpt(
         store, tokenizer = open_features(features, backbones, device), load_tokenizer(backbones)
         return RetrievedGenerator(retrieval, own.places, model, tokenizer, store, record.model, config, device), record
 
-    about = {"baseline": read_sealed(checkpoint / ADAPTATION)}
+    about = {"baseline": read_json(checkpoint / ADAPTATION)}
     decode_records(checkpoint, backbones, records, features, config, out, generator, about)

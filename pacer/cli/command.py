@@ -44,7 +44,7 @@ def use(
     name: Annotated[str | None, typer.Argument(help="Profile in configs/; none: list them.")] = None,
     force: Annotated[bool, typer.Option(help="Overwrite a params.yaml that was edited by hand.")] = False,
 ) -> None:
-    """Put a profile in use: copy configs/NAME.yaml over params.yaml."""
+    """Put a profile in use: write it to params.yaml."""
     if name is None:
         current = profile_in_use(PARAMS, CONFIGS) if PARAMS.exists() else None
         for known in profile_names(CONFIGS):

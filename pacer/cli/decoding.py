@@ -41,17 +41,17 @@ def decode(
 ) -> None:
     """Write reports for a set of records, without controls; an exported model brings its own decoding settings, others
     have those of params.yaml."""
-    from pacer.core.io import check_output, check_replaceable
+    from pacer.core.io import check_replaceable
     from pacer.decoding.run import OUTPUTS, decode_records, plan_runs
     from pacer.records.schemas import read_records
     from pacer.serving.package import SETTINGS, frozen_models, read_settings
 
     check_replaceable(out, OUTPUTS)
     store = features or (STORE if images is None else out.with_name(f"{out.name}.features"))
-    if images is not None:
-        check_output(store, folder=True)
-        if store.resolve() == STORE.resolve():
-            raise ConfigError(f"--features {store} is the pipeline's own store; give --images a folder of its own")
+    if images is not None and store.resolve() == STORE.resolve():
+        raise ConfigError(
+            f"--features {store} is the pipeline's store; name another folder for the features of --images"
+        )
     config = load_params(params)
     search, encoding = config.decode.model_dump(), config.features.model_dump()
     package = read_settings(model) if (model / SETTINGS).is_file() else None

@@ -1,4 +1,4 @@
-"""Profiles: complete parameter files in ``configs/``, one of which is in use as ``params.yaml``."""
+"""Profiles: the files of ``configs/``, one of which is in use as ``params.yaml``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from pacer.core.errors import ConfigError
-from pacer.core.io import check_output, write_text
+from pacer.core.io import write_text
 from pacer.params import load_params
+from pacer.params.profiles import load_profile, profile_text
 
 
 def profile_names(configs: Path) -> list[str]:
@@ -30,11 +31,11 @@ def profile_in_use(params: Path, configs: Path) -> str | None:
         ConfigError: ``params`` does not load.
     """
     values = load_params(params)
-    return next((name for name in profile_names(configs) if load_params(configs / f"{name}.yaml") == values), None)
+    return next((name for name in profile_names(configs) if load_profile(configs / f"{name}.yaml") == values), None)
 
 
 def use_profile(name: str, params: Path, configs: Path, *, force: bool = False) -> None:
-    """Copy ``configs/{name}.yaml`` over ``params``, atomically and only if it is valid.
+    """Write the whole of the profile ``configs/{name}.yaml`` to ``params``, only if it is valid.
 
     Args:
         force: overwrite values that no profile holds.
@@ -47,9 +48,8 @@ def use_profile(name: str, params: Path, configs: Path, *, force: bool = False) 
         close = difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise ConfigError(f"there is no profile {name!r} in {configs}; there are {', '.join(names)}{hint}")
-    check_output(params, folder=False)
     chosen = configs / f"{name}.yaml"
-    load_params(chosen)
+    load_profile(chosen)
     in_use = None
     with suppress(ConfigError):  # a file that does not load is no profile
         in_use = profile_in_use(params, configs)
@@ -58,4 +58,4 @@ def use_profile(name: str, params: Path, configs: Path, *, force: bool = False) 
             f"{params} was edited and equals no profile in {configs}; keep it with `cp {params} {configs}/mine.yaml`, "
             "or overwrite it with --force"
         )
-    write_text(params, chosen.read_text(encoding="utf-8"))
+    write_text(params, profile_text(chosen))

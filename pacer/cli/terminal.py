@@ -7,29 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
+from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError
-from pacer.core.hygiene import printable
 
 if TYPE_CHECKING:
     from pacer.anchors.anchor import Anchor
     from pacer.reporting.tables import Table
 
 
-class _Terminal(Console):
-    """What a file or a person has put into a text moves no cursor and changes no colour."""
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=printable(segment.text))
-
-
-console = _Terminal(highlight=False)
+console = Console(highlight=False)
 #: Columns of a table that goes into a file or a pipe, which has no width of its own.
 _FILE_WIDTH = 240
 

@@ -12,7 +12,7 @@ import polars as pl
 from pacer.comparison.case_statistics import UNITS, case_statistics, contexts_of, resampled_units
 from pacer.comparison.resampling import MEAN, Difference, Pair, differences, sums_by_unit
 from pacer.core.errors import ConfigError, DataError
-from pacer.core.seal import read_sealed
+from pacer.core.io import read_json
 from pacer.metrics.cases import external_columns
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.pairing import check_pairs
@@ -213,7 +213,7 @@ def read_run(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     missing = [name for name in _NEEDED if name not in cases.columns]
     if missing or not len(cases):
         raise DataError(f"{path} lacks {', '.join(missing) or 'records'}; score the run again")
-    return cases, read_sealed(inside / "signature.json")
+    return cases, read_json(inside / "signature.json")
 
 
 def _labeller(signature: Mapping[str, Any]) -> Any:

@@ -12,8 +12,6 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from pacer.core.hygiene import printable
-
 
 class PacerError(Exception):
     """Base of all errors caused by input, configuration or the machine; shown as one line."""
@@ -60,7 +58,7 @@ def run_cleanly(main: Callable[[], None]) -> None:
             raise
         if show_traceback:
             traceback.print_exc()
-        print(f"error: {printable(said)}", file=sys.stderr)
+        print(f"error: {said}", file=sys.stderr)
         sys.exit(1)
 
 

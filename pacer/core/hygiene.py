@@ -57,12 +57,6 @@ def id_fault(text: str) -> str | None:
     return None
 
 
-def printable(text: str) -> str:
-    """A text for a terminal or a log: what a file or a person has put into it moves no cursor and begins no line of its
-    own kind; line ends stay, since messages have several lines."""
-    return _UNSEEN.sub(lambda found: "\n" if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
-
-
 def cell(text: str) -> str:
     """A user's text as a cell of a CSV file that people open: a spreadsheet must not take it for a formula."""
     return f"'{text}" if text.startswith(tuple("=+-@\t\r")) else text

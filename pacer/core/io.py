@@ -1,22 +1,17 @@
-"""Atomic writes, content hashes and scratch directories.
+"""Atomic writes, content hashes, JSON files and scratch directories.
 
-Nothing is ever half-written under its final name: content goes to a temporary name beside the target,
-is flushed to disk, and is renamed.
+Nothing is ever half-written under its final name: content goes to a temporary name beside the target and is renamed.
 """
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import gzip
 import hashlib
 import json
 import os
 import shutil
-import stat
-import tempfile
 import zlib
-from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
@@ -25,8 +20,6 @@ from typing import Any
 
 from pacer.core.errors import DataError, PacerError
 
-#: Entry of a line that says what the others should be.
-CHECK = "pacer_crc32"
 #: The file in a scratch directory's parent that its user holds locked.
 _LOCK = "lock"
 
@@ -36,28 +29,10 @@ def hash_bytes(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-class NotAFile(OSError):
-    """What is refused where a file is to be read: a pipe or a device, which one could wait for without end."""
-
-
-def open_file(path: str | Path) -> BufferedReader:
-    """Open a file for reading, and nothing but a file.
-
-    Raises:
-        NotAFile: it is a pipe or a device. OSError: as ``open`` does, for a folder too.
-    """
-    # not blocking: the opening of a pipe alone waits until somebody writes into it
-    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        return file
-    file.close()
-    raise NotAFile(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
-
-
 @contextmanager
 def opened(path: str | Path) -> Generator[BufferedReader | gzip.GzipFile]:
-    """:func:`open_file`; what ends in ``.gz`` is unpacked."""
-    with open_file(path) as file:
+    """Open a file for reading bytes; what ends in ``.gz`` is unpacked."""
+    with open(path, "rb") as file:
         if str(path).lower().endswith(".gz"):
             with gzip.open(file) as unpacked:
                 yield unpacked
@@ -67,7 +42,7 @@ def opened(path: str | Path) -> Generator[BufferedReader | gzip.GzipFile]:
 
 def hash_file(path: str | Path) -> str:
     """SHA-256 of a file's content, in hex."""
-    with open_file(path) as file:
+    with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -100,16 +75,23 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_path(path: str | Path) -> Generator[Path]:
-    """Give a temporary path beside ``path``; on success it is synced and renamed to ``path``, else removed."""
+def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
+    """Give a temporary path beside ``path``; on success it is renamed to ``path``, else removed.
+
+    Args:
+        durable: also wait for the disk, so that the file survives a power failure. For what cannot be made again at
+            little cost: training state, answers that were paid for.
+    """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         yield temporary
-        _sync(temporary)
+        if durable:
+            _sync(temporary)
         os.replace(temporary, target)
-        _sync(target.parent)
+        if durable:
+            _sync(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -123,9 +105,9 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def write_text(path: str | Path, text: str) -> None:
-    """Write ``text`` atomically as UTF-8."""
-    with atomic_path(path) as temporary:
+def write_text(path: str | Path, text: str, *, durable: bool = False) -> None:
+    """Write ``text`` atomically as UTF-8; ``durable`` as in :func:`atomic_path`."""
+    with atomic_path(path, durable=durable) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
@@ -135,11 +117,13 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def read_json(path: str | Path) -> Any:
-    """Read a JSON file, with or without a byte order mark; a missing or malformed file, or a key that stands twice in
-    an object, is a :class:`DataError` naming the file."""
+    """Read a JSON file, with or without a byte order mark.
+
+    Raises:
+        DataError: it is missing, unreadable or malformed.
+    """
     try:
-        with open_file(path) as file:
-            return _parsed(file.read().decode("utf-8-sig"))
+        return json.loads(Path(path).read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except OSError as error:
@@ -155,27 +139,6 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def _parsed(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=distinct_keys)
-
-
-class RepeatedKey(ValueError):
-    """An object of JSON has a key more than once."""
-
-
-def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object, in which the last of two equal keys would win unseen.
-
-    Raises:
-        RepeatedKey: there are two.
-    """
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise RepeatedKey(f"the key {twice[:80]!r} stands more than once in an object")
-    return content
-
-
 def known_encoding(name: str) -> str:
     """The name of an encoding of text, once it is one; else a ValueError."""
     try:
@@ -185,19 +148,17 @@ def known_encoding(name: str) -> str:
     return name
 
 
-def write_jsonl(path: str | Path, rows: list[dict]) -> None:
-    """Write one JSON object per line, atomically."""
-    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-
-
-def checked(row: dict[str, Any]) -> dict[str, Any]:
-    """A line with the CRC-32 of its other entries: :func:`parse_lines` compares it and takes it off."""
-    return row | {CHECK: f"{zlib.crc32(json.dumps(row).encode()):08x}"}
+def write_jsonl(path: str | Path, rows: Iterable[dict], *, durable: bool = False) -> None:
+    """Write one JSON object per line, atomically; ``durable`` as in :func:`atomic_path`."""
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), durable=durable)
 
 
 def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
-    """Number and value of each line of JSON (``.gz`` is unpacked), blank lines passed over; a malformed line, or a key
-    that stands twice in an object, is a :class:`DataError` naming file and line."""
+    """Number and value of each line of JSON (``.gz`` is unpacked); blank lines are skipped.
+
+    Raises:
+        DataError: the file is missing or cut off, or a line is malformed; file and line are named.
+    """
     try:
         with opened(path) as file:
             yield from parse_lines(file, path)
@@ -208,19 +169,14 @@ def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
 
 
 def parse_lines(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[int, Any]]:
-    """:func:`numbered_jsonl` of lines that were read already; ``path`` is for errors. A line of :func:`checked` that
-    has changed is malformed; one without a check, of another program, is taken as it is."""
+    """:func:`numbered_jsonl` of lines that were read already; ``path`` is for errors."""
     for number, line in enumerate(lines, start=1):
         try:
             text = line.decode("utf-8-sig")
-            if not text.strip():
-                continue
-            value = _parsed(text)
+            if text.strip():
+                yield number, json.loads(text)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{path}, line {number} is not valid JSON: {_reason(error)}") from None
-        if isinstance(value, dict) and value.pop(CHECK, None) not in (None, checked(value)[CHECK]):
-            raise DataError(f"{path}, line {number} is not as it was written")
-        yield number, value
 
 
 def read_jsonl(path: str | Path) -> list[Any]:
@@ -285,78 +241,40 @@ def locked(path: Path, refusal: str) -> Generator[None]:
         # its holder removed it just before it became free: this lock keeps nobody out, so make it anew
 
 
-def check_output(out: str | Path, *, folder: bool) -> None:
-    """Make sure, before any work, that a folder or a file named on the command line can be written.
-
-    Raises:
-        DataError: it is of the other kind, or nothing can be written there.
-    """
-    place = Path(out)
-    other = "name a folder for the output" if folder else "name a file for the output"
-    try:
-        while True:  # up to what is there
-            if place.is_symlink() and not place.exists():
-                raise DataError(f"{out} cannot be written: {place} is a link to nothing; {other}")
-            with suppress(FileNotFoundError, NotADirectoryError):
-                mode = place.stat().st_mode
-                break
-            place = place.parent
-        if place == Path(out) and stat.S_ISDIR(mode) != folder:
-            raise DataError(f"{out} is a {'file' if folder else 'folder'}; {other}")
-        if place == Path(out) and not folder:
-            if not stat.S_ISREG(mode):
-                raise DataError(f"{out} is a device or a pipe; {other}")
-            if not os.access(place, os.W_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            place = place.parent  # a new one is made beside it
-        with tempfile.TemporaryFile(dir=place):  # permissions alone do not say it, of root least
-            pass
-    except (OSError, ValueError) as error:  # ValueError: no file can have this name
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise DataError(f"{out} cannot be written: {reason}; {other} elsewhere") from None
-
-
 def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:
-    """:func:`check_output` of a folder that is replaced as a whole: it holds nothing but earlier output.
+    """Refuse to replace a folder that holds anything but an earlier output, before any work.
 
     Args:
-        out: absent, empty, or an earlier output. known: names of the files and folders that an output consists of.
+        known: names of the files and folders that an output consists of.
 
     Raises:
-        DataError: it cannot be written or replaced, or holds something else.
+        DataError: ``out`` is a file, or a folder with something else in it.
     """
-    check_output(out, folder=True)
     out = Path(out)
-    if out.is_symlink() or (out.exists() and (os.path.ismount(out) or out.samefile("."))):
-        raise DataError(
-            f"{out} is a link, a mount point or the working directory, which is never replaced; name a folder inside it"
-        )
-    check_output(out.parent, folder=True)
-    if not out.exists():
-        return
-    known = set(known)
-    foreign = sorted({path.name for path in out.iterdir()} - known)
-    if foreign and not known:
-        raise DataError(f"{out} exists and is not an empty folder; name another one")
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{out} is a file; name a folder for the output")
+    foreign = sorted({path.name for path in out.iterdir()} - set(known)) if out.exists() else []
     if foreign:
-        raise DataError(
-            f"{out} would be replaced, but it holds {foreign[0]}"
-            + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else "")
-            + ", which this command did not make; name another folder"
-        )
+        raise DataError(f"{out} holds {foreign[0]}, which this command did not write; name another folder")
 
 
-def publish(directory: str | Path, out: str | Path) -> None:
-    """Rename a finished directory to ``out`` (replacing it) and remove the emptied scratch parent."""
+def publish(directory: str | Path, out: str | Path, *, durable: bool = False) -> None:
+    """Rename a finished directory to ``out`` (replacing it) and remove the emptied scratch parent.
+
+    Args:
+        durable: as in :func:`atomic_path`.
+    """
     directory, out = Path(directory), Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    for file in directory.rglob("*"):
-        if file.is_file():
-            _sync(file)
+    if durable:
+        for file in directory.rglob("*"):
+            if file.is_file():
+                _sync(file)
     if out.exists():
         shutil.rmtree(out)
     os.replace(directory, out)
-    _sync(out.parent)
+    if durable:
+        _sync(out.parent)
     scratch = Path(f"{out}.scratch")
     if not scratch.exists():
         return

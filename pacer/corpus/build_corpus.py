@@ -14,8 +14,7 @@ from typing import Any
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.core.io import hash_json, publish, scratch_directory
-from pacer.core.seal import AUDIT, write_sealed
+from pacer.core.io import hash_json, publish, scratch_directory, write_json
 from pacer.corpus import audit
 from pacer.corpus.assemble import Assembler
 from pacer.corpus.draft import Sieve, keep_sound, write_draft
@@ -106,7 +105,7 @@ def build_corpus(
             pair: {"count": len(found), "examples": found[: audit.LISTED]} for pair, found in copies.items()
         }
         result["original_references"] = _original_summary(records, originals)
-        write_sealed(whole / AUDIT, result, [path.name for path in whole.glob("*.parquet")])
+        write_json(whole / "audit.json", result)
         publish(whole, out)
     return result
 

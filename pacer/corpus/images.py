@@ -18,7 +18,7 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import stray_path
-from pacer.core.io import atomic_path, hash_bytes, hash_file, open_file
+from pacer.core.io import atomic_path, hash_bytes, hash_file
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.corpus.rows import Notes
@@ -142,7 +142,7 @@ def _sample(path: str) -> str:
     """Hash of the beginning, middle and end of a file: headers differ in the first, compressed pixels in the others."""
     if not os.path.isfile(path):  # a measurement without images, or one that has gone since
         return path
-    with open_file(path) as file:
+    with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         parts = []
         for place in (0, size // 2, max(size - _SAMPLE, 0)):

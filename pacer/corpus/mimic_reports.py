@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pacer.core.errors import DataError
-from pacer.core.io import files_below, open_file
+from pacer.core.io import files_below
 from pacer.core.progress import track
 
 _FILE = re.compile(r"(?:^|/)(?:p([0-9]+)/)?s([0-9]+)\.txt\Z")
@@ -40,7 +40,7 @@ def read_report_files(path: Path, what: str) -> Iterator[ReportFile]:
     if path.is_dir():
         for subject, study, name in _tracked((file.as_posix() for file in files_below(path)), path, what):
             try:
-                with open_file(name) as file:
+                with open(name, "rb") as file:
                     content = file.read()
             except OSError as error:
                 raise DataError(f"{name} cannot be read: {error.strerror}") from None

@@ -13,10 +13,9 @@ from safetensors.torch import save
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
-from pacer.core.io import hash_bytes, hash_json, publish, scratch_directory, write_jsonl
+from pacer.core.io import hash_bytes, hash_json, publish, scratch_directory, write_json, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
-from pacer.core.seal import write_sealed
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
@@ -113,8 +112,7 @@ def decode_records(
                 "trained_with": record.versions,
                 "records": {name or "main": len(part) for name, part in runs.items()},
             }
-            made = [str(path.relative_to(final)) for path in final.rglob("*") if path.is_file()]
-            write_sealed(final / "manifest.json", manifest | dict(about or {}), made)
+            write_json(final / "manifest.json", manifest | dict(about or {}))
             publish(final, out)
         state.wait_for_everyone()
 
@@ -158,11 +156,11 @@ def _decode(
         Ticker("decode", sum(map(len, runs.values())), done=len(done)) as ticker,
         Journal(parts / f"{state.process_index}.jsonl") as journal,
     ):
-        for count, (place, result) in enumerate(generator.stream([row for _, row in mine]), 1):
+        for place, result in generator.stream([row for _, row in mine]):
             name, row = mine[place]
             routing = _routing(result) if name == "" and row["record_id"] in routed else None
             line = {"run": name, "routing": routing, **_line(row["record_id"], result, generator.commit)}
-            journal.append(line, durable=count % generator.decode.batch_size == 0 or count == len(mine))
+            journal.append(line)
             ticker.advance()
 
 

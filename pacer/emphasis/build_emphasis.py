@@ -10,10 +10,9 @@ import polars as pl
 from transformers import PreTrainedTokenizerBase
 
 from pacer.core.errors import DataError
-from pacer.core.io import checked, hash_bytes, hash_json, publish, scratch_directory, write_jsonl
+from pacer.core.io import hash_bytes, hash_json, publish, scratch_directory, write_json, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
-from pacer.core.seal import AUDIT, write_sealed
 from pacer.emphasis.audit import SPLITS, Audit
 from pacer.params.emphasis import Emphasis
 from pacer.pretrained.pointers import fingerprint, resolve
@@ -22,7 +21,7 @@ from pacer.records.columns import TableWriter, batches
 from pacer.records.emphasis import sentence_ends, token_marks
 from pacer.records.schemas import EMPHASIS_SCHEMA
 
-TABLE, CACHE = "emphasis.parquet", "attributions.jsonl"
+TABLE, AUDIT, CACHE = "emphasis.parquet", "audit.json", "attributions.jsonl"
 #: Reports that are attributed, and saved, together.
 _GROUP = 16
 
@@ -59,8 +58,8 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
                 marks = iter(marker(frame.filter(_TRAINED).to_dicts()))
                 for record_id, split in frame.select("record_id", "split").iter_rows():
                     writer.add({"record_id": record_id, "emphasis": next(marks) if split in SPLITS else None})
-        write_sealed(made / AUDIT, audit.found(), [TABLE])
-        write_jsonl(made / CACHE, [checked({"key": key, **own._asdict()}) for key, own in sorted(kept.items())])
+        write_json(made / AUDIT, audit.found())
+        write_jsonl(made / CACHE, [{"key": key, **own._asdict()} for key, own in sorted(kept.items())])
         publish(made, out)
     print(audit.summary(), flush=True)
 

@@ -19,13 +19,12 @@ from accelerate.utils import broadcast_object_list, gather_object
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import cell
-from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory
+from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory, write_json
 from pacer.core.progress import Ticker
-from pacer.core.seal import write_sealed
 from pacer.encoding.encode import encode_images, encode_priors
 from pacer.encoding.plan import WORDS, Need, announce
 from pacer.encoding.recipes import encoding_of, recipes
-from pacer.encoding.shards import INDEXES, Entry, Kind, Note, Scratch, finished
+from pacer.encoding.shards import INDEXES, Entry, Kind, Note, Scratch, damage, finished
 from pacer.features.store import MANIFEST, text_key
 from pacer.parallel.prefetch import prefetch
 from pacer.parallel.processes import process_state
@@ -71,7 +70,7 @@ def build_store(
             "images": {name: hash_json([recipe, content]) for name, content in hashes.items()},
             "priors": dict.fromkeys(texts, hash_json(made_of.priors)),
         }
-        notes = broadcast_object_list([_kept(out, scratch, keys) if main else {}])[0]
+        notes = _kept(out, scratch, keys, state)
         new = {kind: _divided(kind, keys[kind], notes, config.shard_size) for kind in keys}
         # shards go to the processes in turn
         own = {kind: dict(list(new[kind].items())[state.process_index :: state.num_processes]) for kind in new}
@@ -97,9 +96,9 @@ def build_store(
                 "encoding": encoding._asdict(),
                 "images": len(paths),
                 "priors": len(texts),
-                "shards": {name: {"bytes": notes[name].bytes} for name in sorted(notes)},
+                "shards": {name: notes[name].shard._asdict() for name in sorted(notes)},
             }
-            write_sealed(scratch.store / MANIFEST, manifest)
+            write_json(scratch.store / MANIFEST, manifest)
             publish(scratch.store, out)
         state.wait_for_everyone()
 
@@ -124,27 +123,36 @@ def _hashes(paths: dict[str, str], unreadable: dict[str, str], workers: int, sta
     return {name: content for name in paths if (content := every[name]) is not None}
 
 
-def _kept(out: Path, scratch: Scratch, keys: dict[Kind, dict[str, str]]) -> dict[str, Note]:
-    """Shards that need not be made: what an earlier run left in scratch, then what the store ``out`` has.
+def _kept(out: Path, scratch: Scratch, keys: dict[Kind, dict[str, str]], state: PartialState) -> dict[str, Note]:
+    """Shards that need not be made: what an earlier run left in scratch, then what the store ``out`` has undamaged.
 
-    A shard that is not whole is named on the console.
+    The first process looks and tells the others. What is damaged is named on the console.
     """
-    missing = {kind: own.copy() for kind, own in keys.items()}
     kept: dict[str, Note] = {}
-    for path, note in (scratch.left() | finished(out)).items():
-        held = [entry for entry in note.entries if missing[note.kind].get(entry.name) == entry.key]
-        if not held:
-            continue
-        if not path.is_file() or path.stat().st_size != note.bytes:
-            print(f"features: {path} is not whole; its {len(held)} {WORDS[note.kind]} are encoded again", flush=True)
-            continue
-        for entry in held:
-            del missing[note.kind][entry.name]
-        kept[path.name] = note._replace(entries=held)
-        if path.parent == out:
-            scratch.take(path, note)
-    scratch.keep(kept)
-    return kept
+    if state.is_main_process:
+        notes = scratch.left()
+        try:
+            notes |= finished(out)
+        except DataError as error:
+            print(f"features: {error}: nothing of it is used, all is encoded again", flush=True)
+        missing = {kind: wanted.copy() for kind, wanted in keys.items()}
+        for path, note in notes.items():
+            held = [entry for entry in note.entries if missing[note.kind].get(entry.name) == entry.key]
+            if not held:
+                continue
+            if problem := damage(path, note.shard):
+                print(
+                    f"features: {path} is damaged: {problem}; its {len(held)} {WORDS[note.kind]} are encoded again",
+                    flush=True,
+                )
+                continue
+            for entry in held:
+                del missing[note.kind][entry.name]
+            kept[path.name] = note._replace(entries=held)
+            if path.parent == out:
+                scratch.take(path, kept[path.name])
+        scratch.keep(kept)  # the other processes write nothing before the plan, for which they wait for this one
+    return broadcast_object_list([kept])[0]
 
 
 def _divided(kind: Kind, keys: dict[str, str], notes: dict[str, Note], shard_size: int) -> dict[str, list[Entry]]:

@@ -1,7 +1,7 @@
-"""Shard files: written batch by batch, and taken over where they are whole.
+"""Shard files: written whole, and checked for their size when they are used again.
 
-Beside the shards of a store in the making lies a note for each: its size and what it holds. A note comes before its
-shard has its name, so a shard with a name is whole and has its note, whenever the process was killed.
+Beside the shards of a store in the making lies a note for each: its size and what it holds. A note comes before
+its shard has its name, so a shard with a name is whole and has its note, whenever the process was killed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from pacer.core.io import atomic_path, write_json
-from pacer.core.seal import read_sealed
+from pacer.core.errors import DataError
+from pacer.core.io import atomic_path, read_json, write_json
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
 
 #: What entries are: images or previous reports.
@@ -43,11 +43,18 @@ class Entry(NamedTuple):
     key: str
 
 
+class Shard(NamedTuple):
+    """A shard's size in bytes and its number of rows: what the manifest has of it."""
+
+    bytes: int
+    rows: int
+
+
 class Note(NamedTuple):
-    """What a shard holds, and its size in bytes. Entries that nothing asks for any more may be missing."""
+    """What a shard is and holds. Entries that nothing asks for any more may be missing."""
 
     kind: Kind
-    bytes: int
+    shard: Shard
     entries: list[Entry]
 
 
@@ -103,9 +110,8 @@ class Scratch:
                 shutil.copy2(shard, temporary)
 
 
-def write_tensors(path: Path, rows: int, batches: Iterable[Tensors]) -> int:
-    """Write a safetensors file as its batches arrive, so that memory holds one batch, however large the shard is;
-    returns its size in bytes.
+def write_tensors(path: Path, rows: int, batches: Iterable[Tensors]) -> Shard:
+    """Write a safetensors file as its batches arrive, so that memory holds one batch, however large the shard is.
 
     The bytes are those of safetensors' own writer, which needs all tensors at once.
 
@@ -128,10 +134,11 @@ def write_tensors(path: Path, rows: int, batches: Iterable[Tensors]) -> int:
             late.append(others)
             written += len(next(iter(batch.values())))
         for parts in zip(*late, strict=True):
-            file.writelines(parts)
+            for part in parts:
+                file.write(part)
         if written != rows:
             raise ValueError(f"{path} would have {written} rows, not {rows}")
-        return file.tell()
+        return Shard(file.tell(), rows)
 
 
 def _header(rows: int, batch: Tensors) -> bytes:
@@ -145,14 +152,31 @@ def _header(rows: int, batch: Tensors) -> bytes:
 
 
 def finished(out: Path) -> dict[Path, Note]:
-    """The shards of a finished store by its manifest and indexes; none where these are missing, as in one whose removal
-    was stopped."""
-    if not all((out / name).exists() for name in (MANIFEST, IMAGES, PRIORS)):
+    """The shards of a finished store by its manifest and indexes; none where there is no store.
+
+    Raises:
+        DataError: the manifest or an index is damaged.
+    """
+    if not (out / MANIFEST).exists():
         return {}
-    sizes = read_sealed(out / MANIFEST)["shards"]
+    manifest = read_json(out / MANIFEST)
     shards: dict[Path, Note] = {}
-    for kind, (index, column) in INDEXES.items():
-        for name, shard, row, key in pl.read_parquet(out / index).select(column, "shard", "row", "key").iter_rows():
-            note = shards.setdefault(out / shard, Note(kind, sizes[shard]["bytes"], []))
-            note.entries.append(Entry(name, row, key))
+    try:
+        for kind, (index, column) in INDEXES.items():
+            entries = pl.read_parquet(out / index).select(column, "shard", "row", "key")
+            for name, shard, row, key in entries.iter_rows():
+                about = manifest["shards"][shard]
+                note = shards.setdefault(out / shard, Note(kind, Shard(about["bytes"], about["rows"]), []))
+                note.entries.append(Entry(name, row, key))
+    except (OSError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{out} is not a feature store of this version ({type(error).__name__})") from None
     return shards
+
+
+def damage(path: Path, shard: Shard) -> str | None:
+    """What is wrong with a file that should be this shard; None: nothing."""
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
+    return None if size == shard.bytes else f"it has {size} bytes instead of {shard.bytes}"

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import is_broken
 from pacer.core.io import read_json
 from pacer.tables.table import TableFile, TableRow, open_table, shown, shown_columns
 
@@ -203,8 +202,6 @@ def _of_columns(
 def _text(place: str, expected: str, value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
         raise DataError(f"{place}: expected {expected}, got {shown(value)}")
-    if value is not None and is_broken(value):
-        raise DataError(f"{place}: the text holds half of a surrogate pair, which is no letter; write the file again")
     return value
 
 

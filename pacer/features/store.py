@@ -23,13 +23,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from pacer.core.errors import DataError
-from pacer.core.io import hash_bytes, hash_file, hash_json
-from pacer.core.seal import read_sealed
+from pacer.core.io import hash_bytes, hash_file, hash_json, read_json
 from pacer.records import columns
 
 IMAGES, PRIORS, MANIFEST = "images.parquet", "priors.parquet", "manifest.json"
 
-_REPAIR = "`dvc repro -f -s features` encodes again what is not whole"
+_REPAIR = "`dvc repro -f -s features` finds and encodes again what is damaged"
 _REMEDY = "run the features stage on this corpus, or name its images with `pacer decode --images`"
 
 #: Bytes from which a block goes back to the system when it is freed: malloc keeps and reuses smaller ones (glibc).
@@ -43,7 +42,7 @@ _SPARE = 3
 def content_hash(directory: Path) -> str:
     """One hash of what a store gives for every id: its indexes, whose keys cover what an entry was made of, and how
     states come about."""
-    encoding = read_sealed(directory / MANIFEST).get("encoding")
+    encoding = read_json(directory / MANIFEST).get("encoding")
     return hash_json([hash_file(directory / IMAGES), hash_file(directory / PRIORS), encoding])
 
 
@@ -78,8 +77,8 @@ class FeatureStore:
     tensors are the caller's own: a map is never handed out.
 
     Raises:
-        DataError: the directory is no feature store, an id is not in it, or a shard is missing or does not fit the
-            index.
+        DataError: the directory is no feature store, an index is damaged, an id is not in it, or a shard is missing or
+            does not fit its index.
         ValueError: no entry is asked for; the shape of a row is not known then.
     """
 
@@ -87,7 +86,10 @@ class FeatureStore:
         self.directory = Path(directory)
         if not (self.directory / MANIFEST).exists():
             raise DataError(f"{directory} is not a feature store: it has no {MANIFEST}; {_REMEDY}")
-        manifest = read_sealed(self.directory / MANIFEST)
+        manifest = read_json(self.directory / MANIFEST)
+        for index in (IMAGES, PRIORS):
+            if not (self.directory / index).exists():
+                raise DataError(f"{self.directory} has no {index}; {_REPAIR}")
         self._images = _Index(self.directory / IMAGES, "image_id")
         self._priors = _Index(self.directory / PRIORS, "text_key")
         try:
@@ -208,7 +210,7 @@ def _map(path: Path) -> dict[str, Tensor]:
     The map is private and no file stays open: a large store has more shards than a process may open files.
 
     Raises:
-        DataError: the file cannot be read, or is not whole.
+        DataError: the file cannot be read, or is cut off.
     """
     try:
         with safe_open(path, "pt") as file:

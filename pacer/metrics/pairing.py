@@ -11,7 +11,6 @@ from typing import Any
 
 from pacer.anchors.render import CLOSE_REPORT, OPEN_REPORT
 from pacer.core.errors import DataError
-from pacer.core.hygiene import is_broken
 from pacer.core.io import numbered_jsonl
 from pacer.records.findings import FINDINGS
 
@@ -74,9 +73,6 @@ def _prediction(row: Any, path: Path, line: int) -> Prediction:
     for name, (right, words) in _OPTIONAL.items():
         if row.get(name) is not None and not right(row[name]):
             raise DataError(f"{where}: {name} must be {words}")
-    for name in ("record_id", "report", "generated"):
-        if is_broken(row.get(name) or ""):
-            raise DataError(f"{where}: {name} holds half of a surrogate pair, which is no letter; write the file again")
     anchor = row.get("anchor")
     if anchor is not None:
         if not isinstance(anchor, dict) or set(anchor) != {"positive", "negative", "uncertain"}:

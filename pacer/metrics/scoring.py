@@ -24,8 +24,7 @@ from pacer.anchors.table import ANCHOR_SCHEMA
 from pacer.anchors.vocabulary import POLARITIES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.core.io import atomic_path, write_json
-from pacer.core.seal import read_sealed, write_sealed
+from pacer.core.io import atomic_path, read_json, write_json
 from pacer.corpus.text.cleaning import CLEANERS
 from pacer.corpus.text.wording import prior_wording
 from pacer.metrics.cases import Lists, Scored, case_table
@@ -72,7 +71,7 @@ def decoded_records(
     says, else test and all), cut at the manifest's limit; and where these are not all of the split how many they are,
     in words."""
     path = Path(predictions_dir) / "manifest.json"
-    manifest = read_sealed(path) if path.is_file() else {}
+    manifest = read_json(path) if path.is_file() else {}
     settings = manifest.get("settings", {})
     split, limit = split or settings.get("split", "test"), settings.get("limit")
     contexts = contexts or manifest.get("contexts") or ()
@@ -153,7 +152,7 @@ def score_predictions(
         files = {"anchors": inputs.anchors} | {
             f"predictions/{name}": predictions_dir / f"{name}.jsonl" for name in contexts
         }
-        origin = Origin(files, about or {}, made=read_sealed(manifest) if manifest.is_file() else None)
+        origin = Origin(files, about or {}, made=read_json(manifest) if manifest.is_file() else None)
         return score_contexts(contexts, out_dir, inputs, settings, origin, meteor, train_records=train_records)
 
 
@@ -201,7 +200,7 @@ def score_contexts(
         case_table(contexts, truths).write_parquet(temporary)
     write_json(out_dir / "details.json", details)
     write_json(out_dir / "scores.json", scores)
-    write_sealed(out_dir / "signature.json", signature, ["scores.json", "cases.parquet"])
+    write_json(out_dir / "signature.json", signature)
     return scores
 
 

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from pacer.core.errors import CheckpointError, ConfigError, DataError
-from pacer.core.io import hash_file, publish, scratch_directory
-from pacer.core.seal import read_sealed, write_sealed
+from pacer.core.io import hash_file, publish, read_json, scratch_directory, write_json
 from pacer.model.specification import ModelSpecification
 from pacer.params import Natural, Strict, validated
 from pacer.params.strict import Groups
@@ -45,10 +44,9 @@ class CheckpointRecord(Strict):
     versions: dict[str, str]
 
     def write(self, directory: Path) -> None:
-        """Write the record into a checkpoint's directory, with the hash of the weights that are there."""
-        own = self.model_dump(include=set(CheckpointRecord.model_fields))
-        weights = [WEIGHTS] if (directory / WEIGHTS).is_file() else []
-        write_sealed(directory / RECORD, own | {"model": self.model.written()}, weights)
+        """Write the record into a checkpoint's directory."""
+        content = self.model_dump(include=set(CheckpointRecord.model_fields))
+        write_json(directory / RECORD, content | {"model": self.model.written()})
 
 
 def package_versions() -> dict[str, str]:
@@ -104,7 +102,7 @@ def read_strictly(path: Path, kind: type[Groups], what: str) -> Groups:
     if not path.exists():
         raise CheckpointError(f"{path.parent} is not {what}: it has no {path.name}")
     try:
-        content = read_sealed(path)
+        content = read_json(path)
     except DataError as error:
         raise CheckpointError(str(error)) from None
     try:

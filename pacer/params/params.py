@@ -25,8 +25,8 @@ from pacer.params.training import Batches, Calibrate, Parent, Train, Warmup
 class Params(Strict):
     """The whole of ``params.yaml``."""
 
-    if_missing = "; `pacer use NAME` makes it from a profile in configs/"
-    if_incomplete = "; compare with a profile in configs/, or take one with `pacer use NAME`"
+    if_missing = "; `pacer use NAME` writes it from a profile in configs/"
+    if_incomplete = "; compare with configs/phantom.yaml, which has every key, or write a profile with `pacer use NAME`"
 
     corpus: Corpus
     backbones: Backbones

@@ -7,7 +7,6 @@ allowed.
 from __future__ import annotations
 
 import difflib
-import reprlib
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
@@ -16,11 +15,9 @@ from ruamel.yaml import YAML, YAMLError
 from ruamel.yaml.error import MarkedYAMLError
 
 from pacer.core.errors import ConfigError
-from pacer.core.io import open_file
 
-#: Problems in one message, and how a value stands in it: aliases of YAML make large ones of few bytes.
-_SHOWN, _SHORT = 50, reprlib.Repr()
-_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 200, 200
+#: Problems in one message.
+_SHOWN = 50
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -54,16 +51,24 @@ def read_params(path: str | Path, kind: type[Groups]) -> Groups:
     Raises:
         ConfigError: the file is missing, is not YAML, or any value is refused; all problems are listed.
     """
+    if not Path(path).exists():
+        raise ConfigError(f"{path} does not exist{kind.if_missing}")
+    return validated(read_mapping(path, YAML(typ="safe")), str(path), kind)
+
+
+def read_mapping(path: str | Path, yaml: YAML) -> Any:
+    """The groups of a parameter file, as ``yaml`` reads them, unvalidated.
+
+    Raises:
+        ConfigError: the file is missing, is not YAML, or is not a mapping.
+    """
     try:
-        with open_file(path) as file:
-            raw = YAML(typ="safe").load(file.read().decode("utf-8-sig"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist{kind.if_missing}") from None
+        raw = yaml.load(Path(path).read_bytes().decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError, YAMLError) as error:
-        raise ConfigError(f"{path} is no file of parameters: {_unread(error)}; expected YAML in UTF-8") from None
+        raise ConfigError(f"{path} is not a parameter file: {_unread(error)}; expected YAML in UTF-8") from None
     if not isinstance(raw, dict):
-        raise ConfigError(f"{path} must be a mapping of groups ({', '.join(kind.model_fields)})")
-    return validated(raw, str(path), kind)
+        raise ConfigError(f"{path} must be a mapping of groups, such as corpus and train")
+    return raw
 
 
 def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
@@ -102,7 +107,7 @@ def _explain(problem: Any, kind: type[Strict]) -> str:
         return f"unknown key {key}; the closest known key is {close[0] if close else '-'}"
     if problem["type"] == "missing":
         return f"{key} is missing"
-    shown = "" if isinstance(value, dict) else f" = {_SHORT.repr(value)}"
+    shown = "" if isinstance(value, dict) else f" = {value!r:.200}"
     message = problem["msg"].removeprefix("Value error, ")
     return f"{key}{shown}{': ' * bool(key)}{message[0].lower()}{message[1:]}"
 

@@ -14,7 +14,6 @@ import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from pacer.core.errors import DataError
-from pacer.core.io import NotAFile, open_file
 
 MISSING = "the file does not exist"
 NOT_AN_IMAGE = "the file is not an image"
@@ -100,7 +99,7 @@ def open_image(path: str | Path) -> Image.Image:
             times as long as wide, less than ``MIN_SIDE`` pixels wide or high, or of one colour, cannot be decoded, or
             holds what is no single grey radiograph (DICOM in colour, with several frames, of another modality).
     """
-    with _problems_of(path), open_file(path) as file:
+    with _problems_of(path), open(path, "rb") as file:
         return _decoded(file, path)
 
 
@@ -158,7 +157,7 @@ def image_header(path: str | Path) -> Header:
     Raises:
         ImageError: the file is missing, is not an image, or its header says that it cannot be used.
     """
-    with _problems_of(path), open_file(path) as file:
+    with _problems_of(path), open(path, "rb") as file:
         if _is_dicom(file, path):
             header = _read_dicom(file, header_only=True)
             return Header(int(header.Columns), int(header.Rows), _other_part(header))
@@ -246,8 +245,6 @@ def reading_problem(error: OSError | ValueError) -> str:
         return MISSING
     if isinstance(error, IsADirectoryError):
         return "it is a folder, not a file"
-    if isinstance(error, NotAFile):
-        return str(error.strerror)
     if isinstance(error, ValueError):
         return "no file can have this name"
     return f"the file cannot be read ({error.strerror})" if error.strerror else DAMAGED  # Pillow's own has no number

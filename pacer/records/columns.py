@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pacer.core.errors import DataError
-from pacer.core.seal import check_sealed
 from pacer.records.schemas import ABOUT, RECORD_SCHEMA, check_columns
 
 #: Records held at a time.
@@ -35,7 +34,7 @@ class TableWriter:
         arrow = pl.DataFrame(schema=self.schema).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
         if self.about is not None:
             arrow = arrow.with_metadata({ABOUT: json.dumps(self.about)})
-        self.writer = pq.ParquetWriter(self.path, arrow, compression="zstd")
+        self.writer = pq.ParquetWriter(self.path, arrow, compression="zstd", write_page_checksum=True)
         return self
 
     def add(self, row: dict[str, Any]) -> None:
@@ -64,9 +63,8 @@ class TableWriter:
 
 def batches(path: Path, columns: Sequence[str] | None = None, size: int = 4 * BATCH) -> Iterator[pl.DataFrame]:
     """The rows of a Parquet file in order, exactly ``size`` at a time (fewer at the end)."""
-    check_sealed(path)
     # pre-buffering would hold the compressed columns of the whole file
-    with pq.ParquetFile(path, pre_buffer=False) as file:
+    with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
         waiting: pl.DataFrame | None = None
         for batch in file.iter_batches(batch_size=size, columns=None if columns is None else list(columns)):
             frame = pl.DataFrame(batch)

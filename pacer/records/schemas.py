@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path
-from pacer.core.seal import check_sealed
 from pacer.records.findings import FINDINGS
 
 #: Where ``records.parquet`` says how it was made, in the file's own metadata.
@@ -130,16 +130,16 @@ def read_table(path: str | Path, schema: dict[str, pl.DataType]) -> pl.DataFrame
     """
     check_columns(path, schema)
     try:
-        return pl.read_parquet(path, columns=list(schema))
-    except pl.exceptions.PolarsError as error:
+        table = pq.read_table(path, columns=list(schema), page_checksum_verification=True)
+    except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}") from None
+    return pl.DataFrame(table)
 
 
 def check_columns(path: str | Path, schema: dict[str, pl.DataType]) -> None:
     """What :func:`read_table` refuses, without reading the rows."""
     if not Path(path).is_file():
         raise DataError(f"{path} does not exist; run the stage that makes it")
-    check_sealed(path)
     try:
         found = pl.read_parquet_schema(path)
     except pl.exceptions.PolarsError as error:
@@ -156,4 +156,5 @@ def check_columns(path: str | Path, schema: dict[str, pl.DataType]) -> None:
 def write_table(path: str | Path, table: pl.DataFrame, schema: dict[str, pl.DataType]) -> None:
     """Write a table of exactly ``schema`` atomically as Parquet."""
     with atomic_path(path) as temporary:
-        table.select(list(schema)).cast(pl.Schema(schema)).write_parquet(temporary)
+        ordered = table.select(list(schema)).cast(pl.Schema(schema))
+        ordered.write_parquet(temporary, use_pyarrow=True, pyarrow_options={"write_page_checksum": True})

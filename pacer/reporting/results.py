@@ -14,7 +14,6 @@ import polars as pl
 from pacer.comparison.case_statistics import UNITS, Intervals, score_intervals
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
-from pacer.core.seal import read_sealed
 from pacer.params import Params
 from pacer.records.schemas import read_images, read_records
 from pacer.reporting.cases import predictions_by_id
@@ -107,15 +106,15 @@ def read_results(
         params=params,
         records=read_records(corpus / "records.parquet"),
         image_paths=dict(read_images(corpus / "images.parquet").select("image_id", "path").iter_rows()),
-        corpus_audit=read_sealed(corpus / "audit.json"),
-        anchors_audit=read_sealed(anchors / "audit.json"),
-        emphasis_audit=read_sealed(emphasis / "audit.json"),
+        corpus_audit=read_json(corpus / "audit.json"),
+        anchors_audit=read_json(anchors / "audit.json"),
+        emphasis_audit=read_json(emphasis / "audit.json"),
         predictions=predictions_by_id(predictions),
-        decoding=read_sealed(predictions / "manifest.json"),
+        decoding=read_json(predictions / "manifest.json"),
         # without a router the weights are all on the endpoint, and there is nothing to draw
         routing=read_routing(predictions) if params.refine.variant != "endpoint" else {},
         scores=read_json(metrics / "scores.json"),
-        signature=read_sealed(metrics / "signature.json"),
+        signature=read_json(metrics / "signature.json"),
         cases=pl.read_parquet(cases),
         curves={phase: read_curves(metrics / phase) for phase in PHASES if (metrics / phase).is_dir()},
     )

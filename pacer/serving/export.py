@@ -12,7 +12,6 @@ import torch
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import check_replaceable, read_json, whole_directory, write_json, write_text
-from pacer.core.seal import read_sealed
 from pacer.features import prepare, rounding
 from pacer.features.online import open_features
 from pacer.features.store import MANIFEST as STORE
@@ -138,7 +137,7 @@ def _settings(records: Path, features: Path, record: CheckpointRecord, decode: D
 
 def _states(features: Path, record: CheckpointRecord) -> States:
     """How the store's states were made: training and decoding read them there."""
-    manifest = read_sealed(features / STORE)
+    manifest = read_json(features / STORE)
     try:
         encoding, recipes = manifest["encoding"], manifest["recipes"]
         states = States(
@@ -167,7 +166,7 @@ def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]
     names = ("scores", "signature")
     if metrics is None or not all((metrics / f"{name}.json").is_file() for name in names):
         return {}
-    found = {"scores": read_json(metrics / "scores.json"), "signature": read_sealed(metrics / "signature.json")}
+    found = {"scores": read_json(metrics / "scores.json"), "signature": read_json(metrics / "signature.json")}
     predictions = found["signature"].get("predictions") or {}
     search = {name: value for name, value in predictions.get("settings", {}).items() if name in _DECIDING}
     same = predictions.get("weights") == weights_hash(model) and search == decode.model_dump(include=_DECIDING)

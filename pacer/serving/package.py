@@ -14,8 +14,7 @@ from pydantic import Field
 from pacer.backbones.hub import locate
 from pacer.core.contexts import Context
 from pacer.core.errors import BackboneError, CheckpointError
-from pacer.core.io import hash_file, hash_json, read_json, write_json
-from pacer.core.seal import SEAL
+from pacer.core.io import hash_file, read_json, write_json
 from pacer.features import prepare, rounding
 from pacer.model.assemble import FROZEN
 from pacer.params import Backbone, Decode, Positive, Strict, read_params
@@ -99,8 +98,6 @@ def read_settings(directory: Path) -> PackageSettings:
             f"{directory} has version {version!r} of the layout, and this software reads version "
             f"{VERSION}; export the model again, or use the software that it was exported with"
         )
-    if SEAL in manifest and manifest.pop(SEAL) != hash_json(manifest):
-        raise CheckpointError(f"{directory / MANIFEST} is not as it was written; copy the folder again")
     listed = manifest.get("files")
     if not isinstance(listed, dict):
         raise CheckpointError(f"{directory / MANIFEST} does not say which files there are; copy the folder again")
@@ -136,8 +133,7 @@ def write_manifest(directory: Path, about: dict[str, Any]) -> None:
         for path in sorted(directory.rglob("*"))
         if path.is_file()
     }
-    content = {"version": VERSION, **about, "files": files}
-    write_json(directory / MANIFEST, content | {SEAL: hash_json(content)})
+    write_json(directory / MANIFEST, {"version": VERSION, **about, "files": files})
 
 
 @contextmanager

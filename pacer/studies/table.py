@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
-from pacer.core.seal import read_sealed
 from pacer.metrics.cases import MEAN
 from pacer.reporting.published import (
     PrintedValue,
@@ -78,7 +77,7 @@ def collect(study: Study, root: Path, state: Path) -> list[ScoredRun]:
 
 
 def _read(row: int, seed: int | None, folder: Path, *, record: bool = False) -> ScoredRun:
-    scores, signature = read_json(folder / "scores.json"), read_sealed(folder / "signature.json")
+    scores, signature = read_json(folder / "scores.json"), read_json(folder / "signature.json")
     return ScoredRun(row, seed, folder, scores, signature, read_json(folder / RECORD) if record else None)
 
 

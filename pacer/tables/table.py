@@ -23,7 +23,7 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import is_broken
-from pacer.core.io import numbered_jsonl, open_file, opened
+from pacer.core.io import numbered_jsonl, opened
 
 #: Characters of one cell at most.
 LARGEST = 1 << 24
@@ -186,7 +186,7 @@ def open_table(
         if kind == "csv":
             _check_separator(path, wanted, form, headed)
         if kind == "parquet":
-            open_file(path).close()
+            open(path, "rb").close()
             columns = list(pl.read_parquet_schema(path))
             height = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
             return TableFile(path, kind, columns, height, dict.fromkeys(columns, height))
@@ -225,7 +225,7 @@ def kind_of(path: str | Path) -> Kind:
 
 def _check_separator(path: Path, wanted: Collection[str], form: CsvForm, headed: bool) -> None:
     """Refuse a header with another separator than expected: the table would be one column."""
-    with open_file(path) as file:
+    with open(path, "rb") as file:
         if file.read(4) in _SHEET_STARTS:
             raise DataError(f"{path} {_SAVE_AS_CSV}")
     with form.opened(path, errors="replace") as file:

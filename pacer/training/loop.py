@@ -138,7 +138,7 @@ class _Run:
             "means": self.means.sums,
             "best": self.best,
         }
-        with atomic_path(scratch / STATE) as temporary:
+        with atomic_path(scratch / STATE, durable=True) as temporary:
             torch.save(state, temporary)
 
     def stream(self, first: int) -> Iterator[_Micro]:

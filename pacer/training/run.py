@@ -167,7 +167,7 @@ def run_training(training: Training, out: Path, open_log: OpenLog) -> None:
         accelerator.wait_for_everyone()  # nobody reads the scratch directory any more
         if main:
             save_checkpoint(directory / "checkpoint", weights, record)
-            publish(directory / "checkpoint", out)
+            publish(directory / "checkpoint", out, durable=True)
     accelerator.wait_for_everyone()
     accelerator.end_training()
 

@@ -10,17 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.core.hygiene import (
-    ABSENT_WORDS,
-    cell,
-    fault_of,
-    file_name,
-    id_fault,
-    is_absent,
-    is_broken,
-    printable,
-    stray_path,
-)
+from pacer.core.hygiene import ABSENT_WORDS, cell, fault_of, file_name, id_fault, is_absent, is_broken, stray_path
 
 
 def test_no_cell_is_a_formula() -> None:
@@ -103,12 +93,3 @@ def test_ids_that_are_none() -> None:
     ):
         assert why in str(id_fault(text))
     assert id_fault("2019/0012") is id_fault("../../x") is id_fault("Müller 7") is None  # no path is made of them
-
-
-@given(st.text(max_size=50))
-def test_what_is_printed_moves_no_cursor(text: str) -> None:
-    shown = printable(text)
-    assert not any(unicodedata.category(character) == "Cc" and character != "\n" for character in shown)
-    assert shown.count("\n") == text.count("\n")
-    if not any(unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp") for character in text):
-        assert shown == text

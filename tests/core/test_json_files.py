@@ -38,16 +38,6 @@ def test_a_gzip_file_that_is_cut_off_or_none_is_named(tmp_path: Path) -> None:
             list(numbered_jsonl(tmp_path / "rows.jsonl.gz"))
 
 
-@pytest.mark.parametrize("content", ['{"a": 1, "b": 2, "a": 1}', '[{"x": {"a": 1, "a": 2}}]'])
-def test_a_key_that_stands_twice_is_refused(path: Path, content: str) -> None:
-    path.write_text(content)
-    with pytest.raises(DataError, match=r"rows.jsonl .*the key 'a' stands more than once"):
-        read_json(path)
-    path.write_text(f"{{}}\n{content}\n")
-    with pytest.raises(DataError, match=r"rows.jsonl, line 2 .*the key 'a' stands more than once"):
-        read_jsonl(path)
-
-
 @pytest.mark.parametrize("line", [b"\0\0\0\0", b'{"a": "\0"}', b'{"a": ', b'{"a": "\xff"}'])
 def test_a_line_that_cannot_be_read_is_named(path: Path, line: bytes) -> None:
     path.write_bytes(b"\n{}\n" + line + b"\n")

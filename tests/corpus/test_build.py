@@ -6,10 +6,10 @@ import json
 
 import polars as pl
 import pytest
+from pacer.core.seal import read_sealed
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.core.seal import read_sealed
 from pacer.corpus.build_corpus import build_corpus
 from pacer.corpus.source.files import describe_source
 from pacer.records.findings import FINDINGS

@@ -1,4 +1,4 @@
-"""The making of a feature store: whole files, what is torn made again, kills survived, processes that agree."""
+"""The making of a feature store: whole files, damage repaired, kills survived, processes that agree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pacer.encoding import build_store as build
 from pacer.encoding import plan
 from pacer.encoding.shards import write_tensors
 from pacer.features.encoder import ImageEncoder
-from pacer.features.store import FeatureStore
+from pacer.features.store import MANIFEST, FeatureStore
 from pacer.params import Features
 from tests.encoding import building
 from tests.training import drive
@@ -84,23 +84,38 @@ def test_shards_are_the_bytes_that_safetensors_writes(tmp_path: Path, dtype: tor
     for names in (["states"], ["states", "mask"]):
         whole = {name: tensors[name] for name in names}
         batches = ({name: tensor[i : i + 3] for name, tensor in whole.items()} for i in (0, 3, 6))
-        size = write_tensors(tmp_path / "shard", 7, batches)
+        shard = write_tensors(tmp_path / "shard", 7, batches)
         expected = safetensors.torch.save(whole)
-        assert (tmp_path / "shard").read_bytes() == expected and size == len(expected)
+        assert (tmp_path / "shard").read_bytes() == expected
+        assert shard == (len(expected), 7)
     with pytest.raises(ValueError, match="would have 7 rows, not 8"):
         write_tensors(tmp_path / "shard", 8, iter([tensors]))
 
 
-# -- shards that are not whole --------------------------------------------------------------------------------------
+def test_the_manifest_tells_what_each_file_is(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
+    manifest, files = read_json(out / MANIFEST), content(out)
+    assert files.keys() == {MANIFEST, "images.parquet", "priors.parquet", *manifest["shards"]}
+    for name, shard in manifest["shards"].items():
+        states = safetensors.torch.load(files[name])["states"]
+        assert shard == {"bytes": len(files[name]), "rows": len(states)}
+    assert sorted(shard["rows"] for shard in manifest["shards"].values()) == [1, 2, 3, 3, 3, 3]
+
+
+# -- damage ---------------------------------------------------------------------------------------------------------
 
 
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-@pytest.mark.parametrize("harm", [cut, Path.unlink])
-def test_a_shard_that_is_not_whole_is_named_and_it_alone_is_made_again(
-    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int], capsys: pytest.CaptureFixture, harm
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [(cut, r"it has \d+ bytes instead of \d+"), (Path.unlink, r"it cannot be read \(No such file or directory\)")],
+)
+def test_a_damaged_shard_is_named_and_it_alone_is_made_again(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int], capsys: pytest.CaptureFixture, harm, why
 ) -> None:
     out = tmp_path / "out"
     build.build_store(CONFIG, images, TEXTS, backbones, out)
@@ -110,13 +125,31 @@ def test_a_shard_that_is_not_whole_is_named_and_it_alone_is_made_again(
     capsys.readouterr()
     build.build_store(CONFIG, images, TEXTS, backbones, out)
     output = capsys.readouterr().out
-    assert f"{shard} is not whole; its 3 images are encoded again" in output
-    assert output.count(" is not whole; ") == 1 and "features: 3 images (" in output
-    assert "previous reports" not in output
+    assert re.search(f"{shard.name} is damaged: {why}; its 3 images are encoded again", output), output
+    assert output.count(" is damaged: ") == 1 and "features: 3 images (" in output and "previous reports" not in output
     assert sum(encoded) == SHARD and content(out) == before
 
 
-def test_a_torn_shard_or_note_of_a_stopped_run_is_made_again(
+@pytest.mark.parametrize("harm", ["index", "manifest", "shards"])
+def test_a_store_that_cannot_be_judged_is_made_again(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int], capsys: pytest.CaptureFixture, harm: str
+) -> None:
+    out = tmp_path / "out"
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
+    before, manifest = content(out), read_json(out / MANIFEST)
+    if harm == "index":
+        cut(out / "images.parquet")
+    elif harm == "manifest":
+        cut(out / MANIFEST), cut(out / MANIFEST)
+    else:
+        write_json(out / MANIFEST, {key: value for key, value in manifest.items() if key != "shards"})
+    encoded.clear()
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
+    assert "nothing of it is used, all is encoded again" in capsys.readouterr().out
+    assert sum(encoded) == IMAGES and content(out) == before
+
+
+def test_a_damaged_shard_of_a_stopped_run_is_named_and_made_again(
     backbones: Path,
     images: pl.DataFrame,
     tmp_path: Path,
@@ -134,7 +167,8 @@ def test_a_torn_shard_or_note_of_a_stopped_run_is_made_again(
     note.write_bytes(note.read_bytes()[:-9])
     capsys.readouterr()
     build.build_store(CONFIG, images, TEXTS, backbones, out)
-    assert capsys.readouterr().out.count(" is not whole; its ") == 1
+    told = capsys.readouterr().out
+    assert told.count(" is damaged: it has ") == 1
     assert content(out) == content(tmp_path / "whole")
 
 
@@ -312,13 +346,14 @@ def test_killed_while_it_repairs(setting: Setting) -> None:
     """What was whole is never encoded again, also where the old store was being replaced."""
     setting.server.finish(setting.task("repaired"))
     shard = shard_of(setting.folder / "repaired", "img4")
+    data = shard.read_bytes()
     cut(shard)
     watch = str(setting.folder / "repair.watch")
     setting.server.finish(setting.task("repaired", watch=watch))
     points = [(point, number) for point, number, _ in read_json(watch)]
     assert len([point for point, _ in points if point.startswith("os.unlink")]) > 10
-    torn = setting.whole | {shard.name: setting.whole[shard.name][:-1]}
-    setting.survive(points[::2], "repaired", 2 * SHARD, torn)
+    damaged = setting.whole | {shard.name: data[:-1]}
+    setting.survive(points[::2], "repaired", 2 * SHARD, damaged)
 
 
 @pytest.fixture(scope="module")

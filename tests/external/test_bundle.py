@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pacer.core.seal import read_sealed
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_bytes, read_json
-from pacer.core.seal import read_sealed
 from pacer.external.bundle import MEMBERS, score_bundle, write_bundle
 from pacer.metrics.cases import LABELS, case_table, scored_cases
 from pacer.metrics.signature import flat

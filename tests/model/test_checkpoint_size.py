@@ -192,10 +192,6 @@ def test_a_damaged_record_is_no_record(saved) -> None:
     _, directory = saved
     file = directory / "parent" / "config.json"
     content = json.loads(file.read_text())
-    file.write_text(json.dumps(content | {"step": 7}))
-    with pytest.raises(CheckpointError, match=r"parent/config\.json is not as it was written"):
-        read_record(directory / "parent")
-    del content["sha256"]  # of another version of the software
     file.write_text(json.dumps(content | {"surprise": 1}))
     with pytest.raises(CheckpointError, match=r"is not the record of a PACER checkpoint: .*surprise"):
         read_record(directory / "parent")
@@ -215,7 +211,6 @@ def test_the_key_that_a_record_has_too_many_or_too_few_is_named(saved) -> None:
     }
     for message, (key, value) in changes.items():
         content = json.loads(written)
-        del content["sha256"]
         content["model"]["refine"] |= {key: value}
         if value is None:
             del content["model"]["refine"][key]

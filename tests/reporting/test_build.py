@@ -10,9 +10,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from pacer.core.seal import read_sealed, write_sealed
 
 from pacer.core.errors import DataError
-from pacer.core.seal import read_sealed, write_sealed
 from pacer.reporting.build_report import build_report
 
 pytestmark = pytest.mark.slow

@@ -8,10 +8,10 @@ import re
 from pathlib import Path
 
 import pytest
+from pacer.core.seal import read_sealed, write_sealed
 
 import pacer.corpus as readers
 from pacer.core.errors import DataError
-from pacer.core.seal import read_sealed, write_sealed
 from pacer.reporting.build_report import build_report
 from pacer.reporting.corpus_audit import TOPICS, corpus_checks, corpus_table, emphasis_checks, plain
 from tests.reporting.conftest import EMPHASIS_AUDIT

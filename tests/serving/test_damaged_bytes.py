@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pacer.core.seal import read_sealed
 
 from pacer.core.errors import PacerError
-from pacer.core.seal import read_sealed
 from pacer.features.store import FeatureStore
 from pacer.model.checkpoint import load_weights
 from pacer.records.columns import batches

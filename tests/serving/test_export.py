@@ -8,12 +8,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from pacer.core.seal import read_sealed
 
 from pacer.backbones import hub
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, read_jsonl, write_json
-from pacer.core.seal import read_sealed
 from pacer.decoding.run import decode_records
 from pacer.encoding.build_store import build_store
 from pacer.model.checkpoint import weights_hash

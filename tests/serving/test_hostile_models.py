@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from pacer.core.seal import SEAL
 
 from pacer.core.errors import CheckpointError, PacerError
 from pacer.core.io import read_json, write_json
-from pacer.core.seal import SEAL
 from pacer.model.upstream import import_llm_rg4
 from pacer.serving.package import MANIFEST, write_manifest
 from pacer.serving.reporter import Reporter

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
+from pacer.core.seal import SEAL
 from PIL import Image
 
 from pacer.core.io import hash_file, read_json, read_jsonl, write_json
-from pacer.core.seal import SEAL
 from pacer.corpus.build_corpus import build_corpus
 from pacer.corpus.source.files import point_to_files
 from pacer.decoding.run import decode_records

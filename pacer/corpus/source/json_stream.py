@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pacer.core.errors import DataError
-from pacer.core.io import RepeatedKey, distinct_keys, opened
+from pacer.core.io import opened
 from pacer.records.schemas import SPLITS
 
 _CHUNK = 1 << 21  # characters read at a time
@@ -49,7 +49,7 @@ class _Stream:
     def __init__(self, file: Any, path: str | Path):
         self.file, self.path = file, path
         self.text, self.position, self.passed, self.ended = "", 0, 0, False
-        self.decoder = json.JSONDecoder(object_pairs_hook=distinct_keys)
+        self.decoder = json.JSONDecoder()
 
     def records(self) -> Iterator[tuple[str, int, Any]]:
         self.expect("{", "an object with the splits train, val and test")
@@ -120,8 +120,6 @@ class _Stream:
                 if self.ended or len(self.text) - end > 2 or self.text[end:].strip(_UNFINISHED):
                     self.position = end
                     return value
-            except RepeatedKey as error:
-                raise DataError(f"{self.path}, the value at character {self.place():,}: {error}") from None
             except RecursionError:
                 raise self.malformed("values that are not nested so deep") from None
             except ValueError:

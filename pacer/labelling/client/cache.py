@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pacer.core.errors import DataError
-from pacer.core.io import checked, hash_bytes, numbered_jsonl, write_jsonl
+from pacer.core.io import hash_bytes, numbered_jsonl, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.labelling.answers.reading import Reply, read_answer
 from pacer.labelling.client.request import Question
@@ -109,7 +109,7 @@ class AnswerCache:
         lines = [answer.model_dump() | {"current": True} for answer in current]
         lines += [answer.model_dump() | {"current": False} for answer in self.unused(current)]
         lines.sort(key=lambda line: (line["record_id"], line["request_hash"]))
-        write_jsonl(self._path, list(map(checked, lines)))
+        write_jsonl(self._path, lines, durable=True)
         self._journal_path.unlink()
 
 

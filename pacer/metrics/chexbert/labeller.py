@@ -10,7 +10,6 @@ from torch import Tensor
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from pacer.core.errors import BackboneError, DataError
-from pacer.core.hygiene import is_broken
 from pacer.core.progress import Ticker
 from pacer.metrics.chexbert.network import CheXbertNetwork
 from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATIONS
@@ -81,13 +80,11 @@ class CheXbert:
         """Label reports ``[n]`` -> int32 ``[n, 14]``, in the order given; equal texts are labelled once.
 
         Raises:
-            DataError: an element is not text, or text that no tokenizer takes (its index is named).
+            DataError: an element is not text (its index is named).
         """
         for index, report in enumerate(reports):
             if not isinstance(report, str):
                 raise DataError(f"report {index} is {type(report).__name__}, expected text")
-            if is_broken(report):
-                raise DataError(f"report {index} holds half of a surrogate pair, which is no letter")
         texts = [" ".join(report.split()) for report in reports]
         distinct = list(dict.fromkeys(texts))
         labels = torch.zeros(len(distinct), len(OBSERVATIONS), dtype=torch.int32)
