@@ -15,12 +15,13 @@ from pacer.backbones.make_backbones import MODELS, make_standins, side_by_side
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import hash_file
 from pacer.model.prompt.instruction import instruction
-from pacer.params import Backbone, load_params
+from pacer.params import Backbone
+from pacer.params.profiles import load_profile
 from pacer.pretrained.pointers import provenance
 
 pytestmark = pytest.mark.slow
 
-MICRO = load_params("configs/micro.yaml")
+MICRO = load_profile("configs/micro.yaml")
 NOTHING = pl.DataFrame(schema={"split": pl.String})
 
 

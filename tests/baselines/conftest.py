@@ -17,8 +17,9 @@ from pacer.decoding import run as decoding
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
 from pacer.model.assemble import build_model, frozen_fingerprints
 from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
-from pacer.params import Params, load_params
+from pacer.params import Params
 from pacer.params.baselines import BaselineParams, load_baseline_params
+from pacer.params.profiles import load_profile
 from pacer.records.schemas import RECORD_SCHEMA, write_table
 from pacer.training import run as training
 from tests.conftest import specification
@@ -55,7 +56,7 @@ def own() -> BaselineParams:
 
 @pytest.fixture
 def params() -> Params:
-    values = load_params(ROOT / "configs" / "micro.yaml").model_dump()
+    values = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
     values["backbones"]["vision"] = {"provider": "local", "path": "elsewhere"}
     values["train"] |= {"state_interval": 1, "validation_interval": 4, "log_interval": 1}
     return Params.model_validate(values)

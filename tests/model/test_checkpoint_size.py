@@ -22,7 +22,8 @@ from pacer.model.checkpoint import (
     save_checkpoint,
 )
 from pacer.model.pacer import Pacer
-from pacer.params import Params, load_params, parse_params
+from pacer.params import Params, parse_params
+from pacer.params.profiles import load_profile
 from pacer.training.phases import phase_of
 from tests.conftest import specification
 
@@ -38,7 +39,7 @@ WIDE = {
 
 @pytest.fixture(scope="module")
 def params() -> Params:
-    return parse_params(load_params(ROOT / "configs" / "micro.yaml").model_dump())
+    return parse_params(load_profile(ROOT / "configs" / "micro.yaml").model_dump())
 
 
 def assemble(backbones: Path, name: str, seed: int = 3) -> Pacer:

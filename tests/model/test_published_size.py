@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from pacer.params import load_params
+from pacer.params.profiles import load_profile
 
 ROOT = Path(__file__).parents[2]
 V, D, HIDDEN, QUERIES, RANK = 768, 4096, 2048, 128, 32
@@ -17,7 +17,7 @@ def linear(inside: int, outside: int) -> int:
 
 def test_trainable_parameters_are_those_of_the_published_layers() -> None:
     bench = runpy.run_path(str(ROOT / "bench" / "parameters.py"))
-    params = load_params(ROOT / "configs" / "mimic_rg4.yaml")
+    params = load_profile(ROOT / "configs" / "mimic_rg4.yaml")
     model = bench["published_model"](params)
     assert all(parameter.is_meta for parameter in model.parameters())
     counts = bench["trainable_counts"](model, params)

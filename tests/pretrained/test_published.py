@@ -16,11 +16,11 @@ from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.model.assemble import load_endpoint_norm
-from pacer.params import load_params
+from pacer.params.profiles import load_profile
 from pacer.pretrained.tokenizer import read_tokenizer
 
 pytestmark = pytest.mark.weights
-PARAMS = load_params(Path(__file__).resolve().parents[2] / "configs" / "mimic_rg4.yaml")
+PARAMS = load_profile(Path(__file__).resolve().parents[2] / "configs" / "mimic_rg4.yaml")
 
 
 def published(role: str) -> Path:

@@ -19,7 +19,8 @@ from pacer.model.assemble import build_model, load_model
 from pacer.model.checkpoint import read_record
 from pacer.model.specification import specification_of
 from pacer.model.upstream import interface_names
-from pacer.params import Params, load_params, parse_params
+from pacer.params import Params, parse_params
+from pacer.params.profiles import load_profile
 from pacer.released.adopt import adopt_llm_rg4
 from pacer.training.run import Inputs, PhaseTraining
 from tests.conftest import MODEL, WIDTH
@@ -39,7 +40,7 @@ def alike(backbones: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def params() -> Params:
-    values = load_params(ROOT / "configs" / "micro.yaml").model_dump()
+    values = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
     for group in ("refine", "interface", "lora"):
         values[group] = MODEL[group]
     values["features"]["depths"] = MODEL["features"]["depths"]

@@ -14,7 +14,8 @@ from accelerate.state import AcceleratorState
 
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Pacer
-from pacer.params import Params, load_params, parse_params
+from pacer.params import Params, parse_params
+from pacer.params.profiles import load_profile
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
 from tests.conftest import specification
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 def parameters(**groups: dict) -> Params:
     """The micro profile with six updates of four records, and what ``groups`` change."""
-    values = load_params(ROOT / "configs" / "micro.yaml").model_dump()
+    values = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
     phase = {"updates": 6, "batch_size": 4, "warmup_updates": 2}
     changes = {
         "warmup": phase,

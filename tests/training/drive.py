@@ -31,7 +31,8 @@ from PIL import Image
 from pacer.core.errors import PacerError, run_cleanly
 from pacer.core.io import hash_bytes, read_json, write_json
 from pacer.encoding.build_store import build_store
-from pacer.params import Params, load_params
+from pacer.params import Params
+from pacer.params.profiles import load_profile
 from pacer.records.schemas import RECORD_SCHEMA, write_table
 from pacer.rules.extract import extract_anchor
 from pacer.training.run import Inputs, run_phase
@@ -56,7 +57,7 @@ TWO_PROCESSES = (
 
 def parameters(model: dict, **groups: dict) -> Params:
     """The micro profile with the model ``model`` and short phases; ``groups`` change single values."""
-    base = load_params(ROOT / "configs" / "micro.yaml").model_dump()
+    base = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
     base["features"] |= {"dtype": "float32", "shard_size": 4, "batch_size": 4, "prior_tokens": 7}
     phase = {"updates": 6, "batch_size": 3, "warmup_updates": 2}
     changes = {

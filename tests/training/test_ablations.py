@@ -19,7 +19,8 @@ from torch import Tensor
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Pacer
 from pacer.model.specification import specification_of
-from pacer.params import Params, load_params, parse_params
+from pacer.params import Params, parse_params
+from pacer.params.profiles import load_profile
 from pacer.training import loop
 from pacer.training.examples import Examples
 from pacer.training.phases import phase_of
@@ -57,7 +58,7 @@ UPDATES = 5
 
 def parameters(overrides: dict[str, Any]) -> Params:
     """The smallest profile at the tiny models' widths, with overrides as ``group.key``."""
-    values = load_params(ROOT / "configs" / "micro.yaml").model_dump()
+    values = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
     for group in ("refine", "interface", "lora", "prompt", "trajectory", "commit", "calibrate"):
         values[group] |= MODEL[group]
     values["features"]["depths"] = MODEL["features"]["depths"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pacer.params import load_params
+from pacer.params.profiles import load_profile
 from pacer.training import batches
 from pacer.training.batches import MicroBatch, Order, micro_batches, real_share
 from pacer.training.phases import DirectProbability, phase_of
@@ -56,7 +56,7 @@ def test_the_papers_epoch_has_43152_micro_batches() -> None:
     [("warmup", 14_384, ["sn"], 4), ("parent", 43_152, list(PAPER), 2), ("calibrate", 21_576, list(PAPER), 1)],
 )
 def test_the_papers_updates_are_whole_epochs(phase: str, updates: int, contexts: list[str], epochs: int) -> None:
-    own = getattr(load_params(ROOT / "configs" / "mimic_rg4.yaml"), phase)
+    own = getattr(load_profile(ROOT / "configs" / "mimic_rg4.yaml"), phase)
     per_epoch = order({c: PAPER[c] for c in contexts}, batch_size=own.batch_size).micro_batches_per_epoch
     assert own.updates == updates and updates * own.accumulation == epochs * per_epoch
     assert own.warmup_updates == per_epoch // own.accumulation // 10  # a tenth of one epoch

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Batch, Pacer
-from pacer.params import Params, load_params, parse_params
+from pacer.params import Params, parse_params
+from pacer.params.profiles import load_profile
 from pacer.training import loop
 from pacer.training.examples import Examples
 from pacer.training.losses import LossWeights, consistency_loss
@@ -63,7 +64,7 @@ TRAINED = {
 
 
 def parameters(**groups: dict) -> Params:
-    values = load_params(ROOT / "configs" / "micro.yaml").model_dump()
+    values = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
     for phase in PHASES:
         values[phase] |= {"updates": 4, "batch_size": 4, "warmup_updates": 1, "learning_rate": 0.01}
     for name, changes in groups.items():

@@ -22,6 +22,7 @@ from pacer.model.assemble import load_model
 from pacer.model.checkpoint import read_record
 from pacer.model.precision import CPU_BFLOAT16_PARAMETERS, language_parameters
 from pacer.params import Params, load_params, parse_params
+from pacer.params.profiles import load_profile
 from pacer.records.schemas import RECORD_SCHEMA, write_table
 from pacer.training import run
 from pacer.training.examples import Examples
@@ -33,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def parameters(**calibrate: object) -> Params:
-    base = load_params(ROOT / "configs" / "micro.yaml").model_dump()
+    base = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
     for name in ("refine", "interface", "lora", "prompt", "trajectory", "commit"):
         base[name] = MODEL[name]
     base["features"]["depths"] = list(DEPTHS)
