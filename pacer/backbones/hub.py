@@ -7,7 +7,6 @@ Provider ``local``: any directory in Hugging Face format.
 from __future__ import annotations
 
 import json
-from functools import lru_cache
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
@@ -52,15 +51,8 @@ def locate(backbone: Backbone, role: str) -> Path | None:
         target = target.resolve()
     _check_whole(target, _files(target), role, remedy)
     if role == "language" and (target / SENTENCEPIECE).is_file():
-        states = ((file.name, file.stat()) for file in target.iterdir())
-        _read_once(target, tuple(sorted((name, state.st_size, state.st_mtime_ns) for name, state in states)))
+        read_tokenizer(target)  # which refuses one that disagrees with its sentencepiece model
     return target
-
-
-@lru_cache(maxsize=16)
-def _read_once(target: Path, _files: tuple[tuple[str, int, int], ...]) -> None:
-    """Look at a tokenizer, which takes seconds; again only when a file's size or time differs."""
-    read_tokenizer(target)
 
 
 def point_to(backbone: Backbone, role: str, out: str | Path) -> Path:
