@@ -362,11 +362,11 @@ def counted() -> Iterator[Work]:
     """Count the work of the searches inside, which costs a look at every step."""
     work, stepping = Work(), TokenTree.stepping
 
-    def counting(tree: TokenTree, rows: int) -> AbstractContextManager[torch.Tensor]:
+    def counting(tree: TokenTree, active: int, rows: int) -> AbstractContextManager[torch.Tensor]:
         work.steps += 1
-        work.nodes += int(tree.ancestors[:rows].any(1).sum())
+        work.nodes += int(tree.ancestors[:active].any(1).sum())
         work.read += rows * tree.width
-        return stepping(tree, rows)
+        return stepping(tree, active, rows)
 
     TokenTree.stepping = counting
     try:

@@ -131,6 +131,14 @@ def beside_theirs(bench: Bench, batches: Sequence[Batch], texts: Texts) -> list[
     ]
 
 
+def with_stored_sources(bench: Bench, model: Pacer, batch: Batch) -> Batch:
+    """The batch with its compressed sources instead of its states."""
+    for_phase(model, CALIBRATE, training=False)
+    with torch.no_grad():
+        tokens = model.compress(batch.to(bench.device)).tokens.cpu()
+    return bench.pinned(replace(batch, frontal=None, lateral=None, prior=None, prior_mask=None, compressed=tokens))
+
+
 # Steps
 
 

@@ -33,6 +33,7 @@ from heads import HEADS, head_case, head_step
 from measuring import (
     Bench,
     assert_agree,
+    assert_close,
     device_of,
     free_bytes,
     hardware,
@@ -64,6 +65,7 @@ from steps import (
     assert_same_step,
     bare_passes,
     beside_theirs,
+    loss_and_gradients,
     model_of,
     most_memory,
     optimizer_of,
@@ -73,6 +75,7 @@ from steps import (
     step_flops,
     timed_step,
     with_merged_lora,
+    with_stored_sources,
     without_calibrator,
 )
 
@@ -242,14 +245,18 @@ def measure_calibrate(bench: Bench) -> Section:
     bench.say("Calibrate beside Commit")
     commit, merged = without_calibrator(bench.model), with_merged_lora(bench.model)
     batches = our_batches(bench, make_records(bench.preset.texts[-1], bench.preset), COMMIT)
+    stored = [with_stored_sources(bench, merged, batch) for batch in batches]
     parent, side = our_side(commit, COMMIT), our_side(merged, CALIBRATE)
+    for batch, own in zip(batches, stored):
+        (loss, _), (again, _) = (loss_and_gradients(bench, side, one) for one in (batch, own))
+        assert_close("Calibrate with stored sources", again, loss, bench.preset.tolerances[0])
     calibrate = timed_step(bench, side, optimizer_of(side))
-    steps = [timed_step(bench, parent, optimizer_of(parent)), calibrate, bare_passes(bench, merged)]
-    items = [(batch, batch, batch) for batch in batches]
+    steps = [timed_step(bench, parent, optimizer_of(parent)), calibrate, calibrate, bare_passes(bench, merged)]
+    items = [(batch, batch, own, batch) for batch, own in zip(batches, stored)]
     for item in items if bench.on_gpu else items[:1]:
         for own, batch in zip(steps, item):
             own(batch)
-    commits, calibrates, bare = in_turns(steps, items, bench.preset.repeats)
+    commits, calibrates, stored_ones, bare = in_turns(steps, items, bench.preset.repeats)
     bench.judge("Calibrate over Commit", ratio(calibrates, commits)[0])
     bench.judge("Calibrate over bare passes", ratio(calibrates, bare)[0])
     rows = [
@@ -257,6 +264,7 @@ def measure_calibrate(bench: Bench) -> Section:
         for name, times in (
             ("Commit", commits),
             ("Calibrate", calibrates),
+            ("Calibrate, compressed sources computed beforehand", stored_ones),
             ("bare forward, and bare forward and backward", bare),
         )
     ]
