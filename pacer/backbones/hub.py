@@ -1,20 +1,17 @@
 """Where configured weights lie, and whether they are usable; published models become pointers, nothing is copied.
 
 Provider ``hub``: a snapshot in the local Hugging Face cache, by id and revision, never downloaded here.
-Provider ``local``: any directory in Hugging Face format. Provider ``gguf``: see :mod:`pacer.backbones.gguf`.
+Provider ``local``: any directory in Hugging Face format.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from functools import lru_cache
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
-from pacer.backbones.gguf import locate_gguf
 from pacer.core.errors import BackboneError
 from pacer.core.io import write_json
 from pacer.params import Backbone
@@ -45,8 +42,6 @@ def locate(backbone: Backbone, role: str) -> Path | None:
     """
     if backbone.provider == "standin":
         return None
-    if backbone.provider == "gguf":
-        return locate_gguf(backbone)
     if backbone.provider == "hub":
         target, remedy = _snapshot(backbone)
     else:
@@ -56,15 +51,8 @@ def locate(backbone: Backbone, role: str) -> Path | None:
         target = target.resolve()
     _check_whole(target, _files(target), role, remedy)
     if role == "language" and (target / SENTENCEPIECE).is_file():
-        states = ((file.name, file.stat()) for file in target.iterdir())
-        _read_once(target, tuple(sorted((name, state.st_size, state.st_mtime_ns) for name, state in states)))
+        read_tokenizer(target)  # which refuses one that disagrees with its sentencepiece model
     return target
-
-
-@lru_cache(maxsize=16)
-def _read_once(target: Path, _files: tuple[tuple[str, int, int], ...]) -> None:
-    """Look at a tokenizer, which takes seconds; again only when a file's size or time differs."""
-    read_tokenizer(target)
 
 
 def point_to(backbone: Backbone, role: str, out: str | Path) -> Path:
@@ -74,22 +62,14 @@ def point_to(backbone: Backbone, role: str, out: str | Path) -> Path:
         The directory pointed to.
 
     Raises:
-        BackboneError: as :func:`locate`; or a file is not the one that was fetched.
+        BackboneError: as :func:`locate`.
     """
     target = locate(backbone, role)
-    if target is None or backbone.provider == "gguf":
-        raise BackboneError(f"provider {backbone.provider} makes a model, it does not point to one")
+    if target is None:
+        raise BackboneError("provider standin makes a model, it does not point to one")
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     files = write_pointer(target, _files(target), out)
-    if backbone.provider == "hub":
-        for name, digest in files.items():
-            published = (target / name).resolve().name  # the cache names large files by their SHA-256
-            if re.fullmatch("[0-9a-f]{64}", published) and digest != published:
-                raise BackboneError(
-                    f"{target / name} is damaged (SHA-256 {digest}, expected {published}); fetch it again with "
-                    f"`hf download {backbone.id} --revision {backbone.revision} --force-download`"
-                )
     source: dict = {"provider": backbone.provider, "path": str(target.absolute()), "files": files}
     if backbone.provider == "hub":
         source |= {"id": backbone.id, "revision": backbone.revision, "commit": target.name}

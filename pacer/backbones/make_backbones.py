@@ -1,4 +1,4 @@
-"""Bring the four frozen models into one directory: made, unpacked, or pointed to."""
+"""Bring the four frozen models into one directory: made, or pointed to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import polars as pl
 
-from pacer.backbones.gguf import convert_gguf
 from pacer.backbones.hub import point_to
 from pacer.backbones.standins.data import Instruct, TrainingData, load_data
 from pacer.core.errors import BackboneError, PacerError
@@ -27,16 +26,14 @@ MODELS = ("vision", "language", "chexbert", "text")
 
 
 def locate_backbones(config: Backbones, out: Path) -> None:
-    """Make all models that are not stand-ins (first, so that missing weights fail before any training).
+    """Point to all models that are not stand-ins (first, so that missing weights fail before any training).
 
     Raises:
         BackboneError: weights are missing; the message says what to download or where to put them.
     """
     for name in MODELS:
         backbone = getattr(config, name)
-        if backbone.provider == "gguf":
-            convert_gguf(backbone, out / name)
-        elif backbone.provider != "standin":
+        if backbone.provider != "standin":
             point_to(backbone, name, out / name)
 
 

@@ -1,4 +1,4 @@
-"""SimMLM, RAGPT and CheXOne beside PACER, through the interfaces of training and decoding.
+"""SimMLM and RAGPT beside PACER, through the interfaces of training and decoding.
 
 Uses training, decoding and what lies below them.
 """

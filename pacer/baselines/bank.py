@@ -1,7 +1,7 @@
 """RAGPT's retrieval bank: the compressed sources of complete train studies, and every image's neighbours in it.
 
     entries.parquet       one row per entry: record_id, study_id, subject_id
-    sources/              compressed sources [3, Q, d_v] of the entries, block files that are mapped, not loaded
+    sources/              compressed sources [3, Q, d_v] of the entries, in files that are mapped, not loaded
     neighbours.parquet    one row per frontal image: its k nearest entries of other subjects and their similarity
     bank.json             what it was made of
 
@@ -10,8 +10,9 @@ Only records of split train enter, and of them none whose subject is also in ano
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,34 +23,29 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pacer.baselines.adapted import load_parent
-from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import atomic_path, hash_json, publish, read_json, scratch_directory, write_json
 from pacer.core.progress import Ticker
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
-from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import checkpoint_hash
-from pacer.model.collate import FeatureSource
-from pacer.model.pacer import Pacer
+from pacer.model.collate import Sources, read_sources
 from pacer.model.precision import language_parameters
 from pacer.parallel.processes import open_accelerator
-from pacer.params import Natural, Positive, Strict, validated
+from pacer.params import Natural, Strict, validated
 from pacer.params.baselines import Bank
-from pacer.training.examples import Examples
-from pacer.training.plan import Visits
-from pacer.training.record_table import RecordTable
 from pacer.training.run import mixed_precision
-from pacer.training.source_cache import SourceCache, open_source_cache
 
 _ENTRIES, _NEIGHBOURS, _ABOUT, _SOURCES, _KEYS = "entries.parquet", "neighbours.parquet", "bank.json", "sources", "keys"
-#: Images of one file of keys, images compressed at a time, and queries compared at a time.
-_BLOCK, _BATCH, _QUERIES = 4096, 32, 1024
+#: The tensor of a file of sources or keys.
+_TENSOR = "tokens"
+#: Entries or images of one file, those compressed at a time, and queries compared at a time.
+_BLOCK, _BATCH, _QUERIES = 256, 32, 1024
 
 
 class BankManifest(Strict):
     """What a bank was made of: its parent's hash, the store's, the settings, how many entries and images and a hash of
-    their records; and the form of the stored sources."""
+    their records."""
 
     parent: str
     features: str
@@ -58,9 +54,6 @@ class BankManifest(Strict):
     entries: Natural
     images: Natural
     records: str
-    shape: list[Positive]
-    dtype: str
-    bytes: Natural
 
 
 def bank_entries(records: pl.DataFrame, settings: Bank) -> pl.DataFrame:
@@ -130,34 +123,37 @@ def build_bank(
     if images["frontal"].n_unique() != len(images):
         twice = images.filter(pl.col("frontal").is_duplicated())["frontal"][0]
         raise DataError(f"frontal image {twice} belongs to two subjects; look at the corpus audit")
-    about = {
-        "parent": checkpoint_hash(parent),
-        "features": content_hash(features),
-        "settings": settings.model_dump(),
-        "precision": accelerator.mixed_precision,
-        "entries": len(entries),
-        "images": len(images),
-        "records": hash_json([entries["record_id"].to_list(), images.to_dicts()]),
-    }
-    fingerprint = hash_json(about)
-    with scratch_directory(out, fingerprint, main=main) as directory:
+    manifest = BankManifest(
+        parent=checkpoint_hash(parent),
+        features=content_hash(features),
+        settings=settings,
+        precision=accelerator.mixed_precision,
+        entries=len(entries),
+        images=len(images),
+        records=hash_json([entries["record_id"].to_list(), images.to_dicts()]),
+    )
+    with scratch_directory(out, hash_json(manifest.model_dump()), main=main) as directory:
         dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
-        model, record = load_parent(parent, backbones, dtype)
-        model.to(accelerator.device)
+        model, _ = load_parent(parent, backbones, dtype)
+        model.to(accelerator.device).eval()
         store = open_features(features, backbones, accelerator.device)
         final = directory / "out"
-        examples = Examples(RecordTable.of(entries), load_tokenizer(backbones), store, record.model)
-        rows = np.arange(len(entries))
-        cache = open_source_cache(
-            "on", Visits(rows, np.ones_like(rows)), model, examples, accelerator, final / _SOURCES, 0, dtype
-        )
-        assert cache is not None
-        _write_keys(model, store, images["frontal"].to_list(), directory / _KEYS, accelerator)
+
+        def compressed(rows: list[dict[str, Any]]) -> Tensor:
+            states = read_sources([Sources.of(row) for row in rows], store)
+            return model.compress(states.to(accelerator.device)).tokens.to(dtype)
+
+        def keys_of(names: list[str]) -> Tensor:
+            """Compressed frontal tokens, averaged, with unit norm."""
+            states = store.depth_states(names).to(accelerator.device)
+            tokens = model.interface.compress_frontal(model.refine(states)[0])
+            return F.normalize(tokens.float().mean(1), dim=-1)
+
+        _write_blocks(compressed, entries.to_dicts(), final / _SOURCES, accelerator)
+        _write_blocks(keys_of, images["frontal"].to_list(), directory / _KEYS, accelerator)
         accelerator.wait_for_everyone()
-        stored = {"shape": list(cache.shape), "dtype": str(cache.dtype).removeprefix("torch."), "bytes": cache.nbytes}
-        manifest = BankManifest.model_validate(about | stored)
         if main:
-            keys = torch.cat([load_file(path)[_KEYS] for path in sorted((directory / _KEYS).iterdir())])
+            keys = torch.cat(_read_blocks(directory / _KEYS))
             place = {image: number for number, image in enumerate(images["frontal"])}
             own = keys[[place[image] for image in entries["frontal"]]]
             subjects = [table["subject_id"].to_list() for table in (images, entries)]
@@ -177,25 +173,28 @@ def build_bank(
 
 
 @torch.no_grad()
-def _write_keys(
-    model: Pacer, features: FeatureSource, images: list[str], directory: Path, accelerator: Accelerator
+def _write_blocks(
+    compute: Callable[[list[Any]], Tensor], items: list[Any], directory: Path, accelerator: Accelerator
 ) -> None:
-    """The key of each image: its compressed frontal tokens, averaged, with unit norm. Processes take files in turn."""
-    blocks = [images[first : first + _BLOCK] for first in range(0, len(images), _BLOCK)]
-    directory.mkdir(exist_ok=True)
-    with Ticker("keys", len(images), shown=accelerator.is_main_process) as ticker:
+    """What ``compute`` makes of all items, in files of ``_BLOCK``. Processes take files in turn; those of a stopped run
+    stay."""
+    blocks = [items[first : first + _BLOCK] for first in range(0, len(items), _BLOCK)]
+    with Ticker(directory.name, len(items), shown=accelerator.is_main_process) as ticker:
         for number in range(accelerator.process_index, len(blocks), accelerator.num_processes):
             path = directory / f"{number:06d}.safetensors"
             if path.exists():
                 continue
-            keys = []
+            tensors = []
             for first in range(0, len(blocks[number]), _BATCH):
-                states = features.depth_states(blocks[number][first : first + _BATCH]).to(accelerator.device)
-                tokens = model.interface.compress_frontal(model.refine(states)[0])
-                keys.append(F.normalize(tokens.float().mean(1), dim=-1).cpu())
-                ticker.advance(len(keys[-1]))
+                tensors.append(compute(blocks[number][first : first + _BATCH]).cpu())
+                ticker.advance(len(tensors[-1]))
             with atomic_path(path) as temporary:
-                save_file({_KEYS: torch.cat(keys)}, temporary)
+                save_file({_TENSOR: torch.cat(tensors)}, temporary)
+
+
+def _read_blocks(directory: Path) -> list[Tensor]:
+    """The tensors of all files, mapped into memory."""
+    return [load_file(path)[_TENSOR] for path in sorted(directory.iterdir())]
 
 
 class Retrieval:
@@ -215,10 +214,7 @@ class Retrieval:
         table = pl.read_parquet(directory / _NEIGHBOURS)
         self._entries = np.array(table["entries"].to_list(), dtype=np.int64)
         self._place = {image: number for number, image in enumerate(table["frontal"])}
-        rows, (queries, width) = np.arange(self.manifest.entries), self.manifest.shape
-        contexts = np.full(len(rows), CONTEXTS.index("mw"))
-        dtype = getattr(torch, self.manifest.dtype)
-        self._sources = SourceCache(directory / _SOURCES, rows, contexts, (queries, width), dtype)
+        self._sources = _read_blocks(directory / _SOURCES)
 
     def entries(self, frontals: Sequence[str]) -> np.ndarray:
         """Entry numbers [B, k], the nearest first.
@@ -236,4 +232,5 @@ class Retrieval:
     def read(self, frontals: Sequence[str]) -> Tensor:
         """Compressed sources [B, k, 3, Q, d_v] of each image's neighbours."""
         entries = self.entries(frontals)
-        return self._sources.read(entries.ravel()).unflatten(0, entries.shape)
+        rows = [self._sources[entry // _BLOCK][entry % _BLOCK] for entry in entries.ravel().tolist()]
+        return torch.stack(rows).unflatten(0, entries.shape)

@@ -8,7 +8,7 @@ parent's projection.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -106,6 +106,13 @@ class Added(nn.Module):
         return self.project(torch.cat(own, dim=1))
 
 
+@dataclass(frozen=True)
+class FilledTokens(SourceTokens):
+    """Source tokens of ``filled`` compressed sources [B, 3, Q, d_v]."""
+
+    filled: Tensor
+
+
 class RAGPT(Adapted):
     """The parent with all slots filled, and with prompts behind the prefix's BOS.
 
@@ -118,19 +125,21 @@ class RAGPT(Adapted):
         d_model = parent.language.config.hidden_size
         super().__init__(parent, Added(num_queries, d_vision, d_model, own.prompt_tokens, own.dropout))
 
-    def fuse(self, compressed: Tensor, batch: Batch) -> SourceTokens:
+    def fuse(self, compressed: Tensor, batch: Batch) -> FilledTokens:
         """The source tokens of filled slots."""
-        return self.interface.fuse(compressed, torch.ones_like(batch.availability))
+        assert isinstance(batch, RetrievedBatch) and batch.neighbours is not None
+        filled = self.added.fill(compressed, batch.neighbours, batch.availability)
+        fused = self.interface.fuse(filled, torch.ones_like(batch.availability))
+        return FilledTokens(fused.tokens, fused.fused, filled)
 
     def embed(self, batch: Batch, bare: bool = False) -> Embedded:
         """Input embeddings with prompts and visual tokens in their places."""
-        assert isinstance(batch, RetrievedBatch) and batch.neighbours is not None and not bare
-        compressed, weights, lateral_weights = self.compress(batch)
-        filled = self.added.fill(compressed, batch.neighbours, batch.availability)
-        embedded = super().embed(replace(batch, compressed=filled))
-        prompts = self.added.prompt(filled, batch.neighbours).to(embedded.inputs.dtype)
+        assert isinstance(batch, RetrievedBatch) and not bare
+        embedded = super().embed(batch)
+        assert isinstance(embedded.sources, FilledTokens)
+        prompts = self.added.prompt(embedded.sources.filled, batch.neighbours).to(embedded.inputs.dtype)
         inputs = torch.cat([embedded.inputs[:, :1], prompts, embedded.inputs[:, 1 + prompts.shape[1] :]], dim=1)
-        return Embedded(inputs, embedded.sources, weights, lateral_weights)
+        return embedded._replace(inputs=inputs)
 
 
 class TrainedRAGPT(params.RAGPT):

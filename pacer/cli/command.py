@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from pacer.cli.baselines import baseline
 from pacer.cli.decoding import decode
 from pacer.cli.profiles import profile_in_use, profile_names, use_profile
 from pacer.cli.released import import_llm_rg4
@@ -37,7 +36,6 @@ app = typer.Typer(
 )
 app.add_typer(anchors, name="anchors")
 app.add_typer(study, name="study")
-app.add_typer(baseline, name="baseline")
 
 
 @app.command()

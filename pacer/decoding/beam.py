@@ -20,7 +20,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pacer.core.errors import BackboneError
-from pacer.decoding.cuda_graphs import Recorder, Replay, cuda_graph
 from pacer.decoding.hypotheses import Hypotheses, Step
 from pacer.decoding.tree import TokenTree, attending_to_trees
 from pacer.model.pacer import own_precision
@@ -36,14 +35,12 @@ class BeamSearch:
     Args:
         language: a LlamaForCausalLM in eval mode, LoRA merged or not.
         decode: beams, least and most tokens, penalties, records at a time. eos: the token that ends a report.
-        record: how steps are recorded for :class:`pacer.decoding.cuda_graphs.Replay`; None: on a GPU as a CUDA graph,
-            elsewhere not at all.
 
     Raises:
         BackboneError: the model is of another family: its layers may attend in ways that are not known here.
     """
 
-    def __init__(self, language: Any, decode: Decode, eos: int, *, record: Recorder | None = None):
+    def __init__(self, language: Any, decode: Decode, eos: int):
         family = language.config.model_type
         if family != "llama":
             raise BackboneError(
@@ -51,7 +48,6 @@ class BeamSearch:
                 f"is of the family {family}; set decode.engine: generate"
             )
         self.language, self.decode, self.eos = language, decode, eos
-        self.record = cuda_graph if record is None and language.device.type == "cuda" else record
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Tensor]) -> Iterator[tuple[int, list[int]]]:
@@ -87,13 +83,11 @@ class _Search:
 
     def __init__(self, engine: BeamSearch):
         config, decode = engine.language.config, engine.decode
-        self.places, self.language, device = decode.batch_size, engine.language, engine.language.device
+        places, self.language, device = decode.batch_size, engine.language, engine.language.device
         heads = config.num_attention_heads // config.num_key_value_heads
-        self.tree = TokenTree(self.places, decode.num_beams, config.num_hidden_layers, heads, device)
-        self.hypotheses = Hypotheses(self.places, decode, engine.eos, device)
-        self.prefix = torch.zeros(self.places, dtype=torch.long, device=device)
-        self.replay = None if engine.record is None else Replay(self._step, engine.record)
-        self.capacity = 0
+        self.tree = TokenTree(places, decode.num_beams, config.num_hidden_layers, heads, device)
+        self.hypotheses = Hypotheses(places, decode, engine.eos, device)
+        self.prefix = torch.zeros(places, dtype=torch.long, device=device)
         self.records: list[_Record] = []
 
     def admit(self, numbers: Sequence[int], prefixes: Sequence[Tensor]) -> list[tuple[int, list[int]]]:
@@ -115,21 +109,12 @@ class _Search:
         """One more token for every beam; gives the records that have ended, as :meth:`admit`."""
         active, longest = len(self.records), max(record.tokens for record in self.records)
         rows = slice(active)
-        # a recorded step has one height: all rows, in use or not
-        height = active if self.replay is None or self.replay.failed else self.places
-        if self.replay is not None and self.capacity != self.tree.capacity:
-            self.capacity = self.tree.capacity
-            self.replay.forget()
-        tokens = self.hypotheses.last(height)
-        positions = (self.prefix[:height] + self.hypotheses.length[:height] - 1).clamp(min=0).unsqueeze(1)
-        with self.tree.stepping(active, height) as mask:
-            logits = (self.replay or self._step)(mask, tokens, positions.expand_as(tokens))[:active]
+        tokens = self.hypotheses.last(active)
+        positions = (self.prefix[rows] + self.hypotheses.length[rows] - 1).unsqueeze(1).expand_as(tokens)
+        with self.tree.stepping(active) as mask:
+            hidden = self._forward(input_ids=tokens, attention_mask=mask, position_ids=positions)
+            logits = self.language.lm_head(hidden)
         return self._settle(rows, self.hypotheses.advance(rows, logits, longest))
-
-    def _step(self, mask: Tensor, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Logits [S, K, V] behind the newest tokens [S, K]."""
-        hidden = self._forward(input_ids=tokens, attention_mask=mask, position_ids=positions)
-        return self.language.lm_head(hidden)
 
     def _forward(self, **inputs: Tensor) -> Tensor:
         with attending_to_trees(self.language.model):

@@ -109,7 +109,6 @@ class Generator:
                 f"record {record['record_id']}: its prefix is not finite; the features of its images or of "
                 "its previous report, or the checkpoint, are damaged: make them again"
             )
-        assert embedded.depth_weights is not None
         lateral = embedded.lateral_depth_weights
         return Prefix(
             inputs[0],

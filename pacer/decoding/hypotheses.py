@@ -64,8 +64,8 @@ class Hypotheses:
             tensor[targets] = tensor[sources]
 
     def last(self, rows: int) -> Tensor:
-        """Newest token of each beam of the first rows [rows, K]; of rows that hold nothing, any."""
-        places = (self.length[:rows] - 1).clamp(min=0)[:, None, None].expand(-1, self.tokens.shape[1], 1)
+        """Newest token of each beam of the first rows [rows, K]."""
+        places = (self.length[:rows] - 1)[:, None, None].expand(-1, self.tokens.shape[1], 1)
         return self.tokens[:rows].gather(2, places).squeeze(2)
 
     def result(self, row: int) -> list[int]:

@@ -52,7 +52,7 @@ class TokenTree:
 
     @property
     def capacity(self) -> int:
-        """L. The tensors stay where they are while it stays the same."""
+        """L."""
         return self.ancestors.shape[2]
 
     @property
@@ -75,15 +75,13 @@ class TokenTree:
         self.used = max(self.used, longest)
 
     @contextmanager
-    def stepping(self, active: int, rows: int) -> Generator[Tensor]:
+    def stepping(self, rows: int) -> Generator[Tensor]:
         """Within this context, a forward pass over tokens [rows, K] stores one node a beam; gives its additive mask
         [rows, 1, H / G x K, W].
-
-        Rows from ``active`` on hold nothing: what they compute is of no use, and finite.
         """
         self._rows = rows
         mask = self.keys[0].new_zeros(rows, 1, self.beams, self.width)
-        mask[:active].masked_fill_(~self.ancestors[:active, :, : self.width].unsqueeze(1), -torch.inf)
+        mask.masked_fill_(~self.ancestors[:rows, :, : self.width].unsqueeze(1), -torch.inf)
         yield mask.repeat(1, 1, self.heads, 1)
 
     def branch(self, rows: slice, parents: Tensor) -> Tensor:

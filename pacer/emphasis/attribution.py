@@ -32,14 +32,13 @@ class Read(NamedTuple):
     """A report as CheXbert reads it.
 
     Attributes:
-        piece_ends: where each piece ends in the text, without ``[CLS]`` and ``[SEP]``.
+        piece_ends: where each piece ends in the text, without ``[CLS]`` and ``[SEP]``; what is beyond CheXbert's 512
+            has none.
         scores: of these pieces [observations, pieces], for each observation that is positive or uncertain.
-        cut: the report is longer than CheXbert reads; what it does not read has no piece.
     """
 
     piece_ends: list[int]
     scores: np.ndarray
-    cut: bool
 
 
 class Attributor:
@@ -81,7 +80,7 @@ class Attributor:
         for number, encoding in enumerate(pieces.encodings):
             text = slice(1, int(mask[number].sum()) - 1)
             ends = [end for _, end in encoding.offsets[text]]
-            read.append(Read(ends, scores[(rows == number).numpy(force=True), text], bool(encoding.overflowing)))
+            read.append(Read(ends, scores[(rows == number).numpy(force=True), text]))
         return read
 
     def _scores(self, tokens: Tensor, mask: Tensor, rows: Tensor, observations: Tensor, labels: Tensor) -> np.ndarray:

@@ -12,19 +12,13 @@ from pacer.records.schemas import SPLITS as ALL_SPLITS
 
 #: The splits that training reads.
 SPLITS = ALL_SPLITS[:2]
-#: Share of marked train sentences from which on marks are doubted: they then set apart next to nothing.
-NEARLY_ALL = 0.9
 
 
 class Audit:
-    """Counts marks, and where there are both computed and released ones, how often they agree.
-
-    Attributes:
-        reports: distinct texts that were attributed. cut: those that are longer than CheXbert reads.
-    """
+    """Counts marks, and where there are both computed and released ones, how often they agree."""
 
     def __init__(self, config: Emphasis):
-        self.config, self.reports, self.cut = config, 0, 0
+        self.config = config
         self._counts: dict[tuple[str, str], Counter[str]] = {}
         self._agreement: dict[tuple[str, str], Counter[tuple[bool, bool]]] = {}
 
@@ -57,24 +51,18 @@ class Audit:
                 self._agreement.setdefault((split, unit), Counter()).update(zip(own, given, strict=False))
 
     def found(self) -> dict[str, Any]:
-        """``audit.json``: the settings in use, doubts, then for every split its contexts, and precision and recall of
-        computed marks against the released ones."""
+        """``audit.json``: the settings in use, what speaks against the marks, then for every split its contexts, and
+        precision and recall of computed marks against the released ones."""
         computed = self.config.source == "computed"
         used = self.config.model_dump(include=None if computed else {"source"})
-        found: dict[str, Any] = {"settings": used, "doubt": self._doubt()}
-        if computed:
-            found["attributed"] = {"reports": self.reports, "cut_by_chexbert": self.cut}
+        found: dict[str, Any] = {"settings": used, "doubt": self._doubt(), "agreement": {}}
         for split in SPLITS:
             found[split] = {c: dict(counts) for (s, c), counts in sorted(self._counts.items()) if s == split}
-        found["agreement"] = {}
         for (split, unit), pairs in self._agreement.items():
             both, own, given = pairs[True, True], pairs[True, False], pairs[False, True]
             found["agreement"].setdefault(split, {})[unit] = {
                 "precision": both / max(both + own, 1),
                 "recall": both / max(both + given, 1),
-                "marked_by_both": both,
-                "computed_alone": own,
-                "released_alone": given,
             }
         return found
 
@@ -82,26 +70,24 @@ class Audit:
         return sum((counts for (split, _), counts in self._counts.items() if split == "train"), Counter())
 
     def _doubt(self) -> str | None:
-        """What speaks against the marks as a whole."""
-        train, source = self._train(), self.config.source
-        labeller = "; look whether CheXbert labels these reports well" if source == "computed" else ""
-        if not train["marked_tokens"]:
-            labeller = "; emphasis.source: computed marks tokens by the recipe" if source == "corpus" else labeller
-            return f"no train record has emphasised tokens, so L_TLW is 0{labeller}"
-        if (share := train["marked_sentences"] / train["sentences"]) >= NEARLY_ALL:
-            limit = f"{NEARLY_ALL:.0%} or more"
-            return f"{share:.1%} of all train sentences are marked ({limit}): nothing is set apart{labeller}"
-        return None
+        if self._train()["marked_tokens"]:
+            return None
+        remedy = {
+            "corpus": "; emphasis.source: computed marks tokens by the recipe",
+            "computed": "; look whether CheXbert labels these reports well",
+            "none": "",
+        }[self.config.source]
+        return f"no train record has emphasised tokens, so L_TLW is 0{remedy}"
 
     def summary(self) -> str:
         """A line or two for whoever runs the stage."""
-        train, doubt = self._train(), self._doubt()
-        if doubt and not train["marked_tokens"]:
+        if doubt := self._doubt():
             return doubt
+        train = self._train()
         said = (
             f"{train['records_with_marks']:,} of {train['records']:,} train records have emphasised tokens: "
             f"{train['marked_tokens'] / train['tokens']:.1%} of all tokens"
-        ) + (f"\n{doubt}" if doubt else "")
+        )
         for split, units in self.found()["agreement"].items():
             own = ", ".join(f"{unit} {v['precision']:.3f} and {v['recall']:.3f}" for unit, v in units.items())
             said += f"\nprecision and recall against the released marks in {split}: {own}"

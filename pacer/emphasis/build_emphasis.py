@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 from transformers import PreTrainedTokenizerBase
@@ -29,13 +29,6 @@ _COLUMNS = ("record_id", "split", "context", "report", "emphasis", "emphasis_tex
 _TRAINED = pl.col("split").is_in(SPLITS)
 
 
-class Attributed(NamedTuple):
-    """The score of each sentence of a report, and whether CheXbert read less than all of it."""
-
-    scores: list[float]
-    cut: bool
-
-
 def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) -> None:
     """Write ``emphasis.parquet`` and ``audit.json`` into ``out``, and ``attributions.jsonl``: the scores of every
     report that was ever attributed, by labeller, settings and text. They are used again, as are those of a stopped run.
@@ -50,7 +43,7 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
     with scratch_directory(out, "attributing") as scratch:
         audit, made, journal = Audit(config), scratch / "emphasis", scratch / CACHE
         kept = _kept(out / CACHE) | _kept(journal)
-        scores = _attributed(config, records, backbones, kept, journal, audit) if config.source == "computed" else {}
+        scores = _attributed(config, records, backbones, kept, journal) if config.source == "computed" else {}
         marker = _Marker(config, read_tokenizer(resolve(backbones / "language")), scores, audit)
         made.mkdir(exist_ok=True)
         with TableWriter(made / TABLE, EMPHASIS_SCHEMA) as writer:
@@ -59,27 +52,27 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
                 for record_id, split in frame.select("record_id", "split").iter_rows():
                     writer.add({"record_id": record_id, "emphasis": next(marks) if split in SPLITS else None})
         write_json(made / AUDIT, audit.found())
-        write_jsonl(made / CACHE, [{"key": key, **own._asdict()} for key, own in sorted(kept.items())])
+        write_jsonl(made / CACHE, [{"key": key, "scores": own} for key, own in sorted(kept.items())])
         publish(made, out)
     print(audit.summary(), flush=True)
 
 
-def _kept(path: Path) -> dict[str, Attributed]:
-    """The scores in a journal, by key."""
+def _kept(path: Path) -> dict[str, list[float]]:
+    """The scores of each report's sentences in a journal, by key."""
     kept = {}
     for number, row in read_journal(path):
         try:
-            kept[row["key"]] = Attributed(row["scores"], row["cut"])
+            kept[row["key"]] = row["scores"]
         except (KeyError, TypeError):
             raise DataError(
-                f"{path}, line {number} holds no scores (expected key, scores and cut); delete the line, and its "
+                f"{path}, line {number} holds no scores (expected key and scores); delete the line, and its "
                 "report is attributed again"
             ) from None
     return kept
 
 
 def _attributed(
-    config: Emphasis, records: Path, backbones: Path, kept: dict[str, Attributed], journal: Path, audit: Audit
+    config: Emphasis, records: Path, backbones: Path, kept: dict[str, list[float]], journal: Path
 ) -> dict[str, list[float]]:
     """The score of each sentence of every distinct train and val report; what ``kept`` lacks is added to it."""
     # torch, transformers and captum, which no other source needs
@@ -97,12 +90,10 @@ def _attributed(
         for first in range(0, len(new), _GROUP):
             group = new[first : first + _GROUP]
             for text, read in zip(group, attributor(group), strict=True):
-                own = Attributed(sentence_scores(text, read, config.smoothing), read.cut)
-                kept[keys[text]] = own
-                file.append({"key": keys[text], **own._asdict()})
+                kept[keys[text]] = sentence_scores(text, read, config.smoothing)
+                file.append({"key": keys[text], "scores": kept[keys[text]]})
             ticker.advance(len(group))
-    audit.reports, audit.cut = len(texts), sum(kept[key].cut for key in keys.values())
-    return {text: kept[key].scores for text, key in keys.items()}
+    return {text: kept[key] for text, key in keys.items()}
 
 
 class _Marker:

@@ -9,9 +9,8 @@ that made them has changed.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import polars as pl
 import torch
@@ -23,7 +22,7 @@ from pacer.core.hygiene import cell
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory, write_json
 from pacer.core.progress import Ticker
 from pacer.encoding.encode import encode_images, encode_priors
-from pacer.encoding.plan import WORDS, announce
+from pacer.encoding.plan import WORDS, Need, announce
 from pacer.encoding.recipes import encoding_of, recipes
 from pacer.encoding.shards import INDEXES, Entry, Kind, Note, Scratch, damage, finished
 from pacer.features.store import MANIFEST, text_key
@@ -31,9 +30,6 @@ from pacer.parallel.prefetch import prefetch
 from pacer.parallel.processes import process_state
 from pacer.params import Features
 from pacer.radiographs.opening import reading_problem
-
-Item = TypeVar("Item")
-Done = TypeVar("Done")
 
 #: Name of the scratch directory. It is the same for all settings: entries are kept by their keys.
 _SCRATCH = "shards"
@@ -44,7 +40,7 @@ _SHOWN = 20
 def build_store(
     config: Features, images: pl.DataFrame, prior_reports: Sequence[str], backbones: Path, out: Path
 ) -> None:
-    """Make, complete or repair the store ``out``.
+    """Make or complete the store ``out``.
 
     Args:
         images: columns ``image_id`` and ``path``. prior_reports: cleaned texts, repeats allowed.
@@ -83,8 +79,9 @@ def build_store(
             encoders.append(encode_images(config, vision, own["images"], paths, hashes, device))
         if new["priors"]:
             encoders.append(encode_priors(config, text, own["priors"], texts, device))
-        other_mode = "pixels" if config.mode == "states" else "states"
-        announce([encoder.measure() for encoder in encoders], other_mode, out, state)
+        entries = {kind: sum(map(len, shards.values())) for kind, shards in new.items()}
+        needs = [Need(encoder.kind, entries[encoder.kind], encoder.sizes) for encoder in encoders]
+        announce(needs, config.mode, out, state)
         made: dict[str, Note] = {}
         for encoder in encoders:
             made |= encoder.run(scratch, main)
@@ -106,20 +103,9 @@ def build_store(
         state.wait_for_everyone()
 
 
-def _divided_among(
-    what: str, do: Callable[[Item], Done], items: list[Item], workers: int, state: PartialState
-) -> dict[Item, Done]:
-    """What ``do`` gives for every item; each process does its share, and all learn all."""
-    own, done = items[state.process_index :: state.num_processes], []
-    with Ticker(what, len(own), shown=state.is_main_process and bool(own)) as ticker:
-        for found in zip(own, prefetch(do, own, max(workers, 1)), strict=True):
-            done.append(found)
-            ticker.advance()
-    return dict(gather_object(done))
-
-
 def _hashes(paths: dict[str, str], unreadable: dict[str, str], workers: int, state: PartialState) -> dict[str, str]:
-    """Content hash of each image file; why one of this process's share has none goes into ``unreadable``."""
+    """Content hash of each image file; each process reads its share, and all learn all. Why one of this process's share
+    has none goes into ``unreadable``."""
 
     def read(name: str) -> str | None:
         try:
@@ -128,8 +114,13 @@ def _hashes(paths: dict[str, str], unreadable: dict[str, str], workers: int, sta
             unreadable[name] = reading_problem(error)
         return None
 
-    found = _divided_among("hash images", read, list(paths), workers, state)
-    return {name: content for name in paths if (content := found[name]) is not None}
+    names, done = list(paths)[state.process_index :: state.num_processes], []
+    with Ticker("hash images", len(names), shown=state.is_main_process and bool(names)) as ticker:
+        for found in zip(names, prefetch(read, names, max(workers, 1)), strict=True):
+            done.append(found)
+            ticker.advance()
+    every = dict(gather_object(done))
+    return {name: content for name in paths if (content := every[name]) is not None}
 
 
 def _kept(out: Path, scratch: Scratch, keys: dict[Kind, dict[str, str]], state: PartialState) -> dict[str, Note]:

@@ -1,4 +1,4 @@
-"""One process's share of the encoding: the plan is measured on a first batch, then shard by shard is made.
+"""One process's share of the encoding, shard by shard.
 
 Three things happen at a time: threads read the entries of the next batches, one thread encodes a batch, and the batch
 before it is written. A shard is not begun before the one before is whole, so that a kill costs one at most.
@@ -6,9 +6,8 @@ before it is written. A shard is not begun before the one before is whole, so th
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -20,7 +19,7 @@ from torch import Tensor
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file
 from pacer.core.progress import Ticker
-from pacer.encoding.plan import WORDS, Cost, Share
+from pacer.encoding.plan import WORDS, image_bytes, prior_bytes
 from pacer.encoding.shards import Entry, Kind, Note, Scratch, Tensors
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.prepare import stacked
@@ -42,7 +41,7 @@ class ShardEncoder(Generic[Loaded]):
 
     Args:
         load: reads what a name stands for; raises DataError where that cannot be read. workers: threads that load.
-        other: what ``encode`` would be in the other ``features.mode``, for the plan.
+        sizes: bytes of an entry by ``features.mode``.
 
     Attributes:
         unreadable: why it cannot be read, by name.
@@ -53,31 +52,9 @@ class ShardEncoder(Generic[Loaded]):
     load: Callable[[str], Loaded]
     encode: Encode[Loaded]
     batch_size: int
+    sizes: Mapping[str, int]
     workers: int = 0
-    other: Encode[Loaded] | None = None
     unreadable: dict[str, str] = field(default_factory=dict)
-    _first: dict[str, Tensors] = field(default_factory=dict)
-
-    def measure(self) -> Share:
-        """Time the first batch that can be read. Its tensors are kept, so that it is not encoded again."""
-        entries = sum(map(len, self.shards.values()))
-        batches = (batch for shard in self.shards.values() for batch in _batched(shard, self.batch_size))
-        for names in ([entry.name for entry in batch] for batch in batches):
-            started = time.monotonic()
-            loaded = zip(names, prefetch(self._load, names, self.workers), strict=True)
-            readable = {name: value for name, value in loaded if value is not None}
-            if not readable:
-                continue
-            loading = (time.monotonic() - started) / len(readable)
-            tensors, cost = _timed(self.encode, readable, loading)
-            if len(readable) == len(names):
-                self._first = {names[0]: tensors}
-            other = None
-            if self.other is not None:
-                with suppress(DataError):  # an estimate: the other mode would stop there
-                    other = _timed(self.other, dict([next(iter(readable.items()))]), loading)[1]
-            return Share(self.kind, entries, cost, other)
-        return Share(self.kind, entries, Cost(), None)
 
     def run(self, scratch: Scratch, shown: bool) -> dict[str, Note]:
         """Encode and write the shards; one with an entry that cannot be read is left out.
@@ -96,7 +73,7 @@ class ShardEncoder(Generic[Loaded]):
                 readable = {name: value for name, value in batch if value is not None}
                 if len(readable) < len(batch):
                     raise _Incomplete
-                tensors = self._first.pop(batch[0][0], None) or self.encode(readable)
+                tensors = self.encode(readable)
                 ticker.advance(len(batch))
                 return tensors
 
@@ -124,16 +101,6 @@ class _Incomplete(Exception):
 def _batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     iterator = iter(items)
     return iter(lambda: list(islice(iterator, size)), [])
-
-
-def _timed(encode: Encode[Loaded], batch: dict[str, Loaded], loading: float) -> tuple[Tensors, Cost]:
-    """What ``encode`` makes, and what an entry costs with it; ``loading``, in seconds an entry, goes beside it."""
-    # what an encoder does once, at its first use, says nothing about the rate
-    encode(dict([next(iter(batch.items()))]))
-    started = time.monotonic()
-    tensors = encode(batch)
-    size = sum(tensor[0].nbytes for tensor in tensors.values())
-    return tensors, Cost(size, max(loading, (time.monotonic() - started) / len(batch)))
 
 
 def encode_images(
@@ -164,11 +131,12 @@ def encode_images(
     def pixels(levels: dict[str, Tensor]) -> Tensors:
         return {"pixels": stacked(list(levels.values()))}
 
-    workers = max(config.workers, 1)
-    if config.mode == "states":
-        return ShardEncoder("images", shards, load, states, config.batch_size, workers, other=pixels)
-    # a shard is one batch: its rows have one shape, three planes where any of its images is in colour
-    return ShardEncoder("images", shards, load, pixels, config.shard_size, workers, other=states)
+    # a shard of pixels is one batch: its rows have one shape, three planes where any of its images is in colour
+    encode, batch_size = (states, config.batch_size) if config.mode == "states" else (pixels, config.shard_size)
+    size, width = encoder.preparation.pixels, encoder.model.config.hidden_size
+    patches = size // encoder.model.config.patch_size**2
+    sizes = {mode: image_bytes(config, mode, patches, width, size) for mode in ("states", "pixels")}
+    return ShardEncoder("images", shards, load, encode, batch_size, sizes, max(config.workers, 1))
 
 
 def encode_priors(
@@ -182,4 +150,5 @@ def encode_priors(
         stored = as_stored(states, DTYPES[config.dtype], [f"previous report {key}" for key in batch])
         return {"states": stored.cpu(), "mask": mask.to(torch.uint8).cpu()}
 
-    return ShardEncoder("priors", shards, texts.__getitem__, encode, config.batch_size)
+    sizes = dict.fromkeys(("states", "pixels"), prior_bytes(config, encoder.model.config.hidden_size))
+    return ShardEncoder("priors", shards, texts.__getitem__, encode, config.batch_size, sizes)

@@ -165,7 +165,8 @@ def finished(out: Path) -> dict[Path, Note]:
         for kind, (index, column) in INDEXES.items():
             entries = pl.read_parquet(out / index).select(column, "shard", "row", "key")
             for name, shard, row, key in entries.iter_rows():
-                note = shards.setdefault(out / shard, Note(kind, Shard(**manifest["shards"][shard]), []))
+                about = manifest["shards"][shard]
+                note = shards.setdefault(out / shard, Note(kind, Shard(about["bytes"], about["rows"]), []))
                 note.entries.append(Entry(name, row, key))
     except (OSError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{out} is not a feature store of this version ({type(error).__name__})") from None

@@ -32,6 +32,9 @@ class Preparation:
     Args:
         directory: Hugging Face directory with the processor's ``preprocessor_config.json``.
 
+    Attributes:
+        pixels: of a prepared image.
+
     Raises:
         BackboneError: the processor has a setting that is not covered, which is named.
     """
@@ -46,7 +49,9 @@ class Preparation:
             raise BackboneError(f"the image processor of {directory} cannot be followed exactly: {uncovered}")
         try:
             self._table = _table(self.processor)
-            self.values(self.levels_of(Image.new("L", (3, 2))))
+            levels = self.levels_of(Image.new("L", (3, 2)))
+            self.values(levels)
+            self.pixels = levels.numel()
         except (TypeError, ValueError) as error:
             raise BackboneError(f"the image processor of {directory} refuses an image: {error}") from error
 

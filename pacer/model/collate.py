@@ -58,12 +58,8 @@ def collate(
     *,
     bos: int,
     num_queries: int,
-    compressed: Tensor | None = None,
 ) -> Batch:
     """One batch of B samples: ``[BOS] before | Q places | after || target``, padded on the right with zeros.
-
-    Args:
-        compressed: [B, 3, Q, d_v] compressed sources, which make the stored features needless.
 
     Raises:
         ValueError: a sample's context asks for a source that it does not have.
@@ -78,16 +74,12 @@ def collate(
         masks.append(np.concatenate([zeros, target.consistency]))
         starts.append(1 + len(prompt.before))
         prefixes.append(len(left))
-    if compressed is None:
-        states = read_sources(sources, features)
-    else:
-        states = SourceStates(availability=_availability(sources), compressed=compressed)
     return Batch(
         ids=torch.from_numpy(_pad(rows, np.int64)),
         visual_start=torch.tensor(starts),
         prefix_length=torch.tensor(prefixes),
         length=torch.tensor([len(row) for row in rows]),
-        **vars(states),
+        **vars(read_sources(sources, features)),
         weight=torch.from_numpy(_pad(weights, np.float32)),
         emphasis=torch.from_numpy(_pad(emphases, np.float32)),
         kappa=torch.tensor([target.kappa for target in targets], dtype=torch.float32),
@@ -101,7 +93,7 @@ def read_sources(sources: Sequence[Sources], features: FeatureSource) -> SourceS
     Raises:
         ValueError: a sample's context asks for a source that it does not have.
     """
-    available = _availability(sources)
+    available = torch.tensor([availability(source.context) for source in sources])
     pairs = list(zip(sources, available.tolist(), strict=True))
     laterals = [_present(source.lateral, "lateral view") for source, (lateral, _) in pairs if lateral]
     priors = [_present(source.prior, "previous report") for source, (_, prior) in pairs if prior]
@@ -113,10 +105,6 @@ def read_sources(sources: Sequence[Sources], features: FeatureSource) -> SourceS
         prior=prior,
         prior_mask=prior_mask,
     )
-
-
-def _availability(sources: Sequence[Sources]) -> Tensor:
-    return torch.tensor([availability(source.context) for source in sources])
 
 
 def _present(value: str | None, what: str) -> str:

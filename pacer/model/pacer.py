@@ -30,18 +30,15 @@ class SourceStates:
 
     Attributes:
         availability: [B, 2] bool (lateral, prior).
-        frontal: [B, K, N, d_v] depth states, None beside ``compressed``. lateral: [n_l, K, N, d_v] of the rows that
-            have one, or None.
+        frontal: [B, K, N, d_v] depth states. lateral: [n_l, K, N, d_v] of the rows that have one, or None.
         prior: [n_p, L, d_text] and prior_mask [n_p, L] bool of the rows that have one, or None.
-        compressed: [B, 3, Q, d_v], the interface's compressed sources where they were computed beforehand.
     """
 
     availability: Tensor
-    frontal: Tensor | None = None
+    frontal: Tensor
     lateral: Tensor | None = None
     prior: Tensor | None = None
     prior_mask: Tensor | None = None
-    compressed: Tensor | None = None
 
     def to(self, device: torch.device) -> Self:
         """The same on another device."""
@@ -93,11 +90,10 @@ class Batch(SourceStates):
 
 
 class Compressed(NamedTuple):
-    """Compressed sources [B, 3, Q, d_v] and the routing weights [B, N, K] of frontal and lateral images; the weights
-    are None where there was no image to route."""
+    """Compressed sources [B, 3, Q, d_v] and the routing weights [B, N, K] of frontal and lateral images."""
 
     tokens: Tensor
-    depth_weights: Tensor | None
+    depth_weights: Tensor
     lateral_depth_weights: Tensor | None
 
 
@@ -106,7 +102,7 @@ class Embedded(NamedTuple):
 
     inputs: Tensor
     sources: SourceTokens
-    depth_weights: Tensor | None
+    depth_weights: Tensor
     lateral_depth_weights: Tensor | None
 
 
@@ -194,10 +190,7 @@ class Pacer(nn.Module):
         return self.router(depths, self.endpoint_norm(depths[:, -1]))
 
     def compress(self, batch: SourceStates) -> Compressed:
-        """Refine and compress the sources of a batch, or take them as they were computed beforehand."""
-        if batch.compressed is not None:
-            return Compressed(batch.compressed, None, None)
-        assert batch.frontal is not None
+        """Refine and compress the sources of a batch."""
         frontal, weights = self.refine(batch.frontal)
         lateral = prior = prior_mask = lateral_weights = None
         if batch.lateral is not None:
@@ -223,7 +216,6 @@ class Pacer(nn.Module):
         """
         text = self.language.get_input_embeddings()(batch.ids)
         if bare:
-            assert batch.frontal is not None
             frontal, weights = self.refine(batch.frontal)
             visual = self.interface.frontal.to_model(self.interface.compress_frontal(frontal))
             sources, lateral_weights = SourceTokens(visual.unsqueeze(1), visual), None

@@ -12,15 +12,14 @@ from pacer.params.strict import Natural, Positive, PositiveFloat, Strict
 class Backbone(Strict):
     """Where one frozen model comes from."""
 
-    provider: Literal["standin", "hub", "local", "gguf"]
+    provider: Literal["standin", "hub", "local"]
     id: str | None = None
     revision: str | None = None
     path: str | None = None
-    file: str | None = None
 
     @model_validator(mode="after")
     def _located(self) -> Backbone:
-        needed = {"standin": (), "hub": ("id", "revision"), "local": ("path",), "gguf": ("path", "file")}
+        needed = {"standin": (), "hub": ("id", "revision"), "local": ("path",)}
         missing = [key for key in needed[self.provider] if getattr(self, key) is None]
         if missing:
             raise ValueError(f"provider: {self.provider} needs {' and '.join(missing)}")
@@ -87,9 +86,6 @@ class Backbones(Strict):
 
     @model_validator(mode="after")
     def _providers(self) -> Backbones:
-        for name in ("vision", "text", "chexbert"):
-            if getattr(self, name).provider == "gguf":
-                raise ValueError(f"{name}: provider gguf is for the language model only")
         if self.chexbert.provider == "hub":
             raise ValueError("chexbert: its weights lie on no hub; use provider local with path, or standin")
         return self

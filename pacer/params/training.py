@@ -63,4 +63,3 @@ class Calibrate(Warmup):
     d_gate: Size | None
     dropout: Fraction
     gate_bias: float
-    source_cache: Literal["auto", "on", "off"]

@@ -1,6 +1,6 @@
 """Frozen models that stay where they are: ``pointer.json`` names a directory and what its files must hash to.
 
-``pointer.json`` is ``{"path": absolute directory, "files": {name: SHA-256}, "bytes": {name: size}}``.
+``pointer.json`` is ``{"path": absolute directory, "files": {name: SHA-256}}``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from pacer.core.io import hash_file, hash_json, read_json, write_json
 
 POINTER = "pointer.json"
 PROVENANCE = "provenance.json"
-#: How files end that transformers looks for without being asked.
-_LOADED = (".json", ".safetensors", ".bin", ".pth", ".model", ".jinja", ".py", "vocab.txt", "merges.txt")
 
 
 def _below(name: str) -> str:
@@ -33,18 +31,16 @@ class Pointer(BaseModel, strict=True):
 
     path: str
     files: dict[Annotated[str, AfterValidator(_below)], str]
-    bytes: dict[str, int] = {}
 
 
 def resolve(directory: str | Path) -> Path:
     """The directory that holds the model's files: ``directory`` itself, or what its ``pointer.json`` names.
 
-    The files that a pointer lists are checked by size, then by content hash (once per process for an unchanged
-    file).
+    The files that a pointer lists are compared with their hashes, once per process for an unchanged file: another model
+    may have been put in place of the one that features and checkpoints were made with.
 
     Raises:
-        BackboneError: the directory or a listed file is missing, a listed file has changed, or one lies there that is
-            not listed.
+        BackboneError: the directory or a listed file is missing, or a listed file has changed.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -58,14 +54,7 @@ def resolve(directory: str | Path) -> Path:
             f"{directory / POINTER} points to {target}, which is not there; put it back or repeat the stage `backbones`"
         )
     for name, expected in pointer.files.items():
-        _check(directory / POINTER, target / name, expected, pointer.bytes.get(name))
-    expected_files = {*pointer.files, PROVENANCE}
-    for file in sorted(target.iterdir()):
-        if file.name.endswith(_LOADED) and file.name not in expected_files and not file.name.startswith("."):
-            raise BackboneError(
-                f"{file} is not among the files that {directory / POINTER} was made for, and could change what the "
-                "model computes; remove it, or repeat the stage `backbones` to accept it"
-            )
+        _check(directory / POINTER, target / name, expected)
     return target
 
 
@@ -169,16 +158,14 @@ def write_pointer(target: str | Path, names: list[str], out: str | Path) -> dict
     """Write ``out/pointer.json`` for the files ``names`` of ``target``; returns their hashes ``{name: SHA-256}``."""
     target = Path(target).absolute()
     files = {name: hash_file(target / name) for name in sorted(names)}
-    sizes = {name: (target / name).stat().st_size for name in files}
-    write_json(Path(out) / POINTER, {"path": str(target), "files": files, "bytes": sizes})
+    write_json(Path(out) / POINTER, {"path": str(target), "files": files})
     return files
 
 
-def _check(pointer: Path, file: Path, expected: str, size: int | None) -> None:
+def _check(pointer: Path, file: Path, expected: str) -> None:
     if not os.path.isfile(file):
         raise BackboneError(f"{file}, listed in {pointer}, is missing; put it back or repeat the stage `backbones`")
-    changed = size is not None and file.stat().st_size != size
-    if changed or file_hash(file) != expected:
+    if file_hash(file) != expected:
         raise BackboneError(
             f"{file} is not the file that {pointer} was made for (its content has changed); put the "
             "old file back, or repeat the stage `backbones` to accept the new one"

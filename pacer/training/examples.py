@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -18,9 +18,6 @@ from pacer.model.specification import ModelSpecification
 from pacer.training.batches import MicroBatch
 from pacer.training.record_table import RecordTable
 from pacer.training.trajectory import Span, Trajectory, TrajectoryBuilder, draw
-
-if TYPE_CHECKING:
-    from pacer.training.source_cache import SourceCache
 
 
 class Draw(NamedTuple):
@@ -50,9 +47,6 @@ class Examples:
     Args:
         table: the records, with commitments unless all reports are direct (warm-up).
         specification: of the model; without a group ``prompt`` nothing surrounds the visual tokens (warm-up).
-
-    Attributes:
-        compressed: compressed sources that were computed beforehand; None: states are read from ``features``.
     """
 
     def __init__(
@@ -65,7 +59,6 @@ class Examples:
         self.table, self.tokenizer, self.features, self.prompt = table, tokenizer, features, specification.prompt
         self.num_queries = specification.interface.num_queries
         self.builder = TrajectoryBuilder(tokenizer, specification.trajectory.report_tokens)
-        self.compressed: SourceCache | None = None
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -129,7 +122,6 @@ class Examples:
                     trajectory.kappa(lambda_q),
                 )
             )
-        compressed = None if self.compressed is None else self.compressed.read(rows)
         return collate(
             prompts,
             targets,
@@ -137,7 +129,6 @@ class Examples:
             self.features,
             bos=self.builder.tokenizer.bos_token_id,
             num_queries=self.num_queries,
-            compressed=compressed,
         )
 
     def prompt_ids(self, record: dict, commit: bool) -> PromptIds:

@@ -103,9 +103,7 @@ def objective(
 
 
 def depth_weights(embedded: Embedded) -> dict[str, Mean]:
-    """``depth_weight/<k>``: mean over patches and records; nothing where no image was routed."""
-    if embedded.depth_weights is None:
-        return {}
+    """``depth_weight/<k>``: mean over patches and records."""
     weights = embedded.depth_weights.detach()
     count = weights.new_tensor(len(weights))
     return {f"depth_weight/{k}": Mean(mean * count, count) for k, mean in enumerate(weights.mean((0, 1)))}

@@ -1,23 +1,15 @@
-"""What a phase will do, known before it starts: every micro-batch, its records' routes, and how often each is met."""
+"""What a phase will do, known before it starts: every micro-batch, and the routes of its records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 
 from pacer.training.batches import MicroBatch, Order, micro_batches, real_share
 from pacer.training.examples import Draw, Examples
 from pacer.training.phases import Phase
-
-
-class Visits(NamedTuple):
-    """Rows that a phase meets, ascending, and how often each."""
-
-    rows: np.ndarray
-    counts: np.ndarray
 
 
 class Plan:
@@ -40,18 +32,6 @@ class Plan:
         start = first * self.phase.schedule.accumulation
         for number, micro in enumerate(micro_batches(self.order, self._lengths, start=start), start):
             yield micro, self._rho(number)
-
-    def visits(self) -> Visits:
-        """Rows that the phase trains on or validates with, and how often it meets each."""
-        schedule, train = self.phase.schedule, self.phase.train
-        counts = np.zeros(len(self.examples.table), dtype=np.int64)
-        for micro, _ in islice(self.from_update(0), schedule.updates * schedule.accumulation):
-            np.add.at(counts, micro.rows, 1)
-        validations = -(-schedule.updates // train.validation_interval)
-        for rows in self.examples.table.rows("val", self.phase.contexts).values():
-            counts[rows[: train.validation_records]] += validations
-        rows = np.flatnonzero(counts)
-        return Visits(rows, counts[rows])
 
     def real_share(self) -> dict[str, float]:
         """Real tokens over padded tokens in an epoch: of this plan, and of LLM-RG4's order (window 1)."""

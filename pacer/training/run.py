@@ -42,7 +42,6 @@ from pacer.training.objective import objective
 from pacer.training.phases import Phase, phase_of
 from pacer.training.plan import Plan
 from pacer.training.record_table import RecordTable, write_record_table
-from pacer.training.source_cache import open_source_cache
 
 #: Files of the run's scratch directory: the phase's records, the tokens of each, and what was counted of them.
 _RECORDS, _LENGTHS, _SURVEY = "records.arrow", "lengths.npy", "survey.json"
@@ -86,9 +85,6 @@ class Training(ABC):
         """The source of batches."""
         return Examples(table, tokenizer, features, self.record.model)
 
-    def prepare(self, model: Pacer, examples: Examples, scratch: Path, accelerator: Accelerator) -> None:  # noqa: B027
-        """Called before the first update."""
-
 
 class PhaseTraining(Training):
     """One of the three phases."""
@@ -121,19 +117,6 @@ class PhaseTraining(Training):
         if self.phase.name == "calibrate" and self.params.calibrate.trains != "lora":
             model.merge_lora()
         return model.to(accelerator.device)
-
-    def prepare(self, model: Pacer, examples: Examples, scratch: Path, accelerator: Accelerator) -> None:
-        """Compress the sources beforehand where what compresses them is frozen."""
-        if self.phase.name == "calibrate" and self.params.calibrate.trains != "interface":
-            examples.compressed = open_source_cache(
-                self.params.calibrate.source_cache,
-                Plan(self.phase, examples).visits(),
-                model,
-                examples,
-                accelerator,
-                scratch / "sources",
-                self.phase.train.workers,
-            )
 
 
 def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
@@ -176,7 +159,6 @@ def run_training(training: Training, out: Path, open_log: OpenLog) -> None:
             model.checkpoint_blocks()
         examples = _examples(training, directory, accelerator)
         facts = read_json(directory / _SURVEY)
-        training.prepare(model, examples, directory, accelerator)
         with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             if main:
                 print(_opening(phase, facts), flush=True)

@@ -113,10 +113,10 @@ class CountingTree(TokenTree):
 
     steps = tokens = nodes = read = 0
 
-    def stepping(self, active: int, rows: int) -> Any:
+    def stepping(self, rows: int) -> Any:
         counts = type(self)
         counts.steps += 1
-        counts.tokens += active * self.beams
-        counts.nodes += int(self.ancestors[:active].any(1).sum())
+        counts.tokens += rows * self.beams
+        counts.nodes += int(self.ancestors[:rows].any(1).sum())
         counts.read += rows * self.width
-        return super().stepping(active, rows)
+        return super().stepping(rows)

@@ -46,18 +46,6 @@ def generator(backbones, features):
     return Generator(model, load_tokenizer(backbones), features, specification(), settings())
 
 
-@pytest.mark.parametrize("beams", [1, 3])
-@pytest.mark.parametrize("penalty", [1.0, 2.0])
-def test_outputs_do_not_depend_on_the_batch(generator, records: pl.DataFrame, beams: int, penalty: float) -> None:
-    """With transformers' own option, rows that are padded on the left escaped the repetition penalty at first."""
-    generator.decode = settings(num_beams=beams, repetition_penalty=penalty)
-    rows = [r for r in records.iter_rows(named=True) if r["split"] == "train"][::3]
-    together = generator(rows)
-    for row, result in zip(rows, together, strict=True):
-        alone = generator([row])[0]
-        assert alone.text == result.text and alone.tokens == result.tokens
-
-
 def test_a_half_precision_language_model_decodes_with_calibrate(generator, records: pl.DataFrame) -> None:
     """GPUs load the language model in bfloat16 while the trained parts stay float32."""
     generator.model.language.to(torch.bfloat16)
@@ -79,24 +67,6 @@ def test_the_prefix_that_was_trained_is_decoded(generator, records: pl.DataFrame
     generator([row])
     assert seen[0].dtype == torch.float32 and (seen[0] != seen[0].bfloat16()).any()
     assert torch.equal(seen[0], seen[1][:1])
-
-
-def test_greedy_generation_equals_teacher_forcing(generator, records: pl.DataFrame) -> None:
-    """Re-scored in one pass with Calibrate on, each generated token is the arg-max of its step."""
-    generator.decode = settings(num_beams=1, repetition_penalty=1.0, min_new_tokens=0, length_penalty=1.0)
-    row = records.filter(pl.col("context") == "mw").row(0, named=True)
-    result, model = generator([row])[0], generator.model
-    batch = generator.batch([row])
-    with torch.no_grad():
-        inputs, gate, _ = model.calibrate(model.embed(batch), batch)
-        ids: list[int] = []
-        for _ in range(result.tokens):
-            step = model.language.lm_head(model.hidden(inputs))[0, -1]
-            ids.append(int(step.argmax()))
-            token = model.language.get_input_embeddings()(torch.tensor([[ids[-1]]]))
-            inputs = torch.cat([inputs, token], dim=1)
-    assert generator.tokenizer.decode(ids, skip_special_tokens=True) == result.text
-    assert gate.item() == pytest.approx(result.gate)
 
 
 @pytest.mark.parametrize("engine", ["beam", "generate"])

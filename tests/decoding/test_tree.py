@@ -55,7 +55,7 @@ def test_states_lie_at_their_nodes_and_survive_growth() -> None:
     for step in range(20):
         branched(tree, [[0, 1], [1, 0]])
         new = torch.full((2, 1, 2, 4), float(step + 1)) + torch.arange(2)[:, None] / 4
-        with tree.stepping(2, 2) as mask:
+        with tree.stepping(2) as mask:
             keys, values = tree.update(new, -new, 0)
         assert torch.equal(mask[:, 0] == 0, tree.ancestors[:, :, : tree.width])
         assert keys.shape[2] == tree.width == mask.shape[-1] and torch.equal(values, -keys)
@@ -90,6 +90,6 @@ def test_a_pass_that_fails_leaves_the_tree_usable() -> None:
         raise MemoryError
     branched(tree, [[0, 0]])
     new = torch.ones(1, 1, 2, 4)
-    with tree.stepping(1, 1):
+    with tree.stepping(1):
         keys, _ = tree.update(new, new, 0)
     assert keys.shape[2] == tree.width and torch.equal(keys[:, :, 3:5], new)

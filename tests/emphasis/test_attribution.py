@@ -88,7 +88,7 @@ def test_a_report_has_its_scores_in_any_company(labeller: CheXbert) -> None:
     attribute = Attributor(labeller, 8, 5)
     for report, read in zip(REPORTS, attribute(REPORTS), strict=True):
         alone = attribute([report])[0]
-        assert alone.piece_ends == read.piece_ends and alone.cut == read.cut is False
+        assert alone.piece_ends == read.piece_ends
         np.testing.assert_allclose(alone.scores, read.scores, rtol=1e-3, atol=1e-4)
 
 
@@ -116,7 +116,7 @@ def test_pieces_are_places_in_the_text_and_what_is_not_read_has_none(labeller: C
     assert Attributor(labeller, 1, 8)([report])[0].piece_ends == [5, 12, 21, 23]
     long = "small effusion . " * 200
     read = Attributor(labeller, 1, 8)([long.strip()])[0]
-    assert read.cut and len(read.piece_ends) == 510 and read.scores.shape[1] == 510
+    assert len(read.piece_ends) == 510 and read.scores.shape[1] == 510
 
 
 def test_nothing_positive_or_uncertain_has_no_scores(labeller: CheXbert) -> None:
@@ -132,9 +132,9 @@ def test_nothing_positive_or_uncertain_has_no_scores(labeller: CheXbert) -> None
 def test_sentence_scores_by_hand() -> None:
     report = "a b . c ."  # pieces end at 1, 3, 5, 7, 9
     scores = np.array([[0.0, 2.0, 1.0, -4.0, 0.5], [-1.0, -2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 3.0, 1.0]])
-    read = Read([1, 3, 5, 7, 9], scores, False)
-    assert sentence_scores(report, Read(read.piece_ends, scores[:1], False), 0.0) == [1.0, 0.25]
-    assert sentence_scores(report, Read(read.piece_ends, scores[1:2], False), 0.0) == [0.0, 0.0]
+    read = Read([1, 3, 5, 7, 9], scores)
+    assert sentence_scores(report, Read(read.piece_ends, scores[:1]), 0.0) == [1.0, 0.25]
+    assert sentence_scores(report, Read(read.piece_ends, scores[1:2]), 0.0) == [0.0, 0.0]
     assert sentence_scores(report, read, 0.0) == [1.0, 1.0]
     assert sentence_scores(f"{report} not read .", read, 0.0) == [1.0, 1.0, 0.0]
 
@@ -147,7 +147,7 @@ def test_smoothing_is_a_gaussian_within_the_report(values: list[float], sigma: f
     weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
     smooth = np.convolve(padded, weights / weights.sum(), mode="valid")[:count]
     report, ends = " ".join(["a ."] * count), [4 * n + 1 for n in range(count)]
-    found = sentence_scores(report, Read(ends, np.array([values]), False), sigma)
+    found = sentence_scores(report, Read(ends, np.array([values])), sigma)
     if smooth.max() > 1e-6:
         np.testing.assert_allclose(found, np.maximum(smooth / smooth.max(), 0), atol=1e-6)
         assert max(found) == 1.0

@@ -29,7 +29,7 @@ def job(config: Features, images: pl.DataFrame, texts: list[str], backbones: Pat
     Args:
         more: ``stop``, ``watch``: as for :func:`drive.job`; the points are those of files and ``encode images``,
             ``encode texts`` before each batch. ``encoded``: file that gets a line "rank images" for each batch of
-            images, without the one image that a process warms up with.
+            images.
     """
     return {
         "config": config.model_dump(),
@@ -43,13 +43,9 @@ def job(config: Features, images: pl.DataFrame, texts: list[str], backbones: Pat
 
 def perform(task: dict[str, Any]) -> None:
     points = drive.Points(task) if task.get("stop") or task.get("watch") else None
-    real, warm = (ImageEncoder.encode, TextEncoder.encode), False
+    real = ImageEncoder.encode, TextEncoder.encode
 
     def encode_images(self: ImageEncoder, pixels: torch.Tensor) -> torch.Tensor:
-        nonlocal warm
-        if not warm:  # one image, for the encoder's first use
-            warm = True
-            return real[0](self, pixels)
         if points:
             points.reach("encode images")
         if task.get("encoded"):

@@ -172,11 +172,9 @@ def test_the_plan_tells_what_the_other_mode_costs(
     states, pixels = 7 * 2 * 16 * 16 * 4, 7 * 56 * 56
     own, other = (states, pixels) if mode == "states" else (pixels, states)
     told = capsys.readouterr().out
-    assert f"features: 7 images ({own / 1e6:.3g} MB, " in told
-    assert (
-        f"features: with features.mode: {'pixels' if mode == 'states' else 'states'} it would be "
-        f"{other / 1e6:.3g} MB and about " in told
-    )
+    assert f"features: 7 images ({own / 1e6:.3g} MB) to encode; " in told
+    another = "pixels" if mode == "states" else "states"
+    assert f"features: with features.mode: {another} it would be {other / 1e6:.3g} MB\n" in told
 
 
 def test_states_that_no_number_stands_for_name_the_image(
@@ -192,7 +190,7 @@ def test_states_that_no_number_stands_for_name_the_image(
     half = CONFIG.model_copy(update={"dtype": "float16"})
     monkeypatch.setattr(ImageEncoder, "encode", far)
     told = "the states of image img{} are not finite in the stored type; choose another"
-    with pytest.raises(PacerError, match=told.format(0)):  # the first image, while the rate is measured
+    with pytest.raises(PacerError, match=told.format(1)):  # the last of the first batch
         build.build_store(half, images, TEXTS, backbones, tmp_path / "out")
     build.build_store(half.model_copy(update={"mode": "pixels"}), images, TEXTS, backbones, tmp_path / "pixels")
     with pytest.raises(DataError, match=told.format(4)):

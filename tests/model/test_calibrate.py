@@ -35,24 +35,6 @@ def test_it_starts_as_the_identity_with_a_gate_of_a_tenth() -> None:
     torch.testing.assert_close(result.gate, torch.full((2,), 1 / (1 + 2.718281828**2.2)))
 
 
-def test_it_computes_the_papers_equations() -> None:
-    module = calibrator().double()
-    prefix, mask, tokens = inputs()
-    prefix, tokens = prefix.double(), tokens.double()
-    result = module(prefix, mask, tokens, AVAILABLE)
-    for b, (state, sources) in enumerate(((0, [0]), (3, [0, 1, 2]))):
-        h = prefix[b][mask[b]].mean(0)
-        z = torch.stack([tokens[b, s].mean(0) for s in sources]).mean(0)
-        e = module.availability.weight[state]
-        hidden = torch.nn.functional.gelu(module.gate_in(torch.cat([h, z, e])))
-        gate = torch.sigmoid(module.gate_out(hidden))[0]
-        torch.testing.assert_close(result.gate[b], gate, rtol=0, atol=1e-9)
-        for t in range(7):
-            correction = module.up(torch.nn.functional.gelu(module.down(module.norm(prefix[b, t]))))
-            expected = prefix[b, t] + (gate * correction if mask[b, t] else 0)
-            torch.testing.assert_close(result.prefix[b, t], expected, rtol=0, atol=1e-9)
-
-
 def test_masked_positions_neither_change_nor_influence() -> None:
     module, (prefix, mask, tokens) = calibrator(), inputs()
     clean = module(prefix, mask, tokens, AVAILABLE)

@@ -27,39 +27,6 @@ def test_absent_slots_are_zero_and_present_ones_are_not() -> None:
     assert torch.equal(present, expected)
 
 
-def test_content_of_absent_rows_never_surfaces() -> None:
-    model, (frontal, lateral, prior) = interface(), sources()
-    clean = model(frontal, lateral, prior, ALL)
-    lateral[~ALL[:, 0]], prior[~ALL[:, 1]] = float("nan"), float("nan")
-    spoilt = model(frontal, lateral, prior, ALL)
-    assert torch.equal(clean.tokens, spoilt.tokens) and torch.equal(clean.fused, spoilt.fused)
-
-
-def test_rows_do_not_depend_on_their_batch() -> None:
-    model, (frontal, lateral, prior) = interface(), sources()
-    whole = model(frontal, lateral, prior, ALL)
-    for i in range(4):
-        alone = model(frontal[i : i + 1], lateral[i : i + 1], prior[i : i + 1], ALL[i : i + 1])
-        torch.testing.assert_close(alone.fused[0], whole.fused[i], rtol=0, atol=1e-5)
-
-
-def test_it_computes_upstreams_layers() -> None:
-    """The frontal path and the fusion written out: attention, norm, mixed residual, projector, norm."""
-    model, (frontal, lateral, prior) = interface(), sources()
-    found = model(frontal, lateral, prior, ALL)
-    tokens, fused = found.tokens, found.fused
-    part = model.frontal
-    queries = model.queries.expand(4, -1, -1)
-    attended = part.attention_norm(part.attention(queries, frontal, frontal)[0])
-    compressed = part.mix_norm(part.mix(attended)) + attended
-    expected = part.project_norm(part.project(torch.nn.functional.gelu(part.up(compressed))))
-    torch.testing.assert_close(tokens[:, 0], expected)
-    row = model.lateral.to_model(model.lateral(compressed[2:3], lateral[2:3]))
-    torch.testing.assert_close(tokens[2:3, 1], row)
-    joined = torch.cat([tokens[:, 0], tokens[:, 1], tokens[:, 2]], dim=-1)
-    torch.testing.assert_close(fused, model.fusion_norm(model.fusion(joined)))
-
-
 def test_identity_fusion_starts_as_the_normalised_frontal_slot() -> None:
     model = interface(fusion_init="identity")
     found = model(*sources(), ALL)

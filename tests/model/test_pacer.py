@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import polars as pl
 import pytest
 import torch
 from peft.tuners.lora import LoraLayer
 
 from pacer.core.errors import CheckpointError, ConfigError
 from pacer.model.assemble import build_model, frozen_fingerprints, load_model, load_tokenizer
-from pacer.model.checkpoint import CheckpointRecord, load_strictly, save_checkpoint
+from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
 from tests.conftest import QUERIES, specification
@@ -41,23 +40,6 @@ def logits(built, batch) -> torch.Tensor:
 
 
 ROWS = [0, 9, 18, 27]  # one of each context
-
-
-def test_calibrate_and_refine_start_as_the_base_bit_for_bit(examples, backbones) -> None:
-    batch = examples.batch(ROWS, [True, False, True, True], 0.35)
-    with_calibrate = model(backbones, trained=False)
-    without = model(backbones, calibrate=False, trained=False)
-    without.router.variant = "endpoint"
-    assert torch.equal(logits(with_calibrate, batch), logits(without, batch))
-
-
-def test_rows_do_not_depend_on_their_batch(examples, backbones) -> None:
-    built = model(backbones)
-    whole = logits(built, examples.batch(ROWS, [True] * 4, 0.35))
-    for i, row in enumerate(ROWS):
-        alone = examples.batch([row], [True], 0.35)
-        length = int(alone.length[0])
-        torch.testing.assert_close(logits(built, alone)[0, :length], whole[i, :length], rtol=0, atol=1e-4)
 
 
 def test_the_target_and_its_bos_are_not_calibrated(examples, backbones) -> None:
@@ -129,7 +111,7 @@ def test_a_small_residual_reaches_a_language_model_of_half_precision(examples, b
     assert (arrived - residual).norm() < 1e-3 * residual.norm()
 
 
-def test_a_checkpoint_comes_back_and_strange_ones_are_named(backbones, tmp_path: Path, examples) -> None:
+def test_a_checkpoint_comes_back(backbones, tmp_path: Path, examples) -> None:
     built = model(backbones)
     trainable = {n: p for n, p in built.named_parameters() if p.requires_grad}
     frozen = frozen_fingerprints(backbones)
@@ -142,30 +124,6 @@ def test_a_checkpoint_comes_back_and_strange_ones_are_named(backbones, tmp_path:
     batch = examples.batch(ROWS, [True] * 4, 0.35)
     torch.testing.assert_close(logits(loaded, batch), logits(built, batch), rtol=0, atol=1e-4)
     assert record.model == specification()
-
-    size = (tmp_path / "a" / "model.safetensors").stat().st_size
-    assert size <= 1.05 * sum(p.numel() * 4 for p in trainable.values()) + 8192
-
-    with pytest.raises(CheckpointError, match="unknown weights: nonsense"):
-        load_strictly(built, {**trainable, "nonsense": torch.zeros(1)}, "x")
-    less = dict(trainable)
-    less.pop("router.eta")
-    with pytest.raises(CheckpointError, match=r"missing weights: router\.eta"):
-        load_strictly(built, less, "x")
-    save_checkpoint(
-        tmp_path / "b",
-        trainable,
-        CheckpointRecord(
-            phase="calibrate",
-            step=1,
-            model=specification(),
-            frozen=frozen | {"language": "0" * 64},
-            parent=None,
-            versions={},
-        ),
-    )
-    with pytest.raises(CheckpointError, match="another language backbone"):
-        load_model(tmp_path / "b", backbones)
     with pytest.raises(CheckpointError, match="is not a PACER checkpoint"):
         load_model(tmp_path, backbones)
 
@@ -180,10 +138,3 @@ def test_a_checkpoint_comes_back_and_strange_ones_are_named(backbones, tmp_path:
 def test_settings_that_do_not_fit_the_frozen_models(backbones: Path, groups: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build_model(backbones, specification(**groups))
-
-
-def test_a_record_without_an_anchor_is_named(records: pl.DataFrame, anchors: pl.DataFrame, backbones, features) -> None:
-    from pacer.core.errors import DataError
-
-    with pytest.raises(DataError, match=r"record sn-0 has no row in its place \(row 0\)"):
-        RecordTable.of(records, anchors.filter(pl.col("record_id") != "sn-0"))

@@ -1,7 +1,7 @@
 """Every part that computes on a device does all of it there: on one that is pretended it finds what it does on the CPU.
 
-Half precision, page-locked memory and CUDA graphs are not pretended; ``pytest -m gpu`` tests them. The parts run
-in a process of their own, because the device stays registered in it: this file as a script.
+Half precision and page-locked memory are not pretended; ``pytest -m gpu`` tests them. The parts run in a process of
+their own, because the device stays registered in it: this file as a script.
 """
 
 from __future__ import annotations

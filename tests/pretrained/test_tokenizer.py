@@ -171,10 +171,9 @@ def test_runs_of_blanks_that_cannot_be_merged_are_refused(vicuna: Path, tmp_path
         read_tokenizer(directory(tmp_path, model))
 
 
-@pytest.mark.parametrize("content", [b"", b"no model", b"<!DOCTYPE html>"])
-def test_a_damaged_model_is_named(vicuna: Path, tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_model_is_named(vicuna: Path, tmp_path: Path) -> None:
     shutil.copytree(vicuna, tmp_path, dirs_exist_ok=True)
-    (tmp_path / SENTENCEPIECE).write_bytes(content)
+    (tmp_path / SENTENCEPIECE).write_bytes(b"<!DOCTYPE html>")
     with pytest.raises(BackboneError, match=r"tokenizer\.model is no sentencepiece model"):
         read_tokenizer(tmp_path)
 

@@ -63,7 +63,7 @@ def parameters(model: dict, **groups: dict) -> Params:
     changes = {
         "warmup": phase | {"updates": 1},
         "parent": phase,
-        "calibrate": phase | {"source_cache": "on"},
+        "calibrate": phase,
         "commit": {"route": "stochastic"},
         "batches": {"window": 2},
         "train": {"state_interval": 2, "validation_interval": 3, "log_interval": 1},

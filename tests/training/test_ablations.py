@@ -175,15 +175,6 @@ def count(backbones: Path, overrides: dict[str, str]) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
-def test_gates_of_all_cues_are_of_one_size(backbones: Path) -> None:
-    sizes = {cues: count(backbones, {"calibrate.gate_inputs": cues}) for cues in ("h", "he", "hz", "hze")}
-    assert len(set(sizes.values())) == 1
-    without = count(backbones, {"calibrate.gate_inputs": "none"})
-    d, r = 24, MODEL["calibrate"]["rank"]
-    # availability, W_g and b_g, w_g and b_out, LN, W_down and W_up
-    assert sizes["hze"] - without == 4 * d + (3 * d + 1) * d + (d + 1) + 2 * d + 2 * d * r
-
-
 def test_router_variants_differ_by_what_the_paper_says(backbones: Path) -> None:
     sizes = {v: count(backbones, {"refine.variant": v}) for v in ("endpoint", "global", "patchwise")}
     d, depths = 16, len(MODEL["features"]["depths"])
@@ -197,16 +188,6 @@ def test_no_calibrate_builds_no_calibrator(backbones: Path) -> None:
     model = build_model(backbones, specification_of("calibrate", params))
     assert model.calibrator is None
     assert not any("calibrator" in name for name in model.state_dict())
-
-
-@pytest.mark.parametrize("cues", ["h", "he", "hz", "hze"])
-def test_a_cue_that_is_off_leaves_its_columns_of_the_gate_alone(cues: str, row) -> None:
-    """The widths are the same, but the gate learns nothing from what it must not see."""
-    done = row({"calibrate.gate_inputs": cues})["calibrate"]
-    columns = done.model.calibrator.gate_in.weight.split(24, dim=1)
-    starts = done.start["calibrator.gate_in.weight"].split(24, dim=1)
-    for cue, own, start in zip("hze", columns, starts, strict=True):
-        assert torch.equal(own, start) is (cue not in cues)
 
 
 def test_rows_of_one_group_share_what_comes_before(row) -> None:

@@ -167,8 +167,8 @@ def test_killed_at_every_point(phase: str, setting: Setting) -> None:
             assert steps(task) in reference.left(index), (point, number)
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_killed_time_after_time(phase: str, setting: Setting) -> None:
+def test_killed_time_after_time(setting: Setting) -> None:
+    phase = "calibrate"
     task = setting.task(f"{phase}-again", phase)
     # in this order on one scratch; the numbers count within each process
     for point, number in (
@@ -187,8 +187,8 @@ def test_killed_time_after_time(phase: str, setting: Setting) -> None:
     assert_like(task, setting.reference(phase))
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_killed_from_outside_at_random_moments(phase: str, setting: Setting) -> None:
+def test_killed_from_outside_at_random_moments(setting: Setting) -> None:
+    phase = "parent"
     reference = setting.reference(phase)
     task = setting.task(f"{phase}-random", phase)
     moments, longest = random.Random(phase), reference.seconds
@@ -235,10 +235,9 @@ def test_a_second_process_that_comes_while_the_first_removes_its_scratch(setting
     assert drive.weights(task) == reference.weights
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("phase", PHASES)
-def test_the_lock_of_a_killed_process_is_free_at_once(phase: str, workers: int, setting: Setting) -> None:
-    task = setting.task(f"{phase}-freed-{workers}", phase, drive.parameters(MODEL, train={"workers": workers}))
+def test_the_lock_of_a_killed_process_is_free_at_once(setting: Setting) -> None:
+    phase = "parent"
+    task = setting.task(f"{phase}-freed", phase, drive.parameters(MODEL, train={"workers": 1}))
     first = setting.start_and_stop(task, STEP, 3)
     os.kill(first, signal.SIGKILL)  # its own workers outlive it for a while
     assert setting.server.wait(first) == KILLED
@@ -259,8 +258,8 @@ def test_changed_parameters_never_meet_the_old_state(phase: str, change: dict, s
     assert drive.weights(fresh) != setting.reference(phase).weights
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_changed_features_never_meet_the_old_state(phase: str, setting: Setting) -> None:
+def test_changed_features_never_meet_the_old_state(setting: Setting) -> None:
+    phase = "parent"
     features = setting.folder / f"{phase}-features"
     shutil.copytree(setting.inputs["features"], features)
     task, fresh = (setting.task(f"{phase}-{name}", phase, features=str(features)) for name in ("images", "other"))
@@ -286,8 +285,8 @@ def assert_starts_anew(setting: Setting, task: dict[str, Any], fresh: dict[str, 
     assert files and not before & {Path(name).parts[0] for name in files}
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_the_scratch_does_not_grow_with_the_updates(phase: str, setting: Setting) -> None:
+def test_the_scratch_does_not_grow_with_the_updates(setting: Setting) -> None:
+    phase = "parent"
     tasks = []
     for updates in (8, 16):  # 8 updates see every record once
         # few points are logged: the state holds the curve up to now

@@ -16,34 +16,6 @@ from tests.training.conftest import parameters
 
 pytestmark = pytest.mark.slow
 
-TRAINED = {
-    "warmup": ("router.", "interface.queries", "interface.frontal."),
-    "parent": ("router.", "interface.", "lora_"),
-    "calibrate": ("calibrator.",),
-}
-
-
-@pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
-def test_a_phase_trains_its_parameters_and_no_other(name: str, setting, accelerator, tmp_path: Path) -> None:
-    params = parameters()
-    model, examples = setting(name)
-    before = {n: p.detach().clone() for n, p in model.named_parameters()}
-    logged: list[dict] = []
-    loop.train(model, examples, phase_of(name, params), accelerator, tmp_path, lambda v, s: logged.append(v))
-    for parameter, value in model.named_parameters():
-        expected = any(part in parameter for part in TRAINED[name]) and (
-            parameter.startswith(TRAINED[name]) or "lora_" in parameter
-        )
-        assert value.requires_grad is expected, parameter
-        if not expected:
-            assert torch.equal(value, before[parameter]), parameter
-    changed = [n for n, p in model.named_parameters() if not torch.equal(p, before[n])]
-    assert len(changed) >= 0.9 * sum(p.requires_grad for p in model.parameters())
-    parts = {"loss", "loss_trajectory", "loss_emphasis", "learning_rate", "rho", "gradient_norm", "alpha"}
-    if name == "calibrate":
-        parts |= {"loss_consistency", "loss_drift", "gate/sn", "gate/mw"}
-    assert parts <= set().union(*logged) and "validation/mean" in logged[-1]
-
 
 def test_a_logged_point_is_the_mean_over_the_updates_since_the_one_before(setting, accelerator, tmp_path: Path) -> None:
     """A micro-batch has one context: a point of one update would show the same contexts again and again."""
@@ -78,11 +50,10 @@ def test_a_logged_point_is_the_mean_over_the_updates_since_the_one_before(settin
 
 
 @pytest.mark.parametrize("name", ["parent", "calibrate"])
-@pytest.mark.parametrize("log_interval", [1, 5])  # 5: the state is saved between two points
 def test_a_stopped_run_continues_as_if_nothing_had_happened(
-    name: str, log_interval: int, setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    params = parameters(batches={"window": 2}, train={"log_interval": log_interval})
+    params = parameters(batches={"window": 2}, train={"log_interval": 5})  # the state is saved between two points
     phase = phase_of(name, params)
 
     def run(folder: Path) -> tuple[dict, list]:

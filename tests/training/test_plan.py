@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import islice
 
 import numpy as np
@@ -39,20 +38,6 @@ def test_long_reports_and_histories_are_measured_as_they_are_cut(setting, record
     for commit in (False, True):
         batch = examples.batch([0, 9, 18], [commit] * 3, 0.35)
         assert batch.length.tolist() == examples.lengths[[0, 9, 18], int(commit)].tolist()
-
-
-def test_visits_are_counted_with_those_of_validation(setting) -> None:
-    params = parameters(train={"validation_interval": 4, "validation_records": 1}, parent={"updates": 9})
-    _, examples = setting("parent")
-    plan = Plan(phase_of("parent", params), examples)
-    expected: Counter = Counter()
-    for micro, _ in islice(plan.from_update(0), 9):
-        expected.update(micro.rows.tolist())
-    for rows in examples.table.rows("val", ("sn", "sw", "mn", "mw")).values():
-        expected[int(rows[0])] += 3  # after updates 4, 8 and 9
-    rows, counts = plan.visits()
-    assert dict(zip(rows.tolist(), counts.tolist(), strict=True)) == expected
-    assert rows.tolist() == sorted(expected)
 
 
 def test_the_shares_of_real_tokens_are_those_of_an_epoch(setting) -> None:

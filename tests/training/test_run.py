@@ -172,7 +172,7 @@ def test_a_start_from_another_quantization_is_refused(phase, tmp_path: Path) -> 
 
 
 def test_half_precision_runs_through_all_phases(phase, backbones: Path, tmp_path: Path) -> None:
-    params = parameters(source_cache="on")
+    params = parameters()
     params = params.model_copy(update={"train": params.train.model_copy(update={"precision": "bfloat16"})})
     AcceleratorState._reset_state()
     try:
