@@ -94,7 +94,7 @@ def _gpus() -> Finding:
 
 def _disk(params: Params, root: Path) -> Finding:
     """Whether the features of the images fit on the disk, once it is known how many images there are."""
-    from pacer.encoding.plan import fits
+    from pacer.encoding.plan import fits, image_bytes
 
     free, images = shutil.disk_usage(root).free, _counted(params, root / "data")
     told = f"{decimal(free)} free"
@@ -104,7 +104,8 @@ def _disk(params: Params, root: Path) -> Finding:
     images = images or _published(params)
     if images is None:
         return Finding("Disk", "note", f"{told}; features: unknown before `dvc repro corpus` has counted the images")
-    need, pixels = (images * image_bytes(params, mode) for mode in (params.features.mode, "pixels"))
+    shape = _encoder(params)
+    need, pixels = (images * image_bytes(params.features, mode, *shape) for mode in (params.features.mode, "pixels"))
     told += f", features need about {decimal(need)} ({images:,} images, {origin})"
     if fits(need, free):
         return Finding("Disk", "ok", told)
@@ -112,13 +113,12 @@ def _disk(params: Params, root: Path) -> Finding:
     return Finding("Disk", "missing", f"{told}; {remedy}")
 
 
-def image_bytes(params: Params, mode: str) -> int:
-    """What the features of an image take on the disk: of an encoder that is not made here, as of RAD-DINO."""
-    vision, patches, width, pixels = params.backbones.vision_standin, 37**2, 768, 14**2
+def _encoder(params: Params) -> tuple[int, int, int]:
+    """Patches, width and pixels of an image in the vision encoder; one that is not made here is taken for RAD-DINO."""
+    vision = params.backbones.vision_standin
     if params.backbones.vision.provider == "standin":
-        patches, width, pixels = (vision.image_size // vision.patch_size) ** 2, vision.width, vision.patch_size**2
-    states = len(params.features.depths) * width * (4 if params.features.dtype == "float32" else 2)
-    return patches * (pixels if mode == "pixels" else states)
+        return (vision.image_size // vision.patch_size) ** 2, vision.width, vision.image_size**2
+    return 37**2, 768, 518**2
 
 
 def _counted(params: Params, data: Path) -> int | None:
