@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -17,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from pacer.core.errors import ConfigError, PacerError
+from pacer.core.io import locked
 
 #: What DVC prints of a stage -> what became of it.
 STAGE_LINES = (
@@ -134,14 +134,8 @@ def only_study(state: Path) -> Generator[None]:
     Raises:
         PacerError: another study is running.
     """
-    state.mkdir(parents=True, exist_ok=True)
-    with (state / "study.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise PacerError(
-                "another `pacer study` is running in this repository; wait for it or stop it first"
-            ) from None
+    refusal = "another `pacer study` is running in this repository; wait for it or stop it first"
+    with locked(state / "study.lock", refusal):
         end_processes(state)
         yield
 
