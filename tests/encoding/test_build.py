@@ -185,7 +185,7 @@ def test_the_plan_is_announced(
     build.build_store(CONFIG, images, TEXTS, backbones, out)
     assert encoded == [2, 1, 2, 1, 2, 1, 1]
     states, priors, pixels = IMAGES * 2 * 16 * 16 * 2, 5 * (12 * 20 * 2 + 12), IMAGES * 56 * 56
-    sizes = [states, priors, states + priors, pixels]
+    sizes = [states, priors, states + priors, pixels + priors]
     told = re.search(
         r"features: 10 images \(([\d.e-]+) MB\) and 5 previous reports \(([\d.e-]+) MB\) to encode; ([\d.e-]+) MB "
         r"of [\d.,]+ GB free\nfeatures: with features.mode: pixels it would be ([\d.e-]+) MB\n",
