@@ -92,39 +92,6 @@ def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path)
 
 
-def test_a_study_in_every_context_that_its_sources_allow(tree: Tree) -> None:
-    first = " FINDINGS: \n \n One.\n\n IMPRESSION:\n Two.\n"
-    second = " REASON FOR EXAM:  Fever.\n HISTORY: ___M.\n FINDINGS:  Three.\n\n IMPRESSION:\n Four.\n"
-    tree.add(50000001, "PA", report=first)
-    tree.add(50000002, "LATERAL,AP", date=21800507, time=103045.5, report=second)
-    tree.build()
-    records = tree.records()
-    assert list(records) == ["sn-50000001", *(f"{context}-50000002" for context in ("sn", "sw", "mn", "mw"))]
-    image = "p10/p10000032/s50000002/50000002"
-    assert records["mw-50000002"] == {
-        "record_id": "mw-50000002",
-        "context": "mw",
-        "split": "train",
-        "study_id": "50000002",
-        "subject_id": "10000032",
-        "view": "AP",
-        "frontal": f"{image}-1.jpg",
-        "lateral": f"{image}-0.jpg",
-        "report": "three . four .",
-        "report_raw": "Three. Four.",
-        "findings_original": None,
-        "sections": "findings+impression",
-        "prior_report": "one . two .",
-        "indication": "Fever.",
-        "history": "___M.",
-        "emphasis": None,
-        "emphasis_text": None,
-    }
-    prior = read_table(tree.root / "corpus" / "priors.parquet", PRIOR_SCHEMA).row(0, named=True)
-    assert (prior["study_id"], prior["prior_study_id"], prior["rule"]) == ("50000002", "50000001", "date and time")
-    assert prior["gap_days"] == pytest.approx(1 + 2 / 24)
-
-
 def test_the_folder_of_the_reports_is_read_as_their_archive_is(tree: Tree) -> None:
     for number in range(3):
         tree.add(50000001 + number, "PA,LL", date=21800506 + number)
@@ -151,14 +118,11 @@ def test_a_report_in_another_subjects_folder_is_not_the_studys(tree: Tree) -> No
 @pytest.mark.parametrize(
     ("views", "chosen"),
     [
-        ("AP,PA", (1, None, "PA")),
-        ("PA,PA,LATERAL,LL", (0, 2, "PA")),
         ("LL,AP,LATERAL", (1, 0, "AP")),
         ("AP AXIAL,XTABLE LATERAL", (0, 1, "AP")),
         ("AP LLD,AP", (1, None, "AP")),
         ("PA RLD,AP", (1, None, "AP")),
         ("PA RLD", (0, None, "PA")),
-        ("LAO,PA,SWIMMERS", (1, None, "PA")),
     ],
 )
 def test_which_of_several_images_are_used(tree: Tree, views: str, chosen: tuple) -> None:
@@ -167,38 +131,6 @@ def test_which_of_several_images_are_used(tree: Tree, views: str, chosen: tuple)
     record = list(tree.records().values())[-1]
     names = [record[name] and int(record[name].rpartition("-")[2][0]) for name in ("frontal", "lateral")]
     assert (*names, record["view"]) == chosen
-
-
-def test_studies_without_frontal_or_known_view_are_left_out(tree: Tree) -> None:
-    tree.add(50000001)
-    tree.add(50000002, "LATERAL")
-    tree.add(50000003, "LAO,")
-    audit = tree.build()
-    name = "mimic-cxr-2.0.0-metadata.csv.gz"
-    assert tree.problems() == [
-        ("left out", name, "3", None, "no frontal image", "1"),
-        ("left out", name, "4", None, "unknown view", "1"),
-        ("left out", name, "5", None, "unknown view", "1"),
-    ]
-    assert audit["notes"]["unknown_views"] == {"metadata": {"(none)": 1, "LAO": 1}}
-
-
-def test_reports_that_give_no_target_are_listed_with_the_reason(tree: Tree) -> None:
-    tree.add(50000001, date=21800501)
-    tree.add(50000002, "PA,LL", date=21800502, report=None)
-    tree.add(50000003, date=21800503, report=" INDICATION: Cough.\n")
-    tree.add(50000004, date=21800504)
-    audit = tree.build()
-    assert audit["left_out"]["reasons"] == {"there is no report": 2, "neither findings nor impression": 1}
-    prior = read_table(tree.root / "corpus" / "priors.parquet", PRIOR_SCHEMA).row(0, named=True)
-    assert (prior["prior_study_id"], prior["passed_over"]) == ("50000001", 2)
-
-
-def test_splits_are_those_of_the_table(tree: Tree) -> None:
-    for number, split in enumerate(("train", "validate", "test")):
-        tree.add(50000001 + number, split=split, subject=10000032 + number)
-    tree.build()
-    assert [record["split"] for record in tree.records().values()] == ["train", "val", "test"]
 
 
 def test_tables_and_reports_that_do_not_fit_each_other(tree: Tree) -> None:
@@ -224,13 +156,6 @@ def test_tables_and_reports_that_do_not_fit_each_other(tree: Tree) -> None:
     assert list(tree.records()) == ["sn-50000001", "sn-50000002"]
 
 
-def test_a_subject_in_two_splits_is_seen_in_the_audit(tree: Tree) -> None:
-    tree.add(50000001, split="train")
-    tree.add(50000002, split="test", date=21800507)
-    audit = tree.build()
-    assert audit["overlap"]["subject"]["train-test"] == {"count": 1, "examples": ["10000032"]}
-
-
 def test_images_of_a_study_at_different_times_count_as_at_the_first(tree: Tree) -> None:
     tree.add(50000001, "PA,LL", time=130500.25)
     tree.metadata[0]["StudyTime"] = 130501.0
@@ -240,19 +165,6 @@ def test_images_of_a_study_at_different_times_count_as_at_the_first(tree: Tree) 
     assert audit["notes"]["study_times"] == {"metadata": {"the first image counts": 1}}
     prior = read_table(tree.root / "corpus" / "priors.parquet", PRIOR_SCHEMA).row(0, named=True)
     assert (prior["study_id"], prior["gap_days"] * 86400) == ("50000002", pytest.approx(3 * 3600 + 1))
-
-
-@pytest.mark.parametrize(
-    ("change", "fault"),
-    [({"StudyDate": "May"}, "date"), ({"StudyDate": "21801345"}, "date"), ({"StudyTime": "250000.0"}, "time")],
-)
-def test_dates_that_cannot_be_read_are_problems(tree: Tree, change: dict, fault: str) -> None:
-    tree.settings["max_bad_rows"] = 1
-    tree.add(50000001)
-    tree.add(50000002)
-    tree.metadata[1] |= change
-    tree.build()
-    assert [(kind, index, field) for kind, _, index, field, *_ in tree.problems()] == [("bad", "3", fault)]
 
 
 def test_times_are_numbers_whose_first_zeros_are_lost(tree: Tree) -> None:
@@ -281,14 +193,6 @@ def test_a_conclusion_without_a_heading_is_counted(tree: Tree) -> None:
     assert tree.records()["sn-50000001"]["sections"] == "impression"
 
 
-def test_the_findings_as_they_were_written_are_those_of_the_records(tree: Tree) -> None:
-    tree.settings |= {"original_references": "mimic-cxr-reports.zip", "target": "findings", "contexts": ["sn"]}
-    for number in range(3):
-        tree.add(50000001 + number)
-    tree.build()
-    assert all(record["findings_original"] == record["report_raw"] for record in tree.records().values())
-
-
 def test_what_is_missing_is_said_before_anything_is_read(tree: Tree) -> None:
     tree.add(50000001)
     tree.write()
@@ -306,7 +210,6 @@ def test_what_is_missing_is_said_before_anything_is_read(tree: Tree) -> None:
             lambda tree: tree.reports.update({"copy/p10/p10000032/s50000001.txt": "IMPRESSION: Other."}),
             r"holds two reports of study 50000001; keep one",
         ),
-        (lambda tree: tree.reports.clear(), "holds no MIMIC-CXR report files"),
     ],
 )
 def test_files_that_cannot_be_used(tree: Tree, spoil: Any, message: str) -> None:

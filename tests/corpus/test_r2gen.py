@@ -221,9 +221,6 @@ def test_a_broken_file(tmp_path: Path) -> None:
         rows_of(tmp_path, '{"train": [')
     with pytest.raises(DataError, match="needs one of the columns"):
         rows_of(tmp_path, {"train": []}, "a,b\n")
-    config = Corpus.model_validate(PHANTOM)
-    with pytest.raises(DataError, match="no file for annotation"):
-        list(read(Source(tmp_path, {}, None), config, Notes()))
 
 
 JSON = st.recursive(

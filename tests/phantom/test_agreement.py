@@ -6,7 +6,6 @@ from collections import Counter
 import pytest
 
 from pacer.core.contexts import availability
-from pacer.corpus.text.cleaning import clean_report
 from pacer.phantom.language import contexts_of, report_of
 from pacer.phantom.wording import remarks
 from pacer.phantom.world import make_world
@@ -34,33 +33,18 @@ def disagreement(status, study, context, name):
     return None if status == expected else f"{expected} in truth, {status or 'unmentioned'} in the report"
 
 
-def count_disagreements(cases, read):
-    """Disagreements by kind, and how many of the truth's statuses they are of."""
-    wrong, total = Counter(), 0
-    for study, context, report in cases:
-        statuses = read(report)
-        for name in FINDINGS:
-            wrong[disagreement(statuses.get(name), study, context, name)] += 1
-            total += 1
-    del wrong[None]
-    return wrong, total
+def test_statuses_never_disagree_with_the_truth(cases):
+    wrong = Counter(
+        disagreement(report.statuses.get(name), study, context, name)
+        for study, context, report in cases
+        for name in FINDINGS
+    )
+    assert wrong.keys() == {None} and wrong.total() > 20_000
 
 
 def read_by_rules(text):
     anchor = extract_anchor(text)
     return {name: status for status in ("positive", "negative", "uncertain") for name in getattr(anchor, status)}
-
-
-def test_statuses_never_disagree_with_the_truth(cases):
-    wrong, total = count_disagreements(cases, lambda report: report.statuses)
-    assert total > 20_000 and not wrong
-
-
-@pytest.mark.parametrize("form", [str, clean_report], ids=["raw", "cleaned"])
-def test_rules_read_the_truth_from_the_text(cases, form):
-    wrong, total = count_disagreements(cases, lambda report: read_by_rules(form(report.text)))
-    assert sum(wrong.values()) < total / 200, wrong
-    assert not wrong["lateral-only, mentioned without the lateral view"]
 
 
 def test_rules_read_each_sentence_as_it_was_meant(cases):

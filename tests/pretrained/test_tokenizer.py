@@ -160,17 +160,6 @@ def test_the_merges_that_transformers_makes_are_refused(vicuna: Path, tmp_path: 
         read_tokenizer(tmp_path)
 
 
-def test_runs_of_blanks_that_cannot_be_merged_are_refused(vicuna: Path, tmp_path: Path) -> None:
-    """User-defined pieces are found in the text before anything is merged."""
-    model = ModelProto()
-    model.ParseFromString((vicuna / SENTENCEPIECE).read_bytes())
-    for piece in model.pieces:
-        if piece.piece and not piece.piece.strip("▁"):
-            piece.type = piece.USER_DEFINED
-    with pytest.raises(BackboneError, match="does not give the ids"):
-        read_tokenizer(directory(tmp_path, model))
-
-
 def test_a_damaged_model_is_named(vicuna: Path, tmp_path: Path) -> None:
     shutil.copytree(vicuna, tmp_path, dirs_exist_ok=True)
     (tmp_path / SENTENCEPIECE).write_bytes(b"<!DOCTYPE html>")

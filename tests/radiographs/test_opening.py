@@ -60,7 +60,7 @@ def stretched(values: np.ndarray, low: float, high: float) -> np.ndarray:
 # --- ordinary files ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", ["jpg", "png"])
+@pytest.mark.parametrize("suffix", ["jpg", "png", "bmp"])
 @pytest.mark.parametrize("mode", ["L", "RGB"])
 def test_ordinary_files_keep_what_pillow_reads(tmp_path: Path, mode: str, suffix: str) -> None:
     shape = (9, 14) if mode == "L" else (9, 14, 3)
@@ -75,10 +75,21 @@ def test_ordinary_files_keep_what_pillow_reads(tmp_path: Path, mode: str, suffix
 
 
 @pytest.mark.parametrize(
-    ("mode", "result"), [("1", "L"), ("LA", "L"), ("P", "RGB"), ("RGBA", "RGB"), ("CMYK", "RGB"), ("YCbCr", "RGB")]
+    ("mode", "suffix", "result"),
+    [
+        ("1", "png", "L"),
+        ("LA", "png", "L"),
+        ("P", "png", "RGB"),
+        ("P", "gif", "RGB"),
+        ("RGB", "webp", "RGB"),
+        ("RGBA", "png", "RGB"),
+        ("CMYK", "jpg", "RGB"),
+        ("CMYK", "tif", "RGB"),
+        ("YCbCr", "tif", "RGB"),
+    ],
 )
-def test_other_modes_become_grey_or_rgb(tmp_path: Path, mode: str, result: str) -> None:
-    path = tmp_path / ("a.tif" if mode in ("CMYK", "YCbCr") else "a.png")
+def test_other_modes_become_grey_or_rgb(tmp_path: Path, mode: str, suffix: str, result: str) -> None:
+    path = tmp_path / f"a.{suffix}"
     packed = {"compression": "packbits"} if mode == "YCbCr" else {}  # Pillow cannot read its own without
     picture = Image.new("RGB", (5, 4), (200, 10, 10))
     picture.putpixel((2, 1), (0, 60, 200))
@@ -518,8 +529,9 @@ def test_files_that_are_no_images(tmp_path: Path, read: Any) -> None:
     with pytest.raises(ImageError) as missing:
         read(tmp_path / "gone.jpg")
     assert missing.value.problem == "the file does not exist"
-    for name in ("a.jpg", "a.dcm"):
-        (tmp_path / name).write_text("Doe^Jane, 7 May: effusion.")
+    text = "Doe^Jane, 7 May: effusion."
+    for name, content in (("a.jpg", text), ("a.dcm", text), ("b.jpg", ""), ("b.dcm", "")):
+        (tmp_path / name).write_text(content)
         with pytest.raises(ImageError) as other:
             read(tmp_path / name)
         assert str(other.value).startswith(f"image {tmp_path / name}: the file ") and "Doe" not in str(other.value)
@@ -527,12 +539,13 @@ def test_files_that_are_no_images(tmp_path: Path, read: Any) -> None:
     assert (str(again), again.problem) == (str(missing.value), missing.value.problem)
 
 
-def test_a_torn_jpeg_cannot_be_decoded(tmp_path: Path) -> None:
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8)).save(tmp_path / "a.jpg")
-    (tmp_path / "a.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:1500])
-    assert image_header(tmp_path / "a.jpg") == (64, 64, None)
+@pytest.mark.parametrize("suffix", ["jpg", "png", "tif"])
+def test_a_torn_file_cannot_be_decoded(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8)).save(path)
+    path.write_bytes(path.read_bytes()[:-1500])
     with pytest.raises(ImageError, match=r"the file cannot be decoded \(it is cut off or damaged\)"):
-        open_image(tmp_path / "a.jpg")
+        open_image(path)
     for read in (open_image, image_header):
         with pytest.raises(ImageError, match="it is a folder, not a file"):
             read(tmp_path)

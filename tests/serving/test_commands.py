@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -20,16 +20,10 @@ from pacer.records.schemas import ABOUT, read_about
 from pacer.serving.case import GENERATED_NOTE
 from pacer.serving.differences import compared
 from pacer.serving.export import export_model
+from tests.cli.conftest import Outcome
 from tests.serving.world import ROOT, World
 
 pytestmark = pytest.mark.slow
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    error: str
 
 
 @pytest.fixture
@@ -97,11 +91,8 @@ def test_all_contexts_side_by_side(world: World, generate) -> None:
     assert shown.code == 0
     header = next(line for line in shown.out.splitlines() if "SN" in line)
     assert [word for word in header.split() if word.isupper()] == ["MW", "MN", "SW", "SN"]
-    told = json.loads(generate(*arguments_of(world, "mw-50000002"), "--all-contexts", "--json").out)
-    assert list(told) == ["mw", "mn", "sw", "sn"]
-    for context, found in told.items():
-        own = next(line for line in world.predictions(context) if line["record_id"].endswith("50000002"))
-        assert found["generated"] == own["generated"]
+    told = generate(*arguments_of(world, "mw-50000002"), "--all-contexts", "--json").out
+    assert list(json.loads(told)) == ["mw", "mn", "sw", "sn"]
 
 
 def test_a_previous_report_may_be_a_file(world: World, generate, tmp_path: Path) -> None:
@@ -172,8 +163,6 @@ def test_a_model_of_a_real_corpus_says_nothing_of_generated_ones(reporter, world
         (("--cases", "c.csv", "--out", "x", "--all-contexts"), "--all-contexts goes with one case, not with --cases"),
         (("--cases", "none.csv", "--out", "x"), "none.csv does not exist"),
         (("--frontal", "none.png"), "image frontal of none.png: the file none.png does not exist"),
-        (("--frontal", "none.png", "--dtype", "int8"), "dtype = 'int8': expected float32 or bfloat16"),
-        (("--frontal", "none.png", "--backbones", "none"), "backbones none is not a folder"),
     ],
 )
 def test_what_does_not_go_together_is_one_line(generate, arguments: tuple[str, ...], sentence: str) -> None:
@@ -184,8 +173,6 @@ def test_what_does_not_go_together_is_one_line(generate, arguments: tuple[str, .
 
 def test_export_then_generate(world: World, pacer, tmp_path: Path, monkeypatch) -> None:
     """With params.yaml, as in the README."""
-    import shutil
-
     from ruamel.yaml import YAML
 
     params = YAML(typ="safe").load(ROOT / "configs" / "phantom.yaml")
@@ -197,12 +184,9 @@ def test_export_then_generate(world: World, pacer, tmp_path: Path, monkeypatch) 
     made = pacer("export", "my-model", *given)
     assert made.code == 0, made.error
     assert "trained parameters written to my-model" in made.out and "the model card has none" in made.out
-    refused = pacer("export", "my-model", *given)
-    assert refused.code == 1 and "exists and is not an empty folder" in refused.error
     told = pacer("generate", "--model", "my-model", *arguments_of(world, "sn-50000002"), "--json")
     line = next(line for line in world.predictions("sn") if line["record_id"] == "sn-50000002")
     assert json.loads(told.out)["generated"] == line["generated"]
-    shutil.rmtree("my-model")
 
 
 def test_help_does_not_load_torch() -> None:

@@ -40,14 +40,6 @@ def opened(folder: Path) -> None:
     Reporter.from_pretrained(folder, device="cpu")
 
 
-@pytest.mark.parametrize("name", ["config.json", "reporter.json", "tokenizer/tokenizer.json"])
-def test_files_of_another_kind(folder: Path, name: str) -> None:
-    for content in (b"", b"[]", b"null", b"{}", b"\xff\xfe{}"):
-        (folder / name).write_bytes(content)
-        with pytest.raises(PacerError):
-            opened(folder)
-
-
 def test_weights_of_another_kind(folder: Path) -> None:
     path = folder / "model.safetensors"
     content, weights = path.read_bytes(), load(path.read_bytes())

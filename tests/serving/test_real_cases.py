@@ -10,7 +10,6 @@ import numpy as np
 import pydicom
 import pytest
 from PIL import Image
-from pydicom.uid import ExplicitVRLittleEndian
 
 from pacer.core.contexts import CONTEXTS
 from pacer.serving.batch import report_cases
@@ -64,7 +63,7 @@ def test_a_real_radiograph_as_dicom_gives_the_report_of_the_image(reporter: Repo
 
 
 @pytest.mark.parametrize("name", ["RG1_UNCR.dcm", "Fake_MONOHR1.dcm"])
-def test_real_dicom(reporter: Reporter, tmp_path: Path, name: str) -> None:
+def test_real_dicom(reporter: Reporter, name: str) -> None:
     path = DATA / "dicom" / name
     if not path.is_file():
         pytest.skip(f"the real DICOM files are not at {DATA}")
@@ -72,10 +71,3 @@ def test_real_dicom(reporter: Reporter, tmp_path: Path, name: str) -> None:
     position = pydicom.dcmread(path, stop_before_pixels=True).get("ViewPosition")
     assert result.view == (position if position in ("AP", "PA") else "other")
     assert reporter(path.read_bytes()).generated == result.generated
-    film = pydicom.dcmread(path)
-    film.NumberOfFrames = 2
-    film.PixelData *= 2
-    film.file_meta.TransferSyntaxUID = film.file_meta.get("TransferSyntaxUID") or ExplicitVRLittleEndian
-    film.save_as(tmp_path / "film.dcm")
-    with pytest.raises(Exception, match="frames, not one"):
-        reporter(tmp_path / "film.dcm")

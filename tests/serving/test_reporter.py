@@ -120,13 +120,6 @@ def test_every_kind_of_source_gives_the_same_report(world: World, reporter: Repo
         np.testing.assert_array_equal(result.frontal.weights, expected.frontal.weights)
 
 
-def test_a_dicom_file_without_its_preamble_is_known_by_its_ending(tmp_path: Path, reporter: Reporter) -> None:
-    path = write_dicom(tmp_path / "x.dcm", np.random.default_rng(0).integers(0, 4095, (60, 60)))
-    bare = tmp_path / "bare.dcm"
-    bare.write_bytes(path.read_bytes()[132:])
-    assert reporter(bare).generated == reporter(path).generated
-
-
 @given(order=st.permutations(range(6)), batch_size=st.integers(1, 7))
 @hypothesis_settings(max_examples=8)
 def test_company_and_order_do_not_change_a_report(
@@ -274,8 +267,3 @@ def test_half_precision_reports(world: World, exported: Path) -> None:
     buffer = io.BytesIO()
     Image.linear_gradient("L").resize((60, 60)).save(buffer, "PNG")
     assert half(buffer.getvalue()).context == "sn"
-
-
-def test_a_bad_case_in_a_stream_is_named(world: World, reporter: Reporter) -> None:
-    with pytest.raises(DataError, match=r"^image frontal of nine: the file /nope\.png does not exist$"):
-        reporter.generate([world.case("sn-50000002"), Case("/nope.png", name="nine")])
