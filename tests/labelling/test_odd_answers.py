@@ -12,8 +12,7 @@ from pacer.core.errors import PacerError
 from pacer.labelling.client.dispatch import MAX_IN_A_ROW
 from pacer.labelling.client.labelling import label_sample
 from pacer.labelling.sample.draw import sample_records
-from tests.labelling.conftest import cached
-from tests.labelling.server import Misbehaviour, Reply, answer, completion, good
+from tests.labelling.server import Reply, answer, completion, good
 
 
 def odd(asked: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
@@ -112,29 +111,8 @@ def test_a_refusal_behind_an_http_200(endpoint, asking, sample, records, tmp_pat
     assert label_sample(sample, records, asking(), tmp_path)["statuses"] == {"ok": 6}
 
 
-def test_an_account_without_credit_behind_an_http_200(endpoint, asking, sample, records, tmp_path) -> None:
-    endpoint.replies = lambda *_: Reply(body={"error": {"code": "insufficient_quota"}})
-    with pytest.raises(PacerError, match=r"127.0.0.1:\d+ refused the request of "):
-        label_sample(sample, records, asking(concurrency=1), tmp_path)
-    assert sum(endpoint.seen.values()) == 1
-
-
-def test_answers_of_models_that_think_aloud(endpoint, asking, sample, records, tmp_path) -> None:
-    endpoint.replies = lambda asked, _: Reply(body=completion(f"<think>Maybe {{edema}}?</think>{answer(asked)}"))
-    assert label_sample(sample, records, asking(), tmp_path)["statuses"] == {"ok": 6}
-    assert all(line["anchor"]["positive"] == ["edema"] for line in cached(tmp_path))
-
-
 def test_compressed_answers(endpoint, asking, sample, records, tmp_path) -> None:
     endpoint.replies = lambda asked, _: Reply(
         body=gzip.compress(json.dumps(completion(answer(asked))).encode()), headers={"Content-Encoding": "gzip"}
     )
     assert label_sample(sample, records, asking(), tmp_path)["statuses"] == {"ok": 6}
-
-
-def test_one_ok_answer_starts_the_count_anew(endpoint, asking, records, tmp_path) -> None:
-    sample = sample_records(records, 40, seed=1)[0]
-    well = set(sample["record_id"].to_list()[15::15])
-    endpoint.replies = lambda asked, _: Misbehaviour.final("good" if asked["sample_uid"] in well else "prose", asked)
-    audit = label_sample(sample, records, asking(concurrency=1), tmp_path)
-    assert audit["statuses"] == {"ok": len(well), "unparseable": sample.height - len(well)}

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.slow
     [
         Reply(429, {"error": {}}, {"Retry-After-Ms": "1"}),
         Reply(500, b"<html>"),
-        Reply(503, {}),
         Reply(408, {}),
         Reply(504, {}),
         Drop(),

@@ -86,14 +86,6 @@ def test_the_interval_of_a_mean_is_that_of_scipy(seed: int):
     assert (found.low, found.high) == pytest.approx(expected.confidence_interval, abs=0.25 * spread)
 
 
-def test_resampling_patients_is_wider_than_resampling_records_that_repeat_them():
-    values = np.random.default_rng(0).normal(size=40)
-    alone = intervals({"sn": {"s": Statistics(mean_statistics(values), mean)}}, 2_000)["sn"]["s"]
-    repeated = np.repeat(values, 9)
-    naive = intervals({"sn": {"s": Statistics(mean_statistics(repeated), mean)}}, 2_000)["sn"]["s"]
-    assert (naive.high - naive.low) * 2 < alone.high - alone.low
-
-
 def test_each_observation_over_all_contexts_and_in_each(cases: pl.DataFrame):
     found = {one.name: one for one in label_intervals(cases, "llm-rg4", resamples=200)}
     assert set(found) == set(OBSERVATIONS)

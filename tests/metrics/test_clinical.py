@@ -29,8 +29,6 @@ def test_equals_scikit_learn(seed, count):
     references, hypotheses = random_labels(seed, count), random_labels(seed + 1, count)
     scores = clinical_efficacy(references, hypotheses)
     truth, found = np.isin(references, (1, 3)), np.isin(hypotheses, (1, 3))
-    expected = precision_recall_fscore_support(truth.ravel(), found.ravel(), average="binary", zero_division=np.nan)
-    assert or_nan(scores) == pytest.approx(expected[:3], nan_ok=True)
     per_label = precision_recall_fscore_support(truth, found, average=None, zero_division=np.nan)
     for index, name in enumerate(OBSERVATIONS):
         mine = scores["per_label"][name]
@@ -110,18 +108,6 @@ def test_a_label_that_is_never_predicted_counts_as_zero_in_macro_precision():
     assert scores["averages"]["precision_macro"] == 0.5
     assert scores["undefined_parts"]["macro"] == {"precision": 7, "recall": 0, "f1": 0}
     assert scores["precision"] == 1.0 and scores["per_label"]["No Finding"]["precision"] is None
-
-
-def test_no_denominator_is_undefined_and_not_zero():
-    nothing, something = np.zeros((2, 14), int), np.ones((2, 14), int)
-    for convention in CONVENTIONS:
-        scores = clinical_efficacy(nothing, nothing, convention)
-        assert {scores[key] for key in ("precision", "recall", "f1")} == {None}
-        assert scores["per_label"]["Edema"]["f1"] is None
-    missed = clinical_efficacy(something, nothing)
-    assert (missed["precision"], missed["recall"], missed["f1"]) == (None, 0.0, 0.0)
-    invented = clinical_efficacy(nothing, something)
-    assert (invented["precision"], invented["recall"], invented["f1"]) == (0.0, None, 0.0)
 
 
 def test_takes_tensors_and_lists_alike():

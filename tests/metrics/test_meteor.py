@@ -54,15 +54,6 @@ def test_a_killed_process_is_an_error_and_leaves_nothing():
         running.score(REFERENCES, HYPOTHESES)
 
 
-def test_no_answer_in_time_is_an_error_and_leaves_nothing():
-    running = Meteor(patience=0.05)
-    started = time.monotonic()
-    with pytest.raises(MeteorError, match="took longer than 0 s at pair 0"):
-        running.score(REFERENCES, HYPOTHESES)
-    assert time.monotonic() - started < 5
-    assert gone(running.process.pid)
-
-
 def test_a_program_that_fails_at_the_start_is_an_error(tmp_path):
     program = script(tmp_path, "echo 'Exception in thread main java.lang.OutOfMemoryError: the heart' >&2; exit 1")
     with Meteor(java=program) as running, pytest.raises(MeteorError, match=r"java\.lang\.OutOfMemoryError;") as error:
@@ -83,7 +74,7 @@ def test_a_program_that_talks_nonsense_is_an_error(tmp_path):
 def test_what_hangs_is_killed_with_what_it_started(tmp_path, text):
     pid = tmp_path / "pid"
     program = script(tmp_path, text.format(pid=pid))
-    with Meteor(java=program, patience=2) as running, pytest.raises(MeteorError, match="took longer"):
+    with Meteor(java=program, patience=2) as running, pytest.raises(MeteorError, match="took longer than 2 s at"):
         running.score(REFERENCES, HYPOTHESES)
     assert gone(int(pid.read_text()))
 

@@ -256,7 +256,6 @@ def test_original_findings_are_scored_where_a_study_has_them(case):
     ("form", "said"),
     [
         ("upstream", "findings as published, cleaned by upstream, where a study has them"),
-        ("iu_xray", "findings as published, cleaned by iu_xray, where a study has them"),
         ("lowercase", "findings as published, blanks collapsed, lower-cased, punctuation kept, where a study has them"),
         ("as_is", "findings as published, blanks collapsed, case and punctuation kept, where a study has them"),
     ],
@@ -275,11 +274,6 @@ def test_original_findings_are_brought_into_the_form_that_is_asked_for(case, for
     assert found == {name: plain["sn"][name] for name in found} and found["n"] == 4 and found["bleu1"] > 0
     case.score(records=case.records.with_columns(findings_original=pl.Series(raw)), originals=form)
     assert case.read("signature.json")["language"]["original_references"] == said
-
-
-def test_original_findings_take_the_form_of_the_references_where_nothing_is_said(case):
-    scores = case.score(records=case.records.with_columns(findings_original=pl.col("report_raw")))
-    assert scores["sn"]["original_bleu1"] == scores["sn"]["bleu1"]
 
 
 def test_without_original_findings_the_signature_says_so(case):

@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
-from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import polars as pl
 import pytest
 import torch
 from torch import Tensor
@@ -26,7 +24,6 @@ from pacer.model.collate import Sources, Target, collate
 from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Batch, Pacer
 from pacer.model.prompt.instruction import build_prompt
-from pacer.model.refine import DepthRouter
 from pacer.training.examples import Examples
 from pacer.training.losses import LossWeights
 from pacer.training.objective import objective
@@ -151,16 +148,6 @@ def test_a_later_token_changes_no_earlier_logit(examples, backbones) -> None:
 # ------------------------------------------------------------------------------------------------ the company of a row
 
 
-def test_the_order_of_a_batch_does_not_matter(examples, backbones) -> None:
-    model, batch = assemble(backbones), examples.batch(ROWS, COMMITS, 0.35)
-    whole = run(model, batch)
-    for order in permutations(range(4)):
-        shuffled = examples.batch([ROWS[i] for i in order], [COMMITS[i] for i in order], 0.35)
-        outcome = run(model, shuffled)
-        for place, i in enumerate(order):
-            assert_same_row(outcome, place, whole, i, batch)
-
-
 def test_mixed_contexts_compute_what_each_context_computes_alone(examples, backbones) -> None:
     """Twice the four contexts, interleaved, against batches of one context and against every row by itself."""
     model = assemble(backbones)
@@ -173,28 +160,6 @@ def test_mixed_contexts_compute_what_each_context_computes_alone(examples, backb
         for place, i in enumerate(own):
             assert_same_row(together, place, whole, i, batch)
             assert_same_row(run(model, examples.batch([rows[i]], [commits[i]], 0.35)), 0, whole, i, batch)
-
-
-def test_longer_rows_beside_a_row_change_nothing(records, anchors, backbones, features) -> None:
-    """Both the prefix and the target get padding when a row with a long history and a long report comes in."""
-    last = records.height - 1
-    longer = records.with_row_index("i").with_columns(
-        report=pl.when(pl.col("i") == last).then(pl.lit("no edema . " * 20)).otherwise("report"),
-        history=pl.when(pl.col("i") == last).then(pl.lit("pain and fever " * 10)).otherwise("history"),
-    )
-    examples = Examples(RecordTable.of(longer, anchors), load_tokenizer(backbones), features, specification())
-    model, alone = assemble(backbones), examples.batch(ROWS, COMMITS, 0.35)
-    outcome = run(model, alone)
-    for place in (0, 4):
-        rows, commits = list(ROWS), list(COMMITS)
-        rows.insert(place, last)
-        commits.insert(place, True)
-        batch = examples.batch(rows, commits, 0.35)
-        assert batch.prefix_length[place] > alone.prefix_length.max()
-        assert batch.ids.shape[1] > alone.ids.shape[1] + 20
-        whole = run(model, batch)
-        for i in range(4):
-            assert_same_row(outcome, i, whole, i + (place == 0), batch)
 
 
 def test_the_side_of_the_padding_does_not_matter(examples, backbones) -> None:
@@ -230,27 +195,6 @@ def test_a_model_with_one_depth_gives_it_all_the_weight(examples, backbones) -> 
         model.router.route_vector.normal_()
         model.router.depth_bias.normal_()
     assert torch.equal(run(model, batch).logits, before.logits)
-
-
-@pytest.mark.parametrize("variant", ["patchwise", "global"])
-@pytest.mark.parametrize("k", [0, 1, 2])
-def test_a_router_that_chose_one_depth_gives_that_depth_back(variant: str, k: int) -> None:
-    torch.manual_seed(4)
-    router = DepthRouter(3, 8, variant=variant)
-    single = DepthRouter(1, 8, variant=variant)
-    with torch.no_grad():
-        for parameter in router.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
-        single.norms[0].load_state_dict(router.norms[k].state_dict())
-        single.align[0].load_state_dict(router.align[k].state_dict())
-        single.mix_norm.load_state_dict(router.mix_norm.state_dict())
-        single.out.load_state_dict(router.out.state_dict())
-        single.eta.copy_(router.eta)
-        router.depth_bias[k] = 1e4
-    depths, endpoint = torch.randn(2, 3, 5, 8), torch.randn(2, 5, 8)
-    refined, weights = router(depths, endpoint)
-    assert torch.equal(weights[..., k], torch.ones(2, 5)) and weights.sum() == 10
-    torch.testing.assert_close(refined, single(depths[:, k : k + 1], endpoint)[0], rtol=0, atol=1e-6)
 
 
 # ----------------------------------------------------------------------------------------------------- absent sources
@@ -388,18 +332,6 @@ def test_numbers_that_are_none_stay_in_their_own_row(features, backbones) -> Non
         others = [i for i in range(4) if i != row]
         for before, after in zip(whole, outcome, strict=True):
             assert torch.equal(before[others], after[others])
-
-
-@pytest.mark.parametrize(("rows", "column"), [([0, 1], 0), ([0, 2], 1)], ids=["no lateral", "no previous report"])
-def test_without_a_source_its_compressor_has_no_gradient(rows: list[int], column: int, examples, backbones) -> None:
-    model = assemble(backbones)
-    own = [ROWS[i] for i in rows]
-    complete_loss(model, examples.batch(own, [True, False], 0.35))
-    for name, parameter in model.interface.named_parameters():
-        if name.startswith(("lateral", "prior")[column]):
-            assert parameter.grad is None, name
-        else:
-            assert parameter.grad is not None and parameter.grad.isfinite().all(), name
 
 
 # -------------------------------------------------------------------------------------------- absent sources are free

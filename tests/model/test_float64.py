@@ -284,15 +284,6 @@ def test_the_drift_loss_is_the_papers_equation() -> None:
     close(drift_loss(residual, SUPERVISED), reference_drift(residual, SUPERVISED))
 
 
-@pytest.mark.parametrize("name", ["consistency", "drift"])
-def test_float64_inputs_stay_float64(name: str) -> None:
-    if name == "consistency":
-        loss = consistency_loss(random(2, 5, 9), random(2, 5, 9, seed=2), SUPERVISED)
-    else:
-        loss = drift_loss(random(2, 5, 8), SUPERVISED)
-    assert loss.dtype == torch.float64
-
-
 # ------------------------------------------------------------------------------------------------------- the objective
 
 

@@ -8,9 +8,8 @@ import pytest
 import torch
 from peft.tuners.lora import LoraLayer
 
-from pacer.core.errors import CheckpointError, ConfigError
-from pacer.model.assemble import build_model, frozen_fingerprints, load_model, load_tokenizer
-from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
+from pacer.core.errors import ConfigError
+from pacer.model.assemble import build_model, load_tokenizer
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
 from tests.conftest import QUERIES, specification
@@ -40,17 +39,6 @@ def logits(built, batch) -> torch.Tensor:
 
 
 ROWS = [0, 9, 18, 27]  # one of each context
-
-
-def test_the_target_and_its_bos_are_not_calibrated(examples, backbones) -> None:
-    built = model(backbones)
-    batch = examples.batch(ROWS, [True] * 4, 0.35)
-    embedded = built.embed(batch)
-    inputs = embedded.inputs.detach().requires_grad_()
-    calibrated, _, _ = built.calibrate(embedded._replace(inputs=inputs), batch)
-    calibrated[batch.prefix_mask].sum().backward()
-    assert torch.equal(inputs.grad[~batch.prefix_mask], torch.zeros_like(inputs.grad[~batch.prefix_mask]))
-    assert torch.equal(calibrated[~batch.prefix_mask], inputs[~batch.prefix_mask])
 
 
 def test_the_instruction_and_the_images_reach_the_target(examples, backbones) -> None:
@@ -109,23 +97,6 @@ def test_a_small_residual_reaches_a_language_model_of_half_precision(examples, b
     arrived = (seen[1] - seen[0])[:, : residual.shape[1]]
     assert residual[batch.prefix_mask[:, : residual.shape[1]]].square().mean().sqrt() < 0.01
     assert (arrived - residual).norm() < 1e-3 * residual.norm()
-
-
-def test_a_checkpoint_comes_back(backbones, tmp_path: Path, examples) -> None:
-    built = model(backbones)
-    trainable = {n: p for n, p in built.named_parameters() if p.requires_grad}
-    frozen = frozen_fingerprints(backbones)
-    save_checkpoint(
-        tmp_path / "a",
-        trainable,
-        CheckpointRecord(phase="calibrate", step=1, model=specification(), frozen=frozen, parent=None, versions={}),
-    )
-    loaded, record = load_model(tmp_path / "a", backbones)
-    batch = examples.batch(ROWS, [True] * 4, 0.35)
-    torch.testing.assert_close(logits(loaded, batch), logits(built, batch), rtol=0, atol=1e-4)
-    assert record.model == specification()
-    with pytest.raises(CheckpointError, match="is not a PACER checkpoint"):
-        load_model(tmp_path, backbones)
 
 
 @pytest.mark.parametrize(

@@ -106,10 +106,6 @@ def test_controls_leave_a_dash_where_a_context_has_none():
     assert control_table(SCORES) is None
 
 
-def test_a_plain_table_aligns_all_but_its_first_column():
-    assert Table(("a", "b"), ()).numeric == (False, True)
-
-
 def test_a_first_cell_that_repeats_the_one_above_is_shown_once_in_its_group():
     table = Table(("who", "x"), (("a", "1"), ("a", "2"), ("a", "3"), ("b", "4")), rules=frozenset({2}))
     assert [table.repeats(row) for row in range(4)] == [False, True, False, False]

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pacer.anchors.anchor import Anchor
-from pacer.anchors.vocabulary import POLARITIES
 from pacer.corpus.text.cleaning import clean_report
-from pacer.rules.extract import extract_anchor, find_mentions
+from pacer.rules.extract import extract_anchor
 from tests.rules import openi_labels as labels
 
 pytestmark = pytest.mark.slow
@@ -52,12 +50,3 @@ def test_cleaned_reports_read_the_same(rows: list[dict[str, Any]]) -> None:
     texts = [labels.whole(row) for row in rows]
     same = [extract_anchor(text) == extract_anchor(clean_report(text)) for text in texts]
     assert np.mean(same) > 0.99
-
-
-def test_the_mentions_agree(rows: list[dict[str, Any]]) -> None:
-    for row in rows[::3]:
-        text = labels.whole(row)
-        anchor = extract_anchor(text)
-        decided = [mention for mention in find_mentions(text) if mention.decided]
-        fields = {name: [mention.finding for mention in decided if mention.polarity == name] for name in POLARITIES}
-        assert anchor == Anchor.of(**fields), row["uid"]

@@ -13,8 +13,6 @@ from pacer.rules.extract import extract_anchor
 from tests.rules.openi_labels import read_openi, whole
 from tests.rules.plain_rules import plain_anchor
 from tests.rules.test_mentions import TEXTS
-from tests.rules.test_rules import SENTENCES
-from tests.rules.test_statements import REPORTS
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -23,12 +21,6 @@ DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 @given(text=TEXTS)
 def test_any_text(text: str) -> None:
     assert extract_anchor(text) == plain_anchor(text)
-
-
-@pytest.mark.parametrize("report", [*SENTENCES, *REPORTS])
-def test_sentences_of_the_other_tests(report: str) -> None:
-    for text in (report, clean_report(report), report.upper()):
-        assert extract_anchor(text) == plain_anchor(text)
 
 
 def test_reports_of_the_phantom() -> None:

@@ -42,29 +42,14 @@ def test_each_different_row_runs_once_and_is_an_experiment(repository: FakeRepos
     assert [name.rsplit("-", 1)[0] for name in names] == ["tiny-no_gate-1", "tiny-direct-1", "tiny-gated-1"]
     # mean over the contexts sn and mw, of which the second has 0.1 more
     assert cells(repository) == {"no gate": "0.550", "direct": "0.300", "no gate again": "0.550", "gated": "0.800"}
-    assert told[0] == "tiny: 3 of 3 runs to make"
-
-
-def test_rows_share_what_the_run_cache_has(repository: FakeRepository, run) -> None:
-    told = run()
-    assert [line for line in repository.lines("runs") if line.startswith("train")] == [
-        "train stochastic none 1",
-        "train direct none 1",
-    ]
-    assert "  train: made before" in told
-
-
-def test_a_second_call_does_nothing(repository: FakeRepository, run) -> None:
-    run()
-    calls, before = repository.lines("calls"), repository.state()
-    assert run() == ["tiny: nothing to do, all 3 runs are there"]
-    assert repository.lines("calls") == calls and repository.state() == before
+    assert told[0] == "tiny: 3 of 3 runs to make" and "  train: made before" in told
 
 
 def test_studies_share_runs(repository: FakeRepository, run) -> None:
     run()
+    calls = repository.lines("calls")
     repository.write("studies/other.yaml", STUDY.replace("name: gated", "name: everything"))
-    assert run("other") == ["other: nothing to do, all 3 runs are there"]
+    assert run("other") == ["other: nothing to do, all 3 runs are there"] and repository.lines("calls") == calls
     assert cells(repository, "other")["everything"] == "0.800"
 
 
@@ -100,18 +85,10 @@ def test_a_failed_row_keeps_those_before_it_and_the_workspace(repository: FakeRe
     assert cells(repository)["gated"] == "0.800"
 
 
-@pytest.mark.parametrize("change", ["params", "code", "command"])
-def test_a_change_of_parameters_or_code_runs_again(repository: FakeRepository, run, change: str) -> None:
+def test_a_change_of_a_command_runs_again(repository: FakeRepository, run) -> None:
     run()
-    if change == "params":
-        text = repository.read("params.yaml")
-        repository.write("params.yaml", text.replace("lambda_cons: 0.05", "lambda_cons: 0.06"))
-    elif change == "code":
-        repository.write("code/train.py", "# other\n")
-    else:
-        repository.write(
-            "dvc.yaml", repository.read("dvc.yaml").replace("cmd: python code/score.py", "cmd: python -O code/score.py")
-        )
+    text = repository.read("dvc.yaml").replace("cmd: python code/score.py", "cmd: python -O code/score.py")
+    repository.write("dvc.yaml", text)
     assert run()[0] == "tiny: 3 of 3 runs to make"
 
 
@@ -142,13 +119,6 @@ def test_several_seeds_are_runs_of_their_own(repository: FakeRepository, run) ->
         f"{row} {seed}" for seed in (1, 2) for row in ("stochastic none", "direct none", "stochastic hze")
     ]
     assert cells(repository)["gated"] == "0.800 ± 0.000"
-
-
-def test_a_study_that_does_not_fit_the_parameters_fails_before_any_work(repository: FakeRepository, run) -> None:
-    repository.write("studies/tiny.yaml", STUDY.replace("gate_inputs: hze", "gate_inputs: eh"))
-    with pytest.raises(ConfigError, match=r"study tiny, row gated: calibrate\.gate_inputs = 'eh'"):
-        run()
-    assert repository.lines("calls") == []
 
 
 def test_without_dvc_the_error_says_where_to_look(repository: FakeRepository, run, monkeypatch) -> None:

@@ -80,22 +80,6 @@ def test_the_mean_over_contexts_is_taken_before_rounding() -> None:
     }
 
 
-def test_ties_for_best_are_all_bold_and_the_next_value_is_underlined() -> None:
-    """The paper's rule: second best is the next value that is not tied with the best."""
-    lines = ranked([(str(i), [v]) for i, v in enumerate(["0.186", "0.186", "0.106", "0.105", "0.106"])])
-    assert [cells[0].mark for cells in lines.values()] == ["best", "best", "second", None, "second"]
-
-
-def test_ties_go_by_the_printed_value() -> None:
-    runs = [scored(i, sn={"f1": value, "bleu4": 0.1 * i}) for i, value in enumerate((0.50049, 0.49951, 0.4994))]
-    marks = blocks(build_table(study(), runs))[0].lines
-    assert [marks[name][0] for name in ("one", "two", "three")] == [
-        ("0.500", "best"),
-        ("0.500", "best"),
-        ("0.499", "second"),
-    ]
-
-
 def test_a_row_alone_is_not_the_best_of_anything() -> None:
     [block] = blocks(build_table(study(rows=[{"name": "one"}]), [scored(0, sn={"f1": 0.5, "bleu4": 0.1})]))
     assert block.lines == {"one": [("0.500", None), ("0.100", None)]}
@@ -480,10 +464,3 @@ def test_every_format_shows_the_differences_and_a_label_once() -> None:
     assert "two $-$ one & F1 & $-$0.012 & $-$0.020 to +0.001 & $<$ 0.001 & $<$ 0.001 \\\\" in tex
     assert tex.count("two $-$ one") == 1 and tex.count("\\begin{table}") == tex.count("\\end{table}") == 2
     assert html.count("two − one") == 2 and '<span class="spoken">two − one</span>' in html  # for screen readers
-
-
-def test_spread_is_written_in_latex() -> None:
-    runs = [scored(0, seed, sn={"f1": value, "bleu4": 0.1}) for seed, value in ((1, 0.47), (2, 0.53))]
-    runs.append(scored(1, 1, sn={"f1": 0.4, "bleu4": 0.1}))
-    table = build_table(study(seeds=[1, 2], rows=[{"name": "a"}, {"name": "b"}]), runs)
-    assert "\\textbf{0.500}$_{\\pm 0.042}$" in latex(table)

@@ -45,12 +45,6 @@ def epoch(
 PAPER = {"sn": 172_608, "sw": 112_776, "mn": 91_341, "mw": 47_686}
 
 
-def test_the_papers_epoch_has_43152_micro_batches() -> None:
-    batches = epoch(PAPER, batch_size=16)
-    assert len(batches) == order(PAPER, batch_size=16).micro_batches_per_epoch == 43_152
-    assert {len(batch.rows) for batch in batches} == {16}
-
-
 @pytest.mark.parametrize(
     ("phase", "updates", "contexts", "epochs"),
     [("warmup", 14_384, ["sn"], 4), ("parent", 43_152, list(PAPER), 2), ("calibrate", 21_576, list(PAPER), 1)],

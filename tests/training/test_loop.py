@@ -10,7 +10,6 @@ import torch
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.training import loop
-from pacer.training.examples import Draw
 from pacer.training.phases import phase_of
 from tests.training.conftest import parameters
 
@@ -113,21 +112,6 @@ def test_best_without_validation_records_is_refused(setting, accelerator, tmp_pa
     examples.table.split[:] = 0  # every record is in train
     with pytest.raises(DataError, match="needs records in split val"):
         loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
-
-
-@pytest.mark.parametrize(
-    ("route", "expected"), [("direct", {False}), ("always", {True}), ("stochastic", {False, True})]
-)
-def test_routes(route: str, expected: set, setting) -> None:
-    phase = phase_of("parent", parameters(commit={"route": route}))
-    _, examples = setting("parent")
-    rows = examples.table.rows("train", ("sn",))["sn"]
-    drawn = {
-        commit
-        for visit in range(20)
-        for commit in examples.routes(rows, rows * 0 + visit, phase.rho(10**6), Draw(1, "parent"))
-    }
-    assert drawn == expected
 
 
 def test_a_gradient_that_is_not_finite_stops_before_the_step(setting, accelerator, tmp_path: Path) -> None:

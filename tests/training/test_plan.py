@@ -51,13 +51,3 @@ def test_the_shares_of_real_tokens_are_those_of_an_epoch(setting) -> None:
     shares = plan.real_share()
     assert shares["batches/real_share"] == pytest.approx(real / padded)
     assert shares["batches/published_real_share"] < shares["batches/real_share"] < 1
-
-
-def test_a_later_update_continues_the_plan(setting) -> None:
-    params = parameters(batches={"window": 3}, parent={"accumulation": 2})
-    _, examples = setting("parent")
-    plan = Plan(phase_of("parent", params), examples)
-    whole = list(islice(plan.from_update(0), 20))
-    for (one, rho), (other, later) in zip(whole[10:], islice(plan.from_update(5), 10), strict=True):
-        assert one.rows.tolist() == other.rows.tolist() and one.visits.tolist() == other.visits.tolist()
-        assert rho == later

@@ -88,11 +88,6 @@ def test_the_three_phases_follow_each_other(phase, backbones: Path, tmp_path: Pa
     model, loaded = load_model(tmp_path / "calibrate", backbones)
     assert loaded.phase == "calibrate" and model.calibrator is not None
 
-    weights = tmp_path / "parent" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\1\2\3")
-    with pytest.raises(CheckpointError, match=r"parent has changed since .*calibrate was trained on it"):
-        load_model(tmp_path / "calibrate", backbones)
-
 
 def test_without_calibrate_the_checkpoint_is_its_parent(phase, backbones: Path, tmp_path: Path) -> None:
     params = parameters(gate_inputs="none")
