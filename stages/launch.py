@@ -10,6 +10,9 @@ import runpy
 import sys
 from pathlib import Path
 
+import pacer  # noqa: F401  says how threads wait, before torch is imported
+
+# isort: split
 import torch
 from accelerate.commands.config import default_config_file
 
