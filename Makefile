@@ -8,7 +8,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup radeval repro test quick coverage format check bench gpu faults figures clean
+.PHONY: help setup stand-ins radeval repro test quick coverage format check bench gpu faults figures clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,12 +21,16 @@ $(READY): pyproject.toml constraints.txt
 	$(PIP) -e '.[dev]'
 	touch $@
 
+stand-ins: $(READY)  ## train the bundled stand-ins again and compare them with their card (some minutes)
+	python -m pacer.backbones.bundle
+
 radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/scoring.md)
 	test -x .venv-radeval/bin/python || $(PYTHON) -m venv .venv-radeval
 	.venv-radeval/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt RadEval==2.2.1 polars
 
 repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and reports/index.html
 	dvc repro
+	@echo; sed -n '/^|/p' reports/tables/scores.md; echo; echo "$(CURDIR)/reports/index.html has all of it"
 
 test: $(READY)  ## all tests, the whole DAG on the micro profile included (no network, no GPU)
 	pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder

@@ -32,7 +32,7 @@ _WEIGHTS = (".safetensors", ".bin", ".pth")
 
 
 def locate(backbone: Backbone, role: str) -> Path | None:
-    """Where the weights of a configured model lie, in full; None for a stand-in, which is made here.
+    """Where the weights of a configured model lie, in full; None for a stand-in, which is bundled or made here.
 
     Args:
         role: vision, language, text or chexbert: what its directory must hold depends on it.
@@ -40,7 +40,7 @@ def locate(backbone: Backbone, role: str) -> Path | None:
     Raises:
         BackboneError: the stage `backbones` cannot use the model; the message says how to get it.
     """
-    if backbone.provider == "standin":
+    if backbone.provider in ("bundled", "standin"):
         return None
     if backbone.provider == "hub":
         target, remedy = _snapshot(backbone)
@@ -66,7 +66,7 @@ def point_to(backbone: Backbone, role: str, out: str | Path) -> Path:
     """
     target = locate(backbone, role)
     if target is None:
-        raise BackboneError("provider standin makes a model, it does not point to one")
+        raise BackboneError(f"provider {backbone.provider} does not point to a model")
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     files = write_pointer(target, _files(target), out)

@@ -33,7 +33,7 @@ def locate_backbones(config: Backbones, out: Path) -> None:
     """
     for name in MODELS:
         backbone = getattr(config, name)
-        if backbone.provider != "standin":
+        if backbone.provider in ("hub", "local"):
             point_to(backbone, name, out / name)
 
 

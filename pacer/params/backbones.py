@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from pacer.params.strict import Natural, Positive, PositiveFloat, Strict
 
+#: What the bundled stand-ins were made with, and what they are.
+CARD = Path(__file__).parents[1] / "backbones" / "bundled" / "card.json"
+
 
 class Backbone(Strict):
     """Where one frozen model comes from."""
 
-    provider: Literal["standin", "hub", "local"]
+    provider: Literal["bundled", "standin", "hub", "local"]
     id: str | None = None
     revision: str | None = None
     path: str | None = None
 
     @model_validator(mode="after")
     def _located(self) -> Backbone:
-        needed = {"standin": (), "hub": ("id", "revision"), "local": ("path",)}
+        needed = {"bundled": (), "standin": (), "hub": ("id", "revision"), "local": ("path",)}
         missing = [key for key in needed[self.provider] if getattr(self, key) is None]
         if missing:
             raise ValueError(f"provider: {self.provider} needs {' and '.join(missing)}")
@@ -89,3 +94,24 @@ class Backbones(Strict):
         if self.chexbert.provider == "hub":
             raise ValueError("chexbert: its weights lie on no hub; use provider local with path, or standin")
         return self
+
+    @model_validator(mode="after")
+    def _as_bundled(self) -> Backbones:
+        own = self.model_dump()
+        roles = [role for role in ("vision", "language", "text", "chexbert") if own[role]["provider"] == "bundled"]
+        made = json.loads(CARD.read_text(encoding="utf-8"))["settings"] if roles else {}
+        for role in roles:
+            for key in ("seed", "train_on", f"{role}_standin"):
+                if own[key] != made[key]:
+                    raise ValueError(
+                        f"backbones.{_difference(key, own[key], made[key])}; set backbones.{role}.provider: standin, "
+                        "which trains such a model"
+                    )
+        return self
+
+
+def _difference(key: str, own: Any, made: Any) -> str:
+    """The first value that is not the bundled model's."""
+    if isinstance(own, dict):
+        key, own, made = next((f"{key}.{name}", own[name], made[name]) for name in own if own[name] != made[name])
+    return f"{key} = {own!r}, and the bundled model was made with {made!r}"

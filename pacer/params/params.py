@@ -50,10 +50,10 @@ class Params(Strict):
     @model_validator(mode="after")
     def _across(self) -> Params:
         width = self.backbones.vision_standin.width
-        if self.backbones.vision.provider == "standin" and width % self.interface.num_heads:
+        if self.backbones.vision.provider in ("bundled", "standin") and width % self.interface.num_heads:
             raise ValueError(f"interface.num_heads ({self.interface.num_heads}) must divide the vision width ({width})")
         own, world = self.backbones.language_standin.vocabulary, self.corpus.phantom.vocabulary
-        made = self.backbones.language.provider == "standin" and self.backbones.train_on == "phantom"
+        made = self.backbones.language.provider in ("bundled", "standin") and self.backbones.train_on == "phantom"
         if self.corpus.source == "phantom" and made and own != world:
             raise ValueError(
                 f"backbones.language_standin.vocabulary ({own}) must equal corpus.phantom.vocabulary ({world}): "

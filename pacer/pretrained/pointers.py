@@ -84,10 +84,10 @@ def provenance(directory: str | Path) -> dict[str, Any]:
 
 
 def is_standin(provenance: dict[str, Any]) -> bool:
-    """Was the model trained as a stand-in, or is it a copy of one that was (its ``origin``)?"""
+    """Is the model a stand-in, trained here or bundled, or a copy of one (its ``origin``)?"""
     origin: Any = provenance
     while isinstance(origin, dict):
-        if origin.get("provider") == "standin":
+        if origin.get("provider") in ("bundled", "standin"):
             return True
         origin = origin.get("origin")
     return False

@@ -16,12 +16,24 @@ from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import hash_file
 from pacer.model.prompt.instruction import instruction
 from pacer.params import Backbone
+from pacer.params.backbones import Backbones
 from pacer.params.profiles import load_profile
 from pacer.pretrained.pointers import provenance
 
 pytestmark = pytest.mark.slow
 
-MICRO = load_profile("configs/micro.yaml")
+_TEXTS = {"heads": 2, "vocabulary": 600, "texts": 200, "steps": 4}
+SMALL = Backbones.model_validate(
+    load_profile("configs/phantom.yaml").backbones.model_dump()
+    | {role: {"provider": "standin"} for role in MODELS}
+    | {
+        "vision_standin": {"width": 24, "image_size": 56, "patch_size": 14, "heads": 2, "images": 64, "steps": 4}
+        | {"batch_size": 16, "learning_rate": 1.5e-3},
+        "language_standin": {"width": 32, "layers": 2, "slots": 4, "batch_size": 8, "learning_rate": 3e-3} | _TEXTS,
+        "text_standin": {"width": 24, "layers": 2, "batch_size": 8, "learning_rate": 1e-3} | _TEXTS,
+        "chexbert_standin": {"width": 32, "layers": 3, "batch_size": 8, "learning_rate": 1e-3} | _TEXTS,
+    }
+)
 NOTHING = pl.DataFrame(schema={"split": pl.String})
 
 
@@ -44,7 +56,7 @@ def fail_unforeseen() -> None:
 
 
 def make(out: Path, **settings) -> dict[str, str]:
-    config = MICRO.backbones.model_copy(update=settings)
+    config = SMALL.model_copy(update=settings)
     make_standins(config, NOTHING, NOTHING, instruction, out)
     return {str(file.relative_to(out)): hash_file(file) for file in sorted(out.rglob("*")) if file.is_file()}
 

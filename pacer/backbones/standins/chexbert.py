@@ -64,7 +64,7 @@ def make_chexbert_standin(config: TextStandin, texts: Sequence[LabelledText], se
         return loss + _READER_WEIGHT * F.cross_entropy(read, wanted[:, in_order].flatten(), weight=weights)
 
     parameters = [*network.parameters(), *reader.parameters()]
-    train_on_texts("train labeller stand-in", parameters, pieces, rows, loss_of, config, rng)
+    first = train_on_texts("train labeller stand-in", parameters, pieces, rows, loss_of, config, rng)
     accuracy = {}
     for form, shift in (("raw", 0), ("cleaned", count)):
         right = held_out_accuracy(network.classes, [pieces[row] for row in held_out + shift], targets[held_out])
@@ -79,6 +79,7 @@ def make_chexbert_standin(config: TextStandin, texts: Sequence[LabelledText], se
         "objective": "blank, positive, negative or uncertain for each finding; no-finding",
         "texts": len(learnt),
         "steps": config.steps,
+        "first_losses": first,
         "held_out_accuracy": accuracy,
     }
 

@@ -58,7 +58,7 @@ def make_language_standin(
         return _loss(model, batch[0], config.slots, batch[1], rng)
 
     model.train()
-    train("train language stand-in", model.parameters(), batches(), loss_of, config)
+    first = train("train language stand-in", model.parameters(), batches(), loss_of, config)
     model.eval()
     with torch.no_grad():
         parts = [encoded[i : min(i + 16, held_out)] for i in range(0, held_out, 16)]
@@ -71,6 +71,7 @@ def make_language_standin(
         "model": f"Llama, {config.layers} blocks, width {config.width}",
         "texts": len(texts) - held_out,
         "steps": config.steps,
+        "first_losses": first,
         "held_out_loss": round(held_out_loss, 4),
         "objective": "next token given prefix slots that hold noisy sums of stated sentences' word embeddings",
     }

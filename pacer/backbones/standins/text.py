@@ -51,7 +51,7 @@ def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: 
     def judge(ids: Tensor, mask: Tensor) -> Tensor:
         return network.reader(network.bert(input_ids=ids, attention_mask=mask).last_hidden_state, mask).squeeze(2) > 0
 
-    train_on_texts("train text stand-in", network.parameters(), pieces, learnt, loss_of, config, rng)
+    first = train_on_texts("train text stand-in", network.parameters(), pieces, learnt, loss_of, config, rng)
     network.eval()
     accuracy = held_out_accuracy(judge, [pieces[row] for row in held_out], targets[held_out].bool())
     network.bert.save_pretrained(out)
@@ -61,6 +61,7 @@ def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: 
         "objective": "masked words, and the findings that a report names as present or possible",
         "texts": len(learnt),
         "steps": config.steps,
+        "first_losses": first,
         "held_out_accuracy": dict(zip(FINDINGS, accuracy, strict=True)),
     }
 

@@ -23,6 +23,8 @@ _RISE = 0.1
 #: Batches drawn together and sorted by length.
 _WINDOW = 8
 _JUDGED_AT_ONCE = 64
+#: Losses that tell one training from another.
+FIRST = 10
 #: Id of [PAD], the first special token.
 PADDING = 0
 
@@ -37,8 +39,9 @@ def train(
     config: Standin,
     steps: int | None = None,
     weight_decay: float = 0.01,
-) -> None:
-    """AdamW down the gradient of ``loss_of(batch)``, with the gradient's norm clipped at 1.
+) -> list[float]:
+    """AdamW down the gradient of ``loss_of(batch)``, with the gradient's norm clipped at 1; gives the first losses,
+    ten at most, by which a training is recognised.
 
     Args:
         what: name of the work in its progress lines.
@@ -49,6 +52,7 @@ def train(
     parameters = list(parameters)
     optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=weight_decay, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: peak_schedule(step, steps))
+    first: list[float] = []
     with Ticker(what, steps) as ticker:
         for _, batch in zip(range(steps), batches, strict=False):
             loss = loss_of(batch)
@@ -58,6 +62,9 @@ def train(
             optimizer.step()
             schedule.step()
             ticker.advance(note=f"loss {loss.item():.3f}")
+            if len(first) < FIRST:
+                first.append(round(loss.item(), 6))
+    return first
 
 
 def train_on_texts(
@@ -68,10 +75,10 @@ def train_on_texts(
     loss_of: Callable[[Tensor, Tensor, np.ndarray], Tensor],
     config: TextStandin,
     rng: np.random.Generator,
-) -> None:
+) -> list[float]:
     """:func:`train` on ``rows`` of the token lists ``pieces``; ``loss_of`` gets ids, attention mask and rows."""
     batches = training_batches(np.array([len(row) for row in pieces]), rows, config.batch_size, rng)
-    train(what, parameters, batches, lambda batch: loss_of(*pad([pieces[row] for row in batch]), batch), config)
+    return train(what, parameters, batches, lambda batch: loss_of(*pad([pieces[row] for row in batch]), batch), config)
 
 
 def peak_schedule(step: int, steps: int) -> float:

@@ -64,23 +64,25 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     learnt = np.arange(held_out, len(data.images))
     rng = np.random.default_rng(seed)
 
-    def descend(loss_of: Callable[[np.ndarray], Tensor], steps: int, *modules: nn.Module, what: str = "") -> None:
+    def descend(
+        loss_of: Callable[[np.ndarray], Tensor], steps: int, *modules: nn.Module, what: str = ""
+    ) -> list[float]:
         order = np.concatenate([rng.permutation(learnt) for _ in range(-(-steps * config.batch_size // len(learnt)))])
         batches = (order[start : start + config.batch_size] for start in range(0, len(order), config.batch_size))
         parameters = nn.ModuleList(modules).requires_grad_(True).parameters()
-        train(f"train vision stand-in{what}", parameters, batches, loss_of, config, steps, weight_decay=0.05)
+        return train(f"train vision stand-in{what}", parameters, batches, loss_of, config, steps, weight_decay=0.05)
 
     model.train()
     if data.masks is None:
         steps = [RESIDUAL * config.steps, config.steps]
         network = ResidualNetwork(findings)
-        descend(_findings_loss(network, data, steps[0]), steps[0], network, what="'s teacher")
+        first = descend(_findings_loss(network, data, steps[0]), steps[0], network, what="'s teacher")
         network.eval().requires_grad_(False)
         descend(lambda rows: _taught_loss(model, heads, network, data, rows), steps[1], model, heads)
         auroc = _auroc(model, heads, data, np.arange(held_out))
     else:
         steps = [config.steps, max(1, round(SECOND * config.steps))]
-        descend(lambda rows: _places_loss(model, heads, data, rows), steps[0], model, heads)
+        first = descend(lambda rows: _places_loss(model, heads, data, rows), steps[0], model, heads)
         auroc = _auroc(model, heads, data, np.arange(held_out))
         model.requires_grad_(False)
         last = model.encoder.layer[2 * BLOCKS // 3 :], model.layernorm, heads["label"]
@@ -93,6 +95,7 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
         "model": f"Dinov2, {BLOCKS} blocks, width {config.width}",
         "images": len(learnt),
         "steps": steps,
+        "first_losses": first,
         "objective": "a residual network's map and findings, which it learnt from varied radiographs"
         if data.masks is None
         else "findings from the endpoint's mean patch, and from patches at blocks 4 and 8; then, blocks 9 to 12 alone, "

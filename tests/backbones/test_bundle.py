@@ -1,0 +1,86 @@
+"""The stand-ins that come with the package: small, whole, described, and what their settings say."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel
+
+from pacer.backbones import bundle
+from pacer.backbones.bundle import unpack
+from pacer.backbones.make_backbones import MODELS
+from pacer.core.errors import BackboneError, ConfigError
+from pacer.core.io import hash_file, read_json
+from pacer.metrics.chexbert.labeller import CheXbert
+from pacer.metrics.chexbert.observations import OBSERVATIONS
+from pacer.params import parse_params
+from pacer.params.backbones import CARD
+from pacer.params.profiles import load_profile
+from pacer.pretrained.pointers import is_standin, provenance
+from pacer.pretrained.tokenizer import read_tokenizer
+
+PHANTOM = load_profile("configs/phantom.yaml").model_dump()
+
+
+def test_the_card_describes_every_file_and_all_are_small() -> None:
+    models = read_json(CARD)["models"]
+    assert models.keys() == set(MODELS)
+    described = {f"{role}/{name}": digest for role in models for name, digest in models[role]["files"].items()}
+    there = {path.relative_to(CARD.parent).as_posix(): path for path in CARD.parent.rglob("*") if path.is_file()}
+    assert there.keys() == {*described, CARD.name}
+    assert all(hash_file(there[name]) == digest for name, digest in described.items())
+    assert sum(path.stat().st_size for path in there.values()) < 8_000_000
+    for role in MODELS:
+        assert len(models[role]["training"]["first_losses"]) == 10
+        weights = load_file(CARD.parent / role / "model.safetensors").values()
+        assert {w.dtype for w in weights if w.is_floating_point()} == {torch.float16}
+
+
+def test_they_load_as_what_they_stand_for(tmp_path: Path) -> None:
+    for role in MODELS:
+        unpack(role, tmp_path / role)
+        assert is_standin(provenance(tmp_path / role)) and provenance(tmp_path / role)["provider"] == "bundled"
+    for role, family in (("vision", "dinov2"), ("language", "llama"), ("text", "bert")):
+        assert AutoModel.from_pretrained(tmp_path / role, dtype=torch.float32).config.model_type == family
+    assert len(read_tokenizer(tmp_path / "language")) == PHANTOM["backbones"]["language_standin"]["vocabulary"]
+    labels = CheXbert(tmp_path / "chexbert", device="cpu")(["There is a large right pneumothorax."])
+    assert labels[0, OBSERVATIONS.index("Pneumothorax")] == 1
+
+
+def test_a_file_that_is_not_the_cards_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(CARD.parent, tmp_path / "bundled")
+    monkeypatch.setattr(bundle, "CARD", tmp_path / "bundled" / CARD.name)
+    (tmp_path / "bundled" / "text" / "config.json").write_text("{}")
+    with pytest.raises(BackboneError, match=r"text/config\.json is not the file that .*card\.json describes; install"):
+        unpack("text", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("group", "changes", "message"),
+    [
+        (None, {"seed": 12}, r"backbones\.seed = 12, and the bundled model was made with 11; set backbones\.vision"),
+        (None, {"train_on": "corpus"}, r"backbones\.train_on = 'corpus'"),
+        (
+            "text_standin",
+            {"steps": 901},
+            r"backbones\.text_standin\.steps = 901, .* set backbones\.text\.provider: standin",
+        ),
+    ],
+)
+def test_settings_of_another_model_ask_for_one_that_is_trained(group: str | None, changes: dict, message: str) -> None:
+    backbones = PHANTOM["backbones"] | (changes if group is None else {group: PHANTOM["backbones"][group] | changes})
+    with pytest.raises(ConfigError, match=message):
+        parse_params(PHANTOM | {"backbones": backbones})
+    trained = {role: {"provider": "standin"} for role in MODELS}
+    assert parse_params(PHANTOM | {"backbones": backbones | trained}).backbones.seed == backbones["seed"]
+
+
+def test_a_model_that_is_worse_or_another_is_named() -> None:
+    known = {"training": {"first_losses": [2.0, 1.5], "held_out_auroc": 0.9}}
+    for losses, auroc, count in (([2.0, 1.5009], 0.89, 0), ([2.0, 1.502], 0.9, 1), ([3.0, 1.5], 0.87, 2)):
+        made = {"training": {"first_losses": losses, "held_out_auroc": auroc}}
+        assert len(bundle._differences("vision", known, made)) == count
