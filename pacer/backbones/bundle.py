@@ -14,14 +14,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
+from ruamel.yaml import YAML
 
 from pacer.backbones.make_backbones import MODELS, make_standins
 from pacer.backbones.standins.data import Instruct
 from pacer.core.errors import BackboneError, run_cleanly
 from pacer.core.io import hash_file, read_json, write_json
 from pacer.model.prompt.instruction import instruction
+from pacer.params import parse_params
 from pacer.params.backbones import CARD, Backbones
-from pacer.params.profiles import load_profile
+from pacer.params.profiles import profile_text
 from pacer.pretrained.pointers import PROVENANCE
 
 #: Weights in the package; CheXbert's own format is a pickle, which the stage writes from them.
@@ -138,10 +140,11 @@ def _leaves(value: Any) -> list[float]:
 
 def main() -> None:
     """``make stand-ins``: make the models of the default profile again, in place of those of the package."""
-    params = load_profile("configs/phantom.yaml")
-    trained = {role: {"provider": "standin"} for role in MODELS}
-    config = Backbones.model_validate(params.backbones.model_dump() | trained)
-    differences = make_bundle(config, partial(instruction, unknown_view=params.prompt.unknown_view), CARD.parent)
+    values = YAML(typ="safe").load(profile_text("configs/phantom.yaml"))
+    values["backbones"] |= {role: {"provider": "standin"} for role in MODELS}
+    params = parse_params(values)
+    instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
+    differences = make_bundle(params.backbones, instruct, CARD.parent)
     size = sum(file.stat().st_size for file in CARD.parent.rglob("*") if file.is_file())
     print(f"{CARD.parent}: {size / 1e6:.1f} MB")
     if differences:
