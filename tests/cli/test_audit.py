@@ -80,9 +80,9 @@ def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_i
     corpus["train"][0]["finding"] = "The heart is enlarged. " * 40
     write(repository / "mine", corpus)
     profile = (repository / "mine.yaml").read_text()
-    assert "language: {provider: standin}" in profile
+    assert "language: {provider: bundled}" in profile
     local = f"language: {{provider: local, path: {backbones / 'language'}}}"
-    (repository / "mine.yaml").write_text(profile.replace("language: {provider: standin}", local))
+    (repository / "mine.yaml").write_text(profile.replace("language: {provider: bundled}", local))
     words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
     assert "look Train targets over 100 tokens 1 of 2 (50.0 %): cut there, without an end" in words
 

@@ -40,7 +40,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 def test_the_default_profile_lacks_nothing(pacer):
     outcome = pacer("doctor")
     assert outcome.code == 0, outcome.error
-    for shown in ("params.yaml: phantom", "torch", "CPU cores", "GB free", "stand-in, made by the stage"):
+    for shown in ("params.yaml: phantom", "torch", "CPU cores", "GB free", "stand-in, comes with the package"):
         assert shown in outcome.out
 
 
