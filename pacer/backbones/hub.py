@@ -47,7 +47,8 @@ def locate(backbone: Backbone, role: str) -> Path | None:
     else:
         target, remedy = Path(backbone.path or ""), "complete the directory or correct its path"
         if not target.is_dir():
-            raise BackboneError(f"{target} is not a directory; path must be a model's directory in Hugging Face format")
+            wanted = "chexbert.pth and its BERT's config and vocabulary" if role == "chexbert" else "a model's files"
+            raise BackboneError(f"{target} is not a directory; path must name a folder with {wanted}")
         target = target.resolve()
     _check_whole(target, _files(target), role, remedy)
     if role == "language" and (target / SENTENCEPIECE).is_file():

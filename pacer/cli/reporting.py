@@ -264,6 +264,8 @@ def show(
         for text in systems
         for name, equals, place in [text.partition("=")]
     ]
+    if named[0][0] == named[1][0]:
+        raise ConfigError(f"--systems: both are called {named[0][0]}; give them names, as in A=PLACE B=PLACE")
     path = show_study(study, named, check_contexts(context) or ["sn", "sw"], records, images, out)
     say(f"written to {path}")
 

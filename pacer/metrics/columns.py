@@ -13,6 +13,8 @@ from pacer.metrics.pairing import check_pairs
 
 _ID = "record_id"
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
+#: How programs write in a CSV file that there is no value.
+_ABSENT = ["NA", "N/A", "n/a", "#N/A"]
 #: Values that a column of texts may have; of more no group is large enough to say anything.
 _MOST_VALUES = 20
 
@@ -78,7 +80,9 @@ def _read(path: Path) -> pl.DataFrame:
     try:
         if kind == ".parquet":
             return pl.read_parquet(path)
-        return pl.read_csv(path, schema_overrides={_ID: pl.String}, infer_schema_length=None)
+        return pl.read_csv(path, schema_overrides={_ID: pl.String}, infer_schema_length=None, null_values=_ABSENT)
+    except pl.exceptions.NoDataError:
+        raise DataError(f"score.columns: {path} is empty") from None
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"score.columns: {path} cannot be read as a table ({type(error).__name__})") from None
 
@@ -97,5 +101,8 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path, taken: Collect
         raise DataError(f"{where}: expected numbers, which become scores, or texts, which become groups")
     texts = column.cast(pl.String).str.strip_chars().replace("", None)
     if (count := texts.drop_nulls().n_unique()) > _MOST_VALUES:
+        numbers = texts.cast(pl.Float64, strict=False)
+        if 0 < (unfit := numbers.is_null() & texts.is_not_null()).sum() < len(texts) / 2:
+            raise DataError(f"{where}: record {ids.filter(unfit)[0]} has no number; leave the cell empty")
         raise DataError(f"{where} has {count} different texts, more than {_MOST_VALUES}; give bands, or leave it out")
     return texts

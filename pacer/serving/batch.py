@@ -84,7 +84,7 @@ def _case(row: Mapping[str, str | None], name: str, place: str, folder: Path) ->
         raise DataError(f"{name} ({place}) names no frontal image")
     for view, image in (("frontal", frontal), ("lateral", lateral or "")):
         if why := stray_path(image):
-            raise DataError(f"{view} of {name} ({place}): {why} of the table, or link the images there")
+            raise DataError(f"{view} of {name} ({place}): {why} of the table; keep images below it, or link them there")
     return Case(
         folder / frontal,
         None if lateral is None else folder / lateral,

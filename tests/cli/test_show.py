@@ -52,11 +52,17 @@ def test_a_study_by_two_systems_as_a_page(pacer, run: Run) -> None:
 
 def test_a_study_that_nobody_has_writes_nothing(pacer, run: Run, repository: Path) -> None:
     before = sorted(repository.parent.rglob("*"))
-    outcome = pacer("show", "--systems", "metrics", "metrics", "--", "../../x")
+    outcome = pacer("show", "--systems", "A=metrics", "B=metrics", "--", "../../x")
     assert outcome.code == 1 and outcome.error.startswith("error: metrics has no report of study ../../x in context sn")
     assert outcome.error.count("\n") == 1 and sorted(repository.parent.rglob("*")) == before
 
 
 def test_a_context_that_does_not_exist_is_named(pacer, run: Run) -> None:
-    outcome = pacer("show", "s", "--systems", "metrics", "metrics", "--context", "xx")
+    outcome = pacer("show", "s", "--systems", "A=metrics", "B=metrics", "--context", "xx")
     assert outcome.code == 1 and outcome.error == "error: --context xx is none of sn, sw, mn, mw\n"
+
+
+def test_two_systems_of_one_name_are_refused(pacer, run: Run) -> None:
+    outcome = pacer("show", "s", "--systems", "metrics", "metrics")
+    assert outcome.code == 1
+    assert outcome.error == "error: --systems: both are called metrics; give them names, as in A=PLACE B=PLACE\n"

@@ -47,6 +47,7 @@ def test_numbers_become_scores_and_texts_groups(tmp_path: Path, kind: str) -> No
         ("record_id,words\nsn-1,1\nsn-2,NaN\n007,1\n", "column words: record sn-2 has no finite number"),
         ("record_id,words\nsn-1,true\nsn-2,false\n007,true\n", "column words: expected numbers, .*or texts"),
         ("record_id,words\nsn-1,1\nsn-2,2,3\n", "cannot be read as a table"),
+        ("", "columns.csv is empty"),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
@@ -61,6 +62,16 @@ def test_other_files_and_columns_of_many_texts_are_refused(tmp_path: Path) -> No
     rows = "".join(f"{number},{number} years\n" for number in range(21))
     with pytest.raises(DataError, match="column age has 21 different texts, more than 20; give bands"):
         read_score_columns(written(tmp_path, f"record_id,age\n{rows}"), [str(number) for number in range(21)], [])
+
+
+def test_a_word_among_numbers_is_named_and_words_for_no_value_are_none(tmp_path: Path) -> None:
+    ids = [str(number) for number in range(30)]
+    rows = [f"{number},0.{number}\n" for number in ids]
+    absent = [*rows[:3], "3,N/A\n", "4,NA\n", *rows[5:]]
+    found = read_score_columns(written(tmp_path, "record_id,mine\n" + "".join(absent)), ids, [])
+    assert score_names(found) == ["mine"] and found["mine"].null_count() == 2
+    with pytest.raises(DataError, match="column mine: record 3 has no number; leave the cell empty"):
+        read_score_columns(written(tmp_path, "record_id,mine\n" + "".join([*rows[:3], "3,?\n", *rows[4:]])), ids, [])
 
 
 def test_a_column_may_not_have_the_name_of_a_score() -> None:

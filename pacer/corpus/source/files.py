@@ -70,7 +70,7 @@ def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
     """
     root = Path(str(config.root)).expanduser().resolve()
     if not root.is_dir():
-        raise DataError(f"corpus.root is {root}, which is not a folder; set it to the folder of the annotation files")
+        raise DataError(f"corpus.root is {root}, which is not a folder; set it to the folder of the corpus's files")
     images = root / config.images
     looked = [NamedFile("images", images, None if images.is_dir() else f"{images} is not a folder")]
     for role, (key, path) in named_files(config).items():
