@@ -3,8 +3,7 @@
 from functools import partial
 from pathlib import Path
 
-from pacer.backbones.bundle import unpack
-from pacer.backbones.make_backbones import MODELS, locate_backbones, make_standins
+from pacer.backbones.make_backbones import locate_backbones, make_standins
 from pacer.core.errors import run_cleanly
 from pacer.core.io import whole_directory
 from pacer.model.prompt.instruction import instruction
@@ -19,9 +18,6 @@ def main() -> None:
     instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
     with whole_directory(Path("models/backbones")) as out:
         locate_backbones(params.backbones, out)
-        for role in MODELS:
-            if getattr(params.backbones, role).provider == "bundled":
-                unpack(role, out / role)
         make_standins(params.backbones, records, images, instruct, out)
 
 

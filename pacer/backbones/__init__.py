@@ -1,4 +1,4 @@
-"""Frozen models as the stage `backbones` makes them: by pointer, or trained stand-ins.
+"""Frozen models as the stage `backbones` makes them: by pointer, or stand-ins, bundled or trained.
 
 Uses phantom, rules and what lies below them.
 """

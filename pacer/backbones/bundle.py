@@ -1,8 +1,4 @@
-"""The stand-ins that come with the package: half-precision weights below ``bundled/``, and a card that describes them.
-
-They take the place of what real corpora download: provider ``bundled`` unpacks them, provider ``standin`` trains such
-models anew.
-"""
+"""Making the stand-ins that come with the package: half-precision weights below ``bundled/``, and their card."""
 
 from __future__ import annotations
 
@@ -18,6 +14,7 @@ from ruamel.yaml import YAML
 
 from pacer.backbones.make_backbones import MODELS, make_standins
 from pacer.backbones.standins.data import Instruct
+from pacer.backbones.unpack import WEIGHTS
 from pacer.core.errors import BackboneError, run_cleanly
 from pacer.core.io import hash_file, read_json, write_json
 from pacer.model.prompt.instruction import instruction
@@ -26,29 +23,8 @@ from pacer.params.backbones import CARD, Backbones
 from pacer.params.profiles import profile_text
 from pacer.pretrained.pointers import PROVENANCE
 
-#: Weights in the package; CheXbert's own format is a pickle, which the stage writes from them.
-WEIGHTS = "model.safetensors"
 #: How far a model that is made again may be from the one described, as a share of its quality and in its first losses.
 QUALITY, LOSSES = 0.02, 1e-3
-
-
-def unpack(role: str, out: Path) -> None:
-    """Write a bundled model into ``out`` in the format of the model that it stands for, with its provenance.
-
-    Raises:
-        BackboneError: a file of the package is missing or is not the one that the card describes.
-    """
-    card = read_json(CARD)
-    about, folder = card["models"][role], CARD.parent / role
-    out.mkdir(parents=True, exist_ok=True)
-    for name, expected in about["files"].items():
-        if not (folder / name).is_file() or hash_file(folder / name) != expected:
-            raise BackboneError(f"{folder / name} is not the file that {CARD} describes; install the package again")
-        shutil.copyfile(folder / name, out / name)
-    if role == "chexbert":
-        _as_checkpoint(out)
-    origin = {"provider": "bundled", "data": card["data"], "seed": card["settings"]["seed"]}
-    write_json(out / PROVENANCE, origin | about["training"])
 
 
 def make_bundle(config: Backbones, instruct: Instruct, out: Path) -> list[str]:
@@ -69,9 +45,8 @@ def make_bundle(config: Backbones, instruct: Instruct, out: Path) -> list[str]:
             folder = Path(scratch, role)
             training = read_json(folder / PROVENANCE)
             shutil.rmtree(out / role, ignore_errors=True)
-            (out / role).mkdir(parents=True)
             _halve(folder, out / role)
-            files = sorted(path for path in (out / role).iterdir())
+            files = sorted((out / role).iterdir())
             about = {key: value for key, value in training.items() if key not in ("provider", "data", "seed")}
             models[role] = {"training": about, "files": {file.name: hash_file(file) for file in files}}
     settings = {"seed": config.seed, "train_on": config.train_on}
@@ -88,30 +63,14 @@ def _halve(folder: Path, out: Path) -> None:
 
     from pacer.metrics.chexbert.observations import CHECKPOINT
 
-    for file in folder.iterdir():
-        if file.name == CHECKPOINT:
-            weights = torch.load(file, weights_only=True)["model_state_dict"]
-        elif file.name == WEIGHTS:
-            weights = load_file(file)
-        else:
-            if file.name != PROVENANCE:
-                shutil.copyfile(file, out / file.name)
-            continue
-        halved = {name: (w.half() if w.is_floating_point() else w).contiguous() for name, w in weights.items()}
-        save_file(halved, out / WEIGHTS, metadata={"format": "pt"})
-        (out / WEIGHTS).chmod(0o644)  # safetensors makes files that only their owner can read
-
-
-def _as_checkpoint(folder: Path) -> None:
-    """CheXbert's own file from safetensors."""
-    import torch
-    from safetensors.torch import load_file
-
-    from pacer.metrics.chexbert.observations import CHECKPOINT
-
-    weights = {name: w.float() if w.is_floating_point() else w for name, w in load_file(folder / WEIGHTS).items()}
-    torch.save({"model_state_dict": weights}, folder / CHECKPOINT)
-    (folder / WEIGHTS).unlink()
+    shutil.copytree(folder, out, ignore=shutil.ignore_patterns(PROVENANCE, WEIGHTS, CHECKPOINT))
+    if (folder / CHECKPOINT).exists():
+        weights = torch.load(folder / CHECKPOINT, weights_only=True)["model_state_dict"]
+    else:
+        weights = load_file(folder / WEIGHTS)
+    halved = {name: (w.half() if w.is_floating_point() else w).contiguous() for name, w in weights.items()}
+    save_file(halved, out / WEIGHTS, metadata={"format": "pt"})
+    (out / WEIGHTS).chmod(0o644)  # safetensors makes files that only their owner can read
 
 
 def _differences(role: str, known: dict[str, Any], made: dict[str, Any]) -> list[str]:

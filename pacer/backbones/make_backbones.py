@@ -1,4 +1,4 @@
-"""Bring the four frozen models into one directory: made, or pointed to."""
+"""Bring the four frozen models into one directory: pointed to, unpacked or trained."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import polars as pl
 
 from pacer.backbones.hub import point_to
 from pacer.backbones.standins.data import Instruct, TrainingData, load_data
+from pacer.backbones.unpack import unpack
 from pacer.core.errors import BackboneError, PacerError
 from pacer.core.io import write_json
 from pacer.params.backbones import Backbones
@@ -26,14 +27,17 @@ MODELS = ("vision", "language", "chexbert", "text")
 
 
 def locate_backbones(config: Backbones, out: Path) -> None:
-    """Point to all models that are not stand-ins (first, so that missing weights fail before any training).
+    """Point to the models of providers ``hub`` and ``local``, and unpack the bundled ones: first, so that missing
+    weights fail before any training.
 
     Raises:
         BackboneError: weights are missing; the message says what to download or where to put them.
     """
     for name in MODELS:
         backbone = getattr(config, name)
-        if backbone.provider in ("hub", "local"):
+        if backbone.provider == "bundled":
+            unpack(name, out / name)
+        elif backbone.provider != "standin":
             point_to(backbone, name, out / name)
 
 

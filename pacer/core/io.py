@@ -255,7 +255,7 @@ def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:
         raise DataError(f"{out} is a file; name a folder for the output")
     foreign = sorted({path.name for path in out.iterdir()} - set(known)) if out.exists() else []
     if foreign:
-        raise DataError(f"{out} holds {foreign[0]}, which this command did not write; name another folder")
+        raise DataError(f"{out} holds {foreign[0]}, which would be lost; name another folder, or remove it first")
 
 
 def publish(directory: str | Path, out: str | Path, *, durable: bool = False) -> None:

@@ -27,7 +27,7 @@ from pacer.params import Corpus
 from pacer.radiographs.opening import MISSING
 from pacer.records.columns import BATCH, TableWriter
 from pacer.records.mimic import bare_id
-from pacer.records.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, read_truth, write_table
+from pacer.records.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, TRUTH_SCHEMA, read_truth, write_table
 
 #: What the folder of a corpus consists of.
 OUTPUTS = ("records.parquet", "images.parquet", "priors.parquet", "problems.csv", "audit.json", "truth.parquet")
@@ -89,7 +89,7 @@ def build_corpus(
         write_table(whole / "priors.parquet", priors, PRIOR_SCHEMA)
         ledger.write(whole / "problems.csv")
         if source.truth is not None:
-            _matching_truth(source.truth, sound).write_parquet(whole / "truth.parquet")
+            write_table(whole / "truth.parquet", _matching_truth(source.truth, sound), TRUTH_SCHEMA)
         missing = sum(problem == MISSING for problem in unusable.values())
         result = settings | _rows(notes, ledger) | audit.describe_records(sound, config.contexts)
         result["prior_wording"] = wording

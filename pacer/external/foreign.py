@@ -116,11 +116,6 @@ def score_reports(
                 rows = records.filter(mine)
                 anchors = anchors_of(rows["report_raw"])
                 contexts[context] = Scored(rows, list(compress(predictions, mine)), {}, anchors)
-        train = None
-        if protocol.split not in (None, "train", "all"):
-            rows = given.take([row for row, split in enumerate(given.extra["split"]) if split == "train"])
-            clean = CLEANERS.get(protocol.clean_references, str)
-            train = pl.DataFrame({"report": [clean(text) for text in rows.texts if text]}) if rows.texts else None
         files = {"references": expected, "hypotheses": found}
         read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
         return score_contexts(
@@ -134,8 +129,17 @@ def score_reports(
                 protocol=read | protocol.model_dump() | counts | {"pairing": _pairing(found, counts)},
             ),
             meteor,
-            train_records=train,
+            train_records=_train_reports(given, protocol),
         )
+
+
+def _train_reports(given: ReportFile, protocol: Protocol) -> pl.DataFrame | None:
+    """The train split's references, which copies are looked for in; None where the file does not tell it apart."""
+    if protocol.split in (None, "train", "all"):
+        return None
+    rows = given.take([row for row, split in enumerate(given.extra["split"]) if split == "train"])
+    clean = CLEANERS.get(protocol.clean_references, str)
+    return pl.DataFrame({"report": [clean(text) for text in rows.texts if text]}) if rows.texts else None
 
 
 def _pairing(hypotheses: ReportFile, counts: Mapping[str, Any]) -> str:

@@ -11,8 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pacer.core.errors import DataError
-from pacer.records.schemas import ABOUT, RECORD_SCHEMA, check_columns
+from pacer.records.schemas import ABOUT, RECORD_SCHEMA, check_columns, check_distinct, readable
 
 #: Records held at a time.
 BATCH = 4096
@@ -61,33 +60,33 @@ class TableWriter:
 
 
 def batches(path: Path, columns: Sequence[str] | None = None, size: int = 4 * BATCH) -> Iterator[pl.DataFrame]:
-    """The rows of a Parquet file in order, exactly ``size`` at a time (fewer at the end)."""
+    """The rows of a Parquet file in order, exactly ``size`` at a time (fewer at the end).
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    waiting: pl.DataFrame | None = None
     # pre-buffering would hold the compressed columns of the whole file
-    with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
-        waiting: pl.DataFrame | None = None
+    with readable(path), pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
         for batch in file.iter_batches(batch_size=size, columns=None if columns is None else list(columns)):
             frame = pl.DataFrame(batch)
             waiting = frame if waiting is None else pl.concat([waiting, frame])
             while waiting.height >= size:
                 yield waiting[:size]
                 waiting = waiting[size:]
-        if waiting is not None and waiting.height:
-            yield waiting
+    if waiting is not None and waiting.height:
+        yield waiting
 
 
-def check_records(path: Path) -> None:
-    """What :func:`~pacer.records.schemas.read_records` refuses, without holding the table in memory.
+def read_columns(path: Path, columns: Sequence[str]) -> pl.DataFrame:
+    """Some columns of ``records.parquet``, which is refused as :func:`~pacer.records.schemas.read_records` does.
 
     Raises:
         DataError: the file is missing or unreadable, its columns differ, or a record id occurs twice.
     """
     check_columns(path, RECORD_SCHEMA)
-    ids = pl.read_parquet(path, columns=["record_id"])["record_id"]
-    if ids.n_unique() != len(ids):
-        raise DataError(f"{path} holds record {ids.filter(ids.is_duplicated())[0]} twice; make the corpus again")
-
-
-def read_columns(path: Path, columns: Sequence[str]) -> pl.DataFrame:
-    """Some columns of ``records.parquet``, checked as :func:`check_records` does."""
-    check_records(path)
-    return pl.read_parquet(path, columns=list(columns))
+    with readable(path):
+        wanted = list(dict.fromkeys(["record_id", *columns]))
+        table = pl.DataFrame(pq.read_table(path, columns=wanted, page_checksum_verification=True))
+    check_distinct(table, path)
+    return table.select(columns)

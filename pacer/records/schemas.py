@@ -7,6 +7,8 @@ that its sources allow.
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +91,15 @@ def read_records(path: str | Path) -> pl.DataFrame:
             occurs twice.
     """
     records = read_table(path, RECORD_SCHEMA)
+    check_distinct(records, path)
+    return records
+
+
+def check_distinct(records: pl.DataFrame, path: str | Path) -> None:
+    """Refuse a table in which a record id occurs twice."""
     if records["record_id"].n_unique() != records.height:
         twice = records.filter(pl.col("record_id").is_duplicated())["record_id"][0]
         raise DataError(f"{path} holds record {twice} twice; make the corpus again")
-    return records
 
 
 def of_split(records: pl.DataFrame, split: str) -> pl.DataFrame:
@@ -128,11 +135,17 @@ def read_table(path: str | Path, schema: dict[str, pl.DataType]) -> pl.DataFrame
         DataError: the file is missing or unreadable, or the columns differ; the first difference is named.
     """
     check_columns(path, schema)
+    with readable(path):
+        return pl.DataFrame(pq.read_table(path, columns=list(schema), page_checksum_verification=True))
+
+
+@contextmanager
+def readable(path: str | Path) -> Generator[None]:
+    """Within this context an error of pyarrow, a page whose checksum is not its own included, is a DataError."""
     try:
-        table = pq.read_table(path, columns=list(schema), page_checksum_verification=True)
+        yield
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} is not a readable Parquet file: {error}") from None
-    return pl.DataFrame(table)
+        raise DataError(f"{path} is not a readable Parquet file: {error}; make it again") from None
 
 
 def check_columns(path: str | Path, schema: dict[str, pl.DataType]) -> None:

@@ -76,8 +76,6 @@ def export_model(
         DataError: ``out`` is not empty or cannot be written, or an input is missing. CheckpointError: the model is of
             the warm-up, or was trained on other frozen models than those at hand.
     """
-    if out.is_dir() and any(out.iterdir()):
-        raise DataError(f"{out} is not empty; name another folder, or remove it first")
     check_replaceable(out)
     if read_record(model).phase == "warmup":
         raise CheckpointError(

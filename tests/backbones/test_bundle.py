@@ -11,8 +11,9 @@ from safetensors.torch import load_file
 from transformers import AutoModel
 
 from pacer.backbones import bundle
-from pacer.backbones.bundle import unpack
+from pacer.backbones import unpack as unpacking
 from pacer.backbones.make_backbones import MODELS
+from pacer.backbones.unpack import unpack
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import hash_file, read_json
 from pacer.metrics.chexbert.labeller import CheXbert
@@ -53,7 +54,7 @@ def test_they_load_as_what_they_stand_for(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_the_cards_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(CARD.parent, tmp_path / "bundled")
-    monkeypatch.setattr(bundle, "CARD", tmp_path / "bundled" / CARD.name)
+    monkeypatch.setattr(unpacking, "CARD", tmp_path / "bundled" / CARD.name)
     (tmp_path / "bundled" / "text" / "config.json").write_text("{}")
     with pytest.raises(BackboneError, match=r"text/config\.json is not the file that .*card\.json describes; install"):
         unpack("text", tmp_path / "out")

@@ -54,7 +54,7 @@ def test_weights_that_are_not_llm_rg4s_are_one_clear_line(pacer, repository: Pat
     assert outcome.code == 1 and "page.pth is no whole PyTorch file" in outcome.error
     assert not (repository / "llm").exists()
     outcome = pacer("import-llm-rg4", "page.pth", "--out", "configs")
-    assert outcome.code == 1 and "which this command did not write" in outcome.error
+    assert outcome.code == 1 and "which would be lost" in outcome.error
 
 
 def test_a_split_that_is_never_decoded_is_refused(pacer, repository: Path):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.records.columns import TableWriter, batches
-from pacer.records.schemas import RECORD_SCHEMA, read_about
+from pacer.core.errors import DataError
+from pacer.records.columns import TableWriter, batches, read_columns
+from pacer.records.schemas import RECORD_SCHEMA, read_about, read_records
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "ü", "", "a "]) | st.none(), max_size=30)
 
@@ -31,3 +33,17 @@ def test_a_table_says_how_it_was_made(tmp_path) -> None:
     assert read_about(tmp_path / "r.parquet") == {"cleaner": "iu_xray", "limit": None}
     assert dict(pl.read_parquet(tmp_path / "r.parquet").schema) == RECORD_SCHEMA
     assert read_about(written(tmp_path, ["a"])) == {}
+
+
+def test_a_page_that_has_changed_is_named_with_its_file(tmp_path) -> None:
+    """By whichever way a table is read; without its checksum a turned bit would be another record."""
+    path = tmp_path / "r.parquet"
+    with TableWriter(path, RECORD_SCHEMA) as writer:
+        for number in range(50):
+            writer.add(dict.fromkeys(RECORD_SCHEMA) | {"record_id": f"sn-{number}"})
+    content = bytearray(path.read_bytes())
+    content[40] ^= 1  # in the page of the ids
+    path.write_bytes(content)
+    for read in (lambda: list(batches(path)), lambda: read_columns(path, ["record_id"]), lambda: read_records(path)):
+        with pytest.raises(DataError, match=r"r\.parquet is not a readable Parquet file: .*CRC checksum"):
+            read()

@@ -116,7 +116,7 @@ def test_existing_files_are_never_touched(world: World, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "mine.txt").write_text("mine")
-    for target, said in ((out, "out is not empty; name another folder"), (out / "mine.txt", "is a file")):
+    for target, said in ((out, "out holds mine.txt, which would be lost"), (out / "mine.txt", "is a file")):
         with pytest.raises(DataError, match=said):
             export_model(target, world.decode, **world.inputs)
     assert [p.name for p in out.iterdir()] == ["mine.txt"] and (out / "mine.txt").read_text() == "mine"

@@ -13,6 +13,7 @@ import torch
 from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
+from bench.parameters import VICUNA
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, write_json
@@ -214,14 +215,7 @@ def test_auto_asks_the_gpu_where_there_is_one(supported: bool, monkeypatch: pyte
     assert run.mixed_precision("auto", 1e6) == ("bf16" if supported else "no")
 
 
-#: config.json of lmsys/vicuna-7b-v1.5 and of SmolLM2-135M, as far as shapes go.
-VICUNA = {
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "vocab_size": 32000,
-}
+#: config.json of SmolLM2-135M, as far as shapes go.
 SMOLLM2 = {
     "hidden_size": 576,
     "intermediate_size": 1536,

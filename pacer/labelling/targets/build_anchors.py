@@ -16,7 +16,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, numbered_jsonl
 from pacer.labelling.answers.reading import STATUSES, Answer, read_answer
 from pacer.labelling.sample.draw import refuse_held_out
-from pacer.records.columns import BATCH, TableWriter, batches, check_records
+from pacer.records.columns import BATCH, TableWriter, batches, read_columns
 from pacer.rules.extract import extract_anchor
 
 
@@ -35,7 +35,7 @@ def build_anchors(records: Path, cache: Path, out: Path) -> dict[str, Any]:
         DataError: the records are missing or malformed, two have one id; the cache is missing or malformed, or names a
             record that is unknown, repeated or held out.
     """
-    check_records(records)
+    read_columns(records, ["record_id"])  # which refuses what is no table of records
     answers = _read_cache(cache, records)
     counts: Counter[tuple[str, str, Anchor]] = Counter()  # context, origin, anchor
     both: list[tuple[Anchor, Anchor]] = []
