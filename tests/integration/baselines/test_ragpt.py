@@ -1,0 +1,343 @@
+"""RAGPT's bank, generator and prompts against their formulas, and its training and decoding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from safetensors.torch import load_file, save_file
+from torch.nn import functional as F
+
+from pacer.baselines import run
+from pacer.baselines.adapted import load_adapted, load_parent, read_adaptation
+from pacer.baselines.bank import Retrieval, bank_entries, build_bank, nearest
+from pacer.baselines.ragpt import RAGPT, ContextPrompts, MissingGenerator, TrainedRAGPT
+from pacer.baselines.retrieved import RetrievedExamples
+from pacer.core.errors import CheckpointError, DataError
+from pacer.core.io import read_json
+from pacer.decoding.run import decode_records
+from pacer.model.assemble import load_tokenizer
+from pacer.model.checkpoint import read_record
+from pacer.model.pacer import Batch
+from pacer.params.baselines import Bank
+from pacer.training.examples import Examples
+from pacer.training.losses import LossWeights
+from pacer.training.objective import objective
+from pacer.training.record_table import RecordTable
+from pacer.training.run import Inputs
+from tests.support.models import QUERIES, WIDTH, specification
+from tests.support.searches import settings as decode_settings
+
+K, PLACES = 3, 18
+
+
+# -- the bank --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def several(records: pl.DataFrame) -> pl.DataFrame:
+    """The records with two examinations for each subject."""
+    return records.with_columns(subject_id="p" + (pl.col("study_id").str.slice(1).cast(pl.Int32) // 2).cast(pl.String))
+
+
+def make(records: pl.DataFrame, inputs: dict[str, Path], parent: Path, out: Path, **settings: Any) -> Retrieval:
+    own = Bank(**{"neighbours": K, "entries": None, "seed": 1} | settings)
+    build_bank(own, "float32", records, inputs["backbones"], inputs["features"], parent, out)
+    return Retrieval(out, parent)
+
+
+@pytest.fixture
+def retrieval(several: pl.DataFrame, inputs, parent: Path, tmp_path: Path, monkeypatch, features) -> Retrieval:
+    monkeypatch.setattr("pacer.baselines.bank.open_features", lambda directory, backbones, device: features)
+    return make(several, inputs, parent, tmp_path / "bank")
+
+
+def test_only_complete_train_records_enter_and_no_subject_of_another_split(several: pl.DataFrame) -> None:
+    settings = Bank(neighbours=K, entries=None, seed=1)
+    entries = bank_entries(several, settings)
+    assert set(entries["context"]) == {"mw"} and set(entries["split"]) == {"train"} and len(entries) == 6
+    moved = several.with_columns(split=pl.when(pl.col("study_id") == "s5").then(pl.lit("test")).otherwise("split"))
+    entries = bank_entries(moved, settings)
+    elsewhere = set(moved.filter(pl.col("split") != "train")["subject_id"])
+    assert "p2" in elsewhere  # s4, a train study, is of the same subject
+    assert not elsewhere & set(entries["subject_id"]) and set(entries["study_id"]) == {"s0", "s1", "s2", "s3"}
+    fewer = bank_entries(several, settings.model_copy(update={"entries": 4}))
+    assert len(fewer) == 4 and set(fewer["record_id"]) < set(bank_entries(several, settings)["record_id"])
+    with pytest.raises(DataError, match="there are none"):
+        bank_entries(several.filter(pl.col("context") != "mw"), settings)
+
+
+def test_neighbours_are_those_of_brute_force(
+    retrieval: Retrieval, several: pl.DataFrame, parent: Path, backbones: Path, features, tmp_path: Path
+) -> None:
+    model, _ = load_parent(parent, backbones)
+    entries = pl.read_parquet(tmp_path / "bank" / "entries.parquet")
+    entries = entries.join(several, on="record_id", maintain_order="left")
+
+    def key(image: str) -> np.ndarray:
+        refined, _ = model.refine(features.depth_states([image]))
+        mean = model.interface.compress_frontal(refined)[0].detach().numpy().astype(np.float64).mean(0)
+        return mean / np.sqrt((mean**2).sum())
+
+    keys = [key(image) for image in entries["frontal"]]
+    subject = dict(several.select("frontal", "subject_id").iter_rows())
+    assert len(subject) == 8
+    for image, own in subject.items():
+        others = [n for n in range(len(keys)) if entries["subject_id"][n] != own]
+        expected = sorted(others, key=lambda n: -float(key(image) @ keys[n]))[:K]
+        found = retrieval.entries([image])[0].tolist()
+        assert found == expected
+        assert own not in {entries["subject_id"][n] for n in found}
+
+
+def test_the_bank_holds_the_compressed_sources(
+    retrieval: Retrieval,
+    parent: Path,
+    backbones: Path,
+    features,
+    records: pl.DataFrame,
+    anchors: pl.DataFrame,
+    tmp_path: Path,
+) -> None:
+    model, _ = load_parent(parent, backbones)
+    table = RecordTable.of(records, anchors)
+    examples = Examples(table, load_tokenizer(backbones), features, specification())
+    ids = [table.record_id(n) for n in range(len(table))]
+    entries = pl.read_parquet(tmp_path / "bank" / "entries.parquet")["record_id"].to_list()
+    found = retrieval.read(["f0.jpg", "f7.jpg"])
+    assert found.shape == (2, K, 3, QUERIES, WIDTH)
+    for own, numbers in zip(found, retrieval.entries(["f0.jpg", "f7.jpg"]), strict=True):
+        rows = [ids.index(entries[n]) for n in numbers]
+        with torch.no_grad():
+            expected = model.compress(examples.batch(rows, [False] * K, 0.35)).tokens
+        torch.testing.assert_close(own, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_nearest_leaves_out_the_own_subject_and_says_when_too_few_remain() -> None:
+    keys = F.normalize(torch.randn(5, 4, generator=torch.Generator().manual_seed(0)), dim=-1)
+    found, cosine = nearest(keys, keys, list("aabbc"), list("aabbc"), 2)
+    assert all("aabbc"[q] != "aabbc"[e] for q, row in enumerate(found.tolist()) for e in row)
+    assert (cosine[:, 0] >= cosine[:, 1]).all()
+    with pytest.raises(DataError, match=r"ragpt\.bank\.neighbours"):
+        nearest(keys, keys, list("aabbc"), list("aabbc"), 4)
+
+
+def test_a_bank_of_another_parent_and_an_unknown_image_are_refused(retrieval: Retrieval, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "model.safetensors").write_bytes(b"x")
+    with pytest.raises(CheckpointError, match="another parent"):
+        Retrieval(tmp_path / "bank", tmp_path / "other")
+    with pytest.raises(DataError, match=r"unknown\.jpg"):
+        retrieval.read(["unknown.jpg"])
+
+
+def test_a_stopped_bank_continues_and_is_the_same(
+    retrieval: Retrieval, several: pl.DataFrame, inputs, parent: Path, tmp_path: Path, monkeypatch
+) -> None:
+    calls: list[int] = []
+    real = torch.Tensor.topk
+
+    def dying(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(torch.Tensor, "topk", dying)
+    with pytest.raises(KeyboardInterrupt):
+        make(several, inputs, parent, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+    monkeypatch.setattr("pacer.baselines.bank.save_file", None)  # the keys are there already
+    make(several, inputs, parent, tmp_path / "again")
+    for file in (tmp_path / "bank").rglob("*"):
+        if file.is_file():
+            other = tmp_path / "again" / file.relative_to(tmp_path / "bank")
+            assert other.read_bytes() == file.read_bytes(), file.name
+
+
+# -- the modules -----------------------------------------------------------------------------------------------------
+
+
+def test_the_generator_follows_its_formula() -> None:
+    torch.manual_seed(0)
+    generator = MissingGenerator(QUERIES, 6, 0.2).eval()
+    neighbours = torch.randn(2, K, QUERIES, 6)
+    found = generator(neighbours)
+    kernel = (generator.filter[..., 0] + 1j * generator.filter[..., 1]).detach().numpy()
+    for row in range(2):
+        mean = neighbours[row].numpy().mean(0)
+        wave = np.exp(-2j * np.pi * np.outer(np.arange(QUERIES), np.arange(QUERIES)) / QUERIES)  # the transform itself
+        filtered = (wave.conj() @ (kernel * (wave @ mean)) / QUERIES).real
+        expected = generator.out(F.layer_norm(torch.from_numpy((mean + filtered).astype(np.float32)), (6,)))
+        torch.testing.assert_close(found[row], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_the_filter_starts_as_the_unit_complex_normal() -> None:
+    torch.manual_seed(0)
+    kernel = torch.view_as_complex(MissingGenerator(64, 64, 0.2).filter.detach())
+    assert kernel.abs().square().mean().item() == pytest.approx(1.0, abs=0.05)
+
+
+def test_prompts_follow_their_formula() -> None:
+    torch.manual_seed(0)
+    prompts = ContextPrompts(6, 2)
+    own, neighbours = torch.randn(2, 4, 6), torch.randn(2, K, 4, 6)
+    found = prompts(own, neighbours)
+    for row in range(2):
+        context = torch.cat(list(neighbours[row]))  # [k Q, d]
+        scores = (
+            F.linear(own[row], prompts.query.weight, prompts.query.bias)
+            @ F.linear(context, prompts.key.weight, prompts.key.bias).T
+            / 6**0.5
+        )
+        answers = (
+            scores.exp()
+            / scores.exp().sum(1, keepdim=True)
+            @ F.linear(context, prompts.value.weight, prompts.value.bias)
+        )
+        expected = torch.stack([answers[:2].mean(0), answers[2:].mean(0)])
+        torch.testing.assert_close(found[row], expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.fixture
+def examples(
+    records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features, retrieval: Retrieval
+) -> RetrievedExamples:
+    return RetrievedExamples(
+        RecordTable.of(records, anchors),
+        load_tokenizer(backbones),
+        features,
+        specification(),
+        retrieval=retrieval,
+        places=PLACES,
+    )
+
+
+def batch_of(examples: RetrievedExamples) -> Batch:
+    """Two records of each context, on both routes."""
+    rows = [int(n) for own in examples.table.rows("train", ("sn", "sw", "mn", "mw")).values() for n in own[:2]]
+    return examples.batch(rows, [True, False] * 4, 0.35)
+
+
+@pytest.fixture
+def model(own, parent: Path, backbones: Path) -> RAGPT:
+    torch.manual_seed(2)
+    settings = own.ragpt.model_copy(update={"prompt_tokens": 6, "dropout": 0.2})
+    return RAGPT(load_parent(parent, backbones)[0], settings).eval()
+
+
+def test_what_is_there_stays_and_only_missing_slots_are_filled(
+    model: RAGPT, examples: RetrievedExamples, parent: Path, backbones: Path
+) -> None:
+    batch, (frozen, _) = batch_of(examples), load_parent(parent, backbones)
+    with torch.no_grad():
+        compressed = frozen.compress(batch).tokens
+        filled = model.added.fill(compressed, batch.neighbours, batch.availability)
+        known = torch.nn.functional.pad(batch.availability, (1, 0), value=True)
+        assert torch.equal(filled[known], compressed[known])
+        made = model.added.prior(batch.neighbours[:, :, 2])
+        torch.testing.assert_close(filled[:, 2][~batch.availability[:, 1]], made[~batch.availability[:, 1]])
+        whole = batch.availability.all(1)
+        theirs, ours = frozen.embed(batch).sources.fused, model.embed(batch).sources.fused
+    assert torch.equal(ours[whole], theirs[whole]) and whole.sum() == 2
+    assert (ours[~whole] != theirs[~whole]).any(-1).all()
+
+
+def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
+    model: RAGPT, examples: RetrievedExamples, parent: Path, backbones: Path
+) -> None:
+    plain = Examples(examples.table, examples.tokenizer, examples.features, specification())
+    batch, base = batch_of(examples), batch_of(plain)  # type: ignore[arg-type]
+    assert torch.equal(batch.prefix_length, base.prefix_length + PLACES)
+    frozen, _ = load_parent(parent, backbones)
+    with torch.no_grad():
+        found, theirs = model.embed(batch), frozen.embed(base).inputs
+        filled = model.added.fill(model.compress(batch).tokens, batch.neighbours, batch.availability)
+        prompts = model.added.project(
+            torch.cat([model.added.prompts(filled[:, s], batch.neighbours[:, :, s]) for s in range(3)], dim=1)
+        )
+    assert torch.equal(found.inputs[:, 0], theirs[:, 0])
+    torch.testing.assert_close(found.inputs[:, 1 : 1 + PLACES], prompts, atol=1e-6, rtol=1e-5)
+    whole = batch.availability.all(1)
+    assert torch.equal(found.inputs[whole, 1 + PLACES :], theirs[whole, 1:])
+    assert found.depth_weights is not None
+    np.testing.assert_array_equal(examples.survey().lengths, plain.survey().lengths + PLACES)
+
+
+def test_gradients_reach_the_added_modules_alone(model: RAGPT, examples: RetrievedExamples) -> None:
+    result = objective(model, batch_of(examples), LossWeights(lambda_q=0.35, lambda_tlw=0.75))
+    result.total.backward()
+    for name, parameter in model.named_parameters():
+        if name.startswith("added."):
+            assert parameter.grad is not None and parameter.grad.any(), name
+        else:
+            assert parameter.grad is None, name
+
+
+# -- the stage -------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_trained_and_decoded_with_its_bank(
+    own,
+    params,
+    inputs,
+    retrieval: Retrieval,
+    parent: Path,
+    backbones: Path,
+    records: pl.DataFrame,
+    tmp_path: Path,
+    log,
+    several: pl.DataFrame,
+) -> None:
+    out, bank, logged = tmp_path / "ragpt", tmp_path / "bank", []
+    run.train_ragpt(own.ragpt, params, Inputs(**inputs, start=parent), bank, out, log(logged))
+    assert logged[-1][0] == 4 and "validation/mean" in logged[-1][1]
+    weights = load_file(out / "model.safetensors")
+    assert weights and all(name.startswith("added.") for name in weights)
+    settings = read_adaptation(out, TrainedRAGPT)
+    assert settings.made_with == retrieval.manifest and settings.prompt_tokens == 6
+    assert not any(p.requires_grad for p in load_adapted(out, backbones, TrainedRAGPT, RAGPT)[0].parameters())
+
+    cases = records.with_columns(split=pl.lit("test"))
+    config = decode_settings(max_new_tokens=20, batch_size=3, examples=1, controls=["another_patient"])
+
+    def decode(name: str, bank: Path) -> str:
+        run.decode_ragpt(bank, out, backbones, cases, inputs["features"], config, tmp_path / name)
+        manifest = read_json(tmp_path / name / "manifest.json")
+        assert manifest["baseline"]["made_with"] == retrieval.manifest.model_dump()
+        return "".join((tmp_path / name / f"{context}.jsonl").read_text() for context in ("sn", "sw", "mn", "mw"))
+
+    found = decode("found", bank)
+    decode_records(parent, backbones, cases, inputs["features"], config, tmp_path / "base")
+    assert found.count("\n") == 32 and found[:500] != (tmp_path / "base" / "sn.jsonl").read_text()[:500]
+    make(several, inputs, parent, tmp_path / "other", entries=5)
+    with pytest.raises(CheckpointError, match="another bank"):
+        decode("refused", tmp_path / "other")
+    record = read_record(out)
+    save_file(
+        {name: tensor + 1 for name, tensor in weights.items()} | {"added.more": torch.ones(1)},
+        out / "model.safetensors",
+    )
+    record.write(out)
+    with pytest.raises(CheckpointError, match=r"added\.more"):
+        load_adapted(out, backbones, TrainedRAGPT, RAGPT)
+
+
+def test_it_retrieves_and_trains_in_half_precision(
+    own, params, inputs, several: pl.DataFrame, parent: Path, tmp_path: Path, log, monkeypatch, features
+) -> None:
+    monkeypatch.setattr("pacer.baselines.bank.open_features", lambda directory, backbones, device: features)
+    half = params.model_copy(update={"train": params.train.model_copy(update={"precision": "bfloat16"})})
+    AcceleratorState._reset_state(reset_partial_state=True)
+    build_bank(own.ragpt.bank, "bfloat16", several, inputs["backbones"], inputs["features"], parent, tmp_path / "bank")
+    assert Retrieval(tmp_path / "bank", parent).read(["f0.jpg"]).dtype == torch.bfloat16
+    logged: list = []
+    run.train_ragpt(own.ragpt, half, Inputs(**inputs, start=parent), tmp_path / "bank", tmp_path / "ragpt", log(logged))
+    AcceleratorState._reset_state(reset_partial_state=True)
+    assert logged[-1][0] == 4
+    assert all(t.dtype == torch.float32 for t in load_file(tmp_path / "ragpt" / "model.safetensors").values())

@@ -1,0 +1,332 @@
+"""SimMLM's experts, gate and ranking term against their formulas, and its training and decoding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from safetensors.torch import load_file, save_file
+from torch.nn import functional as F
+
+from pacer.baselines import run
+from pacer.baselines.adapted import load_adapted, load_parent, read_adaptation
+from pacer.baselines.pairs import PairedExamples, PairTable
+from pacer.baselines.simmlm import ResidualExperts, SimMLM, paired_objective
+from pacer.core.errors import CheckpointError, ConfigError
+from pacer.core.io import read_json
+from pacer.decoding.run import decode_records
+from pacer.model.assemble import load_tokenizer
+from pacer.model.checkpoint import read_record
+from pacer.model.pacer import Batch, Pacer
+from pacer.params.baselines import BaselineParams, load_baseline_params
+from pacer.params.baselines import SimMLM as SimMLMSettings
+from pacer.training.batches import MicroBatch
+from pacer.training.examples import Draw
+from pacer.training.losses import LossWeights, emphasis_loss, trajectory_loss
+from pacer.training.objective import Objective, denominators
+from pacer.training.record_table import RecordTable
+from pacer.training.run import Inputs
+from pacer.training.tally import Tally
+from tests.support.models import QUERIES, specification
+from tests.support.searches import settings as decode_settings
+
+D, Q = 24, 3
+ROOT = Path(__file__).parents[3]
+DRAWS = Draw(42, "simmlm")
+CONTEXTS = torch.tensor([[False, False], [False, True], [True, False], [True, True]])
+
+
+def small(own: BaselineParams, mixing: str = "per_slot") -> SimMLMSettings:
+    return own.simmlm.model_copy(update={"rank": 4, "d_gate": 8, "mixing": mixing})
+
+
+def stirred(module: torch.nn.Module) -> torch.nn.Module:
+    """The module with every parameter off its initial value."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return module
+
+
+def test_experts_and_gate_follow_their_formulas() -> None:
+    experts: Any = stirred(ResidualExperts(D, rank=5, d_gate=7))
+    tokens = torch.randn(4, 3, Q, D, generator=torch.Generator().manual_seed(0))  # of absent sources too
+    found, mixture = experts(tokens, CONTEXTS)
+    weights = dict(experts.named_parameters())
+    for row, (lateral, prior) in enumerate(CONTEXTS.tolist()):
+        there = [True, lateral, prior]
+        u = torch.cat([tokens[row, s].sum(0) / Q if there[s] else torch.zeros(D) for s in range(3)])
+        u = (u - u.mean()) / (u.var(unbiased=False) + 1e-5).sqrt() * weights["gate_norm.weight"] + weights[
+            "gate_norm.bias"
+        ]
+        inner = weights["gate_in.weight"] @ u + weights["gate_in.bias"]
+        logits = weights["gate_out.weight"] @ F.gelu(inner) + weights["gate_out.bias"]
+        odds = [logits[s].exp() if there[s] else torch.zeros(()) for s in range(3)]
+        torch.testing.assert_close(mixture[row], torch.stack(odds) / sum(odds))
+        for s in range(3):
+            own = F.layer_norm(tokens[row, s], (D,), weights[f"norms.{s}.weight"], weights[f"norms.{s}.bias"])
+            expert = F.gelu(own @ weights[f"down.{s}.weight"].T) @ weights[f"up.{s}.weight"].T
+            torch.testing.assert_close(found[row, s], odds[s] / sum(odds) * expert, atol=1e-5, rtol=1e-4)
+
+
+@pytest.fixture(params=["own_and_poorer", "poorer"])
+def examples(
+    request: pytest.FixtureRequest, records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features
+) -> PairedExamples:
+    # targets differ from context to context
+    table = RecordTable.of(records.with_columns(report=pl.col("report") + " effusion in " + pl.col("context")), anchors)
+    return PairedExamples(PairTable(table.table, request.param), load_tokenizer(backbones), features, specification())
+
+
+def two_of_each_draw(examples: PairedExamples) -> np.ndarray:
+    return np.concatenate([own[:2] for own in examples.table.rows("train", ("sn", "sw", "mn", "mw")).values()])
+
+
+def batch_of(examples: PairedExamples, rows: np.ndarray | None = None) -> Batch:
+    """Two pairs of each draw (or the pairs ``rows``), on both routes."""
+    rows = two_of_each_draw(examples) if rows is None else rows
+    micro = MicroBatch(rows, np.zeros(len(rows), dtype=np.int32))
+    assert 0 < sum(examples.routes(*micro, 0.5, DRAWS)) < len(rows)
+    return examples.drawn(micro, 0.5, DRAWS, 0.35)
+
+
+def objective_of(model: SimMLM, examples: PairedExamples, batch: Batch, **given: Any) -> Objective:
+    changes = {"alpha": 3.0, "batch_size": 28, "pair_target": examples.pair_table.target}
+    own = load_baseline_params(ROOT / "baselines" / "micro.yaml").simmlm.model_copy(update=changes)
+    return paired_objective(model, batch, LossWeights(lambda_q=0.35, lambda_tlw=0.75), own=own, **given)
+
+
+def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(examples: PairedExamples) -> None:
+    batch, parts = batch_of(examples), examples.pair_table.parts
+    assert len(batch.ids) == 14 * parts
+    assert (
+        denominators(batch).tolist()[:3]
+        == denominators(
+            examples.batch(
+                examples.pair_table.parts_of(two_of_each_draw(examples))[:28],
+                examples.routes(two_of_each_draw(examples), np.zeros(14), 0.5, DRAWS) * 2,
+                0.35,
+            )
+        ).tolist()[:3]
+    )
+    for name in ("weight", "emphasis", "kappa", "consistency"):
+        halves = getattr(batch, name)[:28]
+        assert halves[:14].any() and halves[14:].any() and not getattr(batch, name)[28:].any()
+    if parts == 3:
+        second, third = slice(14, 28), slice(28, None)
+        assert torch.equal(batch.ids[third], batch.ids[second])
+        assert torch.equal(batch.availability[third], batch.availability[:14])
+        assert torch.equal(batch.frontal[third], batch.frontal[:14])
+        assert not torch.equal(batch.ids[:14], batch.ids[second])
+
+
+@pytest.mark.parametrize("mixing", ["per_slot", "post_fusion"])
+def test_it_starts_as_the_parent_and_differs_once_the_experts_do(
+    mixing: Any, own, parent: Path, backbones: Path, examples: PairedExamples
+) -> None:
+    frozen, _ = load_parent(parent, backbones)
+    model = SimMLM(frozen, small(own, mixing)).eval()
+    batch = batch_of(examples)
+    with torch.no_grad():
+        assert torch.equal(model.embed(batch).inputs, frozen.embed(batch).inputs)
+        stirred(model.added)
+        inputs = model.embed(batch).inputs
+        changed = (inputs != frozen.embed(batch).inputs).any(-1)
+        places = batch.visual_start.unsqueeze(1) + torch.arange(QUERIES)
+        assert changed.gather(1, places).all() and changed.sum() == places.numel()
+        tokens = frozen.interface.project(frozen.compress(batch).tokens, batch.availability)
+        added, mixture = model.added(tokens, batch.availability)
+        assert torch.equal(model.embed(batch).sources.mixture, mixture)
+        if mixing == "per_slot":
+            expected = frozen.interface.fusion_norm(
+                frozen.interface.fusion(torch.cat([(tokens + added)[:, s] for s in range(3)], dim=-1))
+            )
+        else:
+            expected = frozen.embed(batch).sources.fused + added[:, 0] + added[:, 1] + added[:, 2]
+    torch.testing.assert_close(model.embed(batch).sources.fused, expected, atol=1e-5, rtol=1e-5)
+
+
+def plain_objective(model: Pacer, batch: Batch, parts: int, alpha: float, lambda_tlw: float) -> torch.Tensor:
+    """The objective from full logits, sample by sample."""
+    logits = model.language(inputs_embeds=model.embed(batch).inputs).logits
+    pairs = len(batch.ids) // parts
+    nll = torch.zeros(batch.ids.shape)
+    means = []
+    for i in range(len(batch.ids)):
+        weight = batch.weight[i if i < 2 * pairs else i - pairs]
+        total = 0.0
+        for t in range(int(batch.prefix_length[i]) + 1, int(batch.length[i])):
+            nll[i, t] = -F.log_softmax(logits[i, t - 1], -1)[batch.ids[i, t]]
+            total = total + weight[t] * nll[i, t]
+        means.append(total / weight.sum())
+    # with more sources: the first part, or the third where there is one
+    with_more, with_fewer = means[:pairs] if parts == 2 else means[2 * pairs :], means[pairs : 2 * pairs]
+    ranking = sum(F.relu(more - fewer) for more, fewer in zip(with_more, with_fewer, strict=True)) / pairs
+    own = slice(0, 2 * pairs)
+    return (
+        trajectory_loss(nll[own], batch.weight[own], batch.kappa[own])
+        + lambda_tlw * emphasis_loss(nll[own], batch.emphasis[own])
+        + alpha * ranking
+    )
+
+
+def test_the_objective_and_its_gradient_are_those_of_the_formula(
+    own, parent: Path, backbones: Path, examples: PairedExamples
+) -> None:
+    model = SimMLM(load_parent(parent, backbones)[0], small(own)).eval()
+    stirred(model.added)
+    batch = batch_of(examples)
+    result = objective_of(model, examples, batch)
+    assert 0 < result.parts["violated"] < 1  # both sides of the ranking term are met
+    result.total.backward()
+    found = [parameter.grad.clone() for parameter in model.added.parameters()]
+    model.zero_grad()
+    expected = plain_objective(model, batch, examples.pair_table.parts, 3.0, 0.75)
+    expected.backward()
+    named = result.parts["trajectory"] + 0.75 * result.parts["emphasis"] + 3.0 * result.parts["ranking"]
+    assert result.total.item() == pytest.approx(expected.item(), rel=1e-5) == pytest.approx(named.item(), rel=1e-5)
+    for mine, parameter in zip(found, model.added.parameters(), strict=True):
+        torch.testing.assert_close(mine, parameter.grad, atol=1e-6, rtol=1e-3)
+    assert all(p.grad is None for name, p in model.named_parameters() if not name.startswith("added."))
+
+
+def test_shares_of_two_processes_add_up_to_the_whole(
+    own, parent: Path, backbones: Path, examples: PairedExamples
+) -> None:
+    model = SimMLM(load_parent(parent, backbones)[0], small(own)).eval()
+    stirred(model.added)
+    rows = two_of_each_draw(examples)
+    whole = objective_of(model, examples, batch_of(examples))
+    whole_batch = denominators(batch_of(examples))
+    shares = [
+        objective_of(model, examples, batch_of(examples, own), whole=whole_batch) for own in (rows[::2], rows[1::2])
+    ]
+    torch.testing.assert_close(shares[0].total + shares[1].total, whole.total)
+    for name, value in whole.parts.items():
+        torch.testing.assert_close(shares[0].parts[name] + shares[1].parts[name], value)
+
+
+def test_shares_of_the_sources_are_logged_by_context(
+    own, params, inputs, parent: Path, backbones: Path, examples: PairedExamples, tmp_path: Path, log
+) -> None:
+    model = SimMLM(load_parent(parent, backbones)[0], small(own)).eval()
+    stirred(model.added)
+    batches, tally = [batch_of(examples), batch_of(examples)], Tally(2)
+    found = []
+    for batch in batches:
+        result = objective_of(model, examples, batch)
+        tally.add(result, batch)
+        found += list(zip(batch.availability.tolist(), model.embed(batch).sources.mixture.tolist(), strict=True))
+    values = tally.values(tally.sums)
+    expected = {
+        f"share/{context}_{source}": [shares[place] for there, shares in found if there == own_there]
+        for context, own_there in (
+            ("sn", [False, False]),
+            ("sw", [False, True]),
+            ("mn", [True, False]),
+            ("mw", [True, True]),
+        )
+        for place, source in enumerate(("frontal", "lateral", "prior"))
+        if [True, *own_there][place]
+    }
+    shares = {name: value for name, value in values.items() if name.startswith("share")}
+    assert shares == pytest.approx({name: np.mean(own) for name, own in expected.items()}, rel=1e-5)
+    assert values["share/sn_frontal"] == 1.0 and 0 < values["share/mw_prior"] < 1
+    assert values["share/mw_frontal"] + values["share/mw_lateral"] + values["share/mw_prior"] == pytest.approx(1)
+    logged: list = []
+    train(own, params, inputs, parent, tmp_path / "simmlm", log, logged)
+    assert any("share/sn_frontal" in values for _, values in logged)
+
+
+def train(own, params, inputs, parent: Path, out: Path, log, logged: list | None = None) -> None:
+    run.train_simmlm(own.simmlm, params, Inputs(**inputs, start=parent), out, log([] if logged is None else logged))
+
+
+def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
+    own, params, inputs, parent: Path, backbones: Path, tmp_path: Path, log
+) -> None:
+    logged: list = []
+    before = (parent / "model.safetensors").read_bytes()
+    train(own, params, inputs, parent, tmp_path / "simmlm", log, logged)
+    weights = load_file(tmp_path / "simmlm" / "model.safetensors")
+    assert weights and all(name.startswith("added.") for name in weights)
+    assert any(tensor.any() for name, tensor in weights.items() if ".up." in name)
+    record = read_json(tmp_path / "simmlm" / "config.json")
+    assert record["phase"] == "simmlm" and record["step"] == 4 and record["parent"]["sha256"]
+    assert read_adaptation(tmp_path / "simmlm", SimMLMSettings) == own.simmlm
+    assert (parent / "model.safetensors").read_bytes() == before
+    values = logged[-1][1]
+    assert {"loss_ranking", "loss_violated", "validation/mean"} <= set(values)
+    model, *_ = load_adapted(tmp_path / "simmlm", backbones, SimMLMSettings, SimMLM)
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+    for name, tensor in weights.items():
+        assert torch.equal(dict(model.named_parameters())[name], tensor)
+
+
+def test_it_trains_in_half_precision(own, params, inputs, parent: Path, tmp_path: Path, log) -> None:
+    half = params.model_copy(update={"train": params.train.model_copy(update={"precision": "bfloat16"})})
+    logged: dict[str, list] = {"float32": [], "bfloat16": []}
+    for values, found in zip((params, half), logged.values(), strict=True):
+        AcceleratorState._reset_state(reset_partial_state=True)
+        train(own, values, inputs, parent, tmp_path / "simmlm", log, found)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    weights = load_file(tmp_path / "simmlm" / "model.safetensors")
+    assert all(tensor.dtype == torch.float32 for tensor in weights.values())
+    losses = [found[-1][1]["validation/mean"] for found in logged.values()]
+    assert losses[1] == pytest.approx(losses[0], rel=0.02) and losses[0] != losses[1]
+
+
+def test_a_killed_run_ends_with_the_weights_of_a_whole_one(
+    own, params, inputs, parent: Path, tmp_path: Path, log, monkeypatch
+) -> None:
+    train(own, params, inputs, parent, tmp_path / "whole", log)
+    step, count = torch.optim.AdamW.step, []
+
+    def dying(optimizer, *args, **kwargs):
+        count.append(1)
+        if len(count) == 3:
+            raise KeyboardInterrupt
+        return step(optimizer, *args, **kwargs)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", dying)
+    with pytest.raises(KeyboardInterrupt):
+        train(own, params, inputs, parent, tmp_path / "stopped", log)
+    assert not (tmp_path / "stopped").exists()
+    train(own, params, inputs, parent, tmp_path / "stopped", log)
+    assert len(count) == 3 + 2  # two updates were kept
+    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "stopped")]
+    assert files[0] == files[1]
+
+
+def test_a_checkpoint_of_another_kind_is_refused(parent: Path, backbones: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"is not a checkpoint of this baseline: it has no adaptation\.json"):
+        load_adapted(parent, backbones, SimMLMSettings, SimMLM)
+
+
+def test_decoding_writes_the_settings_and_asks_the_experts(
+    own, params, inputs, parent: Path, backbones: Path, records: pl.DataFrame, tmp_path: Path, log
+) -> None:
+    train(own, params, inputs, parent, tmp_path / "simmlm", log)
+    record, weights = read_record(tmp_path / "simmlm"), load_file(tmp_path / "simmlm" / "model.safetensors")
+    save_file({name: tensor + 1.0 for name, tensor in weights.items()}, tmp_path / "simmlm" / "model.safetensors")
+    record.write(tmp_path / "simmlm")
+    cases = records.with_columns(split=pl.lit("test"))
+    config = decode_settings(max_new_tokens=20, batch_size=3, examples=1, controls=["no_lateral"])
+    run.decode_simmlm(tmp_path / "simmlm", backbones, cases, inputs["features"], config, tmp_path / "out")
+    manifest = read_json(tmp_path / "out" / "manifest.json")
+    assert manifest["checkpoint"] == "simmlm" and manifest["baseline"] == own.simmlm.model_dump()
+    decode_records(parent, backbones, cases, inputs["features"], config, tmp_path / "base")
+    texts = {name: (tmp_path / name / "mw.jsonl").read_text() for name in ("out", "base")}
+    assert texts["out"].count("\n") == texts["base"].count("\n") == 8 and texts["out"] != texts["base"]
+    assert (tmp_path / "out" / "controls" / "no_lateral" / "mn.jsonl").exists()
+
+
+def test_an_odd_micro_batch_is_refused(own) -> None:
+    with pytest.raises((ConfigError, ValueError), match="must be even"):
+        type(own.simmlm).model_validate(own.simmlm.model_dump() | {"batch_size": 3})

@@ -1,0 +1,179 @@
+"""The beam search of our own gives the tokens of transformers' ``generate``, in whatever company a record is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from pacer.core.errors import BackboneError
+from pacer.decoding import beam
+from pacer.decoding.beam import BeamSearch
+from pacer.decoding.transformers_generate import Generate
+from tests.support.searches import EOS, Case, CountingTree, found, random_case, settings
+
+#: Of nine prefixes each: 540 cases, of which a GPU searches a tenth.
+SEEDS = range(60)
+CASES = [
+    *((seed, "cpu") for seed in SEEDS),
+    *(pytest.param(seed, "cuda", marks=pytest.mark.gpu) for seed in SEEDS[::10]),
+]
+
+
+def alone(case: Case) -> list[list[int]]:
+    """The definition: ``generate`` on one prefix at a time."""
+    engine = Generate(case.language, case.decode, EOS)
+    return [found(engine, [prefix])[0] for prefix in case.prefixes]
+
+
+def own(case: Case, **changes) -> list[list[int]]:
+    return found(BeamSearch(case.language, case.decode.model_copy(update=changes), EOS), case.prefixes)
+
+
+@pytest.mark.parametrize(("seed", "device"), CASES, indirect=["device"])
+def test_tokens_are_those_of_the_definition(seed: int, device: torch.device) -> None:
+    """Of ``generate`` on each prefix alone and on batches that are padded on the left."""
+    case = random_case(seed).to(device)
+    expected = alone(case)
+    assert found(Generate(case.language, case.decode, EOS), case.prefixes) == expected
+    assert own(case) == expected
+
+
+@pytest.mark.parametrize("seed", range(1000, 1010))
+def test_tokens_are_those_of_the_definition_in_single_precision(seed: int) -> None:
+    case = random_case(seed, dtype=torch.float32)
+    assert own(case) == alone(case)
+
+
+@cache
+def one_at_a_time(seed: int) -> list[list[int]]:
+    return own(random_case(seed), batch_size=1)
+
+
+@given(seed=st.integers(2000, 2004), batch_size=st.integers(1, 12), order=st.permutations(range(9)))
+@hypothesis_settings(max_examples=25)
+def test_neither_order_nor_company_matters(seed: int, batch_size: int, order: list[int]) -> None:
+    case = random_case(seed)
+    expected = one_at_a_time(seed)
+    shuffled = own(case._replace(prefixes=[case.prefixes[place] for place in order]), batch_size=batch_size)
+    assert shuffled == [expected[place] for place in order]
+
+
+@pytest.mark.parametrize("beams", [1, 2, 5])
+def test_equal_scores_are_ordered_as_in_the_definition(beams: int) -> None:
+    """Each token has a twin with the same logit, and half of the beams repeat each other's scores."""
+    for seed in range(3000, 3006):
+        case = random_case(seed)
+        weight = case.language.lm_head.weight.data
+        half = len(weight) // 2
+        weight[half : 2 * half] = weight[:half]
+        weight.copy_((weight * 4).round() / 4)
+        case = case._replace(decode=case.decode.model_copy(update={"num_beams": beams}))
+        assert own(case) == alone(case)
+
+
+def test_padding_on_the_left_does_not_lift_the_repetition_penalty() -> None:
+    """With generate's own option (transformers 5.23) a padded row's first tokens escape it."""
+    case = random_case(7)._replace(
+        decode=settings(num_beams=1, max_new_tokens=24, min_new_tokens=24, batch_size=9, repetition_penalty=3.0)
+    )
+    assert max(map(len, case.prefixes)) - min(map(len, case.prefixes)) > 8
+    expected = alone(case)
+    assert found(Generate(case.language, case.decode, EOS), case.prefixes) == expected == own(case)
+    free = own(case, repetition_penalty=1.0)
+    assert all(len(set(row)) > len(set(other)) for row, other in zip(expected, free, strict=True))
+
+
+def test_settings_that_a_checkpoint_brings_count_for_neither_engine() -> None:
+    case = random_case(11)._replace(decode=settings(min_new_tokens=12))
+    expected = own(case)
+    for name, value in {
+        "no_repeat_ngram_size": 1,
+        "repetition_penalty": 1.5,
+        "early_stopping": True,
+        "suppress_tokens": expected[0][:3],
+    }.items():
+        setattr(case.language.generation_config, name, value)
+    assert alone(case) == expected
+
+
+def test_no_prefix_gives_no_result() -> None:
+    case = random_case(3)
+    for engine in (BeamSearch, Generate):
+        assert list(engine(case.language, case.decode, EOS)([])) == []
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize("most", [1, 2])
+def test_one_record_and_few_tokens(beams: int, most: int) -> None:
+    for seed in range(4000, 4005):
+        case = random_case(seed, prefixes=1)
+        case = case._replace(decode=settings(num_beams=beams, max_new_tokens=most), prefixes=[case.prefixes[0][:1]])
+        assert own(case) == alone(case)
+
+
+def test_a_record_that_ends_makes_room_for_the_next() -> None:
+    """A prefix is asked for when there is a place, so never more than ``batch_size`` are under way."""
+    case = random_case(6, prefixes=12)
+    asked, under_way = 0, []
+
+    def queue() -> Iterator[torch.Tensor]:
+        nonlocal asked
+        for prefix in case.prefixes:
+            asked += 1
+            yield prefix
+
+    engine = BeamSearch(case.language, settings(batch_size=3, max_new_tokens=20, length_penalty=0.0), EOS)
+    numbers = []
+    for ended, (number, _) in enumerate(engine(queue())):
+        numbers.append(number)
+        under_way.append(asked - ended)
+    assert sorted(numbers) == list(range(12)) and numbers != sorted(numbers)
+    assert max(under_way) == 3 and under_way[-4:] == [3, 3, 2, 1]
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> type[CountingTree]:
+    tree = type("Counts", (CountingTree,), {})
+    monkeypatch.setattr(beam, "TokenTree", tree)
+    return tree
+
+
+def test_greedy_search_feeds_each_token_once(counts: type[CountingTree]) -> None:
+    """No step is spent on a record that has ended."""
+    case = random_case(21)._replace(decode=settings(num_beams=1, batch_size=4))
+    engine = BeamSearch(case.language, case.decode, EOS)
+    tokens = found(engine, case.prefixes)
+    assert len(set(map(len, tokens))) > 2
+    assert counts.tokens == sum(len(row) - 1 for row in tokens)
+
+
+def test_beams_share_their_prefix_and_their_start(counts: type[CountingTree]) -> None:
+    """What a step attends to is far less than every beam's own copy, and what the mask hides little."""
+    case = random_case(12, prefixes=4)
+    decode = settings(num_beams=5, min_new_tokens=60, max_new_tokens=60, repetition_penalty=1.1)
+    engine = BeamSearch(case.language, decode, EOS)
+    found(engine, case.prefixes)
+    copies = sum(5 * (len(prefix) + length) for prefix in case.prefixes for length in range(1, 60))
+    assert counts.nodes < 0.5 * copies and counts.steps == 59
+    assert counts.read < 2 * counts.nodes
+
+
+def test_models_of_another_family_are_refused() -> None:
+    other = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=9))
+    with pytest.raises(BackboneError, match="of the family gpt2; set"):
+        BeamSearch(other, settings(), EOS)
+
+
+def test_the_model_attends_as_before_afterwards() -> None:
+    case = random_case(1)
+    before = case.language.config._attn_implementation
+    engine = BeamSearch(case.language, case.decode, EOS)
+    next(iter(engine(case.prefixes)))  # and also where a search is left in the middle
+    assert case.language.config._attn_implementation == before != "pacer_tree"

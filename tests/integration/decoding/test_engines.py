@@ -1,0 +1,59 @@
+"""Both engines behind the whole generator, and what a record's result depends on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from pacer.decoding.generate import Generator
+from pacer.model.assemble import build_model, load_tokenizer
+from tests.support.models import specification
+from tests.support.searches import settings
+
+
+@pytest.fixture(params=[(True, True), (True, False), (False, True)], ids=["whole", "parent", "LoRA beside"])
+def generator(request: pytest.FixtureRequest, backbones, features) -> Generator:
+    """No parameter at its initial value; LoRA merged or beside the weights, with and without Calibrate."""
+    merged, calibrate = request.param
+    torch.manual_seed(4)
+    model = build_model(backbones, specification("calibrate" if calibrate else "parent")).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+        model.language.lm_head.weight[2] *= 5.0  # some rows end early
+    if merged:
+        model.merge_lora()
+    return Generator(model, load_tokenizer(backbones), features, specification(), settings(max_new_tokens=24))
+
+
+def rows(records: Any) -> list[dict]:
+    return [row for row in records.iter_rows(named=True) if row["split"] == "train"]
+
+
+def test_engines_give_the_same_results(generator: Generator, records) -> None:
+    generator.decode = settings(max_new_tokens=24, min_new_tokens=6, length_penalty=0.0)
+    ours = generator(rows(records))
+    generator.decode = generator.decode.model_copy(update={"engine": "generate"})
+    theirs = generator(rows(records))
+    assert len(set(result.tokens for result in ours)) > 1
+    for own, other, row in zip(ours, theirs, rows(records), strict=True):
+        assert (own.text, own.tokens, own.gate) == (other.text, other.tokens, other.gate)
+        assert torch.equal(own.frontal_weights, other.frontal_weights)
+        assert (own.lateral_weights is None) == (row["lateral"] is None)
+
+
+def test_results_come_with_their_own_record_as_they_end(generator: Generator, records) -> None:
+    generator.decode = settings(max_new_tokens=24, batch_size=3, length_penalty=0.0)
+    given = rows(records)
+    together = generator(given)
+    streamed = list(generator.stream(given))
+    places = [place for place, _ in streamed]
+    assert sorted(places) == list(range(len(given))) and places != sorted(places)
+    for place, result in streamed:
+        (single,) = generator([given[place]])
+        for other in (together[place], single):
+            assert (result.text, result.gate) == (other.text, other.gate)
+            assert torch.equal(result.frontal_weights, other.frontal_weights)

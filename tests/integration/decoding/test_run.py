@@ -1,0 +1,166 @@
+"""The decode stage: prediction files, resumed at the record and made by several processes, are the same files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from safetensors.torch import load
+
+from pacer.core.errors import DataError
+from pacer.core.io import hash_file
+from pacer.decoding import run
+from pacer.decoding.generate import Generator
+from pacer.decoding.run import decode_records
+from pacer.features.store import IMAGES, PRIORS
+from pacer.model.assemble import build_model, frozen_fingerprints
+from pacer.model.checkpoint import WEIGHTS, CheckpointRecord, save_checkpoint
+from tests.support.models import specification
+from tests.support.searches import settings
+
+DECODE = settings(max_new_tokens=20, batch_size=3, examples=2, controls=["another_patient", "no_lateral"])
+
+
+@pytest.fixture
+def stage(tmp_path: Path, backbones: Path, records: pl.DataFrame, features, monkeypatch) -> Any:
+    """The stage on a small checkpoint and eight test records a context: ``stage(out, **changes of the settings)``
+    gives the folder's files."""
+    cases = records.with_columns(split=pl.lit("test"))
+    torch.manual_seed(5)
+    model = build_model(backbones, specification())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    frozen = frozen_fingerprints(backbones)
+    save_checkpoint(
+        tmp_path / "model",
+        trained,
+        CheckpointRecord(phase="calibrate", step=7, model=specification(), frozen=frozen, parent=None, versions={}),
+    )
+    (tmp_path / "features").mkdir()
+    (tmp_path / "features" / "manifest.json").write_text("{}")
+    for index in (IMAGES, PRIORS):
+        (tmp_path / "features" / index).touch()
+    monkeypatch.setattr(run, "open_features", lambda directory, backbones, device: features)
+
+    def decode(out: str, **changes: Any) -> dict[str, bytes]:
+        target = tmp_path / out
+        decode_records(
+            tmp_path / "model", backbones, cases, tmp_path / "features", DECODE.model_copy(update=changes), target
+        )
+        assert not any(Path(f"{target}.scratch").glob("*/parts"))
+        return contents(target)
+
+    return decode
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def without_manifest(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: content for name, content in files.items() if name != "manifest.json"}
+
+
+def test_every_record_has_its_line_in_the_records_order(stage, records: pl.DataFrame) -> None:
+    files = stage("out")
+    for context in ("sn", "sw", "mn", "mw"):
+        for folder in ("", "controls/another_patient/"):
+            lines = [json.loads(line) for line in files[f"{folder}{context}.jsonl"].decode().splitlines()]
+            expected = records.filter(pl.col("context") == context)
+            assert [line["record_id"] for line in lines] == expected["record_id"].to_list()
+            assert all(0 < line["gate"] < 1 and 0 < line["tokens"] <= 20 for line in lines)
+    assert set(files) >= {"routing.safetensors", "manifest.json", "controls/no_lateral/mn.jsonl"}
+
+
+def test_whoever_can_read_the_reports_can_read_the_tensors(stage, tmp_path: Path) -> None:
+    stage("out")
+    (tmp_path / "plain").touch()
+    files = ["out/sn.jsonl", "out/routing.safetensors", "model/config.json", "model/model.safetensors"]
+    assert {(tmp_path / name).stat().st_mode for name in files} == {(tmp_path / "plain").stat().st_mode}
+
+
+def test_engine_and_records_at_a_time_do_not_change_the_files(stage) -> None:
+    files = without_manifest(stage("out"))
+    assert without_manifest(stage("many", batch_size=32)) == files
+    assert without_manifest(stage("theirs", engine="generate")) == files
+
+
+class Killed(Exception):
+    pass
+
+
+def stopped(stage, tmp_path: Path, monkeypatch, after: int) -> Path:
+    """The part file of a run that was killed after so many records."""
+    stream = Generator.stream
+
+    def interrupted(self, given):
+        for count, found in enumerate(stream(self, given)):
+            if count == after:
+                raise Killed
+            yield found
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(Generator, "stream", interrupted)
+        stage("again")
+    (part,) = (tmp_path / "again.scratch").glob("*/parts/0.jsonl")
+    return part
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_stopped_run_goes_on_with_the_records_that_are_missing(stage, tmp_path: Path, monkeypatch, cut: bool) -> None:
+    """Each result is on disk as soon as it is there, and a line that a kill cut short is decoded again."""
+    files = stage("out")
+    stream, decoded = Generator.stream, []
+
+    def counted(self, given):
+        decoded.append(len(given))
+        yield from stream(self, given)
+
+    part = stopped(stage, tmp_path, monkeypatch, 17)
+    written = part.read_bytes()
+    assert written.count(b"\n") == 17
+    if cut:
+        part.write_bytes(written[:-5])
+    total = sum(content.count(b"\n") for name, content in files.items() if name.endswith(".jsonl"))
+    monkeypatch.setattr(Generator, "stream", counted)
+    assert stage("again") == files
+    assert decoded == [total - 17 + cut]
+
+
+def test_a_damaged_line_of_a_stopped_run_is_named(stage, tmp_path: Path, monkeypatch) -> None:
+    part = stopped(stage, tmp_path, monkeypatch, 3)
+    part.write_bytes(part.read_bytes() + b'{"run": ""}\n')
+    with pytest.raises(DataError, match=r"parts/0.jsonl, line 4 .*remove the line, and its record is decoded again"):
+        stage("again")
+
+
+def test_a_split_without_records_is_refused(stage) -> None:
+    with pytest.raises(DataError, match="no record is in split val, but in test; choose another"):
+        stage("out", split="val")
+
+
+def test_depth_weights_of_the_examples_are_kept(stage, records: pl.DataFrame) -> None:
+    """One record a study, with its lateral image where a record has one."""
+    files = stage("out", examples=2)
+    kept = load(files["routing.safetensors"])
+    study_of = dict(records.select("record_id", "study_id").iter_rows())
+    with_lateral = set(records.filter(pl.col("lateral").is_not_null())["study_id"])
+    records_kept = {name.partition("/")[0] for name in kept}
+    assert sorted(study_of[record] for record in records_kept) == json.loads(files["manifest.json"])["examples"]
+    for record in records_kept:
+        assert f"{record}/frontal" in kept
+        assert (f"{record}/lateral" in kept) == (study_of[record] in with_lateral)
+    assert all(torch.allclose(weights.sum(1), torch.ones(len(weights))) for weights in kept.values())
+
+
+def test_the_manifest_says_which_weights_wrote_the_reports(stage, tmp_path: Path) -> None:
+    manifest = json.loads(stage("out")["manifest.json"])
+    assert manifest["weights"] == hash_file(tmp_path / "model" / WEIGHTS)
+    assert set(manifest["frozen"]) == {"vision", "language", "text"}

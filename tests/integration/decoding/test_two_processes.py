@@ -1,0 +1,87 @@
+"""The stage as `accelerate launch` starts it, two processes on the CPU, against one process."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import torch
+from ruamel.yaml import YAML
+
+from pacer.decoding.run import decode_records
+from pacer.model.assemble import build_model, frozen_fingerprints
+from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
+from pacer.records.schemas import RECORD_SCHEMA, read_records, write_table
+from tests.support import drive
+from tests.support.models import MODEL, specification
+
+#: The stage, and then the processes that there were: that one process alone made the files must not pass for two.
+#: Each tells its rank in one write, or the two get mixed.
+SCRIPT = f"""
+import runpy
+runpy.run_path({str(drive.ROOT / "stages" / "decode.py")!r}, run_name="__main__")
+from pacer.parallel.processes import process_state
+print(f"rank {{process_state().process_index}} of {{process_state().num_processes}}\\n", end="", flush=True)
+"""
+
+
+def test_two_processes_write_the_files_of_one(tmp_path: Path, backbones: Path) -> None:
+    decode = {"min_new_tokens": 2, "max_new_tokens": 12, "batch_size": 3, "examples": 2, "controls": ["no_lateral"]}
+    params = drive.parameters(MODEL, decode=decode)
+    (tmp_path / "data").mkdir()
+    drive.write_inputs(tmp_path / "data", backbones, params)
+    records = tmp_path / "data" / "corpus" / "records.parquet"
+    write_table(records, read_records(records).with_columns(split=pl.lit("test")), RECORD_SCHEMA)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "backbones").symlink_to(backbones)
+    torch.manual_seed(5)
+    model = build_model(backbones, specification())
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    with torch.no_grad():
+        for parameter in trained.values():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    save_checkpoint(
+        tmp_path / "models" / "calibrate",
+        trained,
+        CheckpointRecord(
+            phase="calibrate",
+            step=7,
+            model=specification(),
+            frozen=frozen_fingerprints(backbones),
+            parent=None,
+            versions={},
+        ),
+    )
+    with open(tmp_path / "params.yaml", "w") as file:
+        YAML().dump(params.model_dump(mode="json"), file)
+
+    (tmp_path / "decode.py").write_text(SCRIPT)
+    launched = subprocess.run(
+        [*drive.TWO_PROCESSES, "decode.py"],
+        env=drive.environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=drive.PATIENCE,
+        check=False,
+    )
+    assert launched.returncode == 0, launched.stderr
+    assert sorted(launched.stdout.splitlines()) == ["rank 0 of 2", "rank 1 of 2"]
+    decode_records(
+        tmp_path / "models" / "calibrate",
+        tmp_path / "models" / "backbones",
+        read_records(records),
+        tmp_path / "data" / "features",
+        params.decode,
+        tmp_path / "alone",
+    )
+    together, alone = (
+        {
+            str(path.relative_to(tmp_path / out)): path.read_bytes()
+            for path in (tmp_path / out).rglob("*")
+            if path.is_file()
+        }
+        for out in ("predictions", "alone")
+    )
+    assert together == alone and {"sn.jsonl", "mw.jsonl", "manifest.json"} <= set(together)

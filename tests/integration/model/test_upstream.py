@@ -1,0 +1,236 @@
+"""LLM-RG4's released weights: read strictly, computing what upstream's own layers compute, strange files named."""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import sys
+from itertools import accumulate
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pacer.core.errors import CheckpointError
+from pacer.model.interface import SourceInterface
+from pacer.model.upstream import FROZEN, UpstreamWeights, import_llm_rg4, interface_names
+
+
+class Upstream(nn.Module):
+    """The trainable part of LLM-RG4's second stage under its own names, written from the description of its layers."""
+
+    def __init__(self, width: int, heads: int, hidden: int, model: int, queries: int):
+        super().__init__()
+        self.model_width = model
+        self.APPA_visual_query_tokens = nn.Parameter(torch.randn(1, queries, width) * 0.02)
+        for source in ("APPA", "lateral", "text"):
+            attention = nn.MultiheadAttention(width, heads, dropout=0.1, add_bias_kv=True, add_zero_attn=True)
+            self.add_module(f"{source}_crossattention_block", attention)
+            self.add_module(f"{source}_layernorm_768_1", nn.LayerNorm(width))
+            self.add_module(f"{source}_llama_proj_1", nn.Linear(width, width))
+            self.add_module(f"{source}_layernorm_768_2", nn.LayerNorm(width))
+            self.add_module(f"{source}_llama_proj_2", nn.Linear(width, hidden))
+            self.add_module(f"{source}_llama_proj_3", nn.Linear(hidden, model))
+            self.add_module(f"{source}_layernorm_4096_1", nn.LayerNorm(model))
+        self.iit_proj = nn.Linear(3 * model, model)
+        self.iit_layernorm = nn.LayerNorm(model)
+        for parameter in self.parameters():  # nothing stays at a value that would hide a swapped name
+            parameter.data += 0.05 * torch.randn_like(parameter)
+
+    def branch(self, source: str, queries: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        part = {
+            name.removeprefix(f"{source}_"): module for name, module in self.named_children() if name.startswith(source)
+        }
+        sequence_first = [tensor.transpose(0, 1) for tensor in (queries, states, states)]
+        attended = part["layernorm_768_1"](part["crossattention_block"](*sequence_first)[0].transpose(0, 1))
+        compressed = part["layernorm_768_2"](part["llama_proj_1"](attended)) + attended
+        projected = part["llama_proj_3"](F.gelu(part["llama_proj_2"](compressed)))
+        return part["layernorm_4096_1"](projected), compressed
+
+    def forward(self, context: str, frontal: Tensor, lateral: Tensor, prior: Tensor) -> Tensor:
+        queries = self.APPA_visual_query_tokens.expand(len(frontal), -1, -1)
+        first, compressed = self.branch("APPA", queries, frontal)
+        slots = [first, torch.zeros_like(first), torch.zeros_like(first)]
+        if context[0] == "m":
+            slots[1] = self.branch("lateral", compressed, lateral)[0]
+        if context[1] == "w":
+            slots[2] = self.branch("text", compressed, prior)[0]
+        return self.iit_layernorm(self.iit_proj(torch.cat(slots, dim=2)))
+
+
+def small() -> Upstream:
+    torch.manual_seed(5)
+    return Upstream(16, 2, 24, 32, 3)
+
+
+def lora(layers: int = 2, rank: int = 4, model: int = 32, default: str = ".default") -> dict[str, Tensor]:
+    attention = "llama_model.base_model.model.model.layers.{}.self_attn.{}_proj.lora_{}{}.weight"
+    shapes = {"A": (rank, model), "B": (model, rank)}
+    return {
+        attention.format(layer, name, matrix, default): torch.randn(shapes[matrix])
+        for layer in range(layers)
+        for name in ("q", "v")
+        for matrix in ("A", "B")
+    }
+
+
+@pytest.fixture(scope="module")
+def state() -> dict[str, Tensor]:
+    return {name: tensor.detach() for name, tensor in small().state_dict().items()} | lora()
+
+
+@pytest.mark.parametrize("context", ["sn", "sw", "mn", "mw"])
+def test_published_widths_compute_what_upstream_computes(context: str) -> None:
+    torch.manual_seed(7)
+    reference = Upstream(768, 12, 2048, 4096, 128).eval()
+    interface = SourceInterface(768, 768, 4096).eval()
+    interface.load_state_dict(import_llm_rg4(reference.state_dict()).interface, strict=True)
+    frontal, lateral, prior = torch.randn(2, 60, 768), torch.randn(2, 60, 768), torch.randn(2, 100, 768)
+    available = torch.tensor([[context[0] == "m", context[1] == "w"]]).expand(2, 2)
+    with torch.no_grad():
+        ours = interface(frontal, lateral, prior, available).fused
+        theirs = reference(context, frontal, lateral, prior)
+    assert (ours - theirs).abs().max() < 2e-4
+    assert ours.std() > 0.5  # and not because everything is zero
+
+
+def test_every_name_of_the_interface_has_its_place(state) -> None:
+    weights = import_llm_rg4(state)
+    own = SourceInterface(16, 16, 32, num_queries=3, num_heads=2, d_hidden=24).state_dict()
+    assert set(weights.interface) == set(own) == set(interface_names())
+    assert {n: t.shape for n, t in weights.interface.items()} == {n: t.shape for n, t in own.items()}
+    assert weights.unused == ()
+    assert weights.settings == {"num_queries": 3, "d_vision": 16, "d_hidden": 24, "d_model": 32, "lora_rank": 4}
+
+
+@pytest.mark.parametrize("default", ["", ".default"])
+def test_lora_takes_the_names_of_an_adapted_language_model(state, default: str, backbones) -> None:
+    weights = import_llm_rg4({n: t for n, t in state.items() if "lora" not in n} | lora(default=default))
+    assert len(weights.lora) == 8
+    assert "model.layers.1.self_attn.v_proj.lora_B.default.weight" in weights.lora
+
+
+def test_released_files(state, tmp_path: Path) -> None:
+    frozen = {
+        "visual_encoder.embeddings.cls_token": torch.zeros(1),
+        "text_encoder.bert.x": torch.zeros(1),
+        "llama_model.base_model.model.lm_head.weight": torch.zeros(2),
+    }
+    config = argparse.Namespace(llm_alpha=64, llm_r=32)
+    torch.save({"model": state, "config": config, "epoch": 1, "step": 43152}, tmp_path / "delta.pth")
+    torch.save(
+        {
+            "state_dict": state | frozen | {"odd": torch.zeros(1)},
+            "hyper_parameters": {"llm_alpha": 64},
+            "global_step": 7,
+            "pytorch-lightning_version": "2.0",
+        },
+        tmp_path / "whole.ckpt",
+    )
+    delta, whole = import_llm_rg4(tmp_path / "delta.pth"), import_llm_rg4(str(tmp_path / "whole.ckpt"))
+    assert delta.settings["lora_alpha"] == whole.settings["lora_alpha"] == 64
+    assert (delta.settings["step"], whole.settings["step"]) == (43152, 7)
+    assert delta.unused == ()
+    assert set(whole.unused) == {*frozen, "odd"}
+    assert whole.surplus == ("odd",)
+    for name, tensor in delta.interface.items():
+        assert torch.equal(tensor, whole.interface[name])
+    assert all(name.startswith(FROZEN) for name in frozen)
+
+
+def test_missing_names_are_all_listed(state) -> None:
+    gone = ["iit_proj.weight", "text_llama_proj_3.bias"]
+    with pytest.raises(CheckpointError) as error:
+        import_llm_rg4({name: tensor for name, tensor in state.items() if name not in gone})
+    assert "incomplete checkpoint of LLM-RG4. Missing: iit_proj.weight, text_llama_proj_3.bias" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "lightning.fabric.utilities.data",
+        "lightning_fabric.utilities.data",
+        "pytorch_lightning.utilities.parsing",
+        "lightning.pytorch.utilities.parsing",
+    ],
+)
+def test_settings_in_lightnings_own_dictionary(
+    state, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upstream saves ``self.hparams``: a dictionary of a class that is not installed here and is never imported."""
+    kind = type("AttributeDict", (dict,), {"__module__": module, "__getattr__": dict.__getitem__})
+    with monkeypatch.context() as lightning:
+        for end in accumulate(module.split("."), "{}.{}".format):
+            lightning.setitem(sys.modules, end, ModuleType(end))
+        sys.modules[module].AttributeDict = kind
+        torch.save({"model": state, "config": kind(llm_alpha=64, llm_r=32), "epoch": 1, "step": 5}, tmp_path / "d.pth")
+    assert import_llm_rg4(tmp_path / "d.pth").settings["lora_alpha"] == 64
+
+
+def test_a_first_stage_file_holds_the_frontal_interface(state) -> None:
+    first = {name: tensor for name, tensor in state.items() if name.startswith("APPA")}
+    weights = import_llm_rg4({"model": first, "step": 7})
+    assert weights.first_stage and not weights.lora and not weights.unused and not import_llm_rg4(state).first_stage
+    assert {name.partition(".")[0] for name in weights.interface} == {"queries", "frontal"}
+    assert all(torch.equal(tensor.squeeze(0), first[name].squeeze(0)) for name, tensor in theirs(weights).items())
+    assert weights.settings == {"num_queries": 3, "d_vision": 16, "d_hidden": 24, "d_model": 32, "step": 7}
+
+
+def theirs(weights: UpstreamWeights) -> dict[str, Tensor]:
+    """The interface under upstream's names."""
+    return {interface_names()[name]: tensor for name, tensor in weights.interface.items()}
+
+
+@pytest.mark.parametrize("change", [{"iit_proj.weight": torch.zeros(1)}, lora(1)])
+def test_half_of_a_second_stage_is_no_first_stage(state, change: dict) -> None:
+    first = {name: tensor for name, tensor in state.items() if name.startswith("APPA")}
+    with pytest.raises(CheckpointError, match=r"incomplete checkpoint of LLM-RG4\. Missing: .*text_llama_proj_3\.bias"):
+        import_llm_rg4(first | change)
+    first.pop("APPA_llama_proj_1.bias")
+    with pytest.raises(CheckpointError, match=r"incomplete checkpoint of LLM-RG4\. Missing: APPA_llama_proj_1\.bias$"):
+        import_llm_rg4(first)
+
+
+@pytest.mark.parametrize("name", ["model.layers.0.self_attn.q_proj.weight", "bert.embeddings.weight", "router.eta"])
+def test_other_weights_are_refused_with_what_they_hold(name: str) -> None:
+    with pytest.raises(CheckpointError, match=rf"no checkpoint of LLM-RG4: it holds {name}"):
+        import_llm_rg4({name: torch.zeros(1)})
+
+
+class Trap:
+    """Pickled code that must never run."""
+
+    def __reduce__(self):
+        return (Path.touch, (Path("trapped"),))
+
+
+def test_strange_files(tmp_path: Path, state, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointError, match="does not exist; download"):
+        import_llm_rg4(tmp_path / "none.pth")
+    (tmp_path / "page.pth").write_text("<!DOCTYPE html><html>quota exceeded</html>")
+    with pytest.raises(CheckpointError, match=r"page\.pth is no whole PyTorch file"):
+        import_llm_rg4(tmp_path / "page.pth")
+    torch.save({"model": state}, tmp_path / "whole.pth")
+    content = (tmp_path / "whole.pth").read_bytes()
+    (tmp_path / "cut.pth").write_bytes(content[: len(content) // 2])
+    with pytest.raises(CheckpointError, match=r"cut\.pth is no whole PyTorch file"):
+        import_llm_rg4(tmp_path / "cut.pth")
+    torch.save({"model": state, "config": Trap()}, tmp_path / "trap.pth")
+    with pytest.raises(CheckpointError, match="or holds more than weights and settings"):
+        import_llm_rg4(tmp_path / "trap.pth")
+    (tmp_path / "plain.pth").write_bytes(pickle.dumps(Trap(), protocol=2))
+    with pytest.raises(CheckpointError):
+        import_llm_rg4(tmp_path / "plain.pth")
+    assert not (tmp_path / "trapped").exists()
+    torch.save([1, 2], tmp_path / "list.pth")
+    with pytest.raises(CheckpointError, match="holds list, expected named tensors"):
+        import_llm_rg4(tmp_path / "list.pth")
+    torch.save({"model_state_dict": {"module.bert": torch.zeros(1)}}, tmp_path / "chexbert.pth")
+    with pytest.raises(CheckpointError, match="besides tensors it holds model_state_dict"):
+        import_llm_rg4(tmp_path / "chexbert.pth")
+    with pytest.raises(CheckpointError, match=r"\[3, 16\], expected \[1, queries, width\]"):
+        import_llm_rg4(state | {"APPA_visual_query_tokens": state["APPA_visual_query_tokens"][0]})

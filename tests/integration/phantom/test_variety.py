@@ -1,0 +1,119 @@
+"""Variety: neither reports nor radiographs repeat, and copying does not win."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bench.phantom_gallery import example_study
+from pacer.corpus.text.cleaning import clean_report
+from pacer.phantom.language import contexts_of, report_of, sample_texts
+from pacer.phantom.render import render_frontal, render_lateral
+from pacer.phantom.wording import STYLES, style_of
+from pacer.phantom.world import make_world
+from pacer.records.findings import FINDINGS
+
+SIZE = 112
+
+
+@pytest.fixture(scope="module")
+def reports():
+    return sample_texts(31, 3000)
+
+
+@pytest.fixture(scope="module")
+def world():
+    return make_world(33, 400, 2.4, 0.6, test_fraction=0.25)
+
+
+def coarse(image):
+    """Brightness of 14 x 14 cells: noise of single pixels is gone."""
+    return image.reshape(14, 8, 14, 8).mean(axis=(1, 3))
+
+
+def test_reports_and_sentences_rarely_repeat(reports):
+    texts = [clean_report(report.text) for report in reports]
+    sentences = Counter(sentence for text in texts for sentence in text.removesuffix(" .").split(" . "))
+    assert len(set(texts)) > 0.99 * len(texts)
+    assert len(sentences) > 0.40 * sentences.total()
+    assert sentences.most_common(1)[0][1] < 0.02 * sentences.total()
+
+
+def test_test_reports_do_not_occur_in_train(world):
+    def texts(split):
+        studies = [study for patient in world if patient.split == split for study in patient.studies]
+        return [clean_report(report_of(study, context).text) for study in studies for context in contexts_of(study)]
+
+    known, asked = set(texts("train")), texts("test")
+    assert np.mean([text in known for text in asked]) < 0.01
+
+
+def test_every_style_is_used_and_kept_to(reports):
+    styles = Counter(style_of(share) for share in np.linspace(0.0, 0.999, 100))
+    assert set(styles) == set(STYLES)
+    numbered = [report for report in reports if any(text.startswith("1) ") for text, _ in report.sentences)]
+    assert 0.02 < len(numbered) / len(reports) < 0.2
+    for report in numbered:
+        marks = [text.split(")")[0] for text, _ in report.sentences if text[1:3] == ") "]
+        assert marks == [str(number) for number in range(1, len(marks) + 1)]
+    terse = [report for report in reports if "Heart size normal." in report.text]
+    assert len(terse) > 10 and not any("There is a" in report.text for report in terse)
+
+
+def test_words_stay_few_enough_to_be_learnt(reports):
+    words = Counter(word for report in reports for word in clean_report(report.text).split())
+    assert 220 < len(words) < 350
+
+
+@pytest.mark.parametrize("render", [render_frontal, render_lateral])
+def test_two_studies_of_one_normal_patient_differ_beyond_noise(render):
+    patients = [patient for patient in make_world(35, 60, 3.0, 1.0) if len(patient.studies) > 1]
+    for patient in patients[:15]:
+        first, second = (replace(study, findings={}, resolved={}) for study in patient.studies[:2])
+        noise = replace(first, key=(*first.key[:2], first.key[2] + 50))  # noise and texture anew
+        image, again, other = (coarse(render(study, SIZE).astype(float)) for study in (first, noise, second))
+        assert np.abs(image - other).mean() > 2 * np.abs(image - again).mean()
+
+
+def test_two_normal_patients_differ_more_than_two_pictures_of_one():
+    patients = [patient for patient in make_world(36, 60, 3.0, 1.0) if len(patient.studies) > 1][:20]
+
+    def normal(study):
+        return coarse(render_frontal(replace(study, findings={}, resolved={}), SIZE).astype(float))
+
+    images = [[normal(study) for study in patient.studies[:2]] for patient in patients]
+    own = np.mean([np.abs(first - second).mean() for first, second in images])
+    others = np.mean([np.abs(images[i][0] - images[i - 1][0]).mean() for i in range(len(images))])
+    assert others > own
+
+
+def test_exposures_differ_in_every_respect():
+    exposures = [study.exposure for patient in make_world(37, 400) for study in patient.studies]
+    assert 0.2 < np.mean([not e.marker for e in exposures]) < 0.4
+    assert 0.3 < np.mean([e.distractor is not None for e in exposures]) < 0.6
+    assert len({e.distractor for e in exposures}) == 5 and len({e.label for e in exposures}) == 3
+    assert 0.02 < np.mean([e.grid > 0 for e in exposures]) < 0.2
+    assert np.std([e.gamma for e in exposures]) > 0.08
+    assert np.mean([max(e.collimation) > 0 for e in exposures]) > 0.5
+
+
+def test_body_and_exposure_do_not_tell_the_findings():
+    plain, ill = example_study(None, 5), example_study("pneumonia", 5)
+    assert plain.anatomy == ill.anatomy and plain.exposure == ill.exposure
+    studies = [study for patient in make_world(38, 900) for study in patient.studies]
+    for name in FINDINGS:
+        present = np.array([name in study.findings for study in studies])
+        dark = np.array([study.exposure.gamma for study in studies])
+        assert abs(dark[present].mean() - dark[~present].mean()) < 0.05
+
+
+def test_the_nearest_train_image_does_not_know_the_truth(world):
+    def described(split):
+        studies = [study for patient in world if patient.split == split for study in patient.studies]
+        images = np.stack([render_frontal(s, SIZE).reshape(28, 4, 28, 4).mean(axis=(1, 3)).ravel() for s in studies])
+        return images, np.array([[name in study.findings for name in FINDINGS] for study in studies])
+
+    (shown, known), (asked, truth) = described("train"), described("test")
+    nearest = known[[np.square(shown - image).sum(axis=1).argmin() for image in asked]]
+    assert 2 * (nearest & truth).sum() / (nearest.sum() + truth.sum()) < 0.5

@@ -1,0 +1,44 @@
+"""How stages are started on every GPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LAUNCH = Path(__file__).resolve().parents[3] / "stages" / "launch.py"
+
+
+CONFIGURATION = """
+compute_environment: LOCAL_MACHINE
+distributed_type: 'NO'
+mixed_precision: 'no'
+num_machines: 1
+num_processes: 1
+use_cpu: true
+"""
+
+
+@pytest.mark.parametrize("configured", [False, True])
+@pytest.mark.parametrize(("body", "code", "error"), [("", 0, ""), ("sys.exit('it failed')", 1, "it failed\n")])
+def test_a_script_is_started_with_its_arguments_and_nothing_else_is_said(
+    configured: bool, body: str, code: int, error: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"import os, sys\nprint(sys.argv[1:], os.environ.get('ACCELERATE_USE_CPU'))\n{body}\n")
+    if configured:
+        (tmp_path / "accelerate").mkdir()
+        (tmp_path / "accelerate" / "default_config.yaml").write_text(CONFIGURATION)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ACCELERATE")}
+    done = subprocess.run(
+        [sys.executable, LAUNCH, script, "one", "--two"],
+        capture_output=True,
+        text=True,
+        env=clean | {"HF_HOME": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""},
+    )
+    said = f"['one', '--two'] {True if configured else None}\n"
+    assert (done.returncode, done.stdout) == (code, said) and done.stderr.endswith(error)
+    assert configured or done.stderr == error

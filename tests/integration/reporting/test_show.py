@@ -1,0 +1,129 @@
+"""One study by two systems: what is looked up where, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pacer.core.errors import DataError
+from pacer.reporting.show import show_study
+
+REFERENCE = {
+    "sn": "small left effusion . no pneumothorax .",
+    "sw": "a new right picc has been inserted . no pneumothorax .",
+}
+BY_A = {"sn": "left effusion . no pneumothorax .", "sw": "a new picc . no pneumothorax ."}
+BY_B = {"sn": "no pneumothorax . the heart is enlarged .", "sw": "the heart is enlarged , unchanged ."}
+
+
+def scored(folder: Path, texts: dict[str, str], references=REFERENCE, study: str = "s1", ids=None) -> Path:
+    """A folder of scores as far as it is read here."""
+    folder.mkdir(parents=True)
+    rows = {
+        "record_id": [(ids or {}).get(context, f"{context}-{study}") for context in texts],
+        "context": list(texts),
+        "study_id": [study] * len(texts),
+        "reference": [references[context] for context in texts],
+        "hypothesis": list(texts.values()),
+        "rougeL": [0.5] * len(texts),
+        "meteor_statistics": [[0.0]] * len(texts),
+    } | {f"{side}_labels": [[0] * 14] * len(texts) for side in ("reference", "hypothesis")}
+    pl.DataFrame(rows).write_parquet(folder / "cases.parquet")
+    (folder / "signature.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> list[tuple[str, Path]]:
+    return [("ours", scored(tmp_path / "a/metrics", BY_A).parent), ("theirs", scored(tmp_path / "b", BY_B))]
+
+
+def columns(systems, out: Path, study: str = "s1", contexts=("sn", "sw"), corpus=Path("nowhere")) -> list[str]:
+    """The page's texts as HTML, those of the reference and of both systems in each context."""
+    page = show_study(study, systems, contexts, corpus / "records.parquet", corpus / "images.parquet", out)
+    return page.read_text().split('<section class="reading">')[1:]
+
+
+def marks(text: str) -> dict[str, str]:
+    return {words: classes for classes, words in re.findall(r'<mark class="([^"]*)"[^>]*>([^<]*)</mark>', text)}
+
+
+def test_two_scored_runs_need_nothing_else(both, tmp_path: Path) -> None:
+    reference, ours, theirs = columns(both, tmp_path, contexts=["sn"])
+    assert ">Reference<" in reference and ">ours<" in ours and ">theirs<" in theirs
+    assert marks(reference) == {"effusion": "matching", "no pneumothorax": "matching"}  # one of the systems says it
+    assert marks(ours) == marks(reference)
+    assert marks(theirs) == {"no pneumothorax": "matching", "heart is enlarged": "unverified"}
+    assert columns(both, tmp_path, "sn-s1", ["sn"]) == [reference, ours, theirs]
+    assert "No radiograph" in (tmp_path / "study-s1.html").read_text()
+
+
+def test_what_the_previous_report_adds_is_seen_in_all_three_texts(both, tmp_path: Path) -> None:
+    reference, ours, theirs = map(marks, columns(both, tmp_path)[3:])
+    assert reference["new"] == "matching longitudinal changed" and reference["picc"] == "matching changed"
+    assert reference["has been inserted"] == "reference-only longitudinal changed"
+    assert ours == {"new": "matching longitudinal changed", "picc": "matching changed", "no pneumothorax": "matching"}
+    assert theirs == {"heart is enlarged": "unverified", "unchanged": "unverified longitudinal changed"}
+
+
+def test_reports_of_a_run_and_of_a_file_stand_beside_radiograph_and_previous_report(full_run, tmp_path: Path) -> None:
+    cases = pl.read_parquet(full_run.root / "metrics" / "cases.parquet")
+    study = cases.filter(context="mw")["study_id"][0]
+    lines = [{"record_id": row["record_id"], "text": "small effusion ."} for row in cases.to_dicts()]
+    (tmp_path / "o.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    corpus = full_run.root / "corpus"
+    systems = [("metrics", full_run.root), ("o.jsonl", tmp_path / "o.jsonl")]
+    texts = [re.sub("<[^>]*>", "", text) for text in columns(systems, tmp_path, study, ["sn", "mw"], corpus)]
+    for place, context in enumerate(("sn", "mw")):
+        own = cases.filter(context=context, study_id=study)
+        for text, shown in zip((own["reference"][0], own["hypothesis"][0], "small effusion ."), texts[3 * place :]):
+            assert text in shown
+    page = tmp_path / f"study-{study}.html"
+    record = pl.read_parquet(corpus / "records.parquet").filter(record_id=f"mw-{study}")
+    assert page.read_text().count('src="data:image/jpeg') == 2 and record["prior_report"][0] in page.read_text()
+    (corpus / "images.parquet").unlink()
+    columns(systems, tmp_path, study, ["sn"], corpus)
+    assert "No radiograph" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("texts", "references", "said"),
+    [
+        ({"sn": "x ."}, REFERENCE, r"b has no report of study s1 in context sw; it has sn: choose with --context"),
+        (BY_B, REFERENCE | {"sw": "other ."}, "ours and theirs have other references of s1 in context sw"),
+    ],
+)
+def test_what_cannot_stand_side_by_side_is_refused(tmp_path: Path, texts, references, said: str) -> None:
+    systems = [("ours", scored(tmp_path / "a", BY_A)), ("theirs", scored(tmp_path / "b", texts, references))]
+    with pytest.raises(DataError, match=said):
+        columns(systems, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_several_examinations_of_a_study_are_told_apart(tmp_path: Path) -> None:
+    folder = scored(tmp_path / "a", {"sn": "x ."}, study="s1", ids={"sn": "sn-e1"})
+    cases = pl.read_parquet(folder / "cases.parquet")
+    pl.concat([cases, cases.with_columns(record_id=pl.lit("sn-e2"))]).write_parquet(folder / "cases.parquet")
+    with pytest.raises(DataError, match="several reports of s1, sn-e1 and sn-e2; name one of these records"):
+        columns([("a", folder)] * 2, tmp_path, contexts=["sn"])
+    assert len(columns([("a", folder)] * 2, tmp_path, "e2", ["sn"])) == 3
+
+
+def test_a_file_of_reports_needs_the_corpus(both, tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text("record_id,report\nsn-1,x\n")
+    with pytest.raises(DataError, match=r"nowhere/records\.parquet does not exist"):
+        columns([both[0], ("o", tmp_path / "o.csv")], tmp_path / "out")
+
+
+@pytest.mark.parametrize("study", ["a/../../x", "/etc/x", "..", "x\0y", "<script>"])
+def test_whatever_the_study_is_called_its_page_stays_in_its_folder(tmp_path: Path, study: str) -> None:
+    systems = [("<b>", scored(tmp_path / "a", BY_A, study=study)), ("&", scored(tmp_path / "b", BY_B, study=study))]
+    before = {*tmp_path.rglob("*")}
+    columns(systems, tmp_path / "out", study)
+    [folder, page] = sorted({*tmp_path.rglob("*")} - before)
+    assert page.parent == folder == tmp_path / "out"
+    assert "<b>" not in page.read_text() and "<script" not in page.read_text()

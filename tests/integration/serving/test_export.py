@@ -1,0 +1,290 @@
+"""An exported model is whole, says what it is, and refuses to be another."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pacer.backbones import hub
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
+from pacer.core.io import read_json, read_jsonl, write_json
+from pacer.decoding.run import decode_records
+from pacer.encoding.build_store import build_store
+from pacer.model.checkpoint import weights_hash
+from pacer.pretrained.pointers import POINTER, PROVENANCE
+from pacer.records.schemas import RECORD_SCHEMA
+from pacer.serving import export
+from pacer.serving.export import export_model
+from pacer.serving.package import MANIFEST, SETTINGS
+from pacer.serving.reporter import Reporter
+from tests.support.world import FEATURES, World, rehashed
+
+
+def test_a_copy_needs_nothing_else(world: World, exported: Path, tmp_path: Path) -> None:
+    """Moved to another place, and with pointers to it that lead nowhere."""
+    moved = tmp_path / "moved"
+    shutil.copytree(exported, moved)
+    assert not list(moved.rglob(POINTER))
+    listed = read_json(moved / MANIFEST)["files"]
+    assert set(listed) == {str(p.relative_to(moved)) for p in moved.rglob("*") if p.is_file()} - {MANIFEST}
+    assert read_json(moved / "config.json")["parent"] is None
+    line = world.predictions("mw")[0]
+    assert Reporter.from_pretrained(moved).generate([world.case(line["record_id"])])[0].generated == line["generated"]
+
+
+def test_it_is_a_checkpoint_of_the_pipeline_too(world: World, exported: Path, tmp_path: Path) -> None:
+    """The stage decodes with it what it decodes with the model that it comes from."""
+    decode_records(exported, world.backbones, world.records(), world.root / "features", world.decode, tmp_path / "out")
+    for context in CONTEXTS:
+        assert read_jsonl(tmp_path / "out" / f"{context}.jsonl") == world.predictions(context)
+
+
+def test_a_reference_needs_the_frozen_models(world: World, exported: Path, tmp_path: Path) -> None:
+    """Where they were, or in a folder that is named; another model in their place is refused."""
+    backbones = tmp_path / "backbones"
+    shutil.copytree(world.backbones, backbones)
+    out = tmp_path / "out"
+    export_model(out, world.decode, **world.inputs | {"backbones": backbones})
+    assert len(list(out.rglob(POINTER))) == 3
+    assert sum(p.stat().st_size for p in out.rglob("*")) < sum(p.stat().st_size for p in exported.rglob("*")) / 2
+    line = world.predictions("sw")[1]
+    case = world.case(line["record_id"])
+    assert Reporter.from_pretrained(out).generate([case])[0].generated == line["generated"]
+
+    backbones.rename(tmp_path / "elsewhere")
+    with pytest.raises(BackboneError, match=r"the frozen vision model is not at .*; name a folder that holds it"):
+        Reporter.from_pretrained(out)
+    moved = Reporter.from_pretrained(out, backbones=tmp_path / "elsewhere")
+    assert moved.generate([case])[0].generated == line["generated"]
+    config = tmp_path / "elsewhere" / "text" / "config.json"
+    config.write_text(config.read_text() + " ")
+    with pytest.raises(CheckpointError, match="was trained on another text backbone"):
+        Reporter.from_pretrained(out, backbones=tmp_path / "elsewhere")
+
+
+def test_published_models_are_found_in_the_hub_cache(world: World, tmp_path: Path, monkeypatch) -> None:
+    """By id and revision, wherever the cache of this machine is; the bytes must be the same."""
+    snapshot, backbones = tmp_path / "cache" / "abc123", tmp_path / "backbones"
+    shutil.copytree(world.backbones, backbones)
+    shutil.move(backbones / "vision", snapshot)
+    (snapshot / PROVENANCE).unlink()
+    names = [file.name for file in snapshot.iterdir()]
+    (backbones / "vision").mkdir()
+    package_pointer(snapshot, names, backbones / "vision")
+    out = tmp_path / "out"
+    export_model(out, world.decode, **world.inputs | {"backbones": backbones})
+    assert "owner/name, revision abc123" in (out / "README.md").read_text()
+    other = tmp_path / "home" / "abc123"
+    other.parent.mkdir()
+    snapshot.rename(other)
+    asked = []
+
+    def cached(name: str, revision: str, local_files_only: bool) -> str:
+        asked.append((name, revision, local_files_only))
+        return str(other)
+
+    monkeypatch.setattr(hub, "snapshot_download", cached)
+    assert Reporter.from_pretrained(out).commit
+    assert asked == [("owner/name", "abc123", True)]
+    (other / "config.json").write_text("{}")
+    with pytest.raises(BackboneError, match=r"is not the file that .* was made for"):
+        Reporter.from_pretrained(out)
+    monkeypatch.setattr(hub, "snapshot_download", missing)
+    with pytest.raises(BackboneError, match="fetch it with `hf download owner/name --revision abc123`"):
+        Reporter.from_pretrained(out)
+
+
+def package_pointer(target: Path, names: list[str], out: Path) -> None:
+    from pacer.pretrained.pointers import write_pointer
+
+    write_pointer(target, names, out)
+    write_json(out / PROVENANCE, {"provider": "hub", "id": "owner/name", "revision": "main", "commit": target.name})
+
+
+def missing(name: str, **options) -> str:
+    raise hub.LocalEntryNotFoundError("not there")
+
+
+def test_existing_files_are_never_touched(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "mine.txt").write_text("mine")
+    for target, said in ((out, "out holds mine.txt, which would be lost"), (out / "mine.txt", "is a file")):
+        with pytest.raises(DataError, match=said):
+            export_model(target, world.decode, **world.inputs)
+    assert [p.name for p in out.iterdir()] == ["mine.txt"] and (out / "mine.txt").read_text() == "mine"
+
+
+def test_it_is_written_whole_or_not_at_all(world: World, tmp_path: Path, monkeypatch) -> None:
+    def fails(*arguments) -> None:
+        raise OSError("the disk is full")
+
+    out = tmp_path / "out"
+    out.mkdir()
+    with monkeypatch.context() as patched:
+        patched.setattr(export, "write_manifest", fails)
+        with pytest.raises(OSError, match="the disk is full"):
+            export_model(out, world.decode, **world.inputs)
+    assert not list(out.iterdir())
+    export_model(out, world.decode, **world.inputs)
+    assert (out / MANIFEST).is_file() and [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("phase", ["parent", "reference"])
+def test_a_model_without_calibrate(world: World, tmp_path: Path, phase: str) -> None:
+    """The parent itself, and ``calibrate`` with ``gate_inputs: none``, a reference to it."""
+    model = world.root / "parent"
+    if phase == "reference":
+        model = tmp_path / "calibrate"
+        model.mkdir()
+        record = read_json(world.root / "calibrate" / "config.json")
+        record["model"]["calibrate"]["gate_inputs"] = "none"
+        record["parent"]["path"] = str(world.root / "parent")
+        write_json(model / "config.json", record)
+        assert weights_hash(model) == weights_hash(world.root / "parent")
+    out = tmp_path / "out"
+    export_model(out, world.decode, **world.inputs | {"model": model})
+    result = Reporter.from_pretrained(out).generate([world.case("mw-50000002")])[0]
+    assert result.gate is None and result.tokens > 0
+    assert "Calibrate: none" in (out / "README.md").read_text()
+
+
+def test_inputs_that_do_not_belong_together_are_refused(world: World, tmp_path: Path) -> None:
+    record = read_json(world.root / "parent" / "config.json")
+    warmup = tmp_path / "warmup"
+    shutil.copytree(world.root / "parent", warmup)
+    write_json(warmup / "config.json", record | {"phase": "warmup"})
+    other = tmp_path / "features"
+    no_images = pl.DataFrame(schema={"image_id": pl.String, "path": pl.String})
+    build_store(FEATURES.model_copy(update={"depths": [2, 3]}), no_images, [], world.backbones, other)
+    backbones = tmp_path / "backbones"
+    shutil.copytree(world.backbones, backbones)
+    (backbones / "text" / "config.json").write_text((backbones / "text" / "config.json").read_text() + " ")
+    encoded = tmp_path / "encoded"
+    build_store(FEATURES, no_images, [], backbones, encoded)
+    untold = tmp_path / "records.parquet"
+    world.records().write_parquet(untold)
+    empty = tmp_path / "empty.parquet"
+    pl.DataFrame(schema=RECORD_SCHEMA).write_parquet(empty)
+    for changes, kind, sentence in (
+        ({"model": warmup}, CheckpointError, "is of the warm-up, which knows one context"),
+        ({"model": tmp_path}, CheckpointError, "is not a PACER checkpoint"),
+        ({"features": other}, DataError, r"has depths \[2, 3\], and the model was trained on \[1, 2, 3\]"),
+        ({"features": encoded}, DataError, "was made with other encoders than the model was trained on"),
+        ({"features": tmp_path}, DataError, "it has no manifest.json"),
+        ({"records": untold}, DataError, "does not say how its texts were cleaned"),
+        ({"records": empty}, DataError, "no record in split train"),
+        ({"records": tmp_path / "none"}, DataError, "does not exist"),
+    ):
+        with pytest.raises(kind, match=sentence):
+            export_model(tmp_path / "out", world.decode, **world.inputs | changes)
+    assert not (tmp_path / "out").exists()
+
+
+def test_scores_go_into_the_card_when_they_are_of_these_weights_and_this_search(world: World, tmp_path: Path) -> None:
+    metrics = tmp_path / "metrics"
+    metrics.mkdir()
+    names = ("precision", "recall", "f1", "bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor", "cider")
+    row = dict.fromkeys(names, 0.25) | {"n": 3}
+    write_json(metrics / "scores.json", {"sn": row, "mean": row})
+    told = read_json(world.root / "predictions" / "manifest.json")
+    assert told["weights"] == weights_hash(world.root / "calibrate")
+    signature = {
+        "standin_labeller": True,
+        "counts": {"sn": {"n": 3}},
+        "data": {"records": "f" * 64},
+        "predictions": told,
+        "versions": {"pacer": "0.1.0"},
+        "language": {"cleaner": "upstream", "target": "findings_and_impression"},
+        "clinical": {
+            "convention": "llm-rg4",
+            "present_classes": [1, 3],
+            "observations": ["a"],
+            "average": "micro",
+            "labeller": {"files": {"chexbert.pth": "c" * 64}},
+        },
+    }
+    write_json(metrics / "signature.json", signature)
+    done = export_model(tmp_path / "same", world.decode, metrics=metrics, **world.inputs)
+    card = (tmp_path / "same" / "README.md").read_text()
+    assert done.scored and read_json(tmp_path / "same" / "scores.json")["sn"] == row
+    assert "| .250 |" in card or "0.250" in card
+    assert "ce:llm-rg4 | obs:1" in card and "stand-in for CheXbert" in card
+    for text in (
+        "For research only",
+        "| test | 3 | 3 | 3 | 3 |",
+        "## Limits",
+        "`mw` frontal + lateral + previous report",
+    ):
+        assert text in card
+    other = world.decode.model_copy(update={"num_beams": 2})
+    assert not export_model(tmp_path / "search", other, metrics=metrics, **world.inputs).scored
+    parent = world.inputs | {"model": world.root / "parent"}
+    assert not export_model(tmp_path / "weights", world.decode, metrics=metrics, **parent).scored
+    assert "None: the run" in (tmp_path / "weights" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer/tokenizer.json"])
+def test_a_changed_or_missing_file_is_named(exported: Path, tmp_path: Path, name: str) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(exported, copy)
+    content = bytearray((copy / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (copy / name).write_bytes(content)
+    with pytest.raises(CheckpointError, match=f"{name} has changed since it was exported"):
+        Reporter.from_pretrained(copy)
+    (copy / name).unlink()
+    with pytest.raises(CheckpointError, match=f"{name} is missing|is not an exported model"):
+        Reporter.from_pretrained(copy)
+
+
+def test_other_versions_and_unknown_settings_are_refused(exported: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(exported, copy)
+
+    def changed(**changes) -> None:
+        content = read_json(exported / SETTINGS)
+        for key, value in changes.items():
+            group, _, name = key.partition("__")
+            (content[group] if name else content)[name or group] = value
+        (copy / SETTINGS).write_text(json.dumps(content))
+        rehashed(copy)
+
+    for changes, kind, sentence in (
+        ({"states__rounding": 99}, CheckpointError, r"software that rounds states in another way \(version 99"),
+        ({"states__preparation": 99}, CheckpointError, "prepares images in another way"),
+        ({"states__depths": [2, 3]}, CheckpointError, r"the weights belong to depths \[1, 2, 3\]"),
+        ({"search__num_beam": 3}, ConfigError, "unknown key search.num_beam; the closest known key is num_beams"),
+        ({"texts__cleaner": "none"}, ConfigError, "texts.cleaner = 'none'"),
+        ({"contexts": []}, ConfigError, "contexts"),
+    ):
+        changed(**changes)
+        with pytest.raises(kind, match=sentence):
+            Reporter.from_pretrained(copy)
+    manifest = read_json(copy / MANIFEST)
+    write_json(copy / MANIFEST, manifest | {"version": 2})
+    with pytest.raises(CheckpointError, match="has version 2 of the layout, and this software reads version 1"):
+        Reporter.from_pretrained(copy)
+    write_json(copy / MANIFEST, [])
+    with pytest.raises(CheckpointError, match="has version None of the layout"):
+        Reporter.from_pretrained(copy)
+    for folder in (tmp_path, tmp_path / "none"):
+        with pytest.raises(CheckpointError, match=r"is not an exported model: .*`pacer export` makes one"):
+            Reporter.from_pretrained(folder)
+
+
+def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, exported: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(exported, copy)
+    write_json(copy / SETTINGS, read_json(copy / SETTINGS) | {"contexts": ["mn", "sn"]})
+    rehashed(copy)
+    reporter = Reporter.from_pretrained(copy)
+    assert reporter.contexts == ("sn", "mn")
+    assert list(reporter.in_all_contexts(world.case("mn-50000002"))) == ["mn", "sn"]
+    with pytest.raises(DataError, match="has the sources of context sw, and the model was trained on sn, mn"):
+        reporter.prepare(world.case("sw-50000002"))

@@ -1,0 +1,267 @@
+"""The Reporter gives what the stage ``decode`` gives, from sources as a person has them."""
+
+from __future__ import annotations
+
+import io
+import threading
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from PIL import Image
+from safetensors.torch import load_file
+
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import ConfigError, DataError, PacerError
+from pacer.decoding import generate
+from pacer.decoding.beam import BeamSearch
+from pacer.decoding.generate import Generator
+from pacer.features.encoder import ImageEncoder
+from pacer.features.online import open_features
+from pacer.model.assemble import load_model, load_tokenizer
+from pacer.model.pacer import Pacer
+from pacer.serving.case import Case
+from pacer.serving.reporter import Reporter
+from tests.support.dicom import write_dicom
+from tests.support.world import World
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_reports_are_those_of_the_decode_stage(world: World, reporter: Reporter, context: str) -> None:
+    """Record by record: from raw files and uncleaned text to the same text, commitment, gate and number of tokens."""
+    lines = world.predictions(context)
+    results = reporter.generate([world.case(line["record_id"]) for line in lines])
+    assert len(results) == 3
+    for line, result in zip(lines, results, strict=True):
+        assert (result.name, result.context) == (line["record_id"], context)
+        assert (result.generated, result.report, result.tokens) == (line["generated"], line["report"], line["tokens"])
+        commitment = None if result.commitment is None else result.commitment.as_dict()
+        assert (commitment, result.fallback) == (line["anchor"], line["fallback"])
+        assert result.gate == line["gate"]
+
+
+def test_tokens_are_those_of_the_decode_stage(world: World, reporter: Reporter, monkeypatch) -> None:
+    """One by one, not only as text."""
+    found: list[dict[int, list[int]]] = []
+
+    class Noted(BeamSearch):
+        def __call__(self, prefixes):
+            found.append({})
+            for number, tokens in super().__call__(prefixes):
+                found[-1][number] = tokens
+                yield number, tokens
+
+    monkeypatch.setitem(generate.ENGINES, "beam", Noted)
+    ids = [line["record_id"] for context in CONTEXTS for line in world.predictions(context)]
+    reporter.generate([world.case(record_id) for record_id in ids])
+    model, record = load_model(world.root / "calibrate", world.backbones)
+    stage = Generator(
+        model,
+        load_tokenizer(world.backbones),
+        open_features(world.root / "features", world.backbones, "cpu"),
+        record.model,
+        world.decode,
+    )
+    rows = {row["record_id"]: row for row in world.records().iter_rows(named=True)}
+    stage([rows[record_id] for record_id in ids])
+    assert found[0] == found[1] and len(found[0]) == 12
+    assert len({tuple(tokens) for tokens in found[0].values()}) > 6
+
+
+def test_depth_weights_are_those_of_the_decode_stage(world: World, reporter: Reporter) -> None:
+    stored = load_file(world.root / "predictions" / "routing.safetensors")
+    assert {name.split("/")[1] for name in stored} == {"frontal", "lateral"}
+    for name, weights in stored.items():
+        record_id, view = name.split("/")
+        routing = getattr(reporter.generate([world.case(record_id)])[0], view)
+        assert torch.equal(torch.from_numpy(routing.weights).flatten(0, 1), weights)
+        np.testing.assert_allclose(routing.weights.sum(-1), 1, atol=1e-5)
+        assert routing.depths == (1, 2, 3) and abs(sum(routing.means().values()) - 1) < 1e-5
+
+
+def test_a_patch_of_the_map_lies_where_its_evidence_is(reporter: Reporter, exported: Path, tmp_path: Path) -> None:
+    """``image`` is what the encoder saw, and the weights' rows and columns are its own."""
+    wide = np.random.default_rng(1).integers(0, 255, (60, 200), dtype=np.uint8)
+    result = reporter(wide)
+    assert result.frontal.image.shape == (56, 56) and result.frontal.weights.shape == (4, 4, 3)
+    Image.fromarray(wide).save(tmp_path / "wide.png")
+    encoder = ImageEncoder(exported / "backbones" / "vision", [1, 2, 3])
+    levels = encoder.preparation.levels(tmp_path / "wide.png")
+    np.testing.assert_array_equal(result.frontal.image, levels[0])
+    # row-major: the embedding of one patch alone changes when its pixels do
+    changed = levels.clone()
+    changed[:, 14:28, 42:56] = 255 - changed[:, 14:28, 42:56]
+    embed = encoder.model.embeddings.patch_embeddings
+    moved = (embed(encoder.preparation.values(levels[None])) - embed(encoder.preparation.values(changed[None]))).abs()
+    assert moved.sum(-1).view(4, 4).nonzero().tolist() == [[1, 3]]
+
+
+@pytest.mark.parametrize("study", ["50000002", "50000003", "50000004"])
+def test_every_kind_of_source_gives_the_same_report(world: World, reporter: Reporter, study: str) -> None:
+    """A path as text or Path, bytes, and an image that Pillow opened: colour, DICOM, 16 bits."""
+    case = world.case(f"sn-{study}")
+    path = Path(str(case.frontal))
+    expected = reporter(path, indication=case.indication, view="PA")
+    forms: list = [str(path), path.read_bytes()]
+    if path.suffix == ".dcm":
+        forms += [memoryview(path.read_bytes())]
+    else:
+        forms += [Image.open(path), np.asarray(Image.open(path))]
+    for form in forms:
+        result = reporter(form, indication=case.indication, view="PA")
+        assert (result.generated, result.gate) == (expected.generated, expected.gate)
+        np.testing.assert_array_equal(result.frontal.weights, expected.frontal.weights)
+
+
+@given(order=st.permutations(range(6)), batch_size=st.integers(1, 7))
+@hypothesis_settings(max_examples=8)
+def test_company_and_order_do_not_change_a_report(
+    world: World, reporter: Reporter, order: list[int], batch_size: int
+) -> None:
+    ids = [line["record_id"] for context in ("sn", "mw") for line in world.predictions(context)]
+    expected = {line["record_id"]: line for context in ("sn", "mw") for line in world.predictions(context)}
+    cases = [world.case(ids[place]) for place in order]
+    found = dict(reporter.stream(cases, batch_size))
+    assert sorted(found) == list(range(6))
+    for number, result in found.items():
+        line = expected[cases[number].name]
+        assert (result.generated, result.gate) == (line["generated"], line["gate"])
+
+
+def test_threads_may_call_at_once(world: World, reporter: Reporter) -> None:
+    """Single calls and a stream that is left half-way; nobody waits for that."""
+    ids = [line["record_id"] for context in CONTEXTS for line in world.predictions(context)]
+    expected = {line["record_id"]: line["generated"] for c in CONTEXTS for line in world.predictions(c)}
+    left = reporter.stream([world.case(record_id) for record_id in ids], batch_size=2)
+    next(left)
+    found: dict[str, str] = {}
+
+    def one(record_id: str) -> None:
+        found[record_id] = reporter.generate([world.case(record_id)])[0].generated
+
+    threads = [threading.Thread(target=one, args=(record_id,)) for record_id in ids]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == expected
+    assert {ids[number]: result.generated for number, result in left}.items() <= expected.items()
+
+
+def test_all_contexts_are_the_case_with_sources_left_out(world: World, reporter: Reporter) -> None:
+    case = world.case("mw-50000003")
+    results = reporter.in_all_contexts(case)
+    assert list(results) == list(reversed(CONTEXTS))
+    for context, result in results.items():
+        line = next(line for line in world.predictions(context) if line["record_id"].endswith("50000003"))
+        assert (result.context, result.generated, result.gate) == (context, line["generated"], line["gate"])
+        assert (result.lateral is None) == (context[0] == "s")
+    assert list(reporter.in_all_contexts(world.case("mn-50000003"))) == ["mn", "sn"]
+    with pytest.raises(ValueError, match="has the sources of sn, not of mw"):
+        reporter.prepare(world.case("sn-50000003")).in_context("mw")
+
+
+def test_what_is_cut_is_counted_and_said(world: World, reporter: Reporter) -> None:
+    """By the tokens that the encoder and the prompt drop."""
+    tokenizer = reporter._features.texts.tokenizer
+    for record_id in ("sw-50000002", "sw-50000004", "sn-50000002"):
+        prepared = reporter.prepare(world.case(record_id))
+        row = world.records().row(by_predicate=pl.col("record_id") == record_id, named=True)
+        assert prepared.prior == row["prior_report"]
+        whole = 0 if prepared.prior is None else len(tokenizer(prepared.prior)["input_ids"])
+        assert prepared.cuts.prior_tokens == max(0, whole - 12)
+        assert (prepared.cuts.clinical_context_tokens > 0) == (record_id[3:] == "50000002")
+        assert len(prepared.all_notes()) == sum(count > 0 for count in prepared.cuts)
+    assert reporter.prepare(world.case("sw-50000004")).cuts.prior_tokens > 0
+
+
+def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path, reporter: Reporter) -> None:
+    values = np.random.default_rng(0).integers(0, 4095, (60, 60))
+    frontal = write_dicom(tmp_path / "f.dcm", values, ViewPosition="AP")
+    lateral = write_dicom(tmp_path / "l.dcm", values[::-1], ViewPosition="LL")
+    assert reporter.prepare(Case(frontal)).view == "AP"
+    assert reporter.prepare(Case(frontal, view="PA")).view == "PA"
+    assert reporter.prepare(Case(frontal, view="pa ")).view == "PA"
+    assert reporter.prepare(Case(np.eye(60, dtype=np.uint8))).view == "other"
+    assert reporter.prepare(Case(frontal, lateral)).notes == ()
+    shoulder = write_dicom(tmp_path / "s.dcm", values, BodyPartExamined="SHOULDER")
+    assert reporter.prepare(Case(shoulder)).notes == (
+        "the DICOM file given as frontal names SHOULDER as the part of the body",
+    )
+    assert reporter.prepare(Case(lateral, frontal)).all_notes() == (
+        "the DICOM file given as frontal names a lateral view",
+        "the DICOM file given as lateral names a frontal view",
+    )
+
+
+def test_texts_without_a_visible_character_are_absent(world: World, reporter: Reporter, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\ufeff \n")
+    prepared = reporter.prepare(Case(world.case("sn-50000002").frontal, prior=" \n", indication="", history=empty))
+    assert (prepared.context, prepared.prior, prepared.indication, prepared.history) == ("sn", None, None, None)
+
+
+def test_a_result_tells_all_in_json(world: World, reporter: Reporter) -> None:
+    result = reporter.generate([world.case("mw-50000002")])[0]
+    told = result.as_dict(weights=True)
+    assert np.shape(told["depth_weights"]["lateral"]["weights"]) == (4, 4, 3)
+    assert "weights" not in result.as_dict()["depth_weights"]["frontal"]
+    assert told["seconds"]["total"] >= told["seconds"]["generate"] > 0
+    named = [
+        finding
+        for field in ("positive", "negative", "uncertain")
+        for finding in (told["commitment"] or {}).get(field, [])
+    ]
+    assert sorted(result.findings()) == sorted(named)
+
+
+def test_settings_that_there_are_not_are_refused(exported: Path, reporter: Reporter, tmp_path: Path) -> None:
+    for arguments, message in (
+        ({"device": "tpu9"}, "device = 'tpu9' is not on this machine; expected cpu"),
+        ({"device": "cuda:99"}, "device = 'cuda:99' is not on this machine"),
+        ({"dtype": "int4"}, "dtype = 'int4': expected float32 or bfloat16"),
+        ({"backbones": tmp_path / "none"}, "is not a folder; name one that holds vision"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            Reporter.from_pretrained(exported, **arguments)
+    with pytest.raises(ConfigError, match="at least 1"):
+        next(reporter.stream([], batch_size=0))
+    with pytest.raises(ConfigError, match="at least 1"):
+        reporter.generate([], batch_size=0)
+    assert reporter.generate([]) == []
+
+
+def test_too_little_memory_is_a_sentence(world: World, reporter: Reporter, monkeypatch) -> None:
+    def fails(*arguments):
+        raise torch.OutOfMemoryError("out of memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Generator, "prefix", fails)
+        with pytest.raises(PacerError, match="cpu has too little memory for 1 cases at a time; choose a smaller"):
+            reporter.generate([world.case("sn-50000002")])
+    assert reporter.generate([world.case("sn-50000002")])[0].tokens > 0  # nothing is held back
+
+
+def test_states_that_are_not_finite_name_the_case(world: World, reporter: Reporter, monkeypatch) -> None:
+    calibrate = Pacer.calibrate
+
+    def damaged(*arguments):
+        inputs, *rest = calibrate(*arguments)
+        return inputs * float("nan"), *rest
+
+    monkeypatch.setattr(Pacer, "calibrate", damaged)
+    with pytest.raises(DataError, match="sn-50000002: its prefix is not finite"):
+        reporter.generate([world.case("sn-50000002")])
+
+
+def test_half_precision_reports(world: World, exported: Path) -> None:
+    half = Reporter.from_pretrained(exported, device="cpu", dtype="bfloat16")
+    assert half.generate([world.case("mw-50000002")])[0].tokens > 0
+    buffer = io.BytesIO()
+    Image.linear_gradient("L").resize((60, 60)).save(buffer, "PNG")
+    assert half(buffer.getvalue()).context == "sn"

@@ -1,0 +1,177 @@
+"""Every row of the paper's component and mechanism ablations, trained from its parameters alone.
+
+A row is a set of overrides of ``params.yaml``. All rows go through warm-up and parent, and through Calibrate where they
+have it, in the loop that the stages run. Weight decay is off, so that a parameter changes only by its gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+import pytest
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from pacer.model.assemble import build_model, load_tokenizer
+from pacer.model.pacer import Pacer
+from pacer.model.specification import specification_of
+from pacer.params import Params, parse_params
+from pacer.params.profiles import load_profile
+from pacer.training import loop
+from pacer.training.examples import Examples
+from pacer.training.phases import phase_of
+from pacer.training.record_table import RecordTable
+from tests.support.models import MODEL
+
+ROOT = Path(__file__).parents[3]
+
+#: Component ablations: Refine, Commit and Calibrate on or off.
+COMPONENTS = {
+    "Base": {"refine.variant": "endpoint", "commit.route": "direct", "calibrate.gate_inputs": "none"},
+    "Refine only": {"commit.route": "direct", "calibrate.gate_inputs": "none"},
+    "Commit only": {"refine.variant": "endpoint", "calibrate.gate_inputs": "none"},
+    "Refine + Commit": {"calibrate.gate_inputs": "none"},
+    "+ Calibrate": {},
+}
+#: Mechanism ablations that are none of these.
+MECHANISMS = {
+    "Refine: global": {"refine.variant": "global", "calibrate.gate_inputs": "none"},
+    "Commit: always": {"commit.route": "always", "calibrate.gate_inputs": "none"},
+    "Calibrate: h": {"calibrate.gate_inputs": "h"},
+    "Calibrate: h, e": {"calibrate.gate_inputs": "he"},
+    "Calibrate: h, z": {"calibrate.gate_inputs": "hz"},
+}
+UPDATES = 5
+
+
+def parameters(overrides: dict[str, Any]) -> Params:
+    """The smallest profile at the tiny models' widths, with overrides as ``group.key``."""
+    values = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
+    for group in ("refine", "interface", "lora", "prompt", "trajectory", "commit", "calibrate"):
+        values[group] |= MODEL[group]
+    values["features"]["depths"] = MODEL["features"]["depths"]
+    values["backbones"]["vision"] = {"provider": "local", "path": "elsewhere"}
+    values["train"] |= {"weight_decay": 0.0, "validation_interval": UPDATES}
+    for phase in ("warmup", "parent", "calibrate"):
+        values[phase] |= {"updates": UPDATES, "batch_size": 4, "warmup_updates": 1, "learning_rate": 0.01}
+    for key, value in overrides.items():
+        group, name = key.split(".")
+        assert name in values[group]
+        values[group][name] = value
+    return parse_params(values)
+
+
+class Trained(NamedTuple):
+    """One phase of one row: the model, its parameters at the start, what was logged, and the routes that were drawn."""
+
+    model: Pacer
+    start: dict[str, Tensor]
+    logged: list[dict[str, float]]
+    routes: set[bool]
+
+    @property
+    def changed(self) -> set[str]:
+        return {name for name, value in self.model.named_parameters() if not torch.equal(value, self.start[name])}
+
+
+@pytest.fixture
+def row(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features, tmp_path: Path):
+    def train(overrides: dict[str, Any]) -> dict[str, Trained]:
+        """Warm-up, parent and, where the row has it, Calibrate, each from the weights of the one before."""
+        params, done, weights = parameters(overrides), {}, dict[str, Tensor]()
+        calibrates = params.calibrate.gate_inputs != "none"
+        for name in ("warmup", "parent", "calibrate")[: 3 if calibrates else 2]:
+            torch.manual_seed(5)
+            own = specification_of(name, params)
+            model = build_model(backbones, own)
+            with torch.no_grad():
+                for parameter, value in weights.items():
+                    model.get_parameter(parameter).copy_(value)
+            if name == "calibrate":
+                model.merge_lora()
+            bare = name == "warmup"
+            table = (
+                RecordTable.of(records.filter(pl.col("context") == "sn")) if bare else RecordTable.of(records, anchors)
+            )
+            examples = Examples(table, load_tokenizer(backbones), features, own)
+            done[name] = run(model, examples, name, params, tmp_path / name)
+            weights |= {n: p.detach() for n, p in model.named_parameters() if p.requires_grad}
+        return done
+
+    return train
+
+
+def run(model: Pacer, examples: Examples, name: str, params: Params, scratch: Path) -> Trained:
+    start = {n: p.detach().clone() for n, p in model.named_parameters()}
+    logged: list[dict[str, float]] = []
+    routes: set[bool] = set()
+    draw = examples.routes
+
+    def noting(*arguments: Any) -> list[bool]:
+        drawn = draw(*arguments)
+        routes.update(drawn)
+        return drawn
+
+    examples.routes = noting
+    scratch.mkdir(exist_ok=True)
+    phase = phase_of(name, params)
+    loop.train(model, examples, phase, Accelerator(cpu=True), scratch, lambda v, s: logged.append(v))
+    return Trained(model, start, logged, routes)
+
+
+def named(model: Pacer, *prefixes: str) -> set[str]:
+    """Parameters under these prefixes; of the language model LoRA alone."""
+    names = {n for n, _ in model.named_parameters() if n.startswith(prefixes)}
+    return {n for n in names if not n.startswith("language.") or "lora_" in n}
+
+
+@pytest.mark.parametrize("overrides", [*COMPONENTS.values(), *MECHANISMS.values()], ids=[*COMPONENTS, *MECHANISMS])
+def test_a_row_trains_what_it_is_made_of_and_nothing_else(overrides: dict[str, str], row) -> None:
+    done = row(overrides)
+    for name, phase in done.items():
+        losses = [
+            value for point in phase.logged for key, value in point.items() if key.startswith(("loss", "validation"))
+        ]
+        assert len(phase.logged) == UPDATES and losses and all(math.isfinite(loss) for loss in losses)
+        trained = {
+            "warmup": ("router.", "interface.queries", "interface.frontal."),
+            "parent": ("router.", "interface.", "language."),
+            "calibrate": ("calibrator.",),
+        }[name]
+        expected = named(phase.model, *trained)
+        if "e" not in overrides.get("calibrate.gate_inputs", "hze") and name == "calibrate":
+            expected -= {"calibrator.availability.weight"}  # a cue that is off has no gradient
+        assert phase.changed == expected
+
+    variant = overrides.get("refine.variant", "patchwise")
+    for phase in done.values():
+        router = {n for n, _ in phase.model.router.named_parameters()}
+        assert ("route_vector" in router) is (variant == "patchwise")
+        assert ("eta" in router) is (variant != "endpoint")
+        assert router or variant == "endpoint"
+    route = overrides.get("commit.route", "stochastic")
+    assert done["warmup"].routes == {False}
+    assert done["parent"].routes == {"direct": {False}, "always": {True}, "stochastic": {False, True}}[route]
+    assert ("calibrate" in done) is (overrides.get("calibrate.gate_inputs") != "none")
+    assert done["parent"].model.calibrator is None
+
+
+def test_rows_of_one_group_share_what_comes_before(row) -> None:
+    """Commit rows start from one warm-up, Calibrate rows from one parent: parameters of later phases change neither."""
+
+    def weights(overrides: dict[str, str], phase: str) -> dict[str, Tensor]:
+        model = row(overrides)[phase].model
+        return {name: value for name, value in model.named_parameters() if value.requires_grad}
+
+    direct = {"calibrate.gate_inputs": "none", "commit.route": "direct"}
+    for one, other, phase in (
+        (direct, direct | {"commit.route": "always"}, "warmup"),
+        ({"calibrate.gate_inputs": "h"}, {"calibrate.gate_inputs": "none"}, "parent"),
+    ):
+        first, second = weights(one, phase), weights(other, phase)
+        assert set(first) == set(second)
+        assert all(torch.equal(first[name], second[name]) for name in first)

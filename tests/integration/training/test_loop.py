@@ -1,0 +1,246 @@
+"""The loop: what is trained, exact resume, and the errors of a run that goes wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import ConfigError, DataError, PacerError
+from pacer.training import loop
+from pacer.training.phases import phase_of
+from tests.support.training import parameters
+
+
+def test_a_logged_point_is_the_mean_over_the_updates_since_the_one_before(setting, accelerator, tmp_path: Path) -> None:
+    """A micro-batch has one context: a point of one update would show the same contexts again and again."""
+
+    def curve(log_interval: int) -> dict[int, dict]:
+        params = parameters(
+            train={"log_interval": log_interval, "validation_interval": 100},
+            calibrate={"updates": 9, "accumulation": 1},
+        )
+        logged: dict[int, dict] = {}
+        folder = tmp_path / str(log_interval)
+        folder.mkdir()
+        loop.train(
+            *setting("calibrate"),
+            phase_of("calibrate", params),
+            accelerator,
+            folder,
+            lambda v, s: logged.update({s: v}),
+        )
+        return logged
+
+    each, points = curve(1), curve(4)
+    assert list(points) == [1, 4, 8, 9]
+    for first, last in ((1, 1), (2, 4), (5, 8), (9, 9)):
+        updates = [each[update] for update in range(first, last + 1)]
+        for name in ("loss", "loss_drift", "gradient_norm", *(f"gate/{context}" for context in CONTEXTS)):
+            logged = [values[name] for values in updates if name in values]
+            assert points[last].get(name) == (pytest.approx(sum(logged) / len(logged)) if logged else None), name
+        for name in ("learning_rate", "rho"):
+            assert points[last][name] == updates[-1][name]
+    assert {f"gate/{context}" for context in CONTEXTS} <= points[8].keys()
+
+
+@pytest.mark.parametrize("name", ["parent", "calibrate"])
+def test_a_stopped_run_continues_as_if_nothing_had_happened(
+    name: str, setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = parameters(batches={"window": 2}, train={"log_interval": 5})  # the state is saved between two points
+    phase = phase_of(name, params)
+
+    def run(folder: Path) -> tuple[dict, list]:
+        folder.mkdir(exist_ok=True)
+        logged: list = []
+        model, examples = setting(name)
+        weights = loop.train(model, examples, phase, accelerator, folder, lambda v, s: logged.append((s, v["loss"])))
+        return weights, logged
+
+    whole, curve = run(tmp_path / "whole")
+    gradient, count = loop._Run.gradient, iter(range(100))
+
+    def stopping(self, *arguments):
+        if next(count) == 5:
+            raise KeyboardInterrupt
+        return gradient(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop._Run, "gradient", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "stopped")
+    resumed, resumed_curve = run(tmp_path / "stopped")
+    assert resumed_curve == curve
+    for parameter in whole:
+        assert torch.equal(whole[parameter], resumed[parameter]), parameter
+
+
+def test_a_loss_that_is_not_finite_names_the_records(setting, accelerator, tmp_path: Path) -> None:
+    params = parameters()
+    model, examples = setting("parent")
+    with torch.no_grad():
+        model.interface.fusion.bias.fill_(float("nan"))
+    with pytest.raises(PacerError, match=r"loss of update 0 is nan on records sn-\d"):
+        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
+
+
+def test_best_keeps_the_weights_of_the_lowest_validation_loss(
+    setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = parameters(train={"checkpoint": "best", "validation_interval": 2})
+    losses = iter([3.0, 1.0, 2.0])
+    seen: list[dict] = []
+
+    def validate(model, *arguments) -> dict:
+        seen.append({n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad})
+        return {"validation/mean": next(losses)}
+
+    monkeypatch.setattr(loop, "validate", validate)
+    model, examples = setting("parent")
+    best = loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
+    assert all(torch.equal(best[n], seen[1][n]) for n in best)
+
+
+def test_best_without_validation_records_is_refused(setting, accelerator, tmp_path: Path) -> None:
+    params = parameters(train={"checkpoint": "best"})
+    model, examples = setting("parent")
+    examples.table.split[:] = 0  # every record is in train
+    with pytest.raises(DataError, match="needs records in split val"):
+        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
+
+
+def test_a_gradient_that_is_not_finite_stops_before_the_step(setting, accelerator, tmp_path: Path) -> None:
+    params = parameters()
+    model, examples = setting("parent")
+    model.interface.fusion.weight.register_hook(lambda gradient: gradient * float("inf"))
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    with pytest.raises(PacerError, match=r"gradient norm of update 0 is nan on records sn-\d"):
+        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
+    assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
+
+
+def test_the_last_good_state_outlives_a_loss_that_is_not_finite(setting, accelerator, tmp_path: Path) -> None:
+    params = parameters()
+    model, examples = setting("parent")
+    steps = []
+
+    def log(values: dict, step: int) -> None:
+        steps.append(step)
+        if step == 3:
+            with torch.no_grad():
+                model.interface.fusion.bias.fill_(float("nan"))
+
+    with pytest.raises(PacerError, match="loss of update 3 is nan"):
+        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, log)
+    state = torch.load(tmp_path / loop.STATE, weights_only=True)
+    assert state["update"] == 2
+    assert all(weight.isfinite().all() for weight in state["weights"].values())
+
+
+@pytest.mark.parametrize("limit", [None, 0.01])
+def test_the_gradient_is_clipped_to_its_limit(
+    limit: float | None, setting, accelerator, tmp_path: Path, monkeypatch
+) -> None:
+    params = parameters(train={"max_grad_norm": limit})
+    model, examples = setting("parent")
+    norms, logged = [], []
+    step = torch.optim.AdamW.step
+
+    def noting(self, *arguments):
+        grads = [p.grad for group in self.param_groups for p in group["params"]]
+        norms.append(torch.nn.utils.get_total_norm(grads).item())
+        return step(self, *arguments)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", noting)
+    loop.train(
+        model,
+        examples,
+        phase_of("parent", params),
+        accelerator,
+        tmp_path,
+        lambda v, s: logged.append(v["gradient_norm"]),
+    )
+    assert min(logged) > 0.02
+    assert norms == pytest.approx(logged if limit is None else [limit] * 6, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["parent", "calibrate"])
+def test_half_precision_trains_as_float32_does(name: str, setting, device_accelerator, tmp_path: Path) -> None:
+    """Frozen weights in bfloat16, what is trained in float32, and what it gives the language model too."""
+    params = parameters()
+    curves = {}
+    kinds: set[torch.dtype] = set()
+    for precision in ("no", "bf16"):
+        model, examples = setting(name, dropout=0.0)
+        if precision == "bf16":
+            model.language.to(torch.bfloat16)
+            for parameter_name, parameter in model.named_parameters():
+                if "lora_" in parameter_name:
+                    parameter.data = parameter.data.float()
+        losses: list[float] = []
+        model.language.model.layers[0].register_forward_pre_hook(lambda module, inputs: kinds.add(inputs[0].dtype))
+        folder = tmp_path / precision
+        folder.mkdir()
+        weights = loop.train(
+            model,
+            examples,
+            phase_of(name, params),
+            device_accelerator(mixed_precision=precision),
+            folder,
+            lambda v, s, losses=losses: losses.append(v["loss"]),
+        )
+        assert {weight.dtype for weight in weights.values()} == {torch.float32}
+        curves[precision] = losses
+    assert kinds == {torch.float32}
+    assert curves["bf16"] == pytest.approx(curves["no"], rel=0.02)
+    assert curves["bf16"] != curves["no"]
+
+
+def test_more_processes_than_records_are_refused(setting, accelerator, tmp_path: Path, monkeypatch) -> None:
+    params = parameters()
+    model, examples = setting("parent")
+    monkeypatch.setattr(type(accelerator), "num_processes", 5)
+    with pytest.raises(ConfigError, match=r"parent.batch_size = 4 .* at least the number of processes, 5"):
+        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
+
+
+def test_everything_worth_watching_is_logged(setting, accelerator, tmp_path: Path) -> None:
+    params = parameters(batches={"mix": True}, calibrate={"batch_size": 16})
+    model, examples = setting("calibrate")
+    logged: list[dict] = []
+    loop.train(model, examples, phase_of("calibrate", params), accelerator, tmp_path, lambda v, s: logged.append(v))
+    contexts = ("sn", "sw", "mn", "mw")
+    assert set(logged[-1]) == {
+        "loss",
+        "loss_trajectory",
+        "loss_emphasis",
+        "loss_consistency",
+        "loss_drift",
+        "learning_rate",
+        "rho",
+        "alpha",
+        "gradient_norm",
+        "tokens_per_second",
+        "loader_wait",
+        "memory_gb",
+        "validation/mean",
+        *(f"gate/{c}" for c in contexts),
+        *(f"validation/{c}" for c in contexts),
+        *(f"depth_weight/{k}" for k in range(3)),
+    }
+    for values in logged:
+        parts = values["loss_trajectory"] + 0.75 * values["loss_emphasis"] + 0.05 * values["loss_consistency"]
+        assert values["loss"] == pytest.approx(parts + 0.01 * values["loss_drift"], rel=1e-5)
+        assert sum(values[f"depth_weight/{k}"] for k in range(3)) == pytest.approx(1, abs=1e-5)
+        assert 0 < values["gate/sn"] < 1 and values["memory_gb"] > 0.01 and 0 <= values["loader_wait"] < 1
+
+
+def test_a_validation_loss_that_is_not_finite_stops(setting, accelerator, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(loop, "validate", lambda *arguments: {"validation/sn": 1.0, "validation/mean": float("nan")})
+    params = parameters(train={"checkpoint": "best"})
+    model, examples = setting("parent")
+    with pytest.raises(PacerError, match="validation after update 3 gave"):
+        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)

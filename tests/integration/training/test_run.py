@@ -1,0 +1,333 @@
+"""A phase as the stage runs it: checkpoints, references to a parent, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from safetensors.torch import load_file
+
+from bench.parameters import VICUNA
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import CheckpointError, ConfigError, DataError
+from pacer.core.io import read_json, write_json
+from pacer.features.store import IMAGES, MANIFEST, PRIORS
+from pacer.model.assemble import load_model
+from pacer.model.checkpoint import read_record
+from pacer.model.precision import CPU_BFLOAT16_PARAMETERS, language_parameters
+from pacer.params import Params, load_params, parse_params
+from pacer.params.profiles import load_profile
+from pacer.records.schemas import RECORD_SCHEMA, write_table
+from pacer.training import run
+from pacer.training.examples import Examples
+from tests.support.models import DEPTHS, MODEL, RandomFeatures
+
+ROOT = Path(__file__).parents[3]
+
+
+def parameters(**calibrate: object) -> Params:
+    base = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
+    for name in ("refine", "interface", "lora", "prompt", "trajectory", "commit"):
+        base[name] = MODEL[name]
+    base["features"]["depths"] = list(DEPTHS)
+    for phase in ("warmup", "parent", "calibrate"):
+        base[phase] |= {"updates": 2, "batch_size": 4, "warmup_updates": 1}
+    base["calibrate"] |= calibrate
+    base["backbones"]["vision"] = {"provider": "local", "path": "elsewhere"}
+    return Params.model_validate(base)
+
+
+@pytest.fixture
+def phase(
+    records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list]:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    write_table(corpus / "records.parquet", records, RECORD_SCHEMA)
+    anchors.write_parquet(tmp_path / "anchors.parquet")
+    for index in (IMAGES, PRIORS):
+        (tmp_path / index).touch()
+    write_json(tmp_path / MANIFEST, {})
+    monkeypatch.setattr(run, "open_features", lambda directory, backbones, device: RandomFeatures())
+
+    def train(name: str, params: Params, start: str | None) -> list:
+        logged: list = []
+        run.run_phase(
+            name,
+            params,
+            run.Inputs(
+                corpus=corpus,
+                backbones=backbones,
+                features=tmp_path,
+                emphasis=corpus / "records.parquet",
+                anchors=None if name == "warmup" else tmp_path / "anchors.parquet",
+                start=None if start is None else tmp_path / start,
+            ),
+            tmp_path / name,
+            lambda scratch: nullcontext(lambda values, step: logged.append((step, values))),
+        )
+        return logged
+
+    return train
+
+
+def test_the_three_phases_follow_each_other(phase, backbones: Path, tmp_path: Path) -> None:
+    params = parameters()
+    for name, start in (("warmup", None), ("parent", "warmup"), ("calibrate", "parent")):
+        assert [step for step, _ in phase(name, params, start)][-1] == 2
+        assert not Path(f"{tmp_path / name}.scratch").exists()
+    record = read_json(tmp_path / "calibrate" / "config.json")
+    assert record["parent"]["path"] == "../parent" and record["step"] == 2
+    model, loaded = load_model(tmp_path / "calibrate", backbones)
+    assert loaded.phase == "calibrate" and model.calibrator is not None
+
+
+def test_without_calibrate_the_checkpoint_is_its_parent(phase, backbones: Path, tmp_path: Path) -> None:
+    params = parameters(gate_inputs="none")
+    for name, start in (("warmup", None), ("parent", "warmup")):
+        phase(name, params, start)
+    assert phase("calibrate", params, "parent") == [(0, {"updates": 0.0})]
+    assert not (tmp_path / "calibrate" / "model.safetensors").exists()
+    model, _ = load_model(tmp_path / "calibrate", backbones)
+    parent, _ = load_model(tmp_path / "parent", backbones)
+    assert model.calibrator is None
+    for (name, value), other in zip(model.named_parameters(), parent.parameters(), strict=True):
+        assert torch.equal(value, other), name
+
+
+@pytest.mark.parametrize(
+    ("trains", "parts"),
+    [("lora", ("language.",)), ("interface", ("router.", "interface.")), ("calibrator", ("calibrator.",))],
+)
+def test_a_part_of_the_parent_is_trained_on_instead(trains, parts, phase, backbones: Path, tmp_path: Path) -> None:
+    """The checkpoint has that part alone; the rest of the model is the parent's."""
+    params = parameters(trains=trains, learning_rate=0.1)
+    for name, start in (("warmup", None), ("parent", "warmup"), ("calibrate", "parent")):
+        logged = phase(name, params, start)
+    assert all(math.isfinite(values["loss/total"]) for _, values in logged if "loss/total" in values)
+    own = load_file(tmp_path / "calibrate" / "model.safetensors")
+    parent = load_file(tmp_path / "parent" / "model.safetensors")
+    assert own and all(name.startswith(parts) for name in own)
+    if trains != "calibrator":
+        assert own.keys() == {name for name in parent if name.startswith(parts)}
+        assert any(not torch.equal(own[name], parent[name]) for name in own)
+    model, _ = load_model(tmp_path / "calibrate", backbones)
+    assert (model.calibrator is not None) == (trains == "calibrator")
+    weights = dict(model.named_parameters())
+    for name, value in (parent | own).items():
+        if "lora_" not in name:  # merged
+            assert torch.equal(weights[name], value), name
+
+
+def test_a_parent_sees_the_contexts_that_it_is_given(phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = parameters(gate_inputs="none")
+    params = params.model_copy(update={"parent": params.parent.model_copy(update={"contexts": ["mw"]})})
+    phase("warmup", params, None)
+    seen = set()
+    batches = Examples.batch
+
+    def noting(self: Examples, rows, *arguments, **more):
+        seen.update(self.table.context[list(rows)].tolist())
+        return batches(self, rows, *arguments, **more)
+
+    monkeypatch.setattr(Examples, "batch", noting)
+    logged = phase("parent", params, "warmup")
+    assert seen == {CONTEXTS.index("mw")}
+    assert {key for _, values in logged for key in values if key.startswith("validation/")} == {
+        "validation/mw",
+        "validation/mean",
+    }
+    with pytest.raises(ConfigError, match=r"parent.contexts holds mn, which corpus.contexts does not"):
+        values = params.model_dump()
+        values["corpus"]["contexts"] = ["sn", "mw"]
+        parse_params(values | {"parent": values["parent"] | {"contexts": ["sn", "mn"]}})
+
+
+def test_a_start_from_other_frozen_models_is_refused(phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    phase("warmup", parameters(), None)
+    monkeypatch.setattr(run, "frozen_fingerprints", lambda backbones: {"vision": "another"})
+    with pytest.raises(CheckpointError, match="was trained on other frozen models"):
+        phase("parent", parameters(), "warmup")
+
+
+def test_a_start_from_another_quantization_is_refused(phase, tmp_path: Path) -> None:
+    phase("warmup", parameters(), None)
+    record = read_record(tmp_path / "warmup")
+    other = record.model.model_copy(update={"quantization": "nf4"})
+    record.model_copy(update={"model": other}).write(tmp_path / "warmup")
+    with pytest.raises(CheckpointError, match=r"trained with train.quantization: nf4, and the settings say none"):
+        phase("parent", parameters(), "warmup")
+
+
+def test_half_precision_runs_through_all_phases(phase, backbones: Path, tmp_path: Path) -> None:
+    params = parameters()
+    params = params.model_copy(update={"train": params.train.model_copy(update={"precision": "bfloat16"})})
+    AcceleratorState._reset_state()
+    try:
+        curves = [
+            phase(name, params, start)
+            for name, start in (("warmup", None), ("parent", "warmup"), ("calibrate", "parent"))
+        ]
+    finally:
+        AcceleratorState._reset_state()
+    assert all(0 < values["loss"] < 20 for curve in curves for step, values in curve if step)
+    model, _ = load_model(tmp_path / "calibrate", backbones, torch.bfloat16)
+    assert {p.dtype for n, p in model.named_parameters() if n.startswith(("router.", "interface.", "calibrator."))} == {
+        torch.float32
+    }
+    assert {p.dtype for n, p in model.language.named_parameters() if "lora_" not in n} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "parameters", "expected"),
+    [
+        ({"avx512_bf16": True, "cpu_name": "AMD EPYC"}, 135e6, "bf16"),
+        ({"avx512_bf16": True, "cpu_name": "Intel Xeon"}, 135e6, "no"),
+        ({"avx512_bf16": True, "amx_bf16": True, "cpu_name": "Intel Xeon"}, 135e6, "bf16"),
+        ({"amx_bf16": True}, 7e9, "bf16"),
+        ({"avx512_bf16": True, "amx_bf16": True}, 1e6, "no"),
+        ({"avx512_f": True, "avx512_bf16": False}, 7e9, "no"),
+        ({}, 7e9, "no"),
+    ],
+)
+def test_auto_takes_bfloat16_on_cpus_that_gain_from_it(
+    capabilities: dict[str, bool], parameters: float, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert run.mixed_precision("auto", parameters) == expected
+    assert run.mixed_precision("float32", parameters) == "no"
+    assert run.mixed_precision("bfloat16", parameters) == "bf16"
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_auto_asks_the_gpu_where_there_is_one(supported: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: supported)
+    assert run.mixed_precision("auto", 1e6) == ("bf16" if supported else "no")
+
+
+#: config.json of SmolLM2-135M, as far as shapes go.
+SMOLLM2 = {
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "vocab_size": 49152,
+    "tie_word_embeddings": True,
+}
+
+
+def test_the_stand_in_of_the_default_profile_stays_in_float32(tmp_path: Path) -> None:
+    standin = load_params(ROOT / "params.yaml").backbones.language_standin
+    sizes = VICUNA | {"hidden_size": standin.width, "num_hidden_layers": standin.layers}
+    found = []
+    for config in (sizes | {"vocab_size": standin.vocabulary, "intermediate_size": 341}, SMOLLM2, VICUNA):
+        (tmp_path / "language").mkdir(exist_ok=True)
+        write_json(tmp_path / "language" / "config.json", config)
+        found.append(language_parameters(tmp_path))
+    assert found[0] < CPU_BFLOAT16_PARAMETERS <= found[1]
+    assert found[1:] == pytest.approx([134.5e6, 6.738e9], rel=1e-3)
+
+
+def test_the_survey_is_logged_first_and_made_once(phase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    params, update = parameters(), run.train
+    surveys: list[int] = []
+    survey = Examples.survey
+    monkeypatch.setattr(Examples, "survey", lambda self: surveys.append(1) or survey(self))
+
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "train", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        phase("parent", params, None)
+    monkeypatch.setattr(run, "train", update)
+    step, values = phase("parent", params, None)[0]
+    assert step == 0 and surveys == [1]
+    assert values["targets/reports"] == 24 and 0 < values["batches/published_real_share"] <= 1
+    assert "batches/real_share" in values
+
+
+def test_a_corpus_without_released_scores_is_told_that_nothing_is_emphasised(
+    phase, records: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    def said(params: Params) -> str:
+        with pytest.raises(KeyboardInterrupt):
+            phase("warmup", params, None)
+        return capsys.readouterr().out
+
+    monkeypatch.setattr(run, "train", stopped)
+    params = parameters()
+    assert "L_TLW" not in said(params)
+    write_table(
+        tmp_path / "corpus" / "records.parquet",
+        records.with_columns(emphasis=pl.lit(None, dtype=pl.List(pl.Float32))),
+        RECORD_SCHEMA,
+    )
+    assert "warmup: L_TLW is 0: no target has emphasised tokens" in said(params)
+    without = params.model_copy(update={"train": params.train.model_copy(update={"lambda_tlw": 0.0})})
+    assert "L_TLW" not in said(without)
+
+
+def test_a_phase_that_never_leaves_its_warm_up_says_so(
+    phase, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    def said(updates: int) -> str:
+        params = parameters()
+        schedule = params.warmup.model_copy(update={"updates": updates, "warmup_updates": 4, "learning_rate": 0.02})
+        with pytest.raises(KeyboardInterrupt):
+            phase("warmup", params.model_copy(update={"warmup": schedule}), None)
+        return capsys.readouterr().out
+
+    monkeypatch.setattr(run, "train", stopped)
+    assert "warning" not in said(4)
+    assert "warning: warmup.updates = 3 is below warmup.warmup_updates = 4" in (words := said(3))
+    assert "the learning rate rises to 0.015 and never to 0.02" in words
+
+
+def test_a_phase_without_training_records_is_refused(phase, records: pl.DataFrame, tmp_path: Path) -> None:
+    only = records.with_columns(split=pl.lit("val"))
+    write_table(tmp_path / "corpus" / "records.parquet", only, RECORD_SCHEMA)
+    with pytest.raises(DataError, match="has no record of split train in sn, which warmup trains on"):
+        phase("warmup", parameters(), None)
+
+
+def test_what_does_not_matter_does_not_start_anew(phase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Settings that change no weight, and those of other stages, keep the state of a stopped run."""
+
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    def folders(params: Params) -> set[str]:
+        with pytest.raises(KeyboardInterrupt):
+            phase("parent", params, None)
+        return {path.name for path in (tmp_path / "parent.scratch").iterdir() if path.is_dir()}
+
+    monkeypatch.setattr(run, "train", stopped)
+    params = parameters()
+    first = folders(params)
+    other = params.model_copy(
+        update={
+            "train": params.train.model_copy(
+                update={"workers": 3, "state_interval": 7, "log_interval": 9, "checkpointing": "on"}
+            ),
+            "features": params.features.model_copy(update={"workers": 5, "batch_size": 3}),
+        }
+    )
+    assert folders(other) == first and len(first) == 1
+    changed = params.model_copy(update={"train": params.train.model_copy(update={"lambda_tlw": 0.1})})
+    assert folders(changed) != first and len(folders(changed)) == 1

@@ -1,0 +1,477 @@
+"""Phases of training in processes of their own, for tests that kill, stop, count and compare them.
+
+As a script: ``drive.py JOB...`` runs jobs one after another and is what ``accelerate launch`` is given; ``drive.py
+serve`` imports everything once and forks a process for each job that its standard input names (:class:`Server`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import safetensors.torch
+import torch
+from PIL import Image
+
+from pacer.core.errors import PacerError, run_cleanly
+from pacer.core.io import hash_bytes, read_json, write_json
+from pacer.encoding.build_store import build_store
+from pacer.params import Params
+from pacer.params.profiles import load_profile
+from pacer.records.schemas import RECORD_SCHEMA, write_table
+from pacer.rules.extract import extract_anchor
+from pacer.training.run import Inputs, run_phase
+from tests.support.made_records import REPORTS, few_records
+
+ROOT = Path(__file__).parents[2]
+#: Logged values that are measured, not computed.
+MEASURED = ("tokens_per_second", "loader_wait", "memory_gb")
+#: Seconds after which a process that should have ended counts as hanging.
+PATIENCE = 120.0
+#: Starts a script as a user does.
+ACCELERATE = (str(Path(sys.executable).with_name("accelerate")), "launch", "--quiet")
+#: The same, two processes of this machine.
+TWO_PROCESSES = (
+    *(*ACCELERATE, "--multi_gpu", "--num_machines", "1", "--num_processes", "2"),
+    *("--main_process_port", "0", "--mixed_precision", "no", "--dynamo_backend", "no"),
+)
+
+
+# -- what is trained ------------------------------------------------------------------------------------------------
+
+
+def parameters(model: dict, **groups: dict) -> Params:
+    """The micro profile with the model ``model`` and short phases; ``groups`` change single values."""
+    base = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
+    base["features"] |= {"dtype": "float32", "shard_size": 4, "batch_size": 4, "prior_tokens": 7}
+    phase = {"updates": 6, "batch_size": 3, "warmup_updates": 2}
+    changes = {
+        "warmup": phase | {"updates": 1},
+        "parent": phase,
+        "calibrate": phase,
+        "commit": {"route": "stochastic"},
+        "batches": {"window": 2},
+        "train": {"state_interval": 2, "validation_interval": 3, "log_interval": 1},
+    }
+    for values in (model, changes, groups):
+        for name, own in values.items():
+            base[name] |= own
+    return Params.model_validate(base)
+
+
+def write_inputs(folder: Path, backbones: Path, params: Params) -> dict[str, str]:
+    """A corpus of six train and two val records per context with its commitments and features; paths for a job."""
+    records = few_records(".png")
+    (folder / "corpus").mkdir(parents=True)
+    write_table(folder / "corpus" / "records.parquet", records, RECORD_SCHEMA)
+    found = [extract_anchor(report) for report in records["report_raw"]]
+    kinds = ("positive", "negative", "uncertain")
+    pl.DataFrame(
+        {"record_id": records["record_id"], **{k: [list(getattr(a, k)) for a in found] for k in kinds}},
+        schema_overrides=dict.fromkeys(kinds, pl.List(pl.String)),
+    ).write_parquet(folder / "anchors.parquet")
+    write_features(folder / "features", folder / "images", backbones, params, seed=0)
+    return {
+        "corpus": str(folder / "corpus"),
+        "emphasis": str(folder / "corpus" / "records.parquet"),  # has the same two columns
+        "anchors": str(folder / "anchors.parquet"),
+        "features": str(folder / "features"),
+        "backbones": str(backbones),
+    }
+
+
+def write_features(out: Path, images: Path, backbones: Path, params: Params, seed: int) -> None:
+    """The feature store of the corpus; the images' pixels follow from ``seed``, their names do not."""
+    images.mkdir(exist_ok=True)
+    rng = np.random.default_rng(seed)
+    names = [f"{view}{i}.png" for view in "fl" for i in range(8)]
+    for name in names:
+        Image.fromarray(rng.integers(0, 256, (56, 56), dtype=np.uint8)).save(images / name)
+    table = pl.DataFrame({"image_id": names, "path": [str(images / name) for name in names]})
+    build_store(params.features, table, REPORTS, backbones, out)
+
+
+def job(phase: str, params: Params, inputs: dict[str, str], out: Path, **more: Any) -> dict[str, Any]:
+    """What :func:`perform` does: one phase from ``inputs`` to the checkpoint ``out``, its log beside it.
+
+    Args:
+        more: ``start``: checkpoint of the phase before. ``stop``: {"point", "number", "signal", "rank"}, the signal
+            that the process sends itself when it reaches that point for that time. ``watch``: file for the points
+            that were passed, with the files then in scratch. ``record``: prefix of files with gradients, digests of
+            the weights and collectives of each update, one per rank. ``backend``: of several processes, instead of
+            the one that accelerate chooses.
+    """
+    return {
+        "phase": phase,
+        "params": params.model_dump(mode="json"),
+        "out": str(out),
+        "log": f"{out}.log.jsonl",
+        **inputs,
+        **more,
+    }
+
+
+def logged(task: dict[str, Any]) -> list[tuple[int, dict[str, float]]]:
+    """What a job logged, without the values that differ from run to run."""
+    lines = [json.loads(line) for line in Path(task["log"]).read_text().splitlines()]
+    return [(step, {k: v for k, v in values.items() if k not in MEASURED}) for step, values in lines]
+
+
+def weights(task: dict[str, Any]) -> bytes:
+    """The checkpoint's weights as they lie on the disk."""
+    return (Path(task["out"]) / "model.safetensors").read_bytes()
+
+
+def write_job(task: dict[str, Any]) -> str:
+    """Write a job into a file beside its output; the file."""
+    path = f"{task['out']}.job.json"
+    write_json(path, task)
+    return path
+
+
+def launch(jobs: Sequence[str], start: Sequence[str] = (sys.executable,), device: str = "cpu") -> subprocess.Popen:
+    """Start this script for jobs with the command ``start``: alone, or as a user starts several processes."""
+    return subprocess.Popen(
+        [*start, __file__, *jobs],
+        env=environment(device),
+        cwd=Path(jobs[0]).parent,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def launch_nodes(jobs: Sequence[str], device: str = "cpu") -> list[subprocess.Popen]:
+    """Start two nodes of one process on this machine (and one GPU), each with a configuration of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launches = []
+    for rank in (1, 0):
+        config = Path(f"{jobs[0]}.node{rank}.yaml")
+        config.write_text(f"""\
+compute_environment: LOCAL_MACHINE
+distributed_type: MULTI_GPU
+num_machines: 2
+machine_rank: {rank}
+num_processes: 2
+main_process_ip: 127.0.0.1
+main_process_port: {port}
+rdzv_backend: static
+same_network: true
+mixed_precision: 'no'
+use_cpu: {str(device == "cpu").lower()}
+""")
+        launches.append(launch(jobs, (*ACCELERATE, "--config_file", str(config)), device))
+    return launches
+
+
+def ended(process: subprocess.Popen) -> tuple[int, str]:
+    """Exit code and output of a launch, which must end within bounds."""
+    try:
+        output, _ = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # the launcher takes its processes along
+        raise
+    return process.returncode, output
+
+
+# -- a job, in the process that does it -----------------------------------------------------------------------------
+
+
+def perform(task: dict[str, Any]) -> None:
+    """Run the phase of ``task`` with its points and records in place."""
+
+    @contextmanager
+    def open_log(scratch: Path):
+        with open(task["log"], "w") as file:  # after a resume the earlier points are logged again
+
+            def log(values: dict[str, float], step: int) -> None:
+                file.write(json.dumps([step, values]) + "\n")
+                file.flush()
+
+            yield log
+
+    if task.get("backend") and not torch.distributed.is_initialized():
+        torch.distributed.init_process_group(task["backend"])
+    points = Points(task) if task.get("stop") or task.get("watch") else None
+    recorder = Recorder() if task.get("record") else None
+    paths = {
+        key: Path(task[key]) if task.get(key) else None
+        for key in ("corpus", "backbones", "features", "emphasis", "anchors", "start", "out")
+    }
+    if task["phase"] == "warmup":
+        paths["anchors"] = None
+    out = paths.pop("out")
+    run_phase(task["phase"], Params.model_validate(task["params"]), Inputs(**paths), out, open_log)
+    if task.get("watch"):
+        write_json(task["watch"], points.passed)
+    if recorder:
+        recorder.save(f"{task['record']}.{os.environ.get('RANK', 0)}.pt")
+
+
+class Points:
+    """The moments before each call that gives a file its name, takes it away, or changes the weights.
+
+    They are called by function and file ("out" for the name of the output). A file that is being written has one more,
+    when half of it is there. Killed between two points a process leaves what it leaves when killed at the later one.
+    """
+
+    def __init__(self, task: dict[str, Any]):
+        self.out = Path(task["out"])
+        self.stop = task.get("stop") or {}
+        if int(self.stop.get("rank", 0)) != int(os.environ.get("RANK", 0)):
+            self.stop = {}
+        self.watching = bool(task.get("watch"))
+        self.counts: Counter[str] = Counter()
+        self.passed: list[tuple[str, int, dict[str, int]]] = []
+        for name, place in {"replace": 1, "rename": 1, "unlink": 0, "rmdir": 0}.items():
+            self._wrap(os, name, f"os.{name}", file=place)
+        self._wrap(torch, "save", "torch.save", file=1, halves=True)
+        self._wrap(safetensors.torch, "serialize_file", "save_file", file=1, halves=True)
+        self._wrap(torch.optim.AdamW, "step", "AdamW.step")
+
+    def _wrap(self, owner: Any, name: str, label: str, file: int | None = None, halves: bool = False) -> None:
+        real = getattr(owner, name)
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            point = label if file is None else f"{label} {self._file_name(args[file])}"
+            self.reach(point)
+            if halves:
+                if self._stops_at(f"half of {point}"):
+                    real(*args, **kwargs)
+                    os.truncate(args[file], os.path.getsize(args[file]) // 2)
+                self.reach(f"half of {point}")
+            return real(*args, **kwargs)
+
+        setattr(owner, name, wrapped)
+
+    def _stops_at(self, point: str) -> bool:
+        return self.stop.get("point") == point and self.stop["number"] == self.counts[point]
+
+    def reach(self, point: str) -> None:
+        if self._stops_at(point):
+            os.kill(os.getpid(), signal.Signals[self.stop.get("signal", "SIGKILL")])
+        if self.watching:
+            self.passed.append((point, self.counts[point], self._sizes()))
+        self.counts[point] += 1
+
+    def _sizes(self) -> dict[str, int]:
+        scratch = Path(f"{self.out}.scratch")
+        return {str(file.relative_to(scratch)): file.stat().st_size for file in scratch.rglob("*") if file.is_file()}
+
+    def _file_name(self, path: Any) -> str:
+        name = re.sub(r"\.\d+\.tmp$", ".tmp", os.path.basename(os.fspath(path)))
+        return f"out{name[len(self.out.name) :]}" if name.startswith(self.out.name) else name
+
+
+class Recorder:
+    """Gradients, weights and collectives of each update, as the optimiser meets them."""
+
+    def __init__(self) -> None:
+        self.gradients: list[torch.Tensor] = []
+        self.digests: list[str] = []
+        self.collectives: list[list[tuple[str, int]]] = [[]]
+        step = torch.optim.AdamW.step
+
+        def recorded(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
+            own = [p for group in optimizer.param_groups for p in group["params"]]
+            self.gradients.append(torch.cat([p.grad.detach().flatten().clone() for p in own]))
+            self.collectives.append([])
+            result = step(optimizer, *args, **kwargs)
+            self.digests.append(hash_bytes(b"".join(p.detach().numpy().tobytes() for p in own)))
+            return result
+
+        torch.optim.AdamW.step = recorded
+        for name in (
+            "all_reduce",
+            "all_gather",
+            "all_gather_into_tensor",
+            "all_gather_object",
+            "broadcast",
+            "broadcast_object_list",
+            "reduce",
+            "reduce_scatter",
+            "reduce_scatter_tensor",
+            "gather",
+            "scatter",
+            "all_to_all",
+            "send",
+            "recv",
+        ):
+            self._count(name)
+
+    def _count(self, name: str) -> None:
+        real = getattr(torch.distributed, name)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            size = sum(a.nbytes for a in [*args, *kwargs.values()] if isinstance(a, torch.Tensor))
+            self.collectives[-1].append((name, size))
+            return real(*args, **kwargs)
+
+        setattr(torch.distributed, name, counted)
+
+    def save(self, path: str) -> None:
+        torch.save({"gradients": self.gradients, "digests": self.digests, "collectives": self.collectives}, path)
+
+
+def perform_all(paths: list[str]) -> None:
+    """Several jobs in the same processes (those that are stopped or watched come alone).
+
+    The group of processes stays until the last has ended: making it takes longer than a job.
+    """
+    from accelerate import Accelerator
+
+    end = Accelerator.end_training
+    step, functions = torch.optim.AdamW.step, dict(vars(torch.distributed))
+    for number, path in enumerate(paths):
+        last = number == len(paths) - 1
+        Accelerator.end_training = end if last else lambda self: None
+        perform(read_json(path))
+        torch.optim.AdamW.step = step
+        vars(torch.distributed).update(functions)
+
+
+# -- a process that forks one for each job --------------------------------------------------------------------------
+
+
+def serve() -> None:
+    """Fork a process for each job that standard input names; wait for it when asked to."""
+    for line in sys.stdin:
+        word, argument = line.split(maxsplit=1)
+        if word == "start":
+            child = os.fork()
+            if child == 0:
+                _child(argument.strip())
+            print(child, flush=True)
+        else:
+            print(os.waitstatus_to_exitcode(os.waitpid(int(argument), 0)[1]), flush=True)
+
+
+def _child(path: str) -> None:
+    output = os.open(f"{path}.output", os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    random.seed()  # a fresh process has no random state in common with the one before
+    np.random.seed()
+    torch.seed()
+    code = 1
+    try:
+        perform(read_json(path))
+        code = 0
+    except PacerError as error:
+        print(f"error: {error}", file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # not the server's exit handlers
+
+
+class Server:
+    """Processes for jobs, forked where everything is imported already; use as a context manager."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.count = folder, 0
+        self.paths: dict[int, Path] = {}
+        self.running: set[int] = set()
+
+    def __enter__(self) -> Server:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "serve"],
+            stdin=subprocess.PIPE,
+            text=True,
+            stdout=subprocess.PIPE,
+            env=environment(),
+        )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for pid in self.running:  # a test that failed may have left one halted
+            os.kill(pid, signal.SIGKILL)
+        self.process.stdin.close()
+        self.process.wait(PATIENCE)
+        self.process.stdout.close()
+
+    def _ask(self, line: str) -> int:
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def start(self, task: dict[str, Any]) -> int:
+        """Start a process for ``task``; its id."""
+        path = self.folder / f"job-{self.count}.json"
+        self.count += 1
+        write_json(path, task)
+        pid = self._ask(f"start {path}")
+        self.paths[pid] = path
+        self.running.add(pid)
+        return pid
+
+    def wait(self, pid: int) -> int:
+        """Exit code of a process, negative for a signal."""
+        code = self._ask(f"wait {pid}")
+        self.running.remove(pid)
+        return code
+
+    def run(self, *tasks: dict[str, Any]) -> list[tuple[int, str]]:
+        """Do tasks at the same time; exit code (negative for a signal) and output of each."""
+        pids = [self.start(task) for task in tasks]
+        return [(self.wait(pid), self.output(pid)) for pid in pids]
+
+    def finish(self, *tasks: dict[str, Any]) -> None:
+        """Do tasks at the same time; all must succeed."""
+        for code, output in self.run(*tasks):
+            assert code == 0, output
+
+    def output(self, pid: int) -> str:
+        """What a process wrote to standard output and error."""
+        return Path(f"{self.paths[pid]}.output").read_text()
+
+    def until_still(self, pid: int) -> bool:
+        """Wait until a process has stopped itself (SIGSTOP) or ended; whether it has stopped."""
+        end = time.monotonic() + PATIENCE
+        while (state := Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]) not in "TZ":
+            assert time.monotonic() < end, self.output(pid)
+            time.sleep(0.01)
+        return state == "T"
+
+
+def environment(device: str = "cpu") -> dict[str, str]:
+    """The environment of a process: this one's, on the device, with one thread and the tree that the tests are in."""
+    places = {
+        "cpu": {"CUDA_VISIBLE_DEVICES": "", "ACCELERATE_USE_CPU": "true"},
+        # asked for by deterministic algorithms; and gloo may not find the machine by its name
+        "cuda": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "GLOO_SOCKET_IFNAME": "lo"},
+    }
+    return os.environ | {
+        **places[device],
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    # some of a GPU's fastest kernels sum in an order that changes from run to run
+    torch.use_deterministic_algorithms(torch.cuda.is_available())
+    if sys.argv[1] == "serve":
+        serve()
+    else:
+        run_cleanly(lambda: perform_all(sys.argv[1:]))

@@ -1,0 +1,120 @@
+"""Records and labelling settings for the tests of anchors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from pacer.anchors.table import ANCHOR_SCHEMA
+from pacer.labelling.sample.draw import sample_records
+from pacer.labelling.targets.build_anchors import build_anchors
+from pacer.params import Labelling
+from pacer.records.schemas import RECORD_SCHEMA, read_table
+from tests.support.endpoint import Endpoint
+
+REPORTS = (
+    "Possible pneumonia. No effusion.",
+    "Right PICC. Heart size is normal.",
+    "Unchanged small left effusion.",
+    "Lungs clear.",
+)
+
+
+@pytest.fixture
+def records() -> pl.DataFrame:
+    """40 training records of sn and 12 of mw, and four each in val and test; all studies and subjects differ."""
+    rows = []
+    for context, split, count in (("sn", "train", 40), ("mw", "train", 12), ("sn", "val", 4), ("sn", "test", 4)):
+        for number in range(count):
+            name = f"{split}{number}{context}"
+            rows.append(
+                {
+                    "record_id": f"{context}-{name}",
+                    "context": context,
+                    "split": split,
+                    "study_id": f"study-{name}",
+                    "subject_id": f"subject-{name}",
+                    "report_raw": REPORTS[number % len(REPORTS)],
+                }
+            )
+    return pl.DataFrame(rows, schema=RECORD_SCHEMA)
+
+
+@pytest.fixture
+def labelling() -> Callable[..., Labelling]:
+    def make(**changes: Any) -> Labelling:
+        settings: dict[str, Any] = {
+            "provider": "none",
+            "recorded": None,
+            "model": "gpt-4.1-mini",
+            "base_url": None,
+            "temperature": 0.0,
+            "max_tokens": 600,
+            "structured": False,
+            "concurrency": 2,
+            "timeout": 20.0,
+            "attempts": 8,
+            "unanswered": "stop",
+            "max_requests": None,
+            "max_dollars": None,
+            "input_price": 0.4,
+            "output_price": 1.6,
+            "send_reports_to": None,
+            "prompt_file": None,
+        }
+        return Labelling.model_validate(settings | changes)
+
+    return make
+
+
+@pytest.fixture
+def sample(records: pl.DataFrame) -> pl.DataFrame:
+    """Three records of each context."""
+    return sample_records(records, 3, seed=1)[0]
+
+
+#: The API key of all tests; it must turn up nowhere.
+KEY = "sk-a-key-that-nobody-may-see"
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.001)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    server = Endpoint()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def asking(endpoint: Endpoint, labelling: Callable[..., Labelling]) -> Callable[..., Labelling]:
+    """Settings that ask the loopback server."""
+
+    def make(**changes: Any) -> Labelling:
+        return labelling(provider="openai", base_url=endpoint.url, send_reports_to="127.0.0.1", **changes)
+
+    return make
+
+
+def build(records: pl.DataFrame, cache: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """The anchors and their audit, by way of files in several row groups."""
+    table, out = cache.with_name("records.parquet"), cache.with_name("anchors.parquet")
+    records.write_parquet(table, row_group_size=7)
+    audit = build_anchors(table, cache, out)
+    return read_table(out, ANCHOR_SCHEMA), audit
+
+
+def cached(out: Path) -> list[dict[str, Any]]:
+    """The lines of a cache."""
+    return [json.loads(line) for line in (out / "llm_cache.jsonl").read_text().splitlines()]
+
+
+def scratch(out: Path) -> Path:
+    """Where a cache's journal lies while work is under way."""
+    return out / "llm_cache.jsonl.scratch"

@@ -1,0 +1,181 @@
+"""Tiny frozen models with the real architectures, untrained: what the model, training and decoding rooms stand on."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pacer  # noqa: F401  says how threads wait, before torch is imported
+
+# isort: split
+import polars as pl
+import psutil
+import pytest
+import torch
+from transformers import (
+    BertConfig,
+    BertModel,
+    BertTokenizerFast,
+    BitImageProcessorPil,
+    Dinov2Config,
+    Dinov2Model,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+from pacer.core.io import write_json
+from pacer.model.specification import ModelSpecification
+from pacer.phantom.tokenizer import phantom_tokenizer
+from tests.support.made_records import few_records
+
+WIDTH, GRID, QUERIES = 16, 4, 3
+DEPTHS = (1, 2, 3)
+MODEL = {
+    "features": {"depths": list(DEPTHS)},
+    "refine": {"variant": "patchwise", "d_routing": None, "max_scale": 0.5, "init_scale": 0.1},
+    "interface": {
+        "num_queries": QUERIES,
+        "num_heads": 2,
+        "d_hidden": 24,
+        "dropout": 0.1,
+        "query_std": 1.0,
+        "fusion_init": "random",
+        "mask_prior_padding": False,
+    },
+    "lora": {"rank": 2, "alpha": 4, "dropout": 0.1, "targets": ["q_proj", "v_proj"]},
+    "prompt": {"before_tokens": 50, "unknown_view": "upstream"},
+    "trajectory": {"report_tokens": 100},
+    "commit": {"route": "stochastic"},
+    "calibrate": {
+        "rank": 4,
+        "d_availability": None,
+        "d_gate": None,
+        "dropout": 0.05,
+        "gate_inputs": "hze",
+        "gate_bias": -2.2,
+    },
+}
+
+
+def specification(phase: str = "calibrate", **groups: dict) -> ModelSpecification:
+    """The tiny model of a phase, with what ``groups`` change."""
+    later = {"warmup": {"lora", "prompt", "commit", "calibrate"}, "parent": {"calibrate"}}.get(phase, set())
+    own = {name: values | groups.get(name, {}) for name, values in MODEL.items() if name not in later}
+    return ModelSpecification.model_validate(own)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Small tensors gain nothing from threads, and results do not depend on their number."""
+    torch.set_num_threads(1)
+
+
+#: Where the body of a test runs: on the CPU, and with `pytest -m gpu` on a GPU.
+DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))
+
+
+@pytest.fixture(scope="session", params=DEVICES)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """Each of :data:`DEVICES`."""
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return torch.device(request.param)
+
+
+@pytest.fixture(scope="session")
+def backbones(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """vision (3 blocks, 4 x 4 patches), language (2 blocks) and text (1 block), each in Hugging Face format."""
+    root = tmp_path_factory.mktemp("backbones")
+    torch.manual_seed(0)
+    vision = Dinov2Model(
+        Dinov2Config(hidden_size=WIDTH, num_hidden_layers=3, num_attention_heads=2, image_size=56, patch_size=14)
+    )
+    torch.nn.init.normal_(vision.layernorm.weight, 1.0, 0.3)
+    vision.save_pretrained(root / "vision")
+    BitImageProcessorPil(size={"shortest_edge": 56}, crop_size={"height": 56, "width": 56}).save_pretrained(
+        root / "vision"
+    )
+    tokenizer = phantom_tokenizer(600)
+    LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=tokenizer.get_vocab_size(),
+            hidden_size=24,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            bos_token_id=1,
+            eos_token_id=2,
+            initializer_range=0.3,
+        )
+    ).save_pretrained(root / "language")
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    ).save_pretrained(root / "language")
+    BertModel(
+        BertConfig(hidden_size=20, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, vocab_size=64)
+    ).save_pretrained(root / "text")
+    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    (root / "text" / "vocab.txt").write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *letters, *(f"##{c}" for c in letters)])
+    )
+    BertTokenizerFast(vocab=str(root / "text" / "vocab.txt")).save_pretrained(root / "text")
+    for name in ("vision", "language", "text"):
+        write_json(root / name / "provenance.json", {"provider": "standin"})
+    return root
+
+
+class RandomFeatures:
+    """A feature store whose states follow from the id alone."""
+
+    def depth_states(self, image_ids):
+        return torch.stack([self._draw(i, len(DEPTHS), GRID * GRID, WIDTH) for i in image_ids])
+
+    def prior_states(self, texts):
+        return torch.stack([self._draw(t, 7, 20) for t in texts]), torch.ones(len(texts), 7, dtype=torch.bool)
+
+    def _draw(self, key: str, *shape: int) -> torch.Tensor:
+        seed = sum(ord(c) * 31**i for i, c in enumerate(key)) % 2**31
+        return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def features() -> RandomFeatures:
+    return RandomFeatures()
+
+
+@pytest.fixture
+def records() -> pl.DataFrame:
+    """Six train and two val records for each context, of eight patients."""
+    return few_records(".jpg")
+
+
+@pytest.fixture
+def anchors(records: pl.DataFrame) -> pl.DataFrame:
+    from pacer.rules.extract import extract_anchor
+
+    found = [extract_anchor(report) for report in records["report_raw"]]
+    return pl.DataFrame(
+        {
+            "record_id": records["record_id"],
+            **{key: [list(getattr(anchor, key)) for anchor in found] for key in ("positive", "negative", "uncertain")},
+        },
+        schema_overrides=dict.fromkeys(("positive", "negative", "uncertain"), pl.List(pl.String)),
+    )
+
+
+@pytest.fixture
+def orphans_stay() -> Iterator[None]:
+    """Processes that lose their parent become this one's children and stay as they ended, for nobody waits for them.
+
+    So does the first process of many containers.
+    """
+    subreaper = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
+    assert ctypes.CDLL(None).prctl(subreaper, 1, 0, 0, 0) == 0
+    yield
+    ctypes.CDLL(None).prctl(subreaper, 0, 0, 0, 0)
+    for child in psutil.Process().children():
+        if child.status() == psutil.STATUS_ZOMBIE:
+            os.waitpid(child.pid, 0)

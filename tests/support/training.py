@@ -1,0 +1,75 @@
+"""A phase on tiny models, as its parts meet in the training stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+
+from pacer.model.assemble import build_model, load_tokenizer
+from pacer.model.pacer import Pacer
+from pacer.params import Params, parse_params
+from pacer.params.profiles import load_profile
+from pacer.training.examples import Examples
+from pacer.training.record_table import RecordTable
+from tests.support.models import specification
+
+ROOT = Path(__file__).parents[2]
+
+
+def parameters(**groups: dict) -> Params:
+    """The micro profile with six updates of four records, and what ``groups`` change."""
+    values = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
+    phase = {"updates": 6, "batch_size": 4, "warmup_updates": 2}
+    changes = {
+        "warmup": phase,
+        "parent": phase,
+        "calibrate": phase,
+        "train": {"state_interval": 2, "validation_interval": 3, "validation_records": None, "log_interval": 1},
+    }
+    for group, own in changes.items():
+        values[group] |= own
+    for group, own in groups.items():
+        values[group] |= own
+    return parse_params(values)
+
+
+@pytest.fixture
+def accelerator() -> Accelerator:
+    return Accelerator(cpu=True)
+
+
+@pytest.fixture
+def device_accelerator(device: torch.device) -> Iterator[Callable[..., Accelerator]]:
+    """Makes an accelerator on the device, instead of any before it."""
+
+    def make(**named: Any) -> Accelerator:
+        AcceleratorState._reset_state(reset_partial_state=True)
+        return Accelerator(cpu=device.type == "cpu", **named)
+
+    yield make
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.fixture
+def setting(
+    records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features
+) -> Callable[..., tuple[Pacer, Examples]]:
+    """Model and examples of a phase; ``dropout`` of all parts."""
+
+    def make(phase: str, dropout: float = 0.1) -> tuple[Pacer, Examples]:
+        torch.manual_seed(5)
+        own = specification(phase, **{group: {"dropout": dropout} for group in ("interface", "lora", "calibrate")})
+        model = build_model(backbones, own)
+        bare = phase == "warmup"
+        rows = records.filter(pl.col("context") == "sn") if bare else records
+        examples = Examples(RecordTable.of(rows, None if bare else anchors), load_tokenizer(backbones), features, own)
+        return model, examples
+
+    return make

@@ -1,0 +1,209 @@
+"""A pipeline in miniature, from annotation files to predictions, and the model that is exported from it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from PIL import Image
+
+from pacer.core.io import hash_file, read_json, read_jsonl, write_json
+from pacer.corpus.build_corpus import build_corpus
+from pacer.corpus.source.files import point_to_files
+from pacer.decoding.run import decode_records
+from pacer.encoding.build_store import build_store
+from pacer.model.assemble import build_model, frozen_fingerprints
+from pacer.model.checkpoint import CheckpointRecord, parent_reference, save_checkpoint
+from pacer.params import Corpus, Decode, Features, load_params
+from pacer.records.schemas import read_images, read_records
+from pacer.serving.case import Case
+from pacer.serving.package import MANIFEST
+from tests.support.dicom import write_dicom
+from tests.support.models import specification
+from tests.support.searches import settings
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Real radiographs, where they lie beside the repository.
+DATA = ROOT.parent / "shared" / "data"
+DECODE = settings(max_new_tokens=24, min_new_tokens=4, batch_size=3, examples=1)
+FEATURES = Features(
+    mode="states",
+    depths=[1, 2, 3],
+    dtype="bfloat16",
+    precision="float32",
+    batch_size=5,
+    shard_size=7,
+    workers=1,
+    prior_tokens=12,
+)
+CONTEXTS = ("sn", "sw", "mn", "mw")
+
+
+@dataclass
+class World:
+    """Folders of the stages' outs below ``root``; the test split has three studies a context."""
+
+    root: Path
+    backbones: Path
+    decode: Decode
+
+    @property
+    def inputs(self) -> dict[str, Path]:
+        """Arguments of :func:`pacer.serving.export.export_model`."""
+        return {
+            "model": self.root / "calibrate",
+            "backbones": self.backbones,
+            "features": self.root / "features",
+            "records": self.root / "corpus" / "records.parquet",
+        }
+
+    def predictions(self, context: str) -> list[dict[str, Any]]:
+        return read_jsonl(self.root / "predictions" / f"{context}.jsonl")
+
+    def raw(self, context: str) -> dict[str, dict[str, Any]]:
+        """Records of the annotation file by record id, as the file has them."""
+        rows = json.loads((self.root / f"{context}.json").read_text())["test"]
+        return {f"{context}-{row['id']}": row for row in rows}
+
+    def case(self, record_id: str) -> Case:
+        """The case of a test record, from the annotation file alone: nothing is cleaned or prepared."""
+        row = self.raw(record_id[:2])[record_id]
+        return case_of(row, self.root / "files", record_id)
+
+    def records(self) -> pl.DataFrame:
+        return read_records(self.root / "corpus" / "records.parquet")
+
+
+def case_of(row: dict[str, Any], images: Path, name: str) -> Case:
+    """A record of an annotation file as a person would hand it in."""
+    prior = " ".join(row[key] for key in ("last_finding", "last_impression") if row.get(key, "s") != "s")
+    sections = "+".join(
+        section for section, key in (("findings", "finding"), ("impression", "impression")) if row[key] != "s"
+    )
+    lateral = row.get("lateral_imagepath")
+    return Case(
+        frontal=images / row["APPA_imagepath"],
+        lateral=None if lateral is None else images / lateral,
+        prior=prior or None,
+        indication=row["indication"] or None,
+        history=row["history"] or None,
+        view=row["APPA_flag"] if row["APPA_flag"] in ("AP", "PA") else "other",
+        sections=sections,
+        name=name,
+    )
+
+
+def manifest_of(directory: Path) -> dict[str, Any]:
+    """What the manifest of an exported model says."""
+    return read_json(directory / MANIFEST)
+
+
+def rehashed(directory: Path) -> None:
+    """The manifest as it would be had the files been so from the start."""
+    manifest = manifest_of(directory)
+    manifest["files"] = {name: hash_file(directory / name) for name in manifest["files"]}
+    write_json(directory / MANIFEST, manifest)
+
+
+def make_world(root: Path, backbones: Path, images: str = "files") -> World:
+    _annotate(root)
+    base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+    corpus = Corpus.model_validate(
+        base
+        | {
+            "source": "files",
+            "root": str(root),
+            "images": images,
+            "contexts": list(CONTEXTS),
+            "annotations": {context: f"{context}.json" for context in CONTEXTS},
+        }
+    )
+    point_to_files(corpus, root / "source")
+    build_corpus(corpus, root / "source", root / "corpus")
+    world = World(root, backbones, DECODE)
+    priors = world.records()["prior_report"].drop_nulls().to_list()
+    build_store(FEATURES, read_images(root / "corpus" / "images.parquet"), priors, backbones, root / "features")
+    _train(root, backbones)
+    decode_records(root / "calibrate", backbones, world.records(), root / "features", DECODE, root / "predictions")
+    return world
+
+
+def _annotate(root: Path) -> None:
+    """Two train and three test studies; previous reports of many lengths, some longer than the encoder reads."""
+    rng = np.random.default_rng(3)
+    splits: dict[str, dict[str, list]] = {context: {"train": [], "val": [], "test": []} for context in CONTEXTS}
+    for study in range(5):
+        folder = f"p1/p{10_000_000 + study}/s{50_000_000 + study}"
+        split = "train" if study < 2 else "test"
+        for kind in ("frontal", "lateral"):
+            _image(root / "files" / folder, kind, study, rng)
+        row: dict[str, Any] = {
+            "id": str(50_000_000 + study),
+            "finding": "No effusion. 2. Heart: normal." if study != 3 else "s",
+            "impression": "No acute process." if study != 4 else "s",
+            "APPA_flag": ("PA", "AP", "LL")[study % 3],
+            "APPA_imagepath": f"{folder}/{_name('frontal', study)}",
+            "history": "Smoker. " * 40 if study == 2 else 0,
+            "indication": 0 if study == 4 else "Cough, fever.",
+            "new_scores": [0.0],
+        }
+        lateral = {"lateral_imagepath": f"{folder}/{_name('lateral', study)}"}
+        prior = {
+            "last_finding": "1. Small left effusion. " * study or "Clear.",
+            "last_impression": "No change." if study % 2 else "s",
+            "last_APPA_imagepath": "unused.jpg",
+        }
+        for context in CONTEXTS:
+            more = (lateral if context[0] == "m" else {}) | (prior if context[1] == "w" else {})
+            splits[context][split].append(row | more)
+    for context, rows in splits.items():
+        (root / f"{context}.json").write_text(json.dumps(rows))
+
+
+def _name(kind: str, study: int) -> str:
+    return f"{kind}.{('png', 'png', 'jpg', 'dcm', 'png')[study]}"
+
+
+def _image(folder: Path, kind: str, study: int, rng: np.random.Generator) -> None:
+    """Grey and coloured, deep and DICOM, of several sizes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / _name(kind, study)
+    if study == 3:
+        write_dicom(path, rng.integers(0, 4095, (70, 61)), photometric="MONOCHROME1", ViewPosition="PA")
+    elif study == 4:
+        Image.fromarray(rng.integers(0, 60000, (64, 90)).astype(np.uint16)).save(path)
+    else:
+        shape = (70, 66, 3) if study == 2 else (60, 64)
+        Image.fromarray(rng.integers(0, 255, shape, dtype=np.uint8)).save(path)
+
+
+def _train(root: Path, backbones: Path) -> None:
+    """Random weights in the place of training: a parent, and a calibrate checkpoint that builds on it."""
+    torch.manual_seed(5)
+    model = build_model(backbones, specification())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    own = {name: p for name, p in trained.items() if name.startswith("calibrator.")}
+    frozen = frozen_fingerprints(backbones)
+    rest = {name: p for name, p in trained.items() if name not in own}
+    save_checkpoint(
+        root / "parent",
+        rest,
+        CheckpointRecord(
+            phase="parent", step=5, model=specification("parent"), frozen=frozen, parent=None, versions={}
+        ),
+    )
+    parent = parent_reference(root / "calibrate", root / "parent")
+    save_checkpoint(
+        root / "calibrate",
+        own,
+        CheckpointRecord(phase="calibrate", step=7, model=specification(), frozen=frozen, parent=parent, versions={}),
+    )

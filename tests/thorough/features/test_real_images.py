@@ -1,0 +1,51 @@
+"""Every real image at hand goes through the stage, in both modes, and damaged copies are refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pacer.core.io import read_json
+from pacer.encoding import build_store as build
+from pacer.features.online import open_features
+from pacer.features.store import MANIFEST, FeatureStore
+from pacer.params import Features
+
+DATA = Path(__file__).parents[4] / "shared" / "data"
+CONFIG = Features(
+    mode="states",
+    depths=[1, 3],
+    dtype="bfloat16",
+    precision="float32",
+    batch_size=64,
+    shard_size=512,
+    workers=2,
+    prior_tokens=12,
+)
+
+
+def images_of(folder: Path) -> pl.DataFrame:
+    paths = sorted(str(path) for path in folder.rglob("*") if path.suffix in (".jpg", ".jpeg", ".png", ".dcm"))
+    if not paths:
+        pytest.skip(f"no real images at {folder}")
+    return pl.DataFrame({"image_id": [str(Path(path).relative_to(folder)) for path in paths], "path": paths})
+
+
+@pytest.mark.parametrize(("corpus", "count"), [("openi/images", 6087), ("covid", 229), ("dicom", 2)])
+def test_all_images_pass(backbones: Path, tmp_path: Path, corpus: str, count: int) -> None:
+    images = images_of(DATA / corpus)
+    assert len(images) == count
+    for mode in ("states", "pixels"):
+        config = CONFIG.model_copy(update={"mode": mode})
+        build.build_store(config, images, [], backbones, tmp_path / mode)
+        assert read_json(tmp_path / mode / MANIFEST)["images"] == count
+    states, online = (open_features(tmp_path / mode, backbones, "cpu") for mode in ("states", "pixels"))
+    ids = images["image_id"].to_list()
+    for start in range(0, count, 512):
+        assert states.depth_states(ids[start : start + 512]).isfinite().all()
+    some = ids[:: max(count // 20, 1)]
+    one, other = states.depth_states(some).float(), online.depth_states(some).float()
+    assert float((one - other).norm() / one.norm()) < 5e-3
+    assert isinstance(states, FeatureStore)

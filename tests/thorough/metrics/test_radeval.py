@@ -1,0 +1,90 @@
+"""`scorers/radeval.py` writes a file that `score.columns` takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pacer.metrics.columns import read_score_columns
+
+ROOT = Path(__file__).resolve().parents[3]
+#: What RadEval 2.2.1 answers for each report of two, by metric; read off the code of its adapters.
+RECORDED = {
+    "bleu": {"bleu": [0.5, 1.0]},
+    "rouge": {"rouge1": [0.5, 1.0], "rouge2": [0.25, 1.0], "rougeL": [0.5, 1.0]},
+    "radgraph": {"radgraph_simple": [0.5, 1.0], "radgraph_partial": [0.4, 1.0], "radgraph_complete": [0.3, 1.0]},
+    "ratescore": {"ratescore": [0.6, 1.0]},
+    "srrbert": {
+        "srrbert_weighted_f1": [0.5, 1.0],
+        "srrbert_weighted_precision": [0.5, 1.0],
+        "srrbert_weighted_recall": [0.5, 1.0],
+    },
+    "green": {"green": [0.5, 1.0]},
+    "crimson": {"crimson": [-0.5, 1.0]},
+}
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, monkeypatch) -> None:
+    """A package that answers as RadEval does, without RadCliQ's weights."""
+    package = tmp_path / "site"
+    (package / "radeval-2.2.1.dist-info").mkdir(parents=True)
+    (package / "radeval-2.2.1.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: radeval\nVersion: 2.2.1\n"
+    )
+    (package / "radeval.py").write_text(
+        f"RECORDED = {RECORDED!r}\n"
+        "class RadEval:\n"
+        "    def __init__(self, metrics, per_sample, show_progress):\n"
+        "        assert per_sample and len(metrics) == 1\n"
+        "        if metrics == ['radcliq']: raise OSError('the hub cannot be reached')\n"
+        "        self.metric = metrics[0]\n"
+        "    def __call__(self, refs, hyps):\n"
+        "        assert refs == ['clear .', 'effusion .'] and hyps == ['clear .', 'edema .']\n"
+        "        return RECORDED[self.metric]\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(package))
+    monkeypatch.setenv("HF_HUB_CACHE", str(package))
+
+
+def run(folder: Path, *metrics: str, python: str | Path = sys.executable) -> subprocess.CompletedProcess:
+    cases = {"record_id": ["a", "b"], "reference": ["clear .", "effusion ."], "hypothesis": ["clear .", "edema ."]}
+    pl.DataFrame(cases).write_parquet(folder / "cases.parquet")
+    command = [python, ROOT / "scorers/radeval.py", folder / "cases.parquet", folder / "radeval.parquet", "--metrics"]
+    return subprocess.run([*command, *metrics], capture_output=True, text=True, check=False)
+
+
+def test_its_file_is_one_of_columns(recorded, tmp_path: Path) -> None:
+    done = run(tmp_path, *RECORDED)
+    assert done.returncode == 0 and done.stdout.startswith("RadEval 2.2.1: 2 records written"), done.stderr
+    found = read_score_columns(tmp_path / "radeval.parquet", ["b", "a"], ["rougeL"])
+    assert found.columns == [f"radeval_{name}" for values in RECORDED.values() for name in values]
+    assert found["radeval_rouge2"].to_list() == [1.0, 0.25] and found["radeval_crimson"].to_list() == [1.0, -0.5]
+
+
+def test_weights_that_are_missing_are_named(recorded, tmp_path: Path) -> None:
+    done = run(tmp_path, "radcliq")
+    assert done.returncode == 1 and not (tmp_path / "radeval.parquet").exists()
+    assert done.stderr == (
+        "RadEval cannot make radcliq (OSError); it needs StanfordAIMI/RRG_scorers, distilroberta-base\n"
+    )
+
+
+def test_bleu_and_rouge_are_radevals_own(tmp_path: Path) -> None:
+    python = ROOT / ".venv-radeval" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("RadEval's environment is not here; make radeval")
+    assert run(tmp_path, "bleu", "rouge", python=python).returncode == 0
+    code = (
+        "import json; from radeval import RadEval; "
+        "metrics = RadEval(metrics=['bleu', 'rouge'], per_sample=True, show_progress=False); "
+        "print(json.dumps(metrics(refs=['clear .', 'effusion .'], hyps=['clear .', 'edema .'])))"
+    )
+    by_hand = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
+    expected = {f"radeval_{name}": values for name, values in json.loads(by_hand.splitlines()[-1]).items()}
+    assert pl.read_parquet(tmp_path / "radeval.parquet").drop("record_id").to_dict(as_series=False) == expected

@@ -1,0 +1,25 @@
+"""The report in a real browser: nothing on the console, nothing asked of the network, nothing wider than the window."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pacer.reporting.build_report import build_report
+from tests.support.browser import needs_browser, overflow, visit
+
+pytestmark = needs_browser
+
+
+@pytest.mark.parametrize("width", [420, 1400])
+def test_the_report_in_a_browser(full_run, tmp_path: Path, width: int):
+    build_report(**full_run.arguments, out=tmp_path / "reports")
+    page = tmp_path / "reports" / "index.html"
+    seen = visit(page, width, tmp_path / "visit")
+    assert (seen.console, seen.requests) == ([], [])
+    assert seen.picture.size == (width, 3000)
+    pixels = np.asarray(seen.picture.convert("RGB"))
+    assert len(np.unique(pixels[:1000].reshape(-1, 3), axis=0)) > 50 and pixels[2000:].std() > 5  # something is drawn
+    assert overflow(page, width, tmp_path / "width") <= 0

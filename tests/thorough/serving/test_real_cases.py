@@ -1,0 +1,71 @@
+"""Real radiographs of Open-I and of a COVID collection, and real DICOM files, where they lie beside the repository."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pydicom
+import pytest
+from PIL import Image
+
+from pacer.core.contexts import CONTEXTS
+from pacer.serving.batch import report_cases
+from pacer.serving.case import Case
+from pacer.serving.reporter import Reporter
+from tests.support.dicom import write_dicom
+from tests.support.world import DATA, case_of
+
+#: Records of each annotation file at most.
+EACH = 4
+
+
+def real_cases(corpus: str, context: str) -> list[Case]:
+    path = DATA / "rg4" / corpus / f"{context}.json"
+    if not path.is_file():
+        pytest.skip(f"the real {corpus} files are not at {DATA}")
+    return [case_of(row, DATA, f"{context}-{row['id']}") for row in json.loads(path.read_text())["test"][:EACH]]
+
+
+@pytest.mark.parametrize(("corpus", "contexts"), [("openi", ("sn", "mn")), ("covid", CONTEXTS)])
+def test_real_cases_have_reports(reporter: Reporter, tmp_path: Path, corpus: str, contexts: tuple[str, ...]) -> None:
+    cases = [case for context in contexts for case in real_cases(corpus, context)]
+    results = reporter.generate(cases)
+    for case, result in zip(cases, results, strict=True):
+        assert result.context == case.name[:2] and result.tokens > 0
+        assert (result.lateral is None) == (case.lateral is None)
+    done = report_cases(reporter, cases, tmp_path / "out.jsonl")
+    assert done.reports == len(cases) and not done.skipped
+
+
+def test_a_real_radiograph_as_dicom_gives_the_report_of_the_image(reporter: Reporter, tmp_path: Path) -> None:
+    """The same 8 bits in a DICOM file, as MONOCHROME1 too."""
+    path = Path(str(real_cases("covid", "sn")[0].frontal))
+    grey = np.asarray(Image.open(path).convert("L"))
+    buffer = io.BytesIO()
+    Image.fromarray(grey).save(buffer, "PNG")
+    expected = reporter(buffer.getvalue(), view="PA")
+    for name, stored, photometric in (("plain", grey, "MONOCHROME2"), ("inverse", 255 - grey, "MONOCHROME1")):
+        file = write_dicom(
+            tmp_path / f"{name}.dcm",
+            stored,
+            bits=8,
+            photometric=photometric,
+            WindowCenter=127.5,
+            WindowWidth=255,
+            VOILUTFunction="LINEAR_EXACT",
+        )
+        assert reporter(file, view="PA").generated == expected.generated
+
+
+@pytest.mark.parametrize("name", ["RG1_UNCR.dcm", "Fake_MONOHR1.dcm"])
+def test_real_dicom(reporter: Reporter, name: str) -> None:
+    path = DATA / "dicom" / name
+    if not path.is_file():
+        pytest.skip(f"the real DICOM files are not at {DATA}")
+    result = reporter(path)
+    position = pydicom.dcmread(path, stop_before_pixels=True).get("ViewPosition")
+    assert result.view == (position if position in ("AP", "PA") else "other")
+    assert reporter(path.read_bytes()).generated == result.generated

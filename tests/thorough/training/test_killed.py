@@ -1,0 +1,326 @@
+"""A phase that is killed at any moment and started again ends as if it had never been; its scratch is its own.
+
+The processes are real and so are their kills (SIGKILL); ``drive`` only chooses the moment.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pacer.core.io import read_json
+from pacer.params import Params
+from tests.support import drive
+from tests.support.models import MODEL
+
+PHASES = ("parent", "calibrate")
+START = {"parent": "warmup", "calibrate": "parent"}
+KILLED = -signal.SIGKILL
+UPDATES, STATE_INTERVAL = 6, 2
+HALF_STATE, STATE_RENAMED = "half of torch.save .state.pt.tmp", "os.replace state.pt"
+STEP = "AdamW.step"
+
+
+@dataclass
+class Reference:
+    """A run that nobody stopped: weights, log, and the points it passed with the files then in scratch."""
+
+    weights: bytes
+    log: list
+    points: list[tuple[str, int, dict[str, int]]]
+    seconds: float
+
+    def left(self, index: int) -> set[int]:
+        """Updates that are still to do after a kill at this point; while the scratch is removed that is open."""
+        before = [point for point, _, _ in self.points[:index]]
+        return {0, UPDATES} if "os.replace out" in before else {UPDATES - STATE_INTERVAL * before.count(STATE_RENAMED)}
+
+
+@dataclass
+class Setting:
+    """Inputs of the phases and a server of processes."""
+
+    folder: Path
+    server: drive.Server
+    inputs: dict[str, str]
+    references: dict[str, Reference] = field(default_factory=dict)
+
+    def task(self, name: str, phase: str, params: Params | None = None, **more: Any) -> dict[str, Any]:
+        """A job with an output of its own, and a watch on it."""
+        start = {"start": str(self.folder / START[phase])}
+        return drive.job(
+            phase,
+            params or drive.parameters(MODEL),
+            self.inputs,
+            self.folder / name,
+            watch=str(self.folder / f"{name}.watch.json"),
+            **(start | more),
+        )
+
+    def reference(self, phase: str) -> Reference:
+        """The uninterrupted run of a phase, which replaces an older checkpoint."""
+        if phase not in self.references:
+            task = self.task(f"{phase}-reference", phase)
+            put_older(task)
+            started = time.monotonic()
+            self.server.finish(task)
+            seconds = time.monotonic() - started
+            self.references[phase] = Reference(
+                drive.weights(task), drive.logged(task), read_json(task["watch"]), seconds
+            )
+        return self.references[phase]
+
+    def kill(self, *runs: tuple[dict[str, Any], str, int]) -> None:
+        """Do tasks at the same time, each until its process kills itself at a point, met for that time."""
+        stops = [task | {"stop": {"point": point, "number": number}} for task, point, number in runs]
+        for (_, point, number), (code, output) in zip(runs, self.server.run(*stops)):
+            assert code == KILLED, f"not killed at {point} {number}: {output}"
+
+    def start_and_stop(self, task: dict[str, Any], point: str, number: int) -> int:
+        """Start a process that halts at a point, and wait until it has."""
+        pid = self.server.start(task | {"stop": {"point": point, "number": number, "signal": "SIGSTOP"}})
+        assert self.server.until_still(pid), self.server.output(pid)
+        return pid
+
+
+@pytest.fixture(scope="module")
+def setting(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
+    folder = tmp_path_factory.mktemp("killed")
+    params = drive.parameters(MODEL)
+    with drive.Server(folder) as server:
+        inputs = drive.write_inputs(folder, backbones, params)
+        for phase, start in (("warmup", None), ("parent", str(folder / "warmup"))):
+            server.finish(drive.job(phase, params, inputs, folder / phase, start=start))
+        yield Setting(folder, server, inputs)
+
+
+def scratch(task: dict[str, Any]) -> Path:
+    return Path(f"{task['out']}.scratch")
+
+
+def put_older(task: dict[str, Any]) -> None:
+    """Put an older checkpoint where the task's will be."""
+    shutil.rmtree(task["out"], ignore_errors=True)
+    Path(task["out"]).mkdir()
+    for name in ("model.safetensors", "config.json"):
+        (Path(task["out"]) / name).write_text("older")
+
+
+def steps(task: dict[str, Any]) -> int:
+    """Updates of the last run of a task that ended."""
+    return sum(point == STEP for point, _, _ in read_json(task["watch"]))
+
+
+def assert_like(task: dict[str, Any], reference: Reference) -> None:
+    """The task has ended as the reference run did, to the bit, and left nothing else."""
+    assert drive.weights(task) == reference.weights
+    assert drive.logged(task) == reference.log
+    assert not scratch(task).exists()
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_killed_at_every_point(phase: str, setting: Setting) -> None:
+    reference = setting.reference(phase)
+    points = [point for point, _, _ in reference.points]
+    # each kind of moment is among them: between updates, in and around the writes of states and of the checkpoint,
+    # around the checkpoint's rename, while the older checkpoint and the scratch are removed
+    assert points.count(STEP) == UPDATES and points.count(HALF_STATE) >= 2
+    assert {
+        "save_file model.safetensors",
+        "half of save_file model.safetensors",
+        "os.unlink model.safetensors",
+        "os.replace out",
+        "os.unlink lock",
+        "os.unlink state.pt",
+        "os.rmdir out.scratch",
+    } <= {*points}
+    tasks = [setting.task(f"{phase}-killed-{lane}", phase) for lane in (0, 1)]
+    # in the second phase once at each, and there when it is met for the second time if it is met more than once
+    chosen = [
+        index
+        for index, (point, number, _) in enumerate(reference.points)
+        if phase == PHASES[0] or number == min(points.count(point), 2) - 1
+    ]
+    for first in range(0, len(chosen), 2):  # two at a time
+        runs = [(task, index, *reference.points[index][:2]) for task, index in zip(tasks, chosen[first:])]
+        for task, *_ in runs:
+            put_older(task)
+        setting.kill(*((task, point, number) for task, _, point, number in runs))
+        for task, _, point, number in runs:
+            weights = Path(task["out"]) / "model.safetensors"
+            assert not weights.exists() or weights.read_bytes() in (b"older", reference.weights), (point, number)
+        again = setting.server.run(*(task for task, *_ in runs))
+        for (task, index, point, number), (code, output) in zip(runs, again):
+            assert code == 0, f"after a kill at {point} {number}: {output}"
+            assert_like(task, reference)
+            assert steps(task) in reference.left(index), (point, number)
+
+
+def test_killed_time_after_time(setting: Setting) -> None:
+    phase = "calibrate"
+    task = setting.task(f"{phase}-again", phase)
+    # in this order on one scratch; the numbers count within each process
+    for point, number in (
+        (HALF_STATE, 0),
+        (STEP, 3),
+        (STATE_RENAMED, 0),
+        (HALF_STATE, 0),
+        (STEP, 3),
+        (STEP, 0),
+        ("half of save_file model.safetensors", 0),
+        ("os.replace out", 0),
+    ):
+        setting.kill((task, point, number))
+    setting.server.finish(task)
+    assert steps(task) == 0  # all was in the state by then, so the weights are those of resumed runs
+    assert_like(task, setting.reference(phase))
+
+
+def test_killed_from_outside_at_random_moments(setting: Setting) -> None:
+    phase = "parent"
+    reference = setting.reference(phase)
+    task = setting.task(f"{phase}-random", phase)
+    moments, longest = random.Random(phase), reference.seconds
+    codes: list[int] = []
+    for _ in range(8):
+        pid = setting.server.start(task)
+        time.sleep(moments.uniform(0.2, 1.0) * longest)
+        os.kill(pid, signal.SIGKILL)  # it is not waited for yet, so the id is its own even if it has ended
+        codes.append(setting.server.wait(pid))
+        assert codes[-1] in (0, KILLED), setting.server.output(pid)
+        if codes[-1] == 0:  # the machine has become faster since the reference ran
+            longest /= 2
+    assert KILLED in codes
+    setting.server.finish(task)
+    assert_like(task, reference)
+
+
+def test_a_second_process_is_refused_and_the_first_unharmed(setting: Setting) -> None:
+    task = setting.task("shared", "parent")
+    other = setting.task("shared", "parent", drive.parameters(MODEL, train={"lambda_tlw": 0.5}))
+    first = setting.start_and_stop(task, STEP, 3)
+    for late in (task, other):
+        [(code, output)] = setting.server.run(late | {"log": f"{late['log']}.second"})
+        assert code == 1 and output.splitlines()[-1].startswith("error: ")
+        assert "is in use by another process" in output
+    os.kill(first, signal.SIGCONT)
+    assert setting.server.wait(first) == 0, setting.server.output(first)
+    assert_like(task, setting.reference("parent"))
+
+
+def test_a_second_process_that_comes_while_the_first_removes_its_scratch(setting: Setting) -> None:
+    reference = setting.reference("parent")
+    task = setting.task("leaving", "parent")
+    points = [(point, number) for point, number, _ in reference.points]
+    first = setting.start_and_stop(task, *points[points.index(("os.unlink lock", 0)) + 1])
+    late = task | {"stop": {"point": "save_file model.safetensors", "number": 0, "signal": "SIGSTOP"}}
+    second = setting.server.start(late)
+    setting.server.until_still(second)  # refused, or well into its work
+    os.kill(first, signal.SIGCONT)
+    assert setting.server.wait(first) == 0, setting.server.output(first)
+    os.kill(second, signal.SIGCONT)
+    code, output = setting.server.wait(second), setting.server.output(second)
+    assert code == 0 or "is in use by another process" in output, output
+    assert drive.weights(task) == reference.weights
+
+
+def test_the_lock_of_a_killed_process_is_free_at_once(setting: Setting) -> None:
+    phase = "parent"
+    task = setting.task(f"{phase}-freed", phase, drive.parameters(MODEL, train={"workers": 1}))
+    first = setting.start_and_stop(task, STEP, 3)
+    os.kill(first, signal.SIGKILL)  # its own workers outlive it for a while
+    assert setting.server.wait(first) == KILLED
+    setting.server.finish(task)
+    assert steps(task) == UPDATES - STATE_INTERVAL
+    assert_like(task, setting.reference(phase))
+
+
+@pytest.mark.parametrize(
+    ("phase", "change"),
+    [("parent", {"train": {"lambda_tlw": 0.5}}), ("calibrate", {"calibrate": {"learning_rate": 5e-4}})],
+)
+def test_changed_parameters_never_meet_the_old_state(phase: str, change: dict, setting: Setting) -> None:
+    params = drive.parameters(MODEL, **change)
+    fresh, task = setting.task(f"{phase}-fresh", phase, params), setting.task(f"{phase}-changed", phase, params)
+    setting.kill((setting.task(f"{phase}-changed", phase), STEP, 4))
+    assert_starts_anew(setting, task, fresh)
+    assert drive.weights(fresh) != setting.reference(phase).weights
+
+
+def test_changed_features_never_meet_the_old_state(setting: Setting) -> None:
+    phase = "parent"
+    features = setting.folder / f"{phase}-features"
+    shutil.copytree(setting.inputs["features"], features)
+    task, fresh = (setting.task(f"{phase}-{name}", phase, features=str(features)) for name in ("images", "other"))
+    setting.kill((task, STEP, 4))
+    drive.write_features(
+        features,
+        setting.folder / f"{phase}-other-images",
+        Path(setting.inputs["backbones"]),
+        drive.parameters(MODEL),
+        seed=1,
+    )
+    assert_starts_anew(setting, task, fresh)
+    assert drive.weights(fresh) != setting.reference(phase).weights
+
+
+def assert_starts_anew(setting: Setting, task: dict[str, Any], fresh: dict[str, Any]) -> None:
+    """The task ends as the fresh one does, and what an earlier run left is gone before its first update."""
+    before = {path.name for path in scratch(task).iterdir() if path.is_dir()}
+    setting.server.finish(task, fresh)
+    assert drive.weights(task) == drive.weights(fresh) and drive.logged(task) == drive.logged(fresh)
+    assert steps(task) == UPDATES
+    files = next(files for point, _, files in read_json(task["watch"]) if point == STEP)
+    assert files and not before & {Path(name).parts[0] for name in files}
+
+
+def test_the_scratch_does_not_grow_with_the_updates(setting: Setting) -> None:
+    phase = "parent"
+    tasks = []
+    for updates in (8, 16):  # 8 updates see every record once
+        # few points are logged: the state holds the curve up to now
+        params = drive.parameters(
+            MODEL,
+            **{
+                phase: {"updates": updates},
+                "train": {"state_interval": 1, "log_interval": 100, "validation_interval": 100},
+            },
+        )
+        tasks.append(setting.task(f"{phase}-{updates}", phase, params))
+    setting.server.finish(*tasks)
+    peaks = []
+    for task in tasks:
+        seen = [files for _, _, files in read_json(task["watch"])]
+        assert max(map(of_states, seen)) <= 2 * state_size(seen)
+        peaks.append(max(sum(files.values()) for files in seen))
+    assert peaks[1] <= 1.02 * peaks[0]
+
+
+def test_kills_during_the_write_of_the_state_do_not_fill_the_disk(setting: Setting) -> None:
+    reference = setting.reference("parent")
+    task = setting.task("parent-halves", "parent")
+    for _ in range(5):
+        setting.kill((task, HALF_STATE, 0))
+    setting.kill((task, STEP, 3))  # a state was written since
+    left = {path.name: path.stat().st_size for path in scratch(task).rglob("*") if path.is_file()}
+    assert of_states(left) <= 2 * state_size([files for _, _, files in reference.points]), left
+    setting.server.finish(task)
+    assert_like(task, reference)
+
+
+def of_states(files: dict[str, int]) -> int:
+    """Bytes of states, whole or not."""
+    return sum(size for name, size in files.items() if "state.pt" in name)
+
+
+def state_size(seen: list[dict[str, int]]) -> int:
+    return max(size for files in seen for name, size in files.items() if name.endswith("/state.pt"))

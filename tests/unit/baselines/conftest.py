@@ -1,0 +1,2 @@
+from tests.support.baselines import *
+from tests.support.models import *

@@ -1,0 +1,150 @@
+"""`pacer audit`: what it prints about a corpus, what it leaves behind, and how it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+SECRET = "zephyrine opacity in the left lung base ."
+
+
+@pytest.fixture
+def corpus(repository: Path) -> dict[str, list[dict]]:
+    """Six examinations of a frontal view in MIMIC-RG4's layout, and ``mine.yaml`` that names them."""
+    folder = repository / "mine"
+    folder.mkdir()
+    Image.new("L", (16, 16)).save(folder / "f.png")
+    rows = {
+        split: [
+            {
+                "id": f"{split}{n}",
+                "study_id": f"{split}{n}",
+                "subject_id": f"{split}{n}",
+                "finding": f"{SECRET} {n}{split}",
+                "impression": "s",
+                "APPA_flag": "PA",
+                "APPA_imagepath": "f.png",
+                "history": 0,
+                "indication": 0,
+            }
+            for n in range(2)
+        ]
+        for split in ("train", "val", "test")
+    }
+    write(folder, rows)
+    profile = (repository / "configs" / "phantom.yaml").read_text()
+    for old, new in (
+        ("source: phantom ", "source: files "),
+        ("root: null ", "root: mine "),
+        ("{sn: null, sw: null, mn: null, mw: null}", "{sn: sn.json, sw: null, mn: null, mw: null}"),
+        ("contexts: [sn, sw, mn, mw]", "contexts: [sn]"),
+    ):
+        assert old in profile, old
+        profile = profile.replace(old, new, 1)
+    (repository / "mine.yaml").write_text(profile)
+    return rows
+
+
+def write(folder: Path, rows: dict[str, list[dict]]) -> None:
+    (folder / "sn.json").write_text(json.dumps(rows))
+
+
+def test_a_sound_corpus(pacer, corpus):
+    outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
+    assert outcome.code == 0, outcome.error
+    words = " ".join(outcome.out.split())
+    assert "Context train paper val paper test paper studies patients" in words
+    assert "SN 2 172,608 2 1,391 2 2,357 6 6" in words
+    assert "ok Rows read 6: 6 used" in words and "ok Bad rows or records none" in words
+    assert words.endswith("written to read; read/problems.csv lists what is bad or left out (0)")
+    assert {path.name for path in Path("read").iterdir()} == {
+        "records.parquet",
+        "images.parquet",
+        "priors.parquet",
+        "problems.csv",
+        "audit.json",
+    }
+    assert "zephyrine" not in outcome.out + outcome.error
+
+
+def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_is_here(
+    pacer, corpus, backbones: Path, repository: Path
+):
+    assert "Train targets over 100 tokens not known before the language model is here" in " ".join(
+        pacer("audit", "--params", "mine.yaml").out.split()
+    )
+    corpus["train"][0]["finding"] = "The heart is enlarged. " * 40
+    write(repository / "mine", corpus)
+    profile = (repository / "mine.yaml").read_text()
+    assert "language: {provider: bundled}" in profile
+    local = f"language: {{provider: local, path: {backbones / 'language'}}}"
+    (repository / "mine.yaml").write_text(profile.replace("language: {provider: bundled}", local))
+    words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
+    assert "look Train targets over 100 tokens 1 of 2 (50.0 %): cut there, without an end" in words
+
+
+def test_nothing_but_an_earlier_audit_is_replaced(pacer, corpus, repository: Path):
+    before = sorted((repository / "mine").rglob("*"))
+    for out in ("mine", ".", "mine/sn.json"):
+        outcome = pacer("audit", "--params", "mine.yaml", "--out", out)
+        assert outcome.code == 1, out
+        assert "name another folder" in outcome.error or "name a folder" in outcome.error
+    assert sorted((repository / "mine").rglob("*")) == before
+    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
+    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
+    (repository / "read" / "notes.txt").write_text("mine")
+    assert "holds notes.txt, which would be lost" in pacer("audit", "--params", "mine.yaml", "--out", "read").error
+
+
+def test_a_refused_corpus_leaves_the_earlier_one_and_says_so(pacer, corpus, repository: Path):
+    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
+    before = (repository / "read" / "records.parquet").read_bytes()
+    corpus["train"][0]["APPA_imagepath"] = "gone.png"
+    write(repository / "mine", corpus)
+    outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
+    assert outcome.code == 1 and "read is unchanged: it holds an earlier corpus" in outcome.error
+    assert (repository / "read" / "records.parquet").read_bytes() == before
+    assert "read.problems.csv" in outcome.error and (repository / "read.problems.csv").exists()
+    assert not (repository / "problems.csv").exists()
+
+
+def test_what_deserves_a_look_is_marked_and_names_of_fields_are_no_markup(pacer, corpus):
+    corpus["train"][0]["[red]colour[/nonsense]"] = "grey"
+    write(Path("mine"), corpus)
+    outcome = pacer("audit", "--params", "mine.yaml")
+    assert outcome.code == 0, outcome.error
+    assert "look Fields that are not used sn: 1 × [red]colour[/nonsense]" in " ".join(outcome.out.split())
+    assert not Path("problems.csv").exists()
+
+
+def test_a_refused_corpus_leaves_the_table_of_problems_here(pacer, corpus):
+    for row in corpus["train"]:
+        row["APPA_imagepath"] = "absent.png"
+    write(Path("mine"), corpus)
+    outcome = pacer("audit", "--params", "mine.yaml")
+    assert outcome.code == 1 and outcome.out == ""
+    assert "all are in problems.csv" in outcome.error and "Traceback" not in outcome.error
+    with open("problems.csv", newline="") as file:
+        problems = list(csv.DictReader(file))
+    assert [(row["kind"], row["split"], row["index"]) for row in problems] == [
+        ("bad", "train", "0"),
+        ("bad", "train", "1"),
+    ]
+    assert "zephyrine" not in outcome.error + Path("problems.csv").read_text()
+    for row in corpus["train"]:
+        row["APPA_imagepath"] = "f.png"
+    write(Path("mine"), corpus)
+    assert pacer("audit", "--params", "mine.yaml").code == 0
+    assert not Path("problems.csv").exists()  # nothing is wrong any more
+
+
+def test_a_table_of_the_users_own_is_never_removed(pacer, corpus):
+    Path("problems.csv").write_text("what,who\nheating,landlord\n")
+    outcome = pacer("audit", "--params", "mine.yaml")
+    assert outcome.code == 1 and "is not from an earlier audit" in outcome.error
+    assert "landlord" in Path("problems.csv").read_text()
+    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0

@@ -1,0 +1,161 @@
+"""`pacer doctor`: what is there, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+from pacer.cli.doctor import Finding, diagnose, models
+from pacer.corpus.source.files import point_to_files
+from pacer.params import Params, parse_params
+from pacer.params.profiles import load_profile
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def changed(name: str, **groups: dict) -> Params:
+    values = load_profile(REPOSITORY / "configs" / f"{name}.yaml").model_dump()
+    for group, changes in groups.items():
+        values[group] |= changes
+    return parse_params(values)
+
+
+def found(title: str, params: Params, root: Path = REPOSITORY / "tests") -> dict[str, Finding]:
+    return {finding.what: finding for finding in diagnose(params, root)[title]}
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """``free(bytes)`` says how much room the disk has."""
+    return lambda size: monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**14, 0, size)
+    )
+
+
+def test_the_default_profile_lacks_nothing(pacer):
+    outcome = pacer("doctor")
+    assert outcome.code == 0, outcome.error
+    for shown in ("params.yaml: phantom", "torch", "CPU cores", "GB free", "stand-in, comes with the package"):
+        assert shown in outcome.out
+
+
+def test_missing_weights_say_how_to_get_them(pacer):
+    assert pacer("use", "mimic_rg4").code == 0
+    outcome = pacer("doctor")
+    assert outcome.code == 1
+    assert outcome.error.strip() == "error: a run would stop: see what is marked `missing` above"
+    command = "  hf download lmsys/vicuna-7b-v1.5 --revision 3321f76e3f527bd14065daf69dad9344000a201d"
+    assert command in outcome.out.splitlines(), "it can be pasted"
+    assert "corpus.root" in outcome.out
+
+
+def test_the_refusal_to_send_reports_is_seen_before_any_stage_and_before_the_key(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    params = load_profile(REPOSITORY / "configs" / "mimic_rg4.yaml")
+
+    def labels(**changes: object) -> Finding:
+        llm = params.anchors.llm.model_copy(update=changes)
+        anchors = params.anchors.model_copy(update={"llm": llm})
+        return found("Labels", params.model_copy(update={"anchors": anchors}))["anchors.llm"]
+
+    assert labels().state == "missing" and "send_reports_to is not set" in labels().detail
+    assert "needs an API key" in labels(send_reports_to="api.openai.com").detail
+    assert "absent.jsonl does not exist" in labels(provider="recorded", recorded="absent.jsonl").detail
+    assert "absent.md cannot be read" in labels(provider="none", prompt_file="absent.md").detail
+    assert labels(provider="none").state == "ok"
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    assert labels(send_reports_to="api.openai.com").state == "ok"
+
+
+@pytest.mark.parametrize("revision", ["main", "0" * 40])
+def test_a_revision_is_pinned_by_a_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, revision: str):
+    monkeypatch.setattr("pacer.backbones.hub.locate", lambda backbone, role: tmp_path / ("0" * 40))
+    params = changed("phantom", backbones={"text": {"provider": "hub", "id": "owner/model", "revision": revision}})
+    text = models(params)[2]
+    assert text.state == ("note" if revision == "main" else "ok")
+    assert ("revision main can move to another commit; this one is " + "0" * 40 in text.detail) == (revision == "main")
+
+
+def test_a_local_model_is_checked_for_what_its_role_needs(tmp_path: Path):
+    (tmp_path / "config.json").write_text("{}")
+    params = changed("phantom", backbones={"chexbert": {"provider": "local", "path": str(tmp_path)}})
+    finding = models(params)[3]
+    assert finding.state == "missing" and "chexbert.pth" in finding.detail
+
+
+def test_the_checkpoint_that_the_parent_starts_from_is_looked_for(tmp_path: Path):
+    for start, state in ((tmp_path, "ok"), (tmp_path / "absent", "missing")):
+        assert models(changed("phantom", parent={"start": str(start)}))[4].state == state
+
+
+def test_the_package_that_quantises_is_missed(monkeypatch: pytest.MonkeyPatch):
+    def installed(name: str) -> str:
+        if name == "bitsandbytes":
+            raise PackageNotFoundError
+        return version(name)
+
+    monkeypatch.setattr("pacer.cli.doctor.version", installed)
+    assert "bitsandbytes" not in found("Machine", changed("phantom"))
+    row = found("Machine", changed("phantom", train={"quantization": "nf4"}))["bitsandbytes"]
+    assert row.state == "missing" and "'.[nf4]'" in row.detail
+
+
+@pytest.mark.parametrize("profile", ["mimic_rg4", "mimic_cxr"])
+def test_before_the_corpus_is_read_the_disk_is_judged_by_the_published_counts(
+    free: Callable[[int], None], tmp_path: Path, profile: str
+):
+    params = changed(profile, corpus={"root": str(tmp_path)})
+    free(10**13)
+    disk = found("Machine", params, tmp_path)["Disk"]
+    assert disk.state == "ok" and disk.detail.endswith("about 1.7 TB (269,402 images, published)")
+    free(10**12)
+    disk = found("Machine", params, tmp_path)["Disk"]
+    assert disk.state == "missing" and disk.detail.endswith("features.mode: pixels needs 72.3 GB")
+    free(10**9)
+    assert found("Machine", params, tmp_path)["Disk"].detail.endswith("free space")
+
+
+def test_images_are_counted_by_the_audit_of_the_same_corpus_only(free: Callable[[int], None], tmp_path: Path):
+    free(10**12)
+    params = changed("openi", corpus={"root": str(tmp_path)})
+    for name in ("source", "corpus"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+    audit = {"contexts": {"sn": {}, "mn": {}}, "images": {"count": 11}}
+    (tmp_path / "data" / "corpus" / "audit.json").write_text(json.dumps(audit))
+    for root, state in ((str(tmp_path), "ok"), ("/another/corpus", "note")):
+        (tmp_path / "data" / "source" / "source.json").write_text(json.dumps({"root": root, "files": {}, "images": ""}))
+        disk = found("Machine", params, tmp_path)["Disk"]
+        assert disk.state == state and ("11 images, counted" in disk.detail) == (state == "ok")
+    source = tmp_path / "data" / "source" / "source.json"
+    source.write_text(json.dumps({"root": str(tmp_path), "files": {}, "images": ""}))
+    (tmp_path / "data" / "features").mkdir()
+    free(1)
+    assert found("Machine", params, tmp_path)["Disk"].state == "ok", "features that are there need no room"
+
+
+def test_annotation_files_are_looked_for(tmp_path: Path):
+    (tmp_path / "NLMCXR_reports.tgz").write_text("")
+    params = changed("openi", corpus={"root": str(tmp_path), "images": "."})
+    assert {what: finding.state for what, finding in found("Corpus", params).items()} == {
+        "corpus.root": "ok",
+        "openi.reports": "ok",
+        "openi.projections": "missing",
+        "images": "ok",
+    }
+
+
+def test_files_that_changed_since_they_were_described_are_named(tmp_path: Path):
+    (tmp_path / "studies.csv").write_text("a")
+    table = {"file": "studies.csv", "columns": {}, "delimiter": None, "encoding": "utf-8"}
+    params = changed("openi", corpus={"root": str(tmp_path), "format": "table", "images": ".", "table": table})
+    point_to_files(params.corpus, tmp_path / "data" / "source")
+    assert "source" not in found("Corpus", params, tmp_path)
+    (tmp_path / "studies.csv").write_text("b")
+    note = found("Corpus", params, tmp_path)["source"]
+    assert note.state == "note"
+    assert "has changed since the source was made" in note.detail and "dvc repro -f source" in note.detail

@@ -1,0 +1,317 @@
+"""Profiles load strictly, params.yaml is the default one, and `pacer use` never loses an edit."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from functools import cache, reduce
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from pacer.core.errors import ConfigError
+from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.scoring import ORIGINALS
+from pacer.params import Params, load_params, parse_params
+from pacer.params.profiles import load_profile, profile_text
+from pacer.params.score import Score
+from pacer.reporting.published import load_published
+
+REPOSITORY = Path(__file__).parents[3]
+PROFILES = sorted((REPOSITORY / "configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
+def test_every_profile_loads(path: Path):
+    load_profile(path)
+
+
+def test_an_overlay_changes_its_values_and_keeps_the_comments_of_the_rest(tmp_path: Path):
+    (tmp_path / "phantom.yaml").write_text(
+        "# the default\n"
+        "train:          # of all phases\n"
+        "  seed: 1       # of order\n"
+        "  limit: null   # all\n"
+        "\n"
+        "models:\n"
+        "  vision: {provider: standin}\n"
+        "  names: {}     # none\n"
+    )
+    (tmp_path / "paper.yaml").write_text("# the paper\ntrain:\n  limit: 5   # five\nmodels:\n  names: {a: b}\n")
+    (tmp_path / "short.yaml").write_text("# short\nextends: paper\ntrain: {seed: 2}\n")
+    assert profile_text(tmp_path / "phantom.yaml") == (tmp_path / "phantom.yaml").read_text()
+    assert profile_text(tmp_path / "short.yaml") == (
+        "# short\n"
+        "train:          # of all phases\n"
+        "  seed: 2       # of order\n"
+        "  limit: 5      # five\n"
+        "\n"
+        "models:\n"
+        "  vision: {provider: standin}\n"
+        "  names: {a: b} # none\n"
+    )
+
+
+def test_profiles_that_extend_each_other_are_refused(tmp_path: Path):
+    (tmp_path / "a.yaml").write_text("extends: b\n")
+    (tmp_path / "b.yaml").write_text("extends: a\n")
+    with pytest.raises(ConfigError, match="the profiles a, b extend each other"):
+        profile_text(tmp_path / "a.yaml")
+
+
+def test_the_committed_parameters_are_the_phantom_profile():
+    committed = subprocess.run(["git", "show", "HEAD:params.yaml"], cwd=REPOSITORY, capture_output=True, text=True)
+    if committed.returncode:
+        pytest.skip("not a git checkout")
+    assert committed.stdout == (REPOSITORY / "configs" / "phantom.yaml").read_text(encoding="utf-8")
+
+
+#: What the paper and LLM-RG4's code fix (docs/method.md); the second column is the conventional SN protocol.
+PUBLISHED = {
+    "corpus.contexts": (["sn", "sw", "mn", "mw"], ["sn"]),
+    "corpus.target": ("findings_and_impression", "findings"),
+    "corpus.cleaner": ("upstream", "upstream"),
+    "corpus.unseen_comparisons": ("keep", "keep"),
+    "corpus.keep_empty_priors": (True, False),
+    "features.depths": ([4, 8, 12], [4, 8, 12]),
+    "features.prior_tokens": (100, 100),
+    "anchors.sample_per_context": (2500, 2500),
+    "anchors.llm.model": ("gpt-4.1-mini", "gpt-4.1-mini"),
+    "anchors.llm.temperature": (0.0, 0.0),
+    "prompt.before_tokens": (50, 50),
+    "prompt.unknown_view": ("upstream", "upstream"),
+    "trajectory.report_tokens": (100, 100),
+    "commit.route": ("stochastic", "stochastic"),
+    "refine.variant": ("patchwise", "patchwise"),
+    "refine.max_scale": (0.5, 0.5),
+    "refine.init_scale": (0.1, 0.1),
+    "interface.num_queries": (128, 128),
+    "interface.num_heads": (12, 12),
+    "interface.d_hidden": (2048, 2048),
+    "interface.dropout": (0.1, 0.1),
+    "interface.query_std": (0.02, 0.02),
+    "interface.fusion_init": ("random", "random"),
+    "interface.mask_prior_padding": (False, False),
+    "lora.rank": (32, 32),
+    "lora.alpha": (64, 64),
+    "lora.dropout": (0.1, 0.1),
+    "lora.targets": (["q_proj", "v_proj"], ["q_proj", "v_proj"]),
+    "train.lambda_tlw": (0.75, 0.75),
+    "train.weight_decay": (0.01, 0.01),
+    "train.max_grad_norm": (None, None),
+    "train.checkpoint": ("last", "last"),
+    "batches.mix": (False, False),
+    "batches.window": (1, 1),
+    "warmup.learning_rate": (3e-4, 3e-4),
+    "warmup.batch_size": (24, 24),
+    "warmup.accumulation": (2, 2),
+    "warmup.updates": (14384, 14384),
+    "warmup.warmup_updates": (359, 359),
+    "parent.learning_rate": (3e-4, 3e-4),
+    "parent.batch_size": (16, 16),
+    "parent.accumulation": (2, 2),
+    "parent.updates": (43152, 10788),
+    "parent.warmup_updates": (2157, 539),
+    "parent.rho_start": (0.1, 0.1),
+    "parent.rho_end": (0.5, 0.5),
+    "parent.rho_updates": (16000, 4000),
+    "parent.lambda_q": (0.35, 0.35),
+    "parent.lateral_start": ("random", "random"),
+    "parent.prior_start": ("random", "random"),
+    "calibrate.learning_rate": (1e-4, 1e-4),
+    "calibrate.batch_size": (16, 16),
+    "calibrate.accumulation": (2, 2),
+    "calibrate.updates": (21576, 21576),
+    "calibrate.warmup_updates": (2157, 2157),
+    "calibrate.rho": (0.5, 0.5),
+    "calibrate.lambda_q": (0.20, 0.20),
+    "calibrate.lambda_cons": (0.05, 0.05),
+    "calibrate.lambda_drift": (0.01, 0.01),
+    "calibrate.gate_inputs": ("hze", "none"),
+    "calibrate.rank": (16, 16),
+    "calibrate.dropout": (0.05, 0.05),
+    "calibrate.gate_bias": (-2.2, -2.2),
+    "decode.num_beams": (3, 5),
+    "decode.min_new_tokens": (80, 50),
+    "decode.max_new_tokens": (260, 200),
+    "decode.repetition_penalty": (2.0, 2.0),
+    "decode.length_penalty": (2.0, 2.15),
+    "score.convention": ("llm-rg4", "llm-rg4"),
+}
+
+
+@pytest.mark.parametrize("key", PUBLISHED)
+def test_the_published_profiles_hold_the_published_values(key: str):
+    for name, value in zip(("mimic_rg4", "mimic_rg4_sn"), PUBLISHED[key], strict=True):
+        assert reduce(getattr, key.split("."), _loaded(name)) == value
+
+
+@cache
+def _loaded(name: str) -> Params:
+    return load_profile(REPOSITORY / "configs" / f"{name}.yaml")
+
+
+def test_mimic_cxr_is_the_paper_but_for_its_corpus_and_marks():
+    paper, own = (_loaded(name).model_dump() for name in ("mimic_rg4", "mimic_cxr"))
+    assert {group for group in paper if paper[group] != own[group]} == {"corpus", "emphasis"}
+    assert own["corpus"]["format"] == "mimic_cxr" and own["emphasis"]["source"] == "computed"
+
+
+def test_the_published_profiles_decode_as_the_published_rows_were():
+    for profile, table in (("mimic_rg4", "main"), ("mimic_rg4_sn", "conventional_sn")):
+        decode = _loaded(profile).decode.model_dump()
+        published = load_published()[table].decoding
+        assert len(published) == 5 and {name: decode[name] for name in published} == published
+
+
+@pytest.mark.parametrize(
+    ("group", "key", "changes", "message"),
+    [
+        ("backbones", "text_standin", {"width": 32, "heads": 5}, "heads must divide it"),
+        ("backbones", "language_standin", {"width": 36, "heads": 4}, "the width of a head must be even"),
+        (
+            "backbones",
+            "vision_standin",
+            {"image_size": 14, "patch_size": 28},
+            "patch_size 28 is larger than image_size 14",
+        ),
+        ("backbones", "vision_standin", {"images": 1}, "images"),
+    ],
+)
+def test_what_would_fail_after_hours_is_refused_at_once(group: str, key: str, changes: dict, message: str):
+    values = _loaded("micro").model_dump()
+    values[group][key] = (values[group][key] or {}) | changes
+    with pytest.raises(ConfigError, match=message):
+        parse_params(values)
+
+
+def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
+    allowed = {name: set(get_args(Score.model_fields[name].annotation)) for name in ("convention", "originals")}
+    assert allowed == {"convention": set(CONVENTIONS), "originals": set(ORIGINALS)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"format": "openi", "contexts": ["sn"], "openi": {"reports": None, "projections": "p.csv"}},
+            "format: openi needs corpus.openi.reports",
+        ),
+        ({"format": "openi", "openi": {"reports": "r.tgz"}}, "format: openi needs corpus.openi.projections"),
+        (
+            {"format": "mimic_cxr", "mimic_cxr": {"split": "s.csv"}},
+            "format: mimic_cxr needs corpus.mimic_cxr.reports, corpus.mimic_cxr.metadata$",
+        ),
+        ({"format": "r2gen", "contexts": ["sn"]}, "format: r2gen needs corpus.r2gen.annotation"),
+        (
+            {"format": "r2gen", "r2gen": {"annotation": "a.json"}},
+            "format: r2gen knows no previous reports; contexts may hold sn and mn",
+        ),
+        ({"format": "table"}, "format: table needs corpus.table.file"),
+        ({"format": "rg4", "annotations": {"mn": None}}, "annotations names no file for mn"),
+        ({"format": "csv"}, "corpus.format"),
+        ({"split": {"val": 0.5, "test": 0.6}}, "val \\+ test must not exceed 1; what they leave is train"),
+        ({"source": "phantom", "format": "mimic_cxr"}, "source: phantom writes format: rg4 alone"),
+        ({"openi": {"split": "split.csv"}}, "corpus.openi.split"),
+    ],
+)
+def test_what_a_format_needs_is_checked_before_any_work(changes: dict, message: str):
+    values = _loaded("mimic_rg4").model_dump()
+    for key, value in changes.items():
+        values["corpus"][key] = values["corpus"][key] | value if isinstance(value, dict) else value
+    with pytest.raises(ConfigError, match=message):
+        parse_params(values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("binary", r"not UTF-8 \(invalid start byte at byte 0\)"),
+        ("latin-1", r"not UTF-8 \(.* at byte 3\)"),
+        ("folder", "Is a directory"),
+        ("control characters", "special characters are not allowed"),
+        ("unclosed", "line 3: expected"),
+        ("nested without end", "recursion"),
+    ],
+)
+def test_what_is_no_file_of_parameters_is_one_sentence(pacer, repository: Path, kind: str, said: str):
+    path = repository / "mine.yaml"
+    secret = "Large right pneumothorax"
+    content = {
+        "binary": b"\xff\xd8\xff\xe0" + bytes(200),
+        "latin-1": "# f\u00fcr uns\ncorpus: {}\n".encode("latin-1"),
+        "control characters": bytes(132) + b"DICM",
+        "unclosed": f"corpus:\n  root: [{secret}\n".encode(),
+        "nested without end": b"[" * 100_000,
+    }
+    if kind == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes(content[kind])
+    outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
+    assert outcome.code == 1 and outcome.error.count("\n") == 1
+    assert re.search(f"error: mine.yaml is not a parameter file: .*{said}.*; expected YAML in UTF-8", outcome.error)
+    assert secret not in outcome.error and not (repository / "read").exists()
+
+
+def test_use_writes_the_whole_profile_whatever_was_in_use_before(pacer, repository: Path):
+    for name in ("micro", "mimic_rg4_sn", "phantom"):
+        assert pacer("use", name).code == 0
+        assert load_params(repository / "params.yaml") == _loaded(name)
+    assert (repository / "params.yaml").read_bytes() == (repository / "configs" / "phantom.yaml").read_bytes()
+
+
+def test_use_without_a_name_marks_the_one_in_use(pacer):
+    lines = pacer("use").out.splitlines()
+    assert "* phantom" in lines and "  micro" in lines
+
+
+def test_an_unknown_profile_is_one_line_that_lists_the_known_ones(pacer):
+    outcome = pacer("use", "mimic_rg5")
+    assert outcome.code == 1 and len(outcome.error.splitlines()) == 1
+    assert (
+        "there are micro, mimic_cxr, mimic_rg4, mimic_rg4_sn, openi, phantom; did you mean mimic_rg4?" in outcome.error
+    )
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [lambda text: text.replace("lambda_cons: 0.05", "lambda_cons: 0.1"), lambda text: text + "\nnot yaml: ["],
+    ids=["another value", "no longer valid"],
+)
+def test_an_edited_file_is_kept_unless_forced(pacer, repository: Path, edit):
+    params = repository / "params.yaml"
+    edited = edit(params.read_text())
+    params.write_text(edited)
+    outcome = pacer("use", "micro")
+    assert outcome.code == 1 and "--force" in outcome.error
+    assert params.read_text() == edited
+    assert pacer("use", "micro", "--force").code == 0
+    assert params.read_text() != edited
+
+
+def test_a_comment_is_no_edit(pacer, repository: Path):
+    with open(repository / "params.yaml", "a") as file:
+        file.write("# a remark\n")
+    assert pacer("use", "openi").code == 0
+
+
+def test_a_profile_that_does_not_load_is_not_put_in_use(pacer, repository: Path):
+    (repository / "configs" / "mine.yaml").write_text("corpus: {sources: files}\n")
+    before = (repository / "params.yaml").read_text()
+    outcome = pacer("use", "mine")
+    assert outcome.code == 1 and "configs/mine.yaml" in outcome.error
+    assert (repository / "params.yaml").read_text() == before
+
+
+def test_a_traceback_is_shown_on_demand(pacer):
+    outcome = pacer("use", "nothing", "--traceback")
+    assert outcome.code == 1 and "Traceback" in outcome.error and "error: there is no profile" in outcome.error
+
+
+def test_outside_the_repository_the_command_says_so(pacer, repository: Path, monkeypatch: pytest.MonkeyPatch):
+    (repository / "empty").mkdir()
+    monkeypatch.chdir(repository / "empty")
+    outcome = pacer("use", "micro")
+    assert outcome.code == 1 and "run this from the root of the repository" in outcome.error

@@ -1,0 +1,2 @@
+from tests.support.emphasis import *
+from tests.support.models import *

@@ -1,0 +1,2 @@
+from tests.support.external import *
+from tests.support.models import *

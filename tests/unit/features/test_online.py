@@ -1,0 +1,206 @@
+"""A store of prepared pixels: the states that it gives are those of a store of states."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import safetensors.torch
+import torch
+from PIL import Image
+
+from pacer.core.errors import BackboneError, DataError, PacerError
+from pacer.encoding import build_store as build
+from pacer.encoding import plan
+from pacer.features.encoder import ImageEncoder
+from pacer.features.online import OnlineStates, open_features
+from pacer.features.store import FeatureStore, content_hash
+from tests.unit.features.test_store import CONFIG
+
+TEXTS = ["no effusion .", "edema ."]
+COLOURED = "img4"
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> pl.DataFrame:
+    rng = np.random.default_rng(0)
+    paths = []
+    for i in range(7):
+        shape = (70, 64, 3) if f"img{i}" == COLOURED else (70, 64)
+        paths.append(str(tmp_path / f"{i}.png"))
+        Image.fromarray(rng.integers(0, 255, shape, dtype=np.uint8)).save(paths[-1])
+    return pl.DataFrame({"image_id": [f"img{i}" for i in range(7)], "path": paths})
+
+
+def both(backbones: Path, images: pl.DataFrame, folder: Path, **changes) -> tuple[FeatureStore, OnlineStates]:
+    for mode in ("states", "pixels"):
+        build.build_store(CONFIG.model_copy(update={"mode": mode, **changes}), images, TEXTS, backbones, folder / mode)
+    states, online = (open_features(folder / mode, backbones, "cpu") for mode in ("states", "pixels"))
+    assert isinstance(states, FeatureStore) and isinstance(online, OnlineStates)
+    return states, online
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.04)])
+def test_both_modes_give_the_same_tensors(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, dtype: str, tolerance: float
+) -> None:
+    states, online = both(backbones, images, tmp_path, dtype=dtype)
+    ids = [f"img{i}" for i in (3, 4, 0, 3, 6)]
+    expected, found = states.depth_states(ids), online.depth_states(ids)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    # another batch may put a value to the other side of a boundary of the type
+    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+    assert float((found.float() - expected.float()).norm() / expected.float().norm()) < tolerance / 20
+    for one, other in zip(states.prior_states(TEXTS), online.prior_states(TEXTS)):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_same_batches_give_the_same_bits(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    states, online = both(backbones, images, tmp_path, dtype="bfloat16")
+    assert torch.equal(online.depth_states(["img0", "img1"]), states.depth_states(["img0", "img1"]))
+
+
+def test_pixels_are_what_the_processor_makes(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    _, online = both(backbones, images, tmp_path)
+    preparation = ImageEncoder(backbones / "vision", [1, 3]).preparation
+    for image_id, path in images.iter_rows():
+        assert torch.equal(preparation.values(online.store.pixels([image_id]))[0], preparation(path))
+    assert online.store.pixels(["img0", "img6"]).shape[1] == 1
+    assert online.store.pixels(["img0", COLOURED]).shape[1] == 3
+
+
+def test_only_shards_with_colours_have_three_planes(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    both(backbones, images, tmp_path)
+    shapes = sorted(
+        safetensors.torch.load_file(path)["pixels"].shape[:2] for path in (tmp_path / "pixels").glob("images-*")
+    )
+    assert shapes == [(1, 1), (3, 1), (3, 3)]
+
+
+def test_threads_may_ask_at_once(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    _, online = both(backbones, images, tmp_path)
+    expected = online.depth_states(["img0", "img1"])
+    with ThreadPoolExecutor(3) as pool:
+        for found in pool.map(online.depth_states, [["img0", "img1"]] * 6):
+            assert torch.equal(found, expected)
+
+
+def test_pixels_outlive_a_new_encoder_but_are_not_read_with_it(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = CONFIG.model_copy(update={"mode": "pixels"})
+    build.build_store(config, images, TEXTS, backbones, tmp_path / "out")
+    before = content_hash(tmp_path / "out")
+    other = tmp_path / "backbones"
+    shutil.copytree(backbones, other)
+    weights = safetensors.torch.load_file(other / "vision" / "model.safetensors")
+    safetensors.torch.save_file(
+        {name: tensor * 1.01 for name, tensor in weights.items()},
+        other / "vision" / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "states")
+    for store in ("out", "states"):
+        with pytest.raises(DataError, match=r"was made with another encoder than .*vision; run the features stage"):
+            open_features(tmp_path / store, other, "cpu")
+    monkeypatch.setattr(build, "encode_images", lambda *a: pytest.fail("an image was prepared again"))
+    build.build_store(config, images, TEXTS, other, tmp_path / "out")
+    assert content_hash(tmp_path / "out") != before
+    open_features(tmp_path / "out", other, "cpu").depth_states(["img0"])
+
+
+def test_another_processor_prepares_again(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"mode": "pixels"})
+    build.build_store(config, images, TEXTS, backbones, tmp_path / "out")
+    other = tmp_path / "backbones"
+    shutil.copytree(backbones, other)
+    path = other / "vision" / "preprocessor_config.json"
+    settings = json.loads(path.read_text())
+    path.write_text(json.dumps(settings | {"resample": 2 if settings["resample"] != 2 else 3}))
+    before = FeatureStore(tmp_path / "out").pixels(["img0"])
+    build.build_store(config, images, TEXTS, other, tmp_path / "out")
+    assert not torch.equal(FeatureStore(tmp_path / "out").pixels(["img0"]), before)
+    path.unlink()
+    for mode in ("pixels", "states"):
+        with pytest.raises(BackboneError, match=r"preprocessor_config\.json"):
+            build.build_store(config.model_copy(update={"mode": mode}), images, TEXTS, other, tmp_path / "out")
+
+
+def test_the_wrong_question_to_a_store_is_refused(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    states, online = both(backbones, images, tmp_path)
+    with pytest.raises(DataError, match=r"holds pixels \(features.mode: pixels\), not states; open it with"):
+        online.store.depth_states(["img0"])
+    with pytest.raises(DataError, match="it holds no pixels"):
+        states.pixels(["img0"])
+    for ask in (online.depth_states, online.store.pixels):
+        with pytest.raises(ValueError, match="no image is asked for"):
+            ask([])
+
+
+@pytest.mark.parametrize(
+    ("mode", "free", "remedy"),
+    [
+        ("states", 10_000, "free space: no other setting fits"),
+        ("pixels", 16_000, "set features.mode: states, or free space"),
+    ],
+)
+def test_a_plan_that_does_not_fit_names_the_setting_that_does(
+    backbones: Path,
+    images: pl.DataFrame,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    free: int,
+    remedy: str,
+) -> None:
+    """As float32 states take 14,336 bytes and as pixels 21,952 (here: the encoder's images are tiny)."""
+    monkeypatch.setattr(plan.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free})())
+    with pytest.raises(PacerError, match=rf"the features need .* MB more, 0.01\d? MB are free at .*; {remedy}"):
+        build.build_store(CONFIG.model_copy(update={"mode": mode}), images, [], backbones, tmp_path / "out")
+    assert not (tmp_path / "out").exists() and not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_states_that_no_number_stands_for_name_the_image(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = ImageEncoder.encode
+
+    def far(self: ImageEncoder, pixels: torch.Tensor) -> torch.Tensor:
+        states = encode(self, pixels)
+        states[-1] *= 1e9
+        return states
+
+    half = CONFIG.model_copy(update={"dtype": "float16"})
+    monkeypatch.setattr(ImageEncoder, "encode", far)
+    told = "the states of image img{} are not finite in the stored type; choose another"
+    with pytest.raises(PacerError, match=told.format(1)):  # the last of the first batch
+        build.build_store(half, images, TEXTS, backbones, tmp_path / "out")
+    build.build_store(half.model_copy(update={"mode": "pixels"}), images, TEXTS, backbones, tmp_path / "pixels")
+    with pytest.raises(DataError, match=told.format(4)):
+        open_features(tmp_path / "pixels", backbones, "cpu").depth_states(["img2", "img4"])
+
+
+def test_an_image_that_changes_while_the_stage_runs_is_not_stored_under_its_old_key(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(images["path"][5])
+    hashes = build._hashes
+
+    def then_changed(*arguments):
+        found = hashes(*arguments)
+        Image.linear_gradient("L").resize((64, 64)).save(path)
+        return found
+
+    monkeypatch.setattr(build, "_hashes", then_changed)
+    with pytest.raises(DataError, match=r"cannot be read: img5 \(the file has changed since the stage began\)"):
+        build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
+
+
+def test_an_id_of_two_images_is_refused(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="2 images share an id with another, such as img3"):
+        build.build_store(CONFIG, pl.concat([images, images[3:4]]), [], backbones, tmp_path / "out")

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import BertModel
+
+from pacer.core.errors import BackboneError, DataError
+from pacer.metrics.chexbert.labeller import CPU_PIECES, CheXbert
+from pacer.metrics.chexbert.network import CheXbertNetwork
+from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS
+from pacer.pretrained.pointers import write_pointer
+from pacer.records.findings import FINDINGS
+from tests.support.metrics import small_config
+
+
+def test_observations_cover_the_findings():
+    assert len(OBSERVATIONS) == 14 and OBSERVATIONS[-1] == "No Finding"
+    assert tuple(OBSERVATION_OF) == FINDINGS
+    assert set(OBSERVATION_OF.values()) == set(OBSERVATIONS[:-1])
+
+
+def test_shape_type_and_range(chexbert_directory, reports):
+    labels = CheXbert(chexbert_directory())(reports)
+    assert labels.shape == (40, 14) and labels.dtype == torch.int32
+    assert labels.min() >= 0 and labels[:, :13].max() <= 3 and labels[:, 13].max() <= 1
+    assert len(labels.unique(dim=0)) > 3, "random weights that label everything alike test nothing"
+    assert CheXbert(chexbert_directory())([]).shape == (0, 14)
+
+
+def test_batches_give_the_labels_of_single_reports(chexbert_directory, reports):
+    texts, original = reports, list(reports)
+    batched = CheXbert(chexbert_directory(), batch_size=16)(texts)
+    single = CheXbert(chexbert_directory(), batch_size=1)
+    assert torch.equal(batched, torch.cat([single([text]) for text in texts]))
+    assert texts == original
+
+
+@given(st.lists(st.integers(2, 512), max_size=60), st.integers(1, 16), st.sampled_from(["cpu", "cuda"]))
+def test_batches_hold_every_report_once_within_their_limits(lengths, size, device):
+    label = object.__new__(CheXbert)
+    label.batch_size, label.device, label.max_pieces = size, torch.device(device), 512
+    lengths.sort()
+    batches = label._batches(lengths, list(range(len(lengths))))
+    assert [row for batch in batches for row in batch] == list(range(len(lengths)))
+    assert all(0 < len(batch) <= size for batch in batches)
+    if device == "cpu":
+        assert all(len(batch) * lengths[batch[-1]] <= CPU_PIECES for batch in batches)
+    else:
+        assert len(batches) == -(-len(lengths) // size)
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        pytest.param(
+            "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+        ),
+    ],
+)
+def test_it_computes_in_float32_unless_asked_otherwise(chexbert_directory, reports, device):
+    exact = CheXbert(chexbert_directory(), device=device)
+    assert exact.network.bert.dtype == torch.float32
+    half = CheXbert(chexbert_directory(), device=device, precision="bfloat16")
+    assert half.network.bert.dtype == torch.bfloat16 and half.network.linear_heads[0].weight.dtype == torch.float32
+    agreement = (half(reports) == exact(reports)).float().mean()
+    assert agreement > 0.95  # random weights have many near ties
+
+
+def test_white_space_and_case_do_not_matter(chexbert_directory):
+    label = CheXbert(chexbert_directory())
+    assert torch.equal(label(["No effusion .\n\n  heart   is\tnormal"]), label(["no effusion . heart is normal"]))
+
+
+def test_scores_are_those_of_a_plain_bert_and_its_heads(checkpoint_state):
+    """The network leaves out what [CLS] does not need; the numbers are those of all positions."""
+    network = CheXbertNetwork(BertModel(small_config()))
+    network.load_state_dict(checkpoint_state)
+    plain = BertModel(small_config()).eval()
+    plain.load_state_dict(network.bert.state_dict())
+    ids = torch.randint(5, 21, (6, 30), generator=torch.Generator().manual_seed(0))
+    mask = (torch.arange(30) < torch.tensor([[30], [1], [17], [30], [2], [9]])).long()
+    with torch.inference_mode():
+        states = plain(input_ids=ids, attention_mask=mask).last_hidden_state
+        assert states.shape == (6, 30, 16)
+        for found, head in zip(network(ids, mask), network.linear_heads, strict=True):
+            torch.testing.assert_close(found, head(states[:, 0]), rtol=1e-5, atol=1e-5)
+
+
+def test_cut_at_512_pieces_keeps_the_closing_piece(chexbert_directory, words):
+    label = CheXbert(chexbert_directory())
+    text = (words * 60)[:700]
+    ids = [2, *(5 + words.index(word) for word in text[:510]), 3]
+    with torch.inference_mode():
+        expected = [scores.argmax().item() for scores in label.network(torch.tensor([ids]), torch.ones(1, 512))]
+    assert label([" ".join(text)])[0].tolist() == expected
+
+
+def test_dropout_is_never_active(chexbert_directory):
+    label = CheXbert(chexbert_directory())
+    label.network.train()
+    assert not any(module.training for module in label.network.modules())
+
+
+def test_accepts_both_generations_of_checkpoints(chexbert_directory, reports, checkpoint_state):
+    state = checkpoint_state
+    positions = {"bert.embeddings.position_ids": torch.arange(512).expand(1, -1)}
+    expected = CheXbert(chexbert_directory())(reports)
+    for variant in (state, state | positions):
+        prefixed = {f"module.{key}": value for key, value in variant.items()}
+        for content in (variant, prefixed):
+            directory = chexbert_directory({"model_state_dict": content, "epoch": 7})
+            assert torch.equal(CheXbert(directory)(reports), expected)
+
+
+def broken(kind: str, state: dict) -> object:
+    key = "linear_heads.3.weight"
+    if kind == "missing":
+        del state[key]
+    elif kind == "unknown":
+        state["linear_heads.14.weight"] = torch.zeros(4, 16)
+    elif kind == "shape":
+        state[key] = torch.zeros(2, 16)
+    elif kind == "positions":
+        state["bert.embeddings.position_ids"] = torch.arange(512).flip(0)[None]
+    elif kind == "no key":
+        return {"state_dict": state}
+    elif kind == "no dictionary":
+        return [1, 2]
+    return {"model_state_dict": state}
+
+
+@pytest.mark.parametrize(
+    "kind, named",
+    [
+        ("missing", r"Missing key.*linear_heads\.3\.weight"),
+        ("unknown", r"Unexpected key.*linear_heads\.14\.weight"),
+        ("shape", r"size mismatch for linear_heads.3.weight.*\[2, 16\].*\[4, 16\]"),
+        ("positions", "position_ids"),
+        ("no key", "model_state_dict"),
+        ("no dictionary", "model_state_dict"),
+    ],
+)
+def test_refuses_everything_else(chexbert_directory, checkpoint_state, kind, named):
+    with pytest.raises(BackboneError, match=named):
+        CheXbert(chexbert_directory(broken(kind, checkpoint_state)))
+
+
+class Payload:
+    def __reduce__(self):
+        return os.mkdir, ("/tmp/pacer-payload-must-not-run",)
+
+
+def test_a_checkpoint_cannot_run_code(chexbert_directory, checkpoint_state):
+    with pytest.raises(BackboneError, match="cannot be read as weights"):
+        CheXbert(chexbert_directory({"model_state_dict": checkpoint_state, "extra": Payload()}))
+    assert not os.path.exists("/tmp/pacer-payload-must-not-run")
+
+
+@pytest.mark.parametrize("content", [b"", b"not weights", b"PK\x03\x04 cut off"])
+def test_a_damaged_file_is_named(chexbert_directory, content):
+    directory = chexbert_directory()
+    (directory / "chexbert.pth").write_bytes(content)
+    with pytest.raises(BackboneError, match=r"chexbert\.pth cannot be read"):
+        CheXbert(directory)
+
+
+@pytest.mark.parametrize("name", ["chexbert.pth", "config.json", "vocab.txt"])
+def test_a_missing_file_is_named(chexbert_directory, name):
+    directory = chexbert_directory()
+    (directory / name).unlink()
+    with pytest.raises(BackboneError, match=name):
+        CheXbert(directory)
+
+
+def test_a_foreign_tokenizer_is_refused(chexbert_directory):
+    directory = chexbert_directory()
+    with open(directory / "vocab.txt", "a") as file:
+        file.write("carina\nhilum\n")
+    with pytest.raises(BackboneError, match="do not belong together"):
+        CheXbert(directory)
+
+
+def test_follows_a_pointer(chexbert_directory, tmp_path, reports):
+    directory = chexbert_directory()
+    write_pointer(directory, ["chexbert.pth", "config.json", "vocab.txt"], tmp_path / "pointing")
+    assert torch.equal(CheXbert(tmp_path / "pointing")(reports), CheXbert(directory)(reports))
+
+
+def test_only_text_is_labelled(chexbert_directory):
+    with pytest.raises(DataError, match="report 1 is NoneType"):
+        CheXbert(chexbert_directory())(["no effusion", None])

@@ -1,0 +1,101 @@
+"""Columns of a user's file: which are taken as scores and groups, and which are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pacer.comparison.case_statistics import score_intervals
+from pacer.core.errors import DataError
+from pacer.core.io import hash_file
+from pacer.metrics.columns import column_scores, group_names, read_score_columns, score_names
+from pacer.reporting.score_tables import column_table
+from tests.unit.metrics.test_scoring import Case
+
+IDS = ["sn-1", "sn-2", "007"]
+TABLE = "record_id,words,sex\n007,3,F\nsn-2,,\nsn-1,1.5, M \n"
+
+
+def written(folder: Path, text: str = TABLE, name: str = "columns.csv") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_numbers_become_scores_and_texts_groups(tmp_path: Path, kind: str) -> None:
+    path = written(tmp_path)
+    if kind == "parquet":
+        pl.read_csv(path, schema_overrides={"record_id": pl.String}).write_parquet(tmp_path / "columns.parquet")
+    found = read_score_columns(tmp_path / f"columns.{kind}", IDS, ["f1"])
+    assert found.to_dict(as_series=False) == {"words": [1.5, None, 3.0], "sex": ["M", None, "F"]}
+    assert score_names(found) == ["words"] and group_names(found) == ["sex"]
+    assert column_scores(found, ["f1"]) == {"words": 2.25, "words_n": 2}
+    assert column_scores(found[1:2], []) == {"words": None, "words_n": 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("record_id,words\nsn-1,1\nsn-2,1\n", "missing in .*columns.csv: 007"),
+        ("record_id,words\nsn-1,1\nsn-2,1\n007,1\nother,1\n", "but not in the scored records: other"),
+        ("record_id,words\nsn-1,1\nsn-2,1\n007,1\nsn-2,1\n", "more than once in .*columns.csv: sn-2"),
+        ("id,words\nsn-1,1\n", "has no column record_id"),
+        ("record_id,rougeL\nsn-1,1\nsn-2,1\n007,1\n", "column rougeL: cases.parquet has a column of this name"),
+        ("record_id,words\nsn-1,1\nsn-2,NaN\n007,1\n", "column words: record sn-2 has no finite number"),
+        ("record_id,words\nsn-1,true\nsn-2,false\n007,true\n", "column words: expected numbers, .*or texts"),
+        ("record_id,words\nsn-1,1\nsn-2,2,3\n", "cannot be read as a table"),
+        ("", "columns.csv is empty"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        read_score_columns(written(tmp_path, text), IDS, ["rougeL"])
+
+
+def test_other_files_and_columns_of_many_texts_are_refused(tmp_path: Path) -> None:
+    for name, sentence in (("columns.json", r"must be a \.csv or \.parquet file"), ("none.csv", "does not exist")):
+        with pytest.raises(DataError, match=sentence):
+            read_score_columns(tmp_path / name, IDS, [])
+    rows = "".join(f"{number},{number} years\n" for number in range(21))
+    with pytest.raises(DataError, match="column age has 21 different texts, more than 20; give bands"):
+        read_score_columns(written(tmp_path, f"record_id,age\n{rows}"), [str(number) for number in range(21)], [])
+
+
+def test_a_word_among_numbers_is_named_and_words_for_no_value_are_none(tmp_path: Path) -> None:
+    ids = [str(number) for number in range(30)]
+    rows = [f"{number},0.{number}\n" for number in ids]
+    absent = [*rows[:3], "3,N/A\n", "4,NA\n", *rows[5:]]
+    found = read_score_columns(written(tmp_path, "record_id,mine\n" + "".join(absent)), ids, [])
+    assert score_names(found) == ["mine"] and found["mine"].null_count() == 2
+    with pytest.raises(DataError, match="column mine: record 3 has no number; leave the cell empty"):
+        read_score_columns(written(tmp_path, "record_id,mine\n" + "".join([*rows[:3], "3,?\n", *rows[4:]])), ids, [])
+
+
+def test_a_column_may_not_have_the_name_of_a_score() -> None:
+    for names in (["bleu4"], ["mine", "mine_n"]):
+        with pytest.raises(DataError, match=r"would be the score \w+, which is there already; rename it"):
+            column_scores(pl.DataFrame({name: [1.0] for name in names}), ["bleu4"])
+
+
+def test_columns_reach_scores_cases_and_intervals(tmp_path: Path, chexbert_directory, one_meteor) -> None:
+    case = Case(tmp_path, chexbert_directory())
+    plain = case.score()
+    ids = case.records["record_id"].to_list()
+    rows = [f"{key},{number or ''},{'ab'[number % 2]}\n" for number, key in enumerate(ids)]
+    path = written(tmp_path, f"record_id,words,site\n{''.join(rows[::-1])}")
+    scores = case.score(columns=str(path))
+    assert scores["sn"] == plain["sn"] | {"words": 2.0, "words_n": 3}  # the first record has none
+    assert scores["mean"] == plain["mean"] | {"words": 3.75}
+    cases = pl.read_parquet(tmp_path / "metrics/cases.parquet")
+    assert cases["words"].to_list() == [None, *map(float, range(1, 8))] and cases["site"][:2].to_list() == ["a", "b"]
+    signature = case.read("signature.json")
+    assert signature["columns"] == {"scores": ["words"], "groups": ["site"]}
+    assert signature["data"]["columns"] == hash_file(path)
+    found = score_intervals(cases, "llm-rg4", 20, columns=["words"])
+    assert found.scores["sn"]["words"].value == 2.0
+    table = column_table(scores, ["words"], found=found)
+    assert table is not None and table.columns == ("Context", "words", "n")
+    assert table.rows[0] == ("SN", "2.000", "3") and table.rows[-2] == ("Mean", "3.750", "")

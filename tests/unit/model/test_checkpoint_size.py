@@ -1,0 +1,217 @@
+"""A checkpoint is the trained weights and little else, and it fits the models it was trained on or says why not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+
+from pacer.core.errors import CheckpointError
+from pacer.model.assemble import build_model, frozen_fingerprints, load_model
+from pacer.model.checkpoint import (
+    CheckpointRecord,
+    ParentReference,
+    load_strictly,
+    load_weights,
+    parent_reference,
+    read_record,
+    save_checkpoint,
+)
+from pacer.model.pacer import Pacer
+from pacer.params import Params, parse_params
+from pacer.params.profiles import load_profile
+from pacer.training.phases import phase_of
+from tests.support.models import specification
+
+ROOT = Path(__file__).parents[3]
+#: Widths at which names and shapes weigh little against numbers.
+WIDE = {
+    "refine": {"d_routing": 256},
+    "interface": {"d_hidden": 768},
+    "lora": {"rank": 128},
+    "calibrate": {"d_gate": 512, "d_availability": 256},
+}
+
+
+@pytest.fixture(scope="module")
+def params() -> Params:
+    return parse_params(load_profile(ROOT / "configs" / "micro.yaml").model_dump())
+
+
+def assemble(backbones: Path, name: str, seed: int = 3) -> Pacer:
+    torch.manual_seed(seed)
+    model = build_model(backbones, specification(name, **WIDE)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model
+
+
+def record(phase: str, frozen: dict[str, str], parent: ParentReference | None = None) -> CheckpointRecord:
+    model = specification(phase, **WIDE)
+    return CheckpointRecord(phase=phase, step=1, model=model, frozen=frozen, parent=parent, versions={})
+
+
+def save(model: Pacer, name: str, params: Params, backbones: Path, out: Path, parent: Path | None = None) -> dict:
+    """The checkpoint of a phase, as its stage writes it; the trained parameters."""
+    trained = {n: p for n, p in model.named_parameters() if phase_of(name, params).trainable(n)}
+    reference = None if parent is None else parent_reference(out, parent)
+    save_checkpoint(out, trained, record(name, frozen_fingerprints(backbones), reference))
+    return trained
+
+
+@pytest.fixture
+def saved(backbones: Path, params: Params, tmp_path: Path) -> tuple[Pacer, Path]:
+    """A parent's checkpoint and, beside it, that of Calibrate on it."""
+    model = assemble(backbones, "calibrate")
+    save(model, "parent", params, backbones, tmp_path / "parent")
+    save(model, "calibrate", params, backbones, tmp_path / "calibrate", tmp_path / "parent")
+    return model, tmp_path
+
+
+def header(file: Path) -> tuple[int, dict]:
+    """Size and content of the header of a safetensors file."""
+    content = file.read_bytes()
+    (size,) = struct.unpack("<Q", content[:8])
+    return 8 + size, json.loads(content[8 : 8 + size])
+
+
+@pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
+def test_a_checkpoint_is_no_larger_than_what_was_trained(name: str, backbones, params: Params, tmp_path: Path) -> None:
+    model = assemble(backbones, name)
+    parent = None
+    if name == "calibrate":
+        parent = tmp_path / "parent"
+        save(model, "parent", params, backbones, parent)
+    trained = save(model, name, params, backbones, tmp_path / name, parent)
+    numbers = sum(parameter.numel() * parameter.element_size() for parameter in trained.values())
+    assert sorted(file.name for file in (tmp_path / name).iterdir()) == ["config.json", "model.safetensors"]
+    size = (tmp_path / name / "model.safetensors").stat().st_size
+    start, described = header(tmp_path / name / "model.safetensors")
+    assert size - start == numbers  # nothing beside the trained numbers
+    assert size <= 1.05 * numbers
+    assert set(described) - {"__metadata__"} == set(trained)
+    whole = sum(file.stat().st_size for file in (tmp_path / name).iterdir())
+    assert whole <= 1.05 * numbers + 4096  # the record
+
+
+def test_a_view_is_saved_without_what_it_is_a_view_of(backbones: Path, tmp_path: Path) -> None:
+    big = torch.randn(1000, 100)
+    save_checkpoint(tmp_path / "a", {"row": big[3], "column": big[:, 5], "twice": big[3]}, record("warmup", {}))
+    start, _ = header(tmp_path / "a" / "model.safetensors")
+    assert (tmp_path / "a" / "model.safetensors").stat().st_size - start == 4 * (100 + 1000 + 100)
+    _, weights = load_weights(tmp_path / "a")
+    assert torch.equal(weights["row"], big[3]) and torch.equal(weights["column"], big[:, 5])
+
+
+def test_calibrate_comes_back_with_its_parent(saved, backbones: Path) -> None:
+    model, directory = saved
+    record, weights = load_weights(directory / "calibrate")
+    assert record.parent is not None and record.parent.path == "../parent"
+    own = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    assert set(weights) == set(own)
+    assert all(torch.equal(weights[name], own[name]) for name in own)
+    loaded, _ = load_model(directory / "calibrate", backbones)
+    assert not any(parameter.requires_grad for parameter in loaded.parameters()) and not loaded.training
+    for name, value in loaded.named_parameters():
+        if name in own:
+            assert torch.equal(value, own[name]), name
+
+
+def test_the_folder_may_move_with_its_parent(saved, backbones: Path) -> None:
+    """The path to the parent is relative, so that a project can be copied to another machine."""
+    _, directory = saved
+    (directory / "elsewhere").mkdir()
+    for name in ("parent", "calibrate"):
+        shutil.move(directory / name, directory / "elsewhere" / name)
+    load_model(directory / "elsewhere" / "calibrate", backbones)
+
+
+def test_another_parent_in_the_parents_place_is_refused(saved, params: Params, backbones: Path) -> None:
+    _, directory = saved
+    shutil.rmtree(directory / "parent")
+    with pytest.raises(CheckpointError, match=r"builds on .*parent, which has no model\.safetensors"):
+        load_model(directory / "calibrate", backbones)
+    save(assemble(backbones, "parent", seed=4), "parent", params, backbones, directory / "parent")
+    with pytest.raises(CheckpointError, match=r"has changed since .*calibrate was trained on it"):
+        load_model(directory / "calibrate", backbones)
+
+
+@pytest.mark.parametrize("name", ["vision", "language", "text"])
+def test_another_frozen_model_is_named(name: str, saved, backbones: Path, tmp_path: Path) -> None:
+    """One number of its weights is enough to be another model."""
+    _, directory = saved
+    copy = tmp_path / "backbones"
+    shutil.copytree(backbones, copy)
+    file = copy / name / "model.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    for checkpoint in ("parent", "calibrate"):
+        with pytest.raises(CheckpointError, match=f"{checkpoint} was trained on another {name} backbone"):
+            load_model(directory / checkpoint, copy)
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"refine": {"d_routing": 128}},
+        {"calibrate": {"rank": 5}},
+        {"features": {"depths": [2, 3]}},
+        {"refine": {"variant": "global"}},
+    ],
+    ids=str,
+)
+def test_weights_of_another_model_are_refused_with_their_names(group: dict, saved, backbones: Path) -> None:
+    _, directory = saved
+    _, weights = load_weights(directory / "calibrate")
+    other = build_model(backbones, specification(**{n: WIDE.get(n, {}) | group.get(n, {}) for n in {*WIDE, *group}}))
+    before = {name: parameter.clone() for name, parameter in other.named_parameters()}
+    with pytest.raises(CheckpointError, match=r"calibrate does not fit this model: (other shapes|unknown weights): \w"):
+        load_strictly(other, weights, directory / "calibrate")
+    assert all(torch.equal(value, before[name]) for name, value in other.named_parameters())  # nothing half-loaded
+
+
+def test_frozen_weights_need_not_be_in_a_checkpoint_and_trained_ones_must(saved, backbones: Path) -> None:
+    model, directory = saved
+    _, weights = load_weights(directory / "calibrate")
+    assert not any(name.startswith(("endpoint_norm.", "language.lm_head", "language.model.embed")) for name in weights)
+    assert all("lora_" in name for name in weights if name.startswith("language."))
+    for gone in ("calibrator.up.weight", "interface.queries", next(n for n in weights if "lora_B" in n)):
+        with pytest.raises(CheckpointError, match=f"missing weights: {gone}"):
+            load_strictly(model, {n: t for n, t in weights.items() if n != gone}, "x")
+
+
+def test_the_key_that_a_record_has_too_many_or_too_few_is_named(saved) -> None:
+    _, directory = saved
+    file = directory / "parent" / "config.json"
+    written = file.read_text()
+    changes = {
+        r"unknown key model\.refine\.max_scales; the closest known key is max_scale": ("max_scales", 0.5),
+        r"model\.refine\.variant is missing": ("variant", None),
+        r"model\.refine\.max_scale = 'wide'": ("max_scale", "wide"),
+    }
+    for message, (key, value) in changes.items():
+        content = json.loads(written)
+        content["model"]["refine"] |= {key: value}
+        if value is None:
+            del content["model"]["refine"][key]
+        file.write_text(json.dumps(content))
+        with pytest.raises(CheckpointError, match=rf"parent/config\.json .*{message}.* or train again"):
+            read_record(directory / "parent")
+    with pytest.raises(CheckpointError, match="is not a PACER checkpoint"):
+        read_record(directory)
+
+
+def test_a_record_is_written_as_it_was_read(saved, tmp_path: Path) -> None:
+    _, directory = saved
+    for name in ("parent", "calibrate"):
+        shutil.copy(directory / name / "model.safetensors", tmp_path)
+        read_record(directory / name).write(tmp_path)
+        assert (tmp_path / "config.json").read_text() == (directory / name / "config.json").read_text()
+        assert read_record(tmp_path) == read_record(directory / name)

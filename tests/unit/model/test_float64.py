@@ -1,0 +1,401 @@
+"""Modules, losses and objective against the paper's equations written out by hand, in float64 and within 1e-9.
+
+Nothing of torch computes here but the module under test: sums run over vector entries, and LayerNorm, GELU, softmax and
+attention are the functions below. All parameters are moved away from their initial values, many of which are zero.
+"""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pacer.anchors.render import render_anchor
+from pacer.model.assemble import build_model, load_tokenizer
+from pacer.model.calibrate import PrefixCalibrator
+from pacer.model.interface import SourceCompressor, SourceInterface
+from pacer.model.pacer import Batch
+from pacer.model.prompt.instruction import continuation_ids
+from pacer.model.refine import DepthRouter
+from pacer.rules.extract import extract_anchor
+from pacer.training.examples import Examples
+from pacer.training.losses import LossWeights, consistency_loss, drift_loss, emphasis_loss, trajectory_loss
+from pacer.training.objective import denominators, objective
+from pacer.training.record_table import RecordTable
+from tests.support.models import specification
+
+#: lambda_Q: a number that float32, in which batches hold weights, has exactly.
+COMMITMENT = 0.25
+CONTEXTS = {"sn": (False, False), "sw": (False, True), "mn": (True, False), "mw": (True, True)}
+
+
+def perturbed(module: nn.Module, seed: int = 2) -> nn.Module:
+    """The module in float64 and eval mode, with no parameter where its initialisation put it."""
+    generator = torch.Generator().manual_seed(seed)
+    module.double().eval()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 0.3)
+    return module
+
+
+def random(*shape: int, seed: int = 1) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def weights_of(module: nn.Module) -> dict[str, np.ndarray]:
+    return {name: parameter.detach().numpy() for name, parameter in module.named_parameters()}
+
+
+def close(actual: torch.Tensor, expected: np.ndarray | list | float) -> None:
+    assert actual.dtype == torch.float64
+    np.testing.assert_allclose(actual.detach().numpy(), np.asarray(expected), rtol=0, atol=1e-9)
+
+
+# ------------------------------------------------------------------------------------------- the equations' functions
+
+
+def linear(w: dict, name: str, x: np.ndarray) -> np.ndarray:
+    """``W x + b`` for one vector, row by row (no bias where the layer has none)."""
+    matrix = w[f"{name}.weight"]
+    assert matrix.shape[1] == len(x)
+    out = [math.fsum(float(a) * float(b) for a, b in zip(row, x, strict=True)) for row in matrix]
+    return np.array(out) + w.get(f"{name}.bias", 0.0)
+
+
+def layer_norm(w: dict, name: str, x: np.ndarray, eps: float = 1e-5) -> np.ndarray:
+    mean = sum(x) / len(x)
+    variance = sum((value - mean) ** 2 for value in x) / len(x)
+    return (x - mean) / math.sqrt(variance + eps) * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    return np.array([0.5 * value * (1 + math.erf(value / math.sqrt(2))) for value in x])
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def softmax(x: list[float]) -> list[float]:
+    top = max(x)
+    parts = [math.exp(value - top) for value in x]
+    return [part / sum(parts) for part in parts]
+
+
+# ---------------------------------------------------------------------------------------------------------- the router
+
+
+@pytest.mark.parametrize("variant", ["patchwise", "global"])
+@pytest.mark.parametrize("d_routing", [None, 5, 11])
+def test_the_router_is_the_papers_equations(variant: str, d_routing: int | None) -> None:
+    router = perturbed(DepthRouter(3, 8, d_routing, variant=variant, max_scale=0.7, init_scale=0.2))
+    depths, endpoint = random(2, 3, 4, 8), random(2, 4, 8, seed=2)
+    refined, weights = router(depths, endpoint)
+    w, v, end = weights_of(router), depths.numpy(), endpoint.numpy()
+    scale = 0.7 * sigmoid(float(w["eta"]))
+    expected, pi = np.zeros((2, 4, 8)), np.zeros((2, 4, 3))
+    for b in range(2):
+        for n in range(4):
+            u = [linear(w, f"align.{k}", layer_norm(w, f"norms.{k}", v[b, k, n])) for k in range(3)]
+            scores = [float(w["depth_bias"][k]) for k in range(3)]
+            if variant == "patchwise":
+                scores = [scores[k] + float(np.sum(w["route_vector"] * u[k])) for k in range(3)]
+            pi[b, n] = softmax(scores)
+            mixed = sum(pi[b, n, k] * u[k] for k in range(3))
+            expected[b, n] = end[b, n] + scale * linear(w, "out", layer_norm(w, "mix_norm", mixed))
+    close(weights, pi)
+    close(refined, expected)
+
+
+# ------------------------------------------------------------------------------------------------------- the interface
+
+
+def attend(w: dict, name: str, queries: np.ndarray, source: np.ndarray, heads: int, hidden: np.ndarray) -> np.ndarray:
+    """Multi-head attention of one sample: ``source`` [L, d_source] and, behind it, the bias key and the zero key.
+
+    ``hidden`` [L]: positions that are not attended to. The two extra keys always are.
+    """
+    width = queries.shape[1]
+    if f"{name}.in_proj_weight" in w:
+        matrices = np.split(w[f"{name}.in_proj_weight"], 3)
+    else:  # a source of another width has matrices of its own
+        matrices = [w[f"{name}.{part}_proj_weight"] for part in "qkv"]
+    projection = {}
+    for part, matrix, bias in zip("qkv", matrices, np.split(w[f"{name}.in_proj_bias"], 3), strict=True):
+        projection |= {f"{part}.weight": matrix, f"{part}.bias": bias}
+    q = [linear(projection, "q", row) for row in queries]
+    k = [linear(projection, "k", row) for row in source] + [w[f"{name}.bias_k"][0, 0], np.zeros(width)]
+    v = [linear(projection, "v", row) for row in source] + [w[f"{name}.bias_v"][0, 0], np.zeros(width)]
+    visible = [j for j in range(len(k)) if j >= len(source) or not hidden[j]]
+    size = width // heads
+    rows = []
+    for query in q:
+        joined = np.zeros(width)
+        for head in range(heads):
+            own = slice(head * size, (head + 1) * size)
+            scores = [float(np.sum(query[own] * k[j][own])) / math.sqrt(size) for j in visible]
+            for weight, j in zip(softmax(scores), visible, strict=True):
+                joined[own] += weight * v[j][own]
+        rows.append(linear(w, f"{name}.out_proj", joined))
+    return np.array(rows)
+
+
+def compress(
+    w: dict, name: str, queries: np.ndarray, source: np.ndarray, heads: int, hidden: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    hidden = np.zeros(len(source), dtype=bool) if hidden is None else hidden
+    compressed, projected = [], []
+    for row in attend(w, f"{name}attention", queries, source, heads, hidden):
+        x = layer_norm(w, f"{name}attention_norm", row)
+        c = x + layer_norm(w, f"{name}mix_norm", linear(w, f"{name}mix", x))
+        z = linear(w, f"{name}project", gelu(linear(w, f"{name}up", c)))
+        compressed.append(c)
+        projected.append(layer_norm(w, f"{name}project_norm", z))
+    return np.array(compressed), np.array(projected)
+
+
+@pytest.mark.parametrize("d_source", [6, 10])
+@pytest.mark.parametrize("padded", [False, True])
+def test_the_compressor_is_attention_with_bias_and_zero_keys(d_source: int, padded: bool) -> None:
+    module = perturbed(SourceCompressor(6, d_source, 8, num_heads=2, d_hidden=7, dropout=0.1))
+    queries, source = random(2, 3, 6), random(2, 5, d_source, seed=2)
+    padding = torch.tensor([[False] * 3 + [True] * 2, [True] * 5]) if padded else None  # the second has nothing else
+    compressed = module(queries, source, padding)
+    projected = module.to_model(compressed)
+    for b in range(2):
+        hidden = None if padding is None else padding[b].numpy()
+        c, z = compress(weights_of(module), "", queries[b].numpy(), source[b].numpy(), 2, hidden)
+        close(compressed[b], c)
+        close(projected[b], z)
+
+
+@pytest.mark.parametrize("contexts", [["sn"], ["sw"], ["mn"], ["mw"], ["mw", "sn", "mn", "sw"]], ids="-".join)
+@pytest.mark.parametrize("mask_prior_padding", [False, True])
+def test_the_interface_is_the_compressors_and_the_fusion(contexts: list[str], mask_prior_padding: bool) -> None:
+    module = perturbed(
+        SourceInterface(6, 10, 8, num_queries=3, num_heads=2, d_hidden=7, mask_prior_padding=mask_prior_padding)
+    )
+    count = len(contexts)
+    frontal, lateral, prior = random(count, 5, 6), random(count, 5, 6, seed=2), random(count, 4, 10, seed=3)
+    mask = torch.tensor([True, True, False, False]).expand(count, 4)
+    available = torch.tensor([CONTEXTS[context] for context in contexts])
+    found = module(frontal, lateral, prior, available, mask)
+    tokens, fused = found.tokens, found.fused
+    w = weights_of(module)
+    for b, context in enumerate(contexts):
+        has_lateral, has_prior = CONTEXTS[context]
+        compressed, z_frontal = compress(w, "frontal.", w["queries"], frontal[b].numpy(), 2)
+        slots = [z_frontal, np.zeros((3, 8)), np.zeros((3, 8))]
+        if has_lateral:
+            slots[1] = compress(w, "lateral.", compressed, lateral[b].numpy(), 2)[1]
+        if has_prior:
+            hidden = ~mask[b].numpy() if mask_prior_padding else None
+            slots[2] = compress(w, "prior.", compressed, prior[b].numpy(), 2, hidden)[1]
+        close(tokens[b], slots)
+        for q in range(3):
+            joined = np.concatenate([slot[q] for slot in slots])
+            close(fused[b, q], layer_norm(w, "fusion_norm", linear(w, "fusion", joined)))
+
+
+# ------------------------------------------------------------------------------------------------------ the calibrator
+
+
+@pytest.mark.parametrize("cues", ["h", "he", "hz", "hze"])
+@pytest.mark.parametrize("widths", [(None, None), (3, 11)], ids=["default widths", "own widths"])
+def test_the_calibrator_is_the_papers_equations(cues: str, widths: tuple[int | None, int | None]) -> None:
+    d_availability, d_gate = widths
+    module = perturbed(PrefixCalibrator(8, rank=3, d_availability=d_availability, d_gate=d_gate, gate_inputs=cues))
+    available = torch.tensor(list(CONTEXTS.values()))
+    lengths = (6, 1, 4, 2)
+    mask = torch.tensor([[t < length for t in range(6)] for length in lengths])
+    prefix, tokens = random(4, 6, 8), random(4, 3, 5, 8, seed=2)
+    tokens[:, 1:][~available] = 0
+    result = module(prefix, mask, tokens, available)
+    w = weights_of(module)
+    for b, (lateral, prior) in enumerate(CONTEXTS.values()):
+        row = prefix[b].numpy()
+        h = sum(row[t] for t in range(lengths[b])) / lengths[b]
+        z_frontal, z_lateral, z_prior = (sum(slot) / 5 for slot in tokens[b].numpy())
+        z = (z_frontal + lateral * z_lateral + prior * z_prior) / (1 + lateral + prior)
+        e = w["availability.weight"][lateral + 2 * prior]
+        # a cue that is not in use is a zero vector of its width
+        cue = np.concatenate([h, z if "z" in cues else 0 * z, e if "e" in cues else 0 * e])
+        gate = sigmoid(float(linear(w, "gate_out", gelu(linear(w, "gate_in", cue)))[0]))
+        correction = np.zeros((6, 8))
+        for t in range(lengths[b]):
+            correction[t] = gate * linear(w, "up", gelu(linear(w, "down", layer_norm(w, "norm", row[t]))))
+        close(result.gate[b], gate)
+        close(result.residual[b], correction)
+        close(result.prefix[b], row + correction)
+
+
+# ---------------------------------------------------------------------------------------------------------- the losses
+
+
+def kl(teacher: np.ndarray, student: np.ndarray) -> float:
+    """``KL(softmax(teacher) || softmax(student))`` of two rows of logits."""
+    p, q = softmax(teacher.tolist()), softmax(student.tolist())
+    return math.fsum(a * (math.log(a) - math.log(b)) for a, b in zip(p, q, strict=True))
+
+
+SUPERVISED = torch.tensor([[0, 1, 1, 1, 0], [0, 1, 1, 1, 1]], dtype=torch.bool)
+
+
+def test_trajectory_and_emphasis_losses_are_the_papers_equations() -> None:
+    nll = random(2, 5).abs()
+    weight = torch.tensor([[0, 0.35, 0.35, 1, 0], [0, 1, 1, 1, 1]], dtype=torch.float64)
+    emphasis = torch.tensor([[0, 0, 0, 1, 0], [0, 0, 1, 0, 1]], dtype=torch.float64)
+    kappa = torch.tensor([0.35, 1.0], dtype=torch.float64)
+    above = below = stressed = count = 0.0
+    for b in range(2):
+        below += float(kappa[b])
+        for t in range(5):
+            above += float(weight[b, t] * nll[b, t])
+            below += float(weight[b, t])
+            stressed += float(emphasis[b, t] * nll[b, t])
+            count += float(emphasis[b, t])
+    close(trajectory_loss(nll, weight, kappa), above / (below + 1e-3))
+    close(emphasis_loss(nll, emphasis), stressed / (count + 1e-3))
+
+
+def reference_consistency(teacher: torch.Tensor, student: torch.Tensor, mask: torch.Tensor) -> float:
+    rows = mask.nonzero().tolist()
+    return sum(kl(teacher[b, t].numpy(), student[b, t].numpy()) for b, t in rows) / len(rows)
+
+
+def reference_drift(residual: torch.Tensor, mask: torch.Tensor) -> float:
+    rows = mask.nonzero().tolist()
+    return sum(float(sum(residual[b, t].numpy() ** 2)) / residual.shape[-1] for b, t in rows) / len(rows)
+
+
+def test_the_consistency_loss_is_the_papers_equation() -> None:
+    teacher, student = 2 * random(2, 5, 9), 2 * random(2, 5, 9, seed=2)
+    close(consistency_loss(teacher, student, SUPERVISED), reference_consistency(teacher, student, SUPERVISED))
+
+
+def test_the_drift_loss_is_the_papers_equation() -> None:
+    residual = random(2, 5, 8)
+    residual[~SUPERVISED] = 1e6  # what stands outside the mask does not count
+    close(drift_loss(residual, SUPERVISED), reference_drift(residual, SUPERVISED))
+
+
+# ------------------------------------------------------------------------------------------------------- the objective
+
+
+@pytest.fixture
+def setting(backbones, records, anchors, features) -> SimpleNamespace:
+    """The whole model in float64 and a mixed batch in which the second and the last row are direct."""
+    tokenizer = load_tokenizer(backbones)
+    examples = Examples(RecordTable.of(records, anchors), tokenizer, features, specification())
+    torch.manual_seed(3)
+    model = build_model(backbones, specification())
+    frozen = [parameter.clone() for parameter in model.language.parameters() if not parameter.requires_grad]
+    model = perturbed(model)
+    with torch.no_grad():  # a language model of random weights would be left with next to no entropy
+        originals = iter(frozen)
+        for parameter in model.language.parameters():
+            if not parameter.requires_grad:
+                parameter.copy_(next(originals))
+    rows, commits = [0, 9, 18, 27], [True, False, True, False]
+    batch = examples.batch(rows, commits, COMMITMENT)
+    for name in ("frontal", "lateral", "prior", "weight", "emphasis", "kappa"):
+        setattr(batch, name, getattr(batch, name).double())
+    own = [examples.table.row(row) for row in rows]
+    return SimpleNamespace(model=model, batch=batch, records=own, commits=commits, tokenizer=tokenizer)
+
+
+def targets(tokenizer, record: dict, commit: bool, lambda_q: float) -> list[tuple[int, float, bool, float]]:
+    """Token, omega, whether in Omega_cons, and s of each target position, from the pieces of the target."""
+
+    def ids(text: str) -> list[int]:
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    report = ids(record["report"])
+    scores = [*record["emphasis"][1:], *([0.0] * len(report))][: len(report)]
+    rows = [(token, 1.0, True, score) for token, score in zip(report, scores, strict=True)]
+    if commit:
+        anchor = ids(render_anchor(extract_anchor(record["report"])))
+        opening = continuation_ids(tokenizer, "\n<REPORT>\n")
+        closing = continuation_ids(tokenizer, "\n</REPORT>")
+        rows = [
+            *((token, lambda_q, False, 0.0) for token in anchor),
+            *((t, lambda_q, True, 0.0) for t in opening),
+            *rows,
+            *((token, 1.0, True, 0.0) for token in closing),
+        ]
+    return [*rows, (tokenizer.eos_token_id, 1.0, True, 0.0)]
+
+
+COMPLETE = LossWeights(lambda_q=0.35, lambda_tlw=0.75, lambda_cons=0.4, lambda_drift=0.3)
+
+
+@pytest.mark.parametrize("regularised", [False, True], ids=["trajectory", "complete"])
+def test_the_objective_is_the_papers_equation(setting: SimpleNamespace, regularised: bool) -> None:
+    model, batch = setting.model, setting.batch
+    result = objective(model, batch, COMPLETE if regularised else LossWeights(lambda_q=0.35, lambda_tlw=0.75))
+    with torch.no_grad():
+        embedded = model.embed(batch)
+        inputs, _, _ = model.calibrate(embedded, batch)
+        student, teacher = (model.language.lm_head(model.hidden(x)).numpy() for x in (inputs, embedded.inputs))
+    moved = (inputs - embedded.inputs).numpy()
+
+    above, below, stressed, emphasised, divergences, drifts = 0.0, 1e-3, 0.0, 1e-3, [], []
+    for b, (record, commit) in enumerate(zip(setting.records, setting.commits, strict=True)):
+        below += COMMITMENT if commit else 1.0  # kappa: the ignored BOS
+        bos = int(batch.prefix_length[b])
+        drifts += [float(sum(moved[b, t] ** 2)) / moved.shape[-1] for t in range(bos)]
+        rows = targets(setting.tokenizer, record, commit, COMMITMENT)
+        assert len(rows) == int(batch.length[b]) - bos - 1
+        for t, (token, omega, consistent, s) in enumerate(rows, start=bos):  # position t predicts the token at t + 1
+            loss = -math.log(softmax(student[b, t].tolist())[token])
+            above, below = above + omega * loss, below + omega
+            stressed, emphasised = stressed + s * loss, emphasised + s
+            if consistent:
+                divergences.append(kl(teacher[b, t], student[b, t]))
+    expected = {"trajectory": above / below, "emphasis": stressed / emphasised}
+    total = expected["trajectory"] + 0.75 * expected["emphasis"]
+    if regularised:
+        expected |= {"consistency": sum(divergences) / len(divergences), "drift": sum(drifts) / len(drifts)}
+        total += 0.4 * expected["consistency"] + 0.3 * expected["drift"]
+    assert set(result.parts) == set(expected)
+    for name, value in expected.items():
+        assert value > 1e-5  # no part is a trivial zero
+        close(result.parts[name], value)
+    close(result.total, total)
+
+
+def split_and_whole(setting: SimpleNamespace) -> dict[str, tuple[float, float]]:
+    """Each part of the loss, summed over two processes with one row and with three, and of the whole micro-batch."""
+    batches = [part(setting.batch, slice(0, 1)), part(setting.batch, slice(1, 4))]
+    with torch.no_grad():
+        whole = objective(setting.model, setting.batch, COMPLETE).parts
+        own = [denominators(batch) for batch in batches]
+        assert (own[0] != own[1]).all()  # every denominator is divided unevenly
+        shares = [objective(setting.model, batch, COMPLETE, whole=own[0] + own[1]).parts for batch in batches]
+    return {name: (sum(float(share[name]) for share in shares), float(whole[name])) for name in whole}
+
+
+def test_two_processes_compute_the_objective_of_their_whole_batch(setting: SimpleNamespace) -> None:
+    """The stabiliser, too, is counted once: else each process would add its own to the common denominator."""
+    for name, (split, whole) in split_and_whole(setting).items():
+        assert split == pytest.approx(whole, rel=1e-7), name
+
+
+def part(batch: Batch, rows: slice) -> Batch:
+    """Some rows of a batch, with the lateral views and previous reports that belong to them."""
+    own = {
+        name: value[rows]
+        for name, value in vars(batch).items()
+        if value is not None and name not in ("lateral", "prior", "prior_mask")
+    }
+    for column, names in enumerate((("lateral",), ("prior", "prior_mask"))):
+        has = batch.availability[:, column]
+        kept = torch.arange(len(has))[rows][has[rows]]
+        places = has.cumsum(0)[kept] - 1
+        own |= {name: getattr(batch, name)[places] if len(kept) else None for name in names}
+    return Batch(**own)

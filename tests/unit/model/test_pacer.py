@@ -1,0 +1,111 @@
+"""The assembled model: equivalences that must hold exactly or nearly so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from peft.tuners.lora import LoraLayer
+
+from pacer.core.errors import ConfigError
+from pacer.model.assemble import build_model, load_tokenizer
+from pacer.training.examples import Examples
+from pacer.training.record_table import RecordTable
+from tests.support.models import QUERIES, specification
+
+
+@pytest.fixture
+def examples(records, anchors, backbones, features) -> Examples:
+    table = RecordTable.of(records, anchors)
+    return Examples(table, load_tokenizer(backbones), features, specification())
+
+
+def model(backbones: Path, calibrate: bool = True, trained: bool = True):
+    torch.manual_seed(3)
+    built = build_model(backbones, specification("calibrate" if calibrate else "parent")).eval()
+    if trained:
+        with torch.no_grad():
+            for name, parameter in built.named_parameters():
+                if "calibrator" in name or "router" in name or "lora_B" in name:
+                    parameter.add_(torch.randn_like(parameter) * 0.2)
+    return built
+
+
+def logits(built, batch) -> torch.Tensor:
+    with torch.no_grad():
+        inputs, _, _ = built.calibrate(built.embed(batch), batch)
+        return built.language.lm_head(built.hidden(inputs))
+
+
+ROWS = [0, 9, 18, 27]  # one of each context
+
+
+def test_the_instruction_and_the_images_reach_the_target(examples, backbones) -> None:
+    built = model(backbones)
+    batch = examples.batch(ROWS, [True] * 4, 0.35)
+    before = logits(built, batch)
+    batch.frontal = batch.frontal.flip(1)  # other states; a mere shift would vanish in the norms
+    assert (logits(built, batch) - before).abs().amax((1, 2)).min() > 1e-4
+
+
+def test_prefix_layout(examples, backbones) -> None:
+    batch = examples.batch(ROWS, [False] * 4, 0.35)
+    tokenizer = load_tokenizer(backbones)
+    for i in range(4):
+        start, prefix, length = (int(x[i]) for x in (batch.visual_start, batch.prefix_length, batch.length))
+        row = batch.ids[i].tolist()
+        assert row[0] == row[prefix] == tokenizer.bos_token_id and row[length - 1] == tokenizer.eos_token_id
+        assert row[start : start + QUERIES] == [0] * QUERIES
+        assert tokenizer.decode(row[start + QUERIES : prefix]).endswith("\nAssistant:")
+
+
+def test_merged_lora_computes_the_same(examples, backbones) -> None:
+    built, batch = model(backbones), examples.batch(ROWS, [True] * 4, 0.35)
+    before = logits(built, batch)
+    built.merge_lora()
+    torch.testing.assert_close(logits(built, batch), before, rtol=0, atol=1e-4)
+
+
+def test_lora_is_merged_into_half_precision_with_one_rounding(backbones: Path) -> None:
+    built = build_model(backbones, specification(), torch.bfloat16)
+    layers = [module for module in built.language.modules() if isinstance(module, LoraLayer)]
+    expected = []
+    for layer in layers:
+        torch.nn.init.normal_(layer.lora_B["default"].weight, std=0.02)
+        sums = layer.get_base_layer().weight.float() + layer.get_delta_weight("default")
+        expected.append(sums.to(torch.bfloat16))
+    built.merge_lora()
+    assert layers and all(
+        torch.equal(layer.get_base_layer().weight, known) for layer, known in zip(layers, expected, strict=True)
+    )
+
+
+def test_a_small_residual_reaches_a_language_model_of_half_precision(examples, backbones) -> None:
+    """In bfloat16 the sum of a visual token of unit size and a residual of a few thousandths is that token again."""
+    built, batch = model(backbones), examples.batch(ROWS, [True] * 4, 0.35)
+    built.merge_lora()
+    built.language.to(torch.bfloat16)
+    seen: list[torch.Tensor] = []
+    built.language.model.layers[0].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))
+    with torch.no_grad():
+        built.calibrator.up.weight *= 0.01
+        embedded = built.embed(batch)
+        inputs, _, residual = built.calibrate(embedded, batch)
+        for each in (embedded.inputs, inputs):
+            built.hidden(each)
+    arrived = (seen[1] - seen[0])[:, : residual.shape[1]]
+    assert residual[batch.prefix_mask[:, : residual.shape[1]]].square().mean().sqrt() < 0.01
+    assert (arrived - residual).norm() < 1e-3 * residual.norm()
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ({"interface": {"num_heads": 3}}, r"interface.num_heads \(3\) must divide the width of the vision encoder"),
+        ({"lora": {"targets": ["qkv"]}}, "the language model has no qkv; its linear layers are down_proj, gate_proj"),
+    ],
+)
+def test_settings_that_do_not_fit_the_frozen_models(backbones: Path, groups: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_model(backbones, specification(**groups))

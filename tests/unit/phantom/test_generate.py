@@ -1,0 +1,147 @@
+"""The written corpus: MIMIC-RG4's layout, truth, emphasis and recorded answers."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from PIL import Image
+
+from pacer.core.contexts import CONTEXTS, availability
+from pacer.core.io import hash_file, read_json, read_jsonl
+from pacer.corpus.source.files import read_source
+from pacer.corpus.text.cleaning import clean_report
+from pacer.params.corpus import Phantom
+from pacer.phantom.emphasis import emphasis_scores
+from pacer.phantom.generate import generate_phantom
+from pacer.phantom.language import sample_texts
+from pacer.phantom.tokenizer import phantom_tokenizer
+from pacer.records.findings import FINDINGS
+from pacer.records.schemas import EMPHASIS_POSITIONS
+
+CONFIG = Phantom(
+    patients=40,
+    studies_per_patient=2.4,
+    lateral_fraction=0.6,
+    image_size=56,
+    vocabulary=900,
+    val_fraction=0.1,
+    test_fraction=0.2,
+)
+FIELDS = {"id", "finding", "impression", "APPA_flag", "APPA_imagepath", "history", "indication", "new_scores"}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("phantom")
+    return directory, generate_phantom(CONFIG, 7, directory)
+
+
+@pytest.fixture(scope="module")
+def records(corpus):
+    return {context: read_json(corpus[0] / f"{context}.json") for context in CONTEXTS}
+
+
+def hashes(directory):
+    return {str(path.relative_to(directory)): hash_file(path) for path in directory.rglob("*") if path.is_file()}
+
+
+def test_generation_is_deterministic_whatever_the_processes(corpus, tmp_path):
+    generate_phantom(CONFIG, 7, tmp_path, processes=1)
+    assert hashes(tmp_path) == hashes(corpus[0])
+
+
+def test_fields_are_exactly_those_of_the_context(records):
+    for context, splits in records.items():
+        lateral, prior = availability(context)
+        fields = FIELDS | ({"lateral_imagepath"} if lateral else set())
+        fields |= {"last_finding", "last_impression", "last_APPA_imagepath"} if prior else set()
+        assert set(splits) == {"train", "val", "test"}
+        for rows in splits.values():
+            assert rows and all(set(row) == fields for row in rows)
+
+
+def test_sentinels_and_flags(records):
+    rows = [row for splits in records.values() for rows in splits.values() for row in rows]
+    assert {row["APPA_flag"] for row in rows} == {"AP", "PA"}
+    assert any(row["finding"] == "s" for row in rows) and any(row["impression"] == "s" for row in rows)
+    assert not any(row["finding"] == row["impression"] == "s" for row in rows)
+    assert any(row["history"] == 0 for row in rows) and any(isinstance(row["history"], str) for row in rows)
+    assert any(row["indication"] == 0 for row in rows)
+
+
+def test_images_exist_and_paths_hold_subject_and_study(corpus, records):
+    for splits in records.values():
+        for row in splits["train"][:20]:
+            for field in ("APPA_imagepath", "lateral_imagepath", "last_APPA_imagepath"):
+                if field not in row:
+                    continue
+                group, subject, study, name = row[field].split("/")
+                assert subject.startswith(group) and subject[0] == "p" and study[0] == "s" and name.endswith(".jpg")
+                assert (study == f"s{row['id']}") == (not field.startswith("last"))
+                with Image.open(corpus[0] / "images" / row[field]) as image:
+                    assert image.size == (56, 56) and image.mode == "L"
+
+
+def test_same_examination_has_the_same_id_and_split_everywhere(records):
+    split_of = {row["id"]: split for split, rows in records["sn"].items() for row in rows}
+    for splits in records.values():
+        for split, rows in splits.items():
+            assert all(split_of[row["id"]] == split for row in rows)
+            assert len({row["id"] for row in rows}) == len(rows)
+
+
+def test_truth_lists_every_study(corpus, records):
+    truth = pl.read_parquet(corpus[0] / "truth.parquet")
+    assert truth.columns == ["study_id", "subject_id", "split", *FINDINGS, "lateral_only", "prior_only"]
+    assert set(truth["study_id"]) == {row["id"] for rows in records["sn"].values() for row in rows}
+    for row in truth.iter_rows(named=True):
+        assert all(row[name] for name in row["lateral_only"] + row["prior_only"])
+
+
+def test_answers_are_api_responses_for_every_train_record(corpus, records):
+    answers = {row["record_id"]: row["response"] for row in read_jsonl(corpus[0] / "answers.jsonl")}
+    assert set(answers) == {f"{c}-{row['id']}" for c, splits in records.items() for row in splits["train"]}
+    readable = 0
+    for record_id, response in answers.items():
+        assert response["object"] == "chat.completion"
+        try:
+            content = json.loads(response["choices"][0]["message"]["content"])
+        except json.JSONDecodeError:
+            continue
+        readable += 1
+        assert content["sample_uid"] == record_id
+        assert set(content) == {"sample_uid", "positive", "negative", "uncertain", "rationale"}
+    assert readable > 0.9 * len(answers)
+
+
+def test_source_and_manifest_describe_the_files(corpus, records):
+    directory, manifest = corpus
+    source = read_source(directory)
+    assert source.images == directory / "images" and source.truth == directory / "truth.parquet"
+    assert read_json(directory / "source.json")["files"]["mw"]["sha256"] == hash_file(directory / "mw.json")
+    assert manifest == read_json(directory / "manifest.json")
+    counted = {context: {split: len(rows) for split, rows in splits.items()} for context, splits in records.items()}
+    assert manifest["counts"]["records"] == counted
+    assert manifest["counts"]["images"] == sum(1 for _ in (directory / "images").rglob("*.jpg"))
+
+
+def test_emphasis_marks_the_tokens_of_stating_sentences():
+    tokenizer = phantom_tokenizer(900)
+    for report in sample_texts(21, 200):
+        cleaned = clean_report(report.text)
+        encoding = tokenizer.encode(cleaned)
+        scores = emphasis_scores(report, tokenizer)
+        assert scores[0] == 0 and len(scores) == min(len(encoding.ids) + 1, EMPHASIS_POSITIONS)
+        marked = np.array(scores[: len(encoding.ids)], dtype=bool)
+        ids = np.array(encoding.ids)[: len(marked)]
+        if len(encoding.ids) < EMPHASIS_POSITIONS:
+            assert scores[-1] == 0
+            expected = " ".join(clean_report(text) for text, findings in report.sentences if findings)
+            assert tokenizer.decode(ids[marked].tolist()) == expected
+
+
+def test_emphasis_is_cut_at_100(records):
+    lengths = [len(row["new_scores"]) for splits in records.values() for row in splits["train"]]
+    assert max(lengths) <= 100
+    assert {value for row in records["sn"]["train"] for value in row["new_scores"]} == {0.0, 1.0}

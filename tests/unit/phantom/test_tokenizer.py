@@ -1,0 +1,70 @@
+"""The tokenizer: Llama's layout, exact round trips, the same every time."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pacer.core.io import hash_bytes
+from pacer.corpus.text.cleaning import clean_report
+from pacer.phantom.language import sample_texts
+from pacer.phantom.tokenizer import commitment_text, phantom_tokenizer, train_tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return phantom_tokenizer(900)
+
+
+def test_layout_is_llamas(tokenizer):
+    assert tokenizer.get_vocab_size() == 900
+    assert [tokenizer.id_to_token(i) for i in range(3)] == ["<unk>", "<s>", "</s>"]
+    assert tokenizer.token_to_id("<0x0A>") == 3 + 0x0A
+    assert tokenizer.encode("edema .").ids[0] == 1
+    assert tokenizer.encode("edema .").tokens[1] == "▁edema"
+
+
+def test_whole_trajectories_round_trip(tokenizer):
+    for report in sample_texts(77, 300):
+        cleaned = clean_report(report.text)
+        for text in (cleaned, report.text, f"{commitment_text(report)}\n<REPORT>\n{cleaned}\n</REPORT>"):
+            ids = tokenizer.encode(text).ids
+            assert tokenizer.decode(ids) == text
+            assert 0 not in ids
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.text(max_size=40).filter(lambda text: not text.startswith((" ", "▁"))))
+def test_any_text_round_trips(text):
+    tokenizer = phantom_tokenizer(900)
+    if "▁" in text or any(token in text for token in ("<s>", "</s>", "<unk>")):
+        return
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text
+
+
+def test_newline_is_a_byte_token(tokenizer):
+    assert "<0x0A>" in tokenizer.encode("</ANCHOR>\n<REPORT>").tokens
+
+
+def test_reports_are_short_in_tokens(tokenizer):
+    lengths = [len(tokenizer.encode(clean_report(report.text)).ids) for report in sample_texts(78, 500)]
+    assert 32 < sum(lengths) / len(lengths) < 52
+    assert sum(length > 100 for length in lengths) < 10
+
+
+def test_training_is_deterministic_across_processes(tokenizer):
+    script = (
+        "from pacer.phantom.tokenizer import phantom_tokenizer;"
+        "import sys; sys.stdout.write(phantom_tokenizer(900).to_str())"
+    )
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
+    assert hash_bytes(output) == hash_bytes(tokenizer.to_str().encode())
+
+
+def test_train_tokenizer_on_other_texts():
+    tokenizer = train_tokenizer(["no pleural effusion .\nno edema ."] * 5, 300)
+    assert tokenizer.get_vocab_size() <= 300
+    text = "no edema, Ünknown\n1"
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text

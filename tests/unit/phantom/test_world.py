@@ -1,0 +1,136 @@
+"""The latent world: determinism, plausible numbers, and the rules that the other parts rely on."""
+
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from pacer.core.io import hash_bytes
+from pacer.phantom.world import CHRONIC, LATERAL_CAPABLE, make_world
+from pacer.records.findings import FINDINGS
+
+
+@pytest.fixture(scope="module")
+def world():
+    return make_world(5, 700, 2.4, 0.6, val_fraction=0.1, test_fraction=0.2)
+
+
+@pytest.fixture(scope="module")
+def studies(world):
+    return [study for patient in world for study in patient.studies]
+
+
+def test_same_seed_gives_the_same_world():
+    assert make_world(9, 30) == make_world(9, 30)
+    assert make_world(9, 30) != make_world(10, 30)
+
+
+def test_world_does_not_depend_on_the_hash_seed():
+    script = (
+        "from pacer.phantom.world import make_world; from pacer.phantom.language import report_of;"
+        "print([(s, report_of(s, 'sn').text) for p in make_world(3, 15) for s in p.studies])"
+    )
+    command = [sys.executable, "-c", script]
+    first, second = (
+        subprocess.run(command, env={"PYTHONHASHSEED": value}, capture_output=True, check=True).stdout
+        for value in ("1", "2")
+    )
+    assert len(first) > 1000 and hash_bytes(first) == hash_bytes(second)
+
+
+def test_ids_are_unique_and_look_like_mimics(world, studies):
+    subjects = [patient.subject_id for patient in world]
+    ids = [study.study_id for study in studies]
+    assert len(set(subjects)) == len(subjects) and len(set(ids)) == len(ids)
+    assert all(len(s) == 8 and s[0] == "1" for s in subjects)
+    assert all(len(s) == 8 and s[0] == "5" for s in ids)
+
+
+def test_splits_are_by_patient_and_of_the_asked_size(world):
+    splits = [patient.split for patient in world]
+    assert splits.count("val") == 70 and splits.count("test") == 140
+    assert all(study.split == patient.split for patient in world for study in patient.studies)
+
+
+def test_studies_of_a_patient_are_chained_in_time(world):
+    for patient in world:
+        assert patient.studies[0].prior is None
+        for before, after in pairwise(patient.studies):
+            assert after.prior is before and before.date < after.date
+
+
+def test_numbers_of_findings_are_plausible(studies):
+    per_study = np.mean([len(study.findings) for study in studies])
+    assert 2.3 < per_study < 2.9
+    for name in FINDINGS:
+        assert 0.07 < np.mean([name in study.findings for study in studies]) < 0.5
+    assert 0.05 < np.mean([not study.findings for study in studies]) < 0.25
+
+
+def test_copying_the_previous_study_is_good_but_not_unbeatable(studies):
+    followed = [study for study in studies if study.prior]
+    agreed = sum(len(study.present & study.prior.present) for study in followed)
+    total = sum(len(study.present) + len(study.prior.present) for study in followed)
+    assert 0.5 < 2 * agreed / total < 0.68
+
+
+def test_findings_are_correlated(studies):
+    def share(name, given):
+        return np.mean([name in s.findings for s in studies if given in s.findings])
+
+    assert share("edema", "cardiomegaly") > 1.5 * np.mean(["edema" in s.findings for s in studies])
+    assert share("pneumonia", "consolidation") > 1.5 * np.mean(["pneumonia" in s.findings for s in studies])
+
+
+def test_lateral_only_findings(studies):
+    states = [(study, state) for study in studies for state in study.findings.values()]
+    assert all(study.has_lateral and state.finding in LATERAL_CAPABLE for study, state in states if state.lateral_only)
+    for name in sorted(LATERAL_CAPABLE):
+        share = np.mean([state.lateral_only for _, state in states if state.finding == name])
+        assert 0.1 < share < 0.33, name
+    fractures = [state for _, state in states if state.finding == "fracture"]
+    assert all((state.kind == "vertebra") == state.lateral_only for state in fractures)
+
+
+def test_what_the_previous_report_alone_tells(studies):
+    continued = [(study, state) for study in studies for state in study.findings.values() if study.prior]
+    for study, state in continued:
+        if state.prior_only:
+            before = study.prior.findings[state.finding]
+            assert state.finding in CHRONIC and not state.lateral_only
+            assert (state.course, state.severity) == ("stable", before.severity)
+    assert not any(study.prior_only for study in studies if study.prior is None)
+    for name in sorted(CHRONIC):
+        states = [s for study, s in continued if s.finding == name and s.course != "new" and not s.lateral_only]
+        assert 0.5 < np.mean([state.prior_only for state in states]) < 0.7, name
+    # so what the previous report says of them nearly always holds
+    before = [
+        (name, study)
+        for study in studies
+        if study.prior
+        for name in study.prior.present & CHRONIC - study.prior.lateral_only
+    ]
+    assert np.mean([name in study.present for name, study in before]) > 0.88
+
+
+def test_courses_follow_the_previous_study(studies):
+    for study in studies:
+        for name, state in study.findings.items():
+            before = study.prior.findings.get(name) if study.prior else None
+            assert (state.course == "new") == (before is None)
+            if before:
+                assert (state.side, state.zone, state.kind) == (before.side, before.zone, before.kind)
+                change = state.severity - before.severity
+                assert {"worse": change > 0.15, "improved": change < -0.15, "stable": change == 0}[state.course]
+        ended = study.prior.present - study.present if study.prior else frozenset()
+        assert frozenset(study.resolved) == ended
+
+
+def test_boost_evens_out_the_findings():
+    def spread(boost):
+        world = make_world(4, 800, 1.0, rarity_boost=boost)
+        return min(np.mean([name in p.studies[0].findings for p in world]) for name in FINDINGS)
+
+    assert spread(1.0) > 1.5 * spread(0.0)

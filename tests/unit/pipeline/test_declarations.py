@@ -1,0 +1,186 @@
+"""dvc.yaml against the code: everything that a stage's imports reach is declared, and so is every parameter."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[3]
+PIPELINE = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
+BASELINES = YAML(typ="safe").load(ROOT / "baselines" / "dvc.yaml")["stages"]
+STAGES = PIPELINE | BASELINES  # the paths of both start at the root
+#: DVC tracks the parameters' values, so their code is in no deps.
+PARAMS = ROOT / "pacer" / "params"
+#: Rooms from the bottom to the top; one may use what stands in a row above its own.
+LEVELS = (
+    ("core", "corpus.text", "model.prompt"),
+    ("params", "parallel", "records", "radiographs", "pretrained", "tables"),
+    ("anchors", "corpus.source", "labelling.sample", "features", "metrics.chexbert"),
+    ("rules", "labelling.answers", "phantom", "encoding", "corpus", "model", "emphasis"),
+    ("labelling.client", "labelling.targets", "backbones", "metrics", "training", "decoding", "released"),
+    ("comparison", "external", "baselines"),
+    ("reporting",),
+    ("serving", "studies"),
+)
+LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
+STAGE_OF_SCRIPT = re.compile(r"stages/(?!launch)(\w+)\.py(?: (\w+))?")
+
+
+def imports(path: Path) -> set[str]:
+    """Modules of the package that a file imports, wherever in the file, and a script's neighbours."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (ROOT / "stages" / f"{node.module}.py").exists():
+            found.add(f"stages.{node.module}")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pacer"):
+            found.add(node.module or "")
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith("pacer")}
+    return found
+
+
+def files_of(modules: set[str]) -> set[Path]:
+    files = set()
+    for module in modules:
+        path = ROOT / module.replace(".", "/")
+        files |= {p for p in (path.with_suffix(".py"), path / "__init__.py") if p.exists()}
+    return files
+
+
+def reached(script: Path) -> set[Path]:
+    """All files that a script's imports reach, its own among them."""
+    seen: set[Path] = set()
+    todo = {script}
+    while todo:
+        path = todo.pop()
+        seen.add(path)
+        todo |= files_of(imports(path)) - seen
+    return seen
+
+
+def script_of(stage: str) -> Path:
+    match = STAGE_OF_SCRIPT.search(STAGES[stage]["cmd"])
+    assert match is not None
+    return ROOT / "stages" / f"{match[1]}.py"
+
+
+def rooms_of(stage: str) -> list[Path]:
+    return [ROOT / d for d in STAGES[stage]["deps"] if d.startswith("pacer/")]
+
+
+def only_says_what_it_is(path: Path) -> bool:
+    """A package's first file without code, which Python imports with every room inside."""
+    return path.name == "__init__.py" and len(ast.parse(path.read_text(encoding="utf-8")).body) <= 1
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_everything_that_a_stage_reaches_is_declared(stage: str) -> None:
+    declared = [*(ROOT / d for d in STAGES[stage]["deps"]), PARAMS]
+    undeclared = {
+        str(path.relative_to(ROOT))
+        for path in reached(script_of(stage))
+        if not only_says_what_it_is(path) and not any(path.is_relative_to(room) for room in declared)
+    }
+    assert not undeclared, f"{stage} uses {sorted(undeclared)}, which dvc.yaml does not declare"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_uses_most_of_the_lines_that_it_declares(stage: str) -> None:
+    """What is declared and not used would re-run the stage for nothing: hours of a GPU for a reworded phrase."""
+    rooms = rooms_of(stage)
+
+    def lines(paths: Iterable[Path]) -> int:
+        return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+
+    used = reached(script_of(stage))
+    scripts = {path for path in used if path.parent.name == "stages"}
+    declared = scripts | {path for room in rooms for path in (room.rglob("*.py") if room.is_dir() else [room])}
+    used &= declared
+    share = lines(used) / lines(declared)
+    assert share >= 0.75, f"{stage} reaches {share:.0%} of the lines that it declares"
+    unused = [room for room in rooms if not any(path.is_relative_to(room) for path in used)]
+    assert not unused, f"{stage} uses nothing of {', '.join(str(room.relative_to(ROOT)) for room in unused)}"
+
+
+def parameters_read(script: Path) -> set[str]:
+    """``load_params().a.b`` and, through a name bound to it, ``params.a.b``: the longest chains."""
+    tree = ast.parse(script.read_text(encoding="utf-8"))
+
+    def is_load(node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "load_params"
+
+    chains: dict[str, str] = {}
+
+    def chain(node: ast.AST) -> str | None:
+        if is_load(node):
+            return ""
+        if isinstance(node, ast.Name):
+            return chains.get(node.id)
+        if isinstance(node, ast.Attribute):
+            inner = chain(node.value)
+            return None if inner is None else f"{inner}.{node.attr}".lstrip(".")
+        return None
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found = chain(node.value)
+            if found is not None:
+                chains[node.targets[0].id] = found
+    read = {found for node in ast.walk(tree) if isinstance(node, ast.Attribute) and (found := chain(node))}
+    read |= {found for found in chains.values() if found}
+    return {r for r in read if not any(other.startswith(f"{r}.") for other in read)}
+
+
+@pytest.mark.parametrize("stage", [s for s in STAGES if s not in ("warmup", "parent", "calibrate")])
+def test_every_parameter_that_a_stage_reads_is_declared(stage: str) -> None:
+    declared = STAGES[stage].get("params", [])
+    for read in parameters_read(script_of(stage)):
+        assert any(read == d or read.startswith(f"{d}.") for d in declared), f"{stage} reads {read}"
+
+
+def room_of(module: str) -> str | None:
+    """The room that a module of the package lies in; None for the command line, which calls every room."""
+    parts = module.split(".")[1:]
+    return next((name for n in (2, 1) if (name := ".".join(parts[:n])) in LEVEL), None)
+
+
+def test_data_flows_one_way() -> None:
+    for path in (ROOT / "pacer").rglob("*.py"):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        room = room_of(module)
+        if room is None:
+            continue
+        for other in map(room_of, imports(path)):
+            if other is not None and other != room:
+                assert LEVEL[other] < LEVEL[room], f"{path.relative_to(ROOT)}, of {room}, uses {other}"
+
+
+def test_nothing_in_the_library_imports_dvc_or_reads_the_environment() -> None:
+    for path in (ROOT / "pacer").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"^\s*(import|from) dvc", text, re.MULTILINE), path
+        # how threads wait has to be said before torch is imported, and there is no other way to say it
+        assert path == ROOT / "pacer" / "__init__.py" or ("os.environ" not in text and "getenv" not in text), path
+
+
+def test_the_baselines_have_names_and_paths_of_their_own() -> None:
+    assert not set(PIPELINE) & set(BASELINES)
+    assert all(stage["wdir"] == ".." for stage in BASELINES.values())
+    for stage in BASELINES.values():
+        for kind in ("outs", "metrics", "plots"):
+            for out in stage.get(kind, []):
+                assert (out if isinstance(out, str) else next(iter(out))).startswith("baselines/")
+
+
+def test_every_stage_says_what_it_is() -> None:
+    assert all(stage.get("desc") for stage in STAGES.values())
+
+
+def test_the_configuration_code_is_in_no_deps() -> None:
+    assert not any("pacer/params" in d for s in STAGES.values() for d in s["deps"])

@@ -1,0 +1,137 @@
+"""One commitment explained: the marks lie where the rules read, and nothing of the report is lost or interpreted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from pacer.anchors.anchor import Anchor
+from pacer.cli import app
+from pacer.core.errors import DataError
+from pacer.core.io import write_jsonl
+from pacer.labelling.targets.build_anchors import build_anchors
+from pacer.records.schemas import RECORD_SCHEMA, write_table
+from pacer.reporting.explanation import explain, mark
+from pacer.rules.extract import extract_anchor, find_mentions
+from tests.support.made_records import few_records
+
+WORDS = (
+    "no",
+    "possible",
+    "edema",
+    "effusions",
+    "or",
+    "pneumothorax",
+    "is",
+    "not seen",
+    ".",
+    ";",
+    "<b>",
+    "heart size",
+    "normal",
+    "cannot be excluded",
+    "free of",
+    "lung nodule",
+    "hydropneumothorax",
+    "\n",
+    "unchanged",
+)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> tuple[Path, Path]:
+    records = few_records(".jpg")
+    texts = ["Possible edema. No pneumothorax <script>.", "The lungs are clear."]
+    records = records.with_columns(report_raw=pl.Series([texts[i % 2] for i in range(len(records))]))
+    write_table(tmp_path / "records.parquet", records, RECORD_SCHEMA)
+    train = records.filter(pl.col("split") == "train")["record_id"][0]
+    lists = {"positive": ["edema"], "negative": [], "uncertain": []}
+    raw = json.dumps(lists | {"rationale": {"edema": ["possible EDEMA", "wet <b>lungs</b>"]}})
+    old = {"record_id": train, "raw": raw.replace("wet", "older"), "current": False}
+    write_jsonl(tmp_path / "cache.jsonl", [old, {"record_id": train, "raw": raw, "current": True}])
+    build_anchors(tmp_path / "records.parquet", tmp_path / "cache.jsonl", tmp_path / "anchors.parquet")
+    return tmp_path / "records.parquet", tmp_path / "anchors.parquet"
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=14))
+def test_runs_are_the_report_and_carry_what_decided(words: list[str]) -> None:
+    report = " ".join(words)
+    mentions = find_mentions(report)
+    runs = mark(report, mentions)
+    assert "".join(run.text for run in runs) == report
+    place, decided = 0, {}
+    for run in runs:
+        named = [m for m in mentions if m.start <= place and place + len(run.text) <= m.end] if run.text else []
+        assert bool(run.polarity) == bool(named)
+        for mention in named:
+            if mention.decided:
+                assert run.decided
+                decided[mention.finding] = mention.polarity
+        place += len(run.text)
+    anchor = extract_anchor(report)
+    assert decided == {finding: anchor.polarity(finding) for finding in decided}
+    assert len(decided) == sum(len(field) for field in anchor.as_dict().values())
+
+
+def labelled_of(tables: tuple[Path, Path]) -> str:
+    return pl.read_parquet(tables[1]).filter(pl.col("origin") == "llm")["record_id"][0]
+
+
+def show(record: str, tables: tuple[Path, Path], answers: Path) -> str:
+    options = ["--records", tables[0], "--anchors", tables[1], "--answers", answers]
+    result = CliRunner().invoke(app, ["anchors", "show", record, *map(str, options)], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_labelled_record_stands_beside_the_rules_and_the_labelling_models_evidence(
+    tables: tuple[Path, Path], tmp_path: Path
+) -> None:
+    labelled, answers = labelled_of(tables), tmp_path / "cache.jsonl"
+    found = explain(labelled, *tables, answers)
+    report = pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0]
+    assert (found.origin, found.anchor) == ("llm", Anchor(positive=("edema",)))
+    assert found.by_rules == extract_anchor(report)
+    absent = "not in the report in these words"
+    assert found.evidence.rows == (
+        ("edema", "possible EDEMA", "" if "Possible edema" in report else absent),
+        ("edema", "wet <b>lungs</b>", absent),
+    )
+    shown = show(labelled, tables, answers)
+    for words in (
+        "made by the labelling model",
+        "the rules alone would say: ",
+        "what the labelling model gives as evidence",
+        "wet <b>lungs</b>",
+        "what the rules read",
+        "positive, uncertain, negative, bold: decides, underlined: because of it",
+    ):
+        assert words in shown, words
+    assert "the same" not in shown and "older" not in shown
+    other = pl.read_parquet(tables[1]).filter(pl.col("origin") == "rules")["record_id"][0]
+    assert explain(other, *tables, answers).evidence.rows == ()
+    assert "the rules alone would say" not in show(other, tables, answers)
+
+
+def test_evidence_of_another_answer_is_not_shown(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    """The cache was labelled anew, and the anchors were not made again."""
+    labelled, answers = labelled_of(tables), tmp_path / "cache.jsonl"
+    answers.write_text(answers.read_text().replace('\\"positive\\": [\\"edema\\"]', '\\"positive\\": []'))
+    assert explain(labelled, *tables, answers).evidence.rows == ()
+
+
+def test_what_is_not_there_is_named(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    first = pl.read_parquet(tables[0])["record_id"][0]
+    with pytest.raises(DataError, match=f"has no record nobody; ids look like {first}"):
+        explain("nobody", *tables)
+    pl.read_parquet(tables[1]).filter(pl.col("record_id") != first).write_parquet(tmp_path / "fewer.parquet")
+    with pytest.raises(DataError, match="has no anchor for record"):
+        explain(first, tables[0], tmp_path / "fewer.parquet")
+    with pytest.raises(DataError, match=r"missing\.parquet does not exist; run the stage"):
+        explain(first, tables[0], tmp_path / "missing.parquet")

@@ -1,0 +1,252 @@
+"""Every bad source gets one sentence, and nothing that it holds is quoted."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+from pacer.core.errors import DataError
+from pacer.core.hygiene import is_absent
+from pacer.radiographs import opening as pixels
+from pacer.radiographs.opening import open_image
+from pacer.serving import sources
+from pacer.serving.case import Case
+from pacer.serving.reporter import Reporter
+from pacer.serving.sources import MAX_CHARACTERS, load_image, load_text, text_or_file
+from tests.support.dicom import write_dicom
+
+GREY = np.arange(3600, dtype=np.uint16).reshape(60, 60)
+
+
+def png(width: int, height: int, content: bytes = b"") -> bytes:
+    """A PNG whose header promises a size."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", content or zlib.compress(b""))
+        + chunk(b"IEND", b"")
+    )
+
+
+def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+SMALL = Image.fromarray((GREY % 256).astype(np.uint8))
+
+
+def test_what_is_no_image(tmp_path: Path) -> None:
+    (tmp_path / "empty.png").touch()
+    (tmp_path / "text.png").write_text("patient named somebody")
+    whole = saved(SMALL, "PNG")
+    (tmp_path / "torn.png").write_bytes(whole[: len(whole) // 2])
+    for source, sentence in (
+        (tmp_path, "is a folder; name the file"),
+        (tmp_path / "absent.png", "does not exist"),
+        ("", "is a folder; name the file"),  # the working directory
+        ("x\0y.png", "as it holds a NUL"),
+        ("x" * 5000, "cannot be read: File name too long"),
+        (tmp_path / "empty.png", r"the file is empty \(0 bytes\)"),
+        (b"", r"the file is empty \(0 bytes\)"),
+        (tmp_path / "text.png", "the file is not an image"),
+        (tmp_path / "torn.png", "the file cannot be decoded"),
+        (whole[:40], "cannot be decoded|not an image"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'></svg>", "the file is not an image"),
+        (saved(SMALL, "GIF"), "the file is not an image"),
+        (7, "expected a path, the bytes of a file, a Pillow image or an array, got int"),
+        (["a.png"], "got list"),
+    ):
+        with pytest.raises(DataError, match=f"^image frontal of x.*{sentence}") as error:
+            load_image(source, "frontal of x")  # type: ignore[arg-type]
+        assert "somebody" not in str(error.value)
+
+
+def test_decompression_bombs_are_refused_before_they_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pixels, "_as_radiograph", lambda image: pixels._check_header(image) or pytest.fail("decoded"))
+    for size in ((60_000, 60_000), (9_000, 9_000), (10_000, 8_001)):
+        with pytest.raises(DataError, match="more than 80,000,000 pixels"):
+            load_image(png(*size), "frontal of x")
+    with pytest.raises(DataError, match="more than 100 times as long"):
+        load_image(png(10_000, 9), "frontal of x")
+
+
+def test_large_files_are_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "large.png"
+    with open(path, "wb") as file:
+        file.truncate(sources.MAX_BYTES + 1)
+    monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("read"))
+    with pytest.raises(DataError, match="has 100,000,001 bytes, more than 100,000,000"):
+        load_image(path, "frontal of x")
+
+
+def test_dicom_that_is_packed_as_a_whole_is_refused(tmp_path: Path) -> None:
+    packed = write_dicom(tmp_path / "packed.dcm", GREY, syntax=DeflatedExplicitVRLittleEndian)
+    for source in (packed, packed.read_bytes()):
+        with pytest.raises(DataError, match="packed as a whole"):
+            load_image(source, "frontal of x")
+
+
+def test_a_dicom_file_without_its_preamble_is_known_by_its_ending(tmp_path: Path) -> None:
+    path, bare = write_dicom(tmp_path / "x.dcm", GREY), tmp_path / "bare.dcm"
+    bare.write_bytes(path.read_bytes()[132:])
+    np.testing.assert_array_equal(np.asarray(load_image(bare, "x")[0]), np.asarray(load_image(path, "x")[0]))
+
+
+def test_films_and_stacks_are_refused() -> None:
+    for source in (
+        saved(SMALL, "TIFF", save_all=True, append_images=[SMALL]),
+        Image.open(io.BytesIO(saved(SMALL, "TIFF", save_all=True, append_images=[SMALL]))),
+    ):
+        with pytest.raises(DataError, match="frames, not one"):
+            load_image(source, "frontal of x")
+
+
+@pytest.mark.parametrize(
+    ("array", "sentence"),
+    [
+        (np.zeros((2, 3, 4, 5), np.uint8), "got 2×3×4×5"),
+        (np.zeros((30, 30, 4), np.uint8), "got 30×30×4"),
+        (np.zeros((0, 30), np.uint8), "got 0×30"),
+        (np.zeros(9, np.uint8), "got 9"),
+        (np.zeros((30, 30, 3)), "got float64 in 30×30×3"),
+        (np.zeros((30, 30), complex), "got complex128"),
+        (np.zeros((30, 30), bool), "got bool"),
+        (np.array([["a", "b"]]), "got <U1"),
+        (np.full((30, 30), np.nan), "not finite"),
+        (np.full((30, 30), 1e300), "not finite"),
+        (np.zeros((3, 400), np.uint8), "more than 100 times"),
+    ],
+)
+def test_arrays_that_are_no_radiograph(array: np.ndarray, sentence: str) -> None:
+    with pytest.raises(DataError, match=f"^image frontal of x: .*{sentence}"):
+        load_image(array, "frontal of x")
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int16, np.int32, np.float32, np.float64])
+def test_deep_arrays_are_scaled_as_deep_files_are(tmp_path: Path, dtype: type) -> None:
+    values = GREY.astype(dtype) * 7 - (0 if dtype == np.uint16 else 900)
+    path = tmp_path / "deep.tiff"
+    Image.fromarray(values.astype(np.float32)).save(path)
+    expected = np.asarray(open_image(path))
+    np.testing.assert_array_equal(np.asarray(load_image(values, "x")[0]), expected)
+    np.testing.assert_array_equal(np.asarray(load_image(values[:, :, None], "x")[0]), expected)
+
+
+@given(
+    content=st.binary(max_size=400),
+    start=st.sampled_from([b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0", b"II*\0", b"BM", b"\0" * 128 + b"DICM"]),
+)
+def test_any_bytes_are_an_image_or_a_sentence(content: bytes, start: bytes) -> None:
+    try:
+        image, _ = load_image(start + content, "frontal of x")
+    except DataError as error:
+        assert str(error).startswith("image frontal of x: ") and "\n" not in str(error)
+    else:
+        assert image.mode in ("L", "RGB")
+
+
+def test_texts_that_are_refused(tmp_path: Path) -> None:
+    latin, long = tmp_path / "latin.txt", tmp_path / "long.txt"
+    latin.write_bytes(b"caf\xe9")
+    long.write_text("a " * 100_000)
+    for text, sentence in (
+        ("secret " * 20_000, "140,000 characters, more than 20,000"),
+        ("secret \x00", r"character 8 is the control character U\+0000"),
+        ("a\x1b[31m secret", r"U\+001B"),
+        ("a \x7f", r"U\+007F"),
+        ("a \x85", r"U\+0085"),
+        ("\ud800", "half of a surrogate pair"),
+        (b"secret", "expected text, got bytes"),
+        (3, "got int"),
+        (latin, "not text in UTF-8"),
+        (long, "200,000 characters, more than 20,000"),
+        (tmp_path / "absent.txt", "does not exist"),
+        (tmp_path, "is a folder; name the file"),
+        (Path("a\0b"), "as it holds a NUL"),
+    ):
+        with pytest.raises(DataError, match=f"^previous report of x: .*{sentence}") as error:
+            load_text(text, "previous report of x")  # type: ignore[arg-type]
+        assert "secret" not in str(error.value)
+
+
+@given(
+    text=st.text(alphabet=st.characters(exclude_categories=("Cc", "Cs")), max_size=50),
+    white=st.text("\t\n\r", max_size=3),
+)
+def test_other_texts_stay_as_they_are(text: str, white: str) -> None:
+    given_text = white + text + white
+    absent = not given_text.strip() or is_absent(given_text)
+    assert load_text(given_text, "x") == (None if absent else given_text)
+
+
+def test_a_word_for_no_text_is_none(reporter: Reporter) -> None:
+    for word in ("N/A", " nan ", "None.", "null", "<NA>", "#N/A"):
+        assert load_text(word, "x") is None
+    prepared = reporter.prepare(Case(SMALL, prior="N/A", indication="None", history="nan"))
+    assert (prepared.context, prepared.indication, prepared.history) == ("sn", None, None)
+
+
+def test_a_string_is_never_a_file_of_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "secret.txt"
+    path.write_text("no effusion")
+    assert load_text(str(path), "x") == str(path)
+    assert load_text(path, "x") == "no effusion"
+
+
+def test_a_command_line_names_a_file_or_gives_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("prior one.txt").write_text("no effusion")
+    assert text_or_file("prior one.txt", "x") == Path("prior one.txt")
+    assert text_or_file("No effusion. " * 500, "x") == "No effusion. " * 500
+    assert text_or_file("no\0 effusion", "x") == "no\0 effusion"  # refused where the text is read
+    assert text_or_file(None, "x") is None and text_or_file(" ", "x") is None
+    Path("clear").mkdir()
+    for word in ("Normal", "Normal.", "unremarkable...", "clear"):
+        assert text_or_file(word, "x") == word
+    for path in ("prior.txt", "reports/prior", "/prior", "prior.text"):
+        with pytest.raises(DataError, match="x: a word with a slash or an ending is taken for a file"):
+            text_or_file(path, "x")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"prior": "x" * 100_000}, "previous report of one: 100,000 characters"),
+        ({"prior": "1. - "}, "previous report of one: no words are left after cleaning"),
+        ({"view": "LATERAL"}, "view of one: expected AP or PA or other, got 'LATERAL'"),
+        ({"view": ["PA"]}, "view of one: expected"),
+        ({"sections": "plan"}, "sections of one: expected findings"),
+        ({"indication": "a\x08"}, r"indication of one: .* U\+0008"),
+        ({"history": 4}, "history of one: expected text"),
+        ({"lateral": b""}, "lateral of one: the file is empty"),
+        ({"lateral": SMALL}, "one: the same image is given as frontal and as lateral"),
+    ],
+)
+def test_a_case_is_refused_by_name(reporter: Reporter, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        reporter.prepare(Case(**{"frontal": SMALL, "name": "one"} | changes))
+
+
+def test_long_priors_within_the_limit_are_cut_as_in_training(reporter: Reporter) -> None:
+    prepared = reporter.prepare(Case(SMALL, prior="effusion. " * (MAX_CHARACTERS // 10)))
+    assert prepared.cuts.prior_tokens > 1000
+    assert prepared.all_notes()[0].startswith(
+        f"{prepared.cuts.prior_tokens:,} tokens of the previous report were cut off"
+    )

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pacer.params.profiles import load_profile
+from pacer.training import batches
+from pacer.training.batches import MicroBatch, Order, micro_batches, real_share
+from pacer.training.phases import DirectProbability, phase_of
+from tests.support.training import parameters
+
+ROOT = Path(__file__).parents[3]
+SIZES = {"sn": 50, "sw": 20, "mn": 7, "mw": 0}
+
+
+def rows(sizes: dict[str, int]) -> dict[str, np.ndarray]:
+    starts = np.cumsum([0, *sizes.values()])
+    return {c: np.arange(starts[i], starts[i + 1]) for i, c in enumerate(sizes)}
+
+
+def by_table(lengths: np.ndarray):
+    """Lengths that depend on the record alone."""
+    return lambda rows, visits: lambda numbers: lengths[rows]
+
+
+def order(sizes: dict[str, int], window: int = 1, mix: bool = False, batch_size: int = 8) -> Order:
+    return Order(rows(sizes), batch_size, window, mix, seed=1, phase="parent")
+
+
+def epoch(
+    sizes: dict[str, int], window: int = 1, mix: bool = False, batch_size: int = 8, number: int = 0
+) -> list[MicroBatch]:
+    lengths = np.random.default_rng(0).integers(10, 100, sum(sizes.values()))
+    own = order(sizes, window, mix, batch_size)
+    start = number * own.micro_batches_per_epoch
+    return list(islice(micro_batches(own, by_table(lengths), start=start), own.micro_batches_per_epoch))
+
+
+PAPER = {"sn": 172_608, "sw": 112_776, "mn": 91_341, "mw": 47_686}
+
+
+@pytest.mark.parametrize(
+    ("phase", "updates", "contexts", "epochs"),
+    [("warmup", 14_384, ["sn"], 4), ("parent", 43_152, list(PAPER), 2), ("calibrate", 21_576, list(PAPER), 1)],
+)
+def test_the_papers_updates_are_whole_epochs(phase: str, updates: int, contexts: list[str], epochs: int) -> None:
+    own = getattr(load_profile(ROOT / "configs" / "mimic_rg4.yaml"), phase)
+    per_epoch = order({c: PAPER[c] for c in contexts}, batch_size=own.batch_size).micro_batches_per_epoch
+    assert own.updates == updates and updates * own.accumulation == epochs * per_epoch
+    assert own.warmup_updates == per_epoch // own.accumulation // 10  # a tenth of one epoch
+
+
+def test_rounds_in_the_published_order_with_small_contexts_recycled() -> None:
+    batches, own = [batch.rows for batch in epoch(SIZES)], rows(SIZES)
+    assert len(batches) == 7 * 3
+    for i, batch in enumerate(batches):
+        assert set(batch) <= set(own[("sn", "sw", "mn")[i % 3]])
+    seen = Counter(np.concatenate(batches).tolist())
+    assert all(seen[r] >= 1 for context in ("sn", "sw", "mn") for r in own[context])
+    assert max(seen[r] for r in own["mn"]) - min(seen[r] for r in own["mn"]) <= 1
+
+
+def met(batches: list[MicroBatch]) -> Counter:
+    return Counter((int(row), int(visit)) for b in batches for row, visit in zip(b.rows, b.visits, strict=True))
+
+
+@settings(max_examples=30)
+@given(window=st.integers(1, 9), mix=st.booleans(), number=st.integers(0, 3))
+def test_windows_and_mixing_keep_the_records_and_their_visits(window: int, mix: bool, number: int) -> None:
+    assert met(epoch(SIZES, window, mix, number=number)) == met(epoch(SIZES, number=number))
+
+
+def test_mixed_batches_hold_several_contexts() -> None:
+    own = rows(SIZES)
+    held = [sum(bool(set(batch.rows) & set(own[c])) for c in own) for batch in epoch(SIZES, mix=True)]
+    assert np.mean(held) > 2
+
+
+def test_windows_bring_similar_lengths_together() -> None:
+    lengths = by_table(np.random.default_rng(0).integers(10, 100, 400))
+
+    def share(window: int) -> float:
+        own = order({"sn": 400}, window)
+        return real_share(islice(micro_batches(own, lengths), own.micro_batches_per_epoch), lengths)
+
+    assert share(8) > 0.9 > share(1)
+
+
+def test_the_real_share_is_real_over_padded_tokens() -> None:
+    batches = [MicroBatch(np.array([0, 1]), np.array([0, 0])), MicroBatch(np.array([2, 2]), np.array([0, 1]))]
+    assert real_share(batches, by_table(np.array([3, 5, 9]))) == (3 + 5 + 9 + 9) / (5 + 5 + 9 + 9)
+
+
+@pytest.mark.parametrize("window", [30])
+def test_length_and_place_are_brought_into_line(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of two lengths, of which the longer gets rarer in the course of the epoch."""
+    own, rng = order({"sn": 960}, window, batch_size=8), np.random.default_rng(0)
+    short, uniform = rng.integers(30, 60, 960), rng.random(960)
+
+    def lengths(rows: np.ndarray, visits: np.ndarray):
+        return lambda numbers: short[rows] + 50 * (uniform[rows] >= 0.1 + 0.8 * numbers / 120)
+
+    shares = []
+    for rounds in (1, 3):
+        monkeypatch.setattr(batches, "_ROUNDS", rounds)
+        epoch = list(islice(micro_batches(own, lengths), own.micro_batches_per_epoch))
+        assert met(epoch) == Counter({(row, 0): 1 for row in range(960)})
+        shares.append(real_share(epoch, lengths))
+    assert shares[1] > shares[0] + 0.01
+
+
+def test_a_window_asks_for_lengths_with_the_visits_of_its_records() -> None:
+    asked: Counter = Counter()
+
+    def lengths(rows: np.ndarray, visits: np.ndarray):
+        asked.update(met([MicroBatch(rows, visits)]))
+        return lambda numbers: rows
+
+    own = order(SIZES, window=2)
+    assert met(list(islice(micro_batches(own, lengths), own.micro_batches_per_epoch))) == asked
+
+
+@pytest.mark.parametrize("start", [0, 1, 20, 21, 25, 45])
+@pytest.mark.parametrize("mix", [False, True])
+def test_a_later_start_continues_the_same_stream(start: int, mix: bool) -> None:
+    own, lengths = order(SIZES, 2, mix), by_table(np.arange(77))
+    whole = list(islice(micro_batches(own, lengths), 60))
+    late = list(islice(micro_batches(own, lengths, start=start), 60 - start))
+    for a, b in zip(whole[start:], late, strict=True):
+        assert a.rows.tolist() == b.rows.tolist() and a.visits.tolist() == b.visits.tolist()
+
+
+def test_visits_count_how_often_a_record_was_met() -> None:
+    known: Counter = Counter()
+    for batch in islice(micro_batches(order(SIZES), by_table(np.arange(77))), 60):
+        for row, visit in zip(batch.rows.tolist(), batch.visits.tolist(), strict=True):
+            assert visit == known[row]
+            known[row] += 1
+
+
+def test_no_records_at_all_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no context"):
+        epoch({"sn": 0})
+
+
+def test_schedules() -> None:
+    rate = phase_of(
+        "parent", parameters(parent={"learning_rate": 2.0, "updates": 100, "warmup_updates": 10})
+    ).learning_rate
+    assert [rate(u) for u in (0, 4, 9)] == pytest.approx([0.2, 1.0, 2.0])
+    assert rate(10) == 2.0 and rate(99) < 0.02 and rate(55) == pytest.approx(1.0)
+    rho = DirectProbability(0.1, 0.5, rise=100)
+    assert [rho(u) for u in (0, 50, 100, 999)] == pytest.approx([0.1, 0.3, 0.5, 0.5])

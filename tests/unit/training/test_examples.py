@@ -1,0 +1,21 @@
+"""What is counted before a phase starts."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from pacer.model.assemble import load_tokenizer
+from pacer.training.examples import Examples
+from pacer.training.record_table import RecordTable
+from tests.support.models import specification
+
+
+def test_what_targets_lose_is_counted(records: pl.DataFrame, backbones, features) -> None:
+    rows = records.filter(pl.col("context") == "sn").to_dicts()
+    rows[0]["report"] = "no effusion . " * 60  # beyond 100 tokens
+    rows[4]["emphasis"] = None
+    rows[5]["emphasis"] = [1.0, 0.0]  # of BOS, which no loss counts
+    rows[6]["emphasis"] = [7.0]  # a record of val
+    table = RecordTable.of(pl.DataFrame(rows, schema=records.schema))
+    survey = Examples(table, load_tokenizer(backbones), features, specification("warmup")).survey()
+    assert survey.counts == {"targets/reports": 6.0, "targets/cut": 1.0, "targets/emphasised": 4.0}

@@ -1,0 +1,232 @@
+"""What each phase trains, name by name, and that the parent which Calibrate starts from is also its teacher."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from pacer.model.assemble import build_model, load_tokenizer
+from pacer.model.pacer import Batch, Pacer
+from pacer.params import Params, parse_params
+from pacer.params.profiles import load_profile
+from pacer.training import loop
+from pacer.training.examples import Examples
+from pacer.training.losses import LossWeights, consistency_loss
+from pacer.training.objective import objective
+from pacer.training.phases import Phase, phase_of
+from pacer.training.record_table import RecordTable
+from tests.support.models import specification
+
+ROOT = Path(__file__).parents[3]
+PHASES = ("warmup", "parent", "calibrate")
+
+
+def both(*names: str) -> set[str]:
+    return {f"{name}.{part}" for name in names for part in ("weight", "bias")}
+
+
+def compressor(source: str, own_width: bool) -> set[str]:
+    """Parameters of one source's compressor; ``own_width``: its states are not as wide as the image's."""
+    attention = ["in_proj_bias", "bias_k", "bias_v", "out_proj.weight", "out_proj.bias"]
+    attention += ["q_proj_weight", "k_proj_weight", "v_proj_weight"] if own_width else ["in_proj_weight"]
+    layers = both("attention_norm", "mix", "mix_norm", "up", "project", "project_norm")
+    return {f"interface.{source}.{name}" for name in {*layers, *(f"attention.{name}" for name in attention)}}
+
+
+ROUTER = {
+    *(f"router.{name}" for name in ("route_vector", "depth_bias", "eta")),
+    *both("router.mix_norm", "router.out", *(f"router.{part}.{k}" for part in ("norms", "align") for k in range(3))),
+}
+FRONTAL = {"interface.queries", *compressor("frontal", False)}
+LORA = {
+    f"language.model.layers.{layer}.self_attn.{target}.lora_{matrix}.default.weight"
+    for layer in range(2)
+    for target in ("q_proj", "v_proj")
+    for matrix in "AB"
+}
+TRAINED = {
+    "warmup": ROUTER | FRONTAL,
+    "parent": ROUTER
+    | FRONTAL
+    | LORA
+    | compressor("lateral", False)
+    | compressor("prior", True)
+    | both("interface.fusion", "interface.fusion_norm"),
+    "calibrate": both("calibrator.gate_in", "calibrator.gate_out", "calibrator.norm")
+    | {f"calibrator.{name}.weight" for name in ("availability", "down", "up")},
+}
+
+
+def parameters(**groups: dict) -> Params:
+    values = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
+    for phase in PHASES:
+        values[phase] |= {"updates": 4, "batch_size": 4, "warmup_updates": 1, "learning_rate": 0.01}
+    for name, changes in groups.items():
+        values[name] |= changes
+    return parse_params(values)
+
+
+def assemble(backbones: Path, name: str, *, trained: bool, merged: bool = False, dropout: float = 0.1) -> Pacer:
+    """The model of a phase; ``trained``: with no trainable parameter where its initialisation put it.
+
+    A model that starts Calibrate has a ``trained`` parent and a fresh calibrator.
+    """
+    torch.manual_seed(5)
+    own = specification(name, **{group: {"dropout": dropout} for group in ("interface", "lora", "calibrate")})
+    model = build_model(backbones, own)
+    with torch.no_grad():
+        for parameter, value in model.named_parameters():
+            fresh = parameter.startswith("calibrator.") and not trained
+            if value.requires_grad and not fresh:
+                value.add_(torch.randn_like(value) * 0.2)
+    if merged:
+        model.merge_lora()
+    return model
+
+
+@pytest.fixture
+def examples(records, anchors, backbones, features):
+    def make(name: str) -> Examples:
+        bare = name == "warmup"
+        table = RecordTable.of(
+            records.filter(pl.col("context") == "sn") if bare else records, None if bare else anchors
+        )
+        return Examples(table, load_tokenizer(backbones), features, specification(name))
+
+    return make
+
+
+def train(model: Pacer, examples: Examples, phase: Phase, scratch: Path) -> list[dict[str, float]]:
+    logged: list[dict[str, float]] = []
+    loop.train(model, examples, phase, Accelerator(cpu=True), scratch, lambda v, s: logged.append(v))
+    return logged
+
+
+def mixed(own: Examples, name: str) -> Batch:
+    """A batch of all contexts and both routes, as far as the phase has them."""
+    return (
+        own.batch([0, 1], [False, False], 0.35)
+        if name == "warmup"
+        else own.batch([0, 9, 18, 27], [True, False, False, True], 0.35)
+    )
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_a_phase_names_the_parameters_that_the_paper_trains_in_it(name: str, backbones: Path) -> None:
+    """Out of all parameters that any model has, the frozen models' included."""
+    phase = phase_of(name, parameters())
+    everything = {n for n, _ in assemble(backbones, "calibrate", trained=False).named_parameters()}
+    assert everything >= set().union(*TRAINED.values())
+    assert {n for n in everything if phase.trainable(n)} == TRAINED[name]
+    own = {n for n, _ in assemble(backbones, name, trained=False).named_parameters()}
+    assert {n for n in own if phase.trainable(n)} == TRAINED[name]
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_what_a_phase_does_not_train_stays_bit_for_bit(name: str, backbones: Path, examples, tmp_path: Path) -> None:
+    """Buffers and the weights below LoRA too: a checkpoint holds none of these and must find them again."""
+    params = parameters()
+    model = assemble(backbones, name, trained=True, merged=name == "calibrate")
+    before = {n: t.clone() for n, t in model.state_dict().items()} | {n: b.clone() for n, b in model.named_buffers()}
+    train(model, examples(name), phase_of(name, params), tmp_path)
+    after = model.state_dict() | dict(model.named_buffers())
+    assert set(after) == set(before)
+    assert {n for n in before if not torch.equal(before[n], after[n])} == TRAINED[name]
+    assert {n for n, p in model.named_parameters() if p.requires_grad} == TRAINED[name]
+
+
+# -------------------------------------------------------------------------------------------------- the frozen parent
+
+
+@torch.no_grad()
+def logits(model: Pacer, batch: Batch, calibrated: bool) -> Tensor:
+    """The target's logits with Calibrate's residual on or off."""
+    embedded = model.embed(batch)
+    inputs = model.calibrate(embedded, batch)[0] if calibrated else embedded.inputs
+    return model.target_logits(model.hidden(inputs), batch)
+
+
+def regularised(model: Pacer, batch: Batch) -> dict[str, Tensor]:
+    with torch.no_grad():
+        losses = LossWeights(lambda_q=0.35, lambda_tlw=0.75, lambda_cons=0.05, lambda_drift=0.01)
+        return objective(model, batch, losses).parts
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_the_first_update_of_calibrate_meets_its_teacher(
+    merged: bool, backbones: Path, examples, tmp_path: Path
+) -> None:
+    """With half of what LoRA sees dropped, teacher and student would differ at once where LoRA is not merged."""
+    params = parameters()
+    model = assemble(backbones, "calibrate", trained=False, merged=merged, dropout=0.5)
+    logged = train(model, examples("calibrate"), phase_of("calibrate", params), tmp_path)
+    assert logged[0]["loss_consistency"] == 0.0 and logged[0]["loss_drift"] == 0.0
+    assert all(point["loss_consistency"] > 0 and point["loss_drift"] > 0 for point in logged[1:])
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("warmup", {"router", "interface"}),
+        ("parent", {"router", "interface", "language"}),
+        ("calibrate", {"calibrator"}),
+    ],
+)
+def test_dropout_is_on_where_a_phase_trains_and_nowhere_else(
+    name: str, parts: set[str], backbones: Path, examples, tmp_path: Path
+) -> None:
+    params, model, met = parameters(), assemble(backbones, name, trained=False), dict[str, set[bool]]()
+    for module, own in model.named_modules():
+        own.register_forward_pre_hook(
+            lambda m, inputs, module=module: met.setdefault(module, set()).add(m.training and torch.is_grad_enabled())
+        )
+    train(model, examples(name), phase_of(name, params), tmp_path)
+    assert {module.split(".")[0] for module, modes in met.items() if True in modes} == parts
+    dropouts = {module for module, modes in met.items() if True in modes and module.endswith("dropout")}
+    dropouts |= {module for module, modes in met.items() if True in modes and "lora_dropout" in module}
+    assert bool(dropouts) is (name != "warmup")  # the interface's is inside its attention
+    assert name == "calibrate" or True in met["interface.frontal.attention"]
+
+
+def test_the_teacher_is_the_parent_itself(backbones: Path, examples) -> None:
+    """The consistency term against a second model that has the parent's weights and no calibrator."""
+    model = assemble(backbones, "calibrate", trained=True, merged=True).eval()
+    parent = assemble(backbones, "parent", trained=False).eval()
+    shared = {n: t for n, t in model.state_dict().items() if not n.startswith("calibrator.")}
+    parent.load_state_dict(shared, strict=True)
+    for module in parent.language.modules():  # the copied weights have LoRA in them already
+        if hasattr(module, "merged_adapters"):
+            module.merged_adapters.append("default")
+    batch = mixed(examples("calibrate"), "calibrate")
+    teacher, student = logits(parent, batch, calibrated=True), logits(model, batch, calibrated=True)
+    assert torch.equal(teacher, logits(model, batch, calibrated=False))
+    expected = consistency_loss(teacher, student, batch.consistency[batch.predicted])
+    assert expected > 1e-6
+    # two orders of the same float32 sums: 1e-6 on one processor, 1.3e-6 on another
+    torch.testing.assert_close(regularised(model, batch)["consistency"], expected, rtol=1e-5, atol=0)
+
+
+def test_the_teacher_gets_no_gradient(backbones: Path, examples) -> None:
+    """Though its weights are the student's: everything but the calibrator could be trained here, and yet the
+    divergence moves the residual alone, as if the teacher were numbers."""
+    model = assemble(backbones, "calibrate", trained=True).eval()
+    batch = mixed(examples("calibrate"), "calibrate")
+    names = [n for n, p in model.named_parameters() if p.requires_grad]
+    parameters = [model.get_parameter(n) for n in names]
+    silent = replace(batch, weight=torch.zeros_like(batch.weight))  # nothing is left but the divergence
+    found = torch.autograd.grad(
+        objective(model, silent, LossWeights(lambda_q=0.35, lambda_tlw=0.0, lambda_cons=1.0)).total, parameters
+    )
+    teacher = logits(model, batch, calibrated=False)
+    embedded = model.embed(batch)
+    student = model.target_logits(model.hidden(model.calibrate(embedded, batch)[0]), batch)
+    alone = consistency_loss(teacher, student, batch.consistency[batch.predicted])
+    expected = torch.autograd.grad(alone, parameters)
+    for name, one, other in zip(names, found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6 * other.abs().max().item(), msg=name)

@@ -1,0 +1,53 @@
+"""What a phase will do is known beforehand, and is what it then does."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from pacer.training.phases import phase_of
+from pacer.training.plan import Plan
+from tests.support.training import parameters
+
+
+@pytest.mark.parametrize("window", [1, 3])
+@pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
+def test_measured_lengths_are_those_of_the_batches(name: str, window: int, setting) -> None:
+    params = parameters(batches={"window": window}, parent={"rho_start": 0.5})
+    _, examples = setting(name)
+    plan = Plan(phase_of(name, params), examples)
+    routes = set()
+    for micro, rho in islice(plan.from_update(0), 12):
+        commits = examples.routes(micro.rows, micro.visits, rho, plan.draws)
+        batch = examples.drawn(micro, rho, plan.draws, 0.35)
+        assert batch.length.tolist() == examples.lengths[micro.rows, np.array(commits, dtype=int)].tolist()
+        routes |= set(commits)
+    assert routes == ({False} if name == "warmup" else {False, True})
+
+
+def test_long_reports_and_histories_are_measured_as_they_are_cut(setting, records, anchors) -> None:
+    import polars as pl
+
+    from pacer.training.record_table import RecordTable
+
+    _, examples = setting("parent")
+    long = records.with_columns(report=pl.lit("no edema . " * 60), history=pl.lit("fever " * 90))
+    examples.table = RecordTable.of(long, anchors)
+    for commit in (False, True):
+        batch = examples.batch([0, 9, 18], [commit] * 3, 0.35)
+        assert batch.length.tolist() == examples.lengths[[0, 9, 18], int(commit)].tolist()
+
+
+def test_the_shares_of_real_tokens_are_those_of_an_epoch(setting) -> None:
+    params = parameters(batches={"window": 6})
+    _, examples = setting("parent")
+    plan = Plan(phase_of("parent", params), examples)
+    real = padded = 0
+    for micro, rho in islice(plan.from_update(0), plan.order.micro_batches_per_epoch):
+        batch = examples.drawn(micro, rho, plan.draws, 0.35)
+        real, padded = real + int(batch.length.sum()), padded + batch.ids.numel()
+    shares = plan.real_share()
+    assert shares["batches/real_share"] == pytest.approx(real / padded)
+    assert shares["batches/published_real_share"] < shares["batches/real_share"] < 1

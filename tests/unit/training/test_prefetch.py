@@ -1,0 +1,75 @@
+"""Batches made ahead are the same batches, in order, whoever makes them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import fields
+from itertools import islice
+
+import pytest
+import torch
+
+from pacer.core.errors import DataError
+from pacer.parallel.prefetch import prefetch
+from pacer.training.loop import _Run
+from pacer.training.objective import objective
+from pacer.training.phases import phase_of
+from pacer.training.plan import Plan
+from tests.support.training import parameters
+
+
+def test_workers_make_the_batches_that_the_process_itself_makes(setting) -> None:
+    params = parameters(batches={"window": 3})
+    _, examples = setting("parent")
+    plan = Plan(phase_of("parent", params), examples)
+
+    def batches(workers: int) -> list:
+        stream = prefetch(lambda item: examples.drawn(*item, plan.draws, 0.35), plan.from_update(0), workers)
+        return list(islice(stream, 8))
+
+    for one, other in zip(batches(0), batches(2), strict=True):
+        for field in fields(one):
+            a, b = getattr(one, field.name), getattr(other, field.name)
+            assert (a is None and b is None) or torch.equal(a, b), field.name
+
+
+def test_for_a_gpu_batches_wait_in_page_locked_memory(setting, device_accelerator, device: torch.device) -> None:
+    model, examples = setting("parent")
+    phase = phase_of("parent", parameters(train={"workers": 2}))
+    run, plan = _Run(model, examples, phase, device_accelerator(), objective), Plan(phase, examples)
+    for micro, (drawn, rho) in islice(zip(run.stream(0), plan.from_update(0)), 8):
+        moved, expected = micro.batch.to(device), examples.drawn(drawn, rho, plan.draws, phase.losses.lambda_q)
+        for field in fields(expected):
+            waiting, arrived, own = (getattr(batch, field.name) for batch in (micro.batch, moved, expected))
+            if own is not None:
+                assert waiting.is_pinned() is (device.type == "cuda") and arrived.device.type == device.type, field.name
+                assert torch.equal(arrived.cpu(), own), field.name
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_an_error_arrives_in_its_place(workers: int) -> None:
+    def make(item: int) -> int:
+        if item == 3:
+            raise DataError("image 3 is not in the store")
+        return item
+
+    stream = prefetch(make, range(6), workers)
+    assert [next(stream) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(DataError, match="image 3 is not in the store"):
+        next(stream)
+
+
+def test_only_a_few_are_made_ahead_and_none_after_the_end() -> None:
+    asked: list[int] = []
+
+    def items():
+        for number in range(1000):
+            asked.append(number)
+            yield number
+
+    before = threading.active_count()
+    stream = prefetch(lambda item: item, items(), 2)
+    assert [next(stream) for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert len(asked) == 8  # five taken, one being made by each of two threads, and one beyond
+    stream.close()
+    assert threading.active_count() == before
