@@ -7,6 +7,8 @@ import os
 import pytest
 from hypothesis import settings
 
+import pacer  # noqa: F401  says how threads wait, before torch is imported
+
 for name, examples in {"quick": 10, "default": 25, "thorough": 300}.items():
     settings.register_profile(name, deadline=None, max_examples=examples)  # a busy machine is no reason to fail
 settings.load_profile("default")

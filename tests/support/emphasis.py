@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 
 from pacer.metrics.chexbert.labeller import CheXbert
-from tests.support.metrics import chexbert_directory, one_thread, words
-
-__all__ = ["chexbert_directory", "one_thread", "words"]
 
 
 @pytest.fixture

@@ -7,9 +7,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import pacer  # noqa: F401  says how threads wait, before torch is imported
-
-# isort: split
 import polars as pl
 import psutil
 import pytest

@@ -21,11 +21,7 @@ from pacer.params import load_params
 from pacer.params.profiles import load_profile
 from pacer.serving.export import export_model
 from tests.support.cli import REPOSITORY
-from tests.support.metrics import chexbert_directory
-from tests.support.serving import exported, world
 from tests.support.world import World, rehashed
-
-__all__ = ["chexbert_directory", "exported", "world"]
 
 #: subject, study and day of each row, and the study of the world whose frontal image it shows.
 STUDIES = (("a", "1", "2024-01-01", 0), ("a", "2", "2024-03-01", 2), ("b", "3", "2024-02-01", 3), ("c", "4", "", 4))

@@ -32,7 +32,7 @@ CHANGES = st.dictionaries(st.sampled_from(FIELDS), ODD, max_size=4)
 RECORDS = st.lists(st.tuples(st.integers(1, 4), CHANGES, st.booleans()) | ODD, max_size=6)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     files=st.fixed_dictionaries({c: st.fixed_dictionaries({"train": RECORDS, "test": RECORDS}) for c in ("sn", "mw")}),
     unseen=st.sampled_from(("keep", "strip")),

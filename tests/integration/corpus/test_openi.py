@@ -301,7 +301,7 @@ def test_a_tgz_that_is_none(distribution: OpenI, content: bytes) -> None:
 
 # ------------------------------------------------------------------------------------------------------- anything
 
-QUIET = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+QUIET = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 XML_TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 from torch import Tensor
@@ -182,7 +182,6 @@ FORMATS = {
         ]
     ),
 )
-@settings(max_examples=150)
 def test_any_size_mode_and_configuration(
     tmp_path_factory: pytest.TempPathFactory,
     width: int,

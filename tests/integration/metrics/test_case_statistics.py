@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import f1_score, precision_score, recall_score
@@ -74,7 +74,6 @@ def test_the_values_are_the_scores_of_the_reference_packages(cases: pl.DataFrame
         assert all(one.low <= one.value <= one.high and one.low < one.high for one in scores.values())
 
 
-@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**31))
 def test_the_interval_of_a_mean_is_that_of_scipy(seed: int):
     values = np.random.default_rng(seed).normal(size=80)

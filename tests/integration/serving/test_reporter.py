@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import load_file
@@ -119,7 +118,6 @@ def test_every_kind_of_source_gives_the_same_report(world: World, reporter: Repo
 
 
 @given(order=st.permutations(range(6)), batch_size=st.integers(1, 7))
-@hypothesis_settings(max_examples=8)
 def test_company_and_order_do_not_change_a_report(
     world: World, reporter: Reporter, order: list[int], batch_size: int
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from functools import cache, reduce
 from pathlib import Path
 from typing import get_args
@@ -58,13 +57,6 @@ def test_profiles_that_extend_each_other_are_refused(tmp_path: Path):
     (tmp_path / "b.yaml").write_text("extends: a\n")
     with pytest.raises(ConfigError, match="the profiles a, b extend each other"):
         profile_text(tmp_path / "a.yaml")
-
-
-def test_the_committed_parameters_are_the_phantom_profile():
-    committed = subprocess.run(["git", "show", "HEAD:params.yaml"], cwd=REPOSITORY, capture_output=True, text=True)
-    if committed.returncode:
-        pytest.skip("not a git checkout")
-    assert committed.stdout == (REPOSITORY / "configs" / "phantom.yaml").read_text(encoding="utf-8")
 
 
 #: What the paper and LLM-RG4's code fix (docs/method.md); the second column is the conventional SN protocol.
@@ -243,7 +235,7 @@ def test_what_is_no_file_of_parameters_is_one_sentence(pacer, repository: Path, 
         "latin-1": "# f\u00fcr uns\ncorpus: {}\n".encode("latin-1"),
         "control characters": bytes(132) + b"DICM",
         "unclosed": f"corpus:\n  root: [{secret}\n".encode(),
-        "nested without end": b"[" * 100_000,
+        "nested without end": b"[" * 5_000,
     }
     if kind == "folder":
         path.mkdir()

@@ -1,7 +1,5 @@
 """A journal: lines appended one by one, whole again after a kill at any moment."""
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -61,24 +59,3 @@ def test_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, contents: list[s
     with Journal(path) as journal:
         journal.append({"number": 99})
     assert [row for _, row in read_journal(path)] == [*kept, {"number": 99}]
-
-
-def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
-    """The limit on file sizes stands in for the disk; in a process of its own, for it cannot be lifted again."""
-    code = f"""
-import os, resource, signal
-from pacer.core.errors import PacerError
-from pacer.core.journal import Journal
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-journal = Journal({str(tmp_path / "rows.jsonl")!r})
-journal.append({{"row": 0}})
-resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-try:
-    journal.append({{"row": "x" * 300}})
-except PacerError as error:
-    print(error, flush=True)
-os._exit(0)
-"""
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "rows.jsonl cannot be written (" in shown
-    assert [row["row"] for _, row in read_journal(tmp_path / "rows.jsonl")] == [0]

@@ -242,7 +242,7 @@ RECORD = JSON | st.fixed_dictionaries(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.sampled_from(["train", "val", "test"]), st.lists(RECORD, max_size=5), min_size=1), st.booleans()
 )

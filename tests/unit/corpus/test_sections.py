@@ -11,7 +11,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pacer.corpus.sections import Sections, find_sections, meaning_of
@@ -163,7 +163,6 @@ _LINES = st.lists(
 ).map("\n".join)
 
 
-@settings(max_examples=300, deadline=None)
 @given(_LINES)
 @example("FINDINGS:x\nFINDINGS")
 @example(" " * 20_000 + "FINDINGS")

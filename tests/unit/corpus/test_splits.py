@@ -15,6 +15,8 @@ from pacer.core.errors import DataError
 from pacer.corpus.splits import check_splits, seeded_split
 from pacer.params.profiles import load_profile
 
+#: The micro profile.
+MICRO = load_profile(Path(__file__).parents[3] / "configs" / "micro.yaml")
 SHARES = st.floats(0, 0.5)
 
 
@@ -65,10 +67,8 @@ def test_whole_shares(subject: str, seed: int) -> None:
 
 @given(st.sets(st.tuples(st.sampled_from(["sn", "mw"]), st.sampled_from(["train", "val", "test"]))), st.booleans())
 def test_what_a_run_needs_is_there_or_the_first_that_lacks_is_named(present: set[tuple[str, str]], best: bool) -> None:
-    params = load_profile(Path(__file__).parents[3] / "configs" / "micro.yaml")
-    params = params.model_copy(
-        update={"train": params.train.model_copy(update={"checkpoint": "best" if best else "last"})}
-    )
+    train = MICRO.train.model_copy(update={"checkpoint": "best" if best else "last"})
+    params = MICRO.model_copy(update={"train": train})
     lacks = [split for split in ("train", "val")[: 1 + best] if ("sn", split) not in present]
     lacks += ["test"] if not present & {("sn", "test"), ("mw", "test")} else []
     if not lacks:

@@ -6,7 +6,7 @@ import re
 from typing import get_args
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pacer.corpus.text.cleaning import CLEANERS, clean_report, clean_report_iu_xray
@@ -135,7 +135,6 @@ _ANY = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(_ANY)
 @example("." * 300)
 @example("_" * 300)
@@ -180,7 +179,6 @@ def test_iu_xray(raw: str, cleaned: str) -> None:
     assert clean_report_iu_xray(raw) == cleaned
 
 
-@settings(max_examples=400, deadline=None)
 @given(_ANY)
 @example("." * 300)
 @example("a. \0 b.")

@@ -1,2 +1,3 @@
 from tests.support.emphasis import *
+from tests.support.metrics import *
 from tests.support.models import *

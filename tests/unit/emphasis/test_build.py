@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -229,8 +227,3 @@ def test_computed_marks_that_mark_nothing_are_doubted(
     assert case.audit["doubt"].startswith("no train record has")
     assert case.audit["doubt"].endswith("CheXbert labels these reports well")
     assert capsys.readouterr().out.count(case.audit["doubt"]) == 1
-
-
-def test_torch_is_loaded_for_computed_marks_alone() -> None:
-    code = "import sys, pacer.emphasis.build_emphasis; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,2 +1,2 @@
-from tests.support.external import *
+from tests.support.metrics import *
 from tests.support.models import *

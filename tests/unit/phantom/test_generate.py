@@ -42,15 +42,6 @@ def records(corpus):
     return {context: read_json(corpus[0] / f"{context}.json") for context in CONTEXTS}
 
 
-def hashes(directory):
-    return {str(path.relative_to(directory)): hash_file(path) for path in directory.rglob("*") if path.is_file()}
-
-
-def test_generation_is_deterministic_whatever_the_processes(corpus, tmp_path):
-    generate_phantom(CONFIG, 7, tmp_path, processes=1)
-    assert hashes(tmp_path) == hashes(corpus[0])
-
-
 def test_fields_are_exactly_those_of_the_context(records):
     for context, splits in records.items():
         lateral, prior = availability(context)

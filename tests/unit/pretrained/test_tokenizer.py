@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import re
@@ -18,16 +17,11 @@ from transformers import AutoTokenizer
 
 from pacer.backbones.hub import locate
 from pacer.core.errors import BackboneError
-from pacer.corpus.text.cleaning import clean_report
 from pacer.model.assemble import load_tokenizer
 from pacer.model.prompt.instruction import instruction
 from pacer.params import Backbone
 from pacer.phantom.language import sample_texts
 from pacer.pretrained.tokenizer import SENTENCEPIECE, read_tokenizer
-
-OPENI = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "openi" / "reports.jsonl.gz"
-
-SECTIONS = ("indication", "findings", "impression")
 
 #: Vicuna's, what decides about ids.
 SETTINGS = {
@@ -116,19 +110,6 @@ def test_any_text(both, words: list[str], gaps: list[int]) -> None:
     if re.search("<(s|/s|unk)>", text):  # control tokens to transformers, text to sentencepiece
         return
     assert ids(tokenizer, text) == reference.encode(text)
-
-
-def test_real_reports_with_doubled_blanks(both) -> None:
-    if not OPENI.is_file():
-        pytest.skip(f"{OPENI} is not here")
-    tokenizer, reference = both
-    with gzip.open(OPENI, "rt") as lines:
-        reports = [" ".join(filter(None, map(json.loads(line).get, SECTIONS))) for line in lines]
-    # as they are, as upstream cleans them, and with the blanks that removed marks of de-identification leave
-    texts = {t.strip() for r in reports for t in (r, clean_report(r), r.replace("XXXX", "")) if "  " in t.strip()}
-    assert len(texts) > 1000
-    for text in texts:
-        assert ids(tokenizer, text) == reference.encode(text)
 
 
 def test_a_tokenizer_that_disagrees_with_its_own_model_is_refused(vicuna: Path, tmp_path: Path) -> None:

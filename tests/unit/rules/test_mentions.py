@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.anchors.anchor import Anchor
@@ -30,7 +30,6 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=300)
 @given(text=TEXTS)
 def test_mentions_explain_the_anchor(text: str) -> None:
     mentions = find_mentions(text)
@@ -41,7 +40,6 @@ def test_mentions_explain_the_anchor(text: str) -> None:
     assert sorted(mentions, key=lambda mention: mention.start) == mentions
 
 
-@settings(max_examples=300)
 @given(text=TEXTS)
 def test_spans_are_places_in_the_report(text: str) -> None:
     for mention in find_mentions(text):

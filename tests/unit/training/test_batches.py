@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.params.profiles import load_profile
@@ -70,7 +70,6 @@ def met(batches: list[MicroBatch]) -> Counter:
     return Counter((int(row), int(visit)) for b in batches for row, visit in zip(b.rows, b.visits, strict=True))
 
 
-@settings(max_examples=30)
 @given(window=st.integers(1, 9), mix=st.booleans(), number=st.integers(0, 3))
 def test_windows_and_mixing_keep_the_records_and_their_visits(window: int, mix: bool, number: int) -> None:
     assert met(epoch(SIZES, window, mix, number=number)) == met(epoch(SIZES, number=number))

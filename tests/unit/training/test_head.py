@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
@@ -57,7 +57,6 @@ def close(one: Tensor, other: Tensor, tolerance: float) -> None:
     torch.testing.assert_close(one, other, rtol=0, atol=tolerance * max(other.abs().max().item(), 1e-30))
 
 
-@settings(max_examples=40)
 @given(
     n=st.integers(1, 40),
     vocabulary=st.integers(2, 60),

@@ -12,7 +12,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import hash_file
 from pacer.metrics.columns import column_scores, group_names, read_score_columns, score_names
 from pacer.reporting.score_tables import column_table
-from tests.unit.metrics.test_scoring import Case
+from tests.integration.metrics.test_scoring import Case
 
 IDS = ["sn-1", "sn-2", "007"]
 TABLE = "record_id,words,sex\n007,3,F\nsn-2,,\nsn-1,1.5, M \n"

@@ -1,0 +1,64 @@
+"""The phantom does not depend on the process that makes it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from pacer.core.io import hash_bytes, hash_file
+from pacer.params.corpus import Phantom
+from pacer.phantom.generate import generate_phantom
+from pacer.phantom.tokenizer import phantom_tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return phantom_tokenizer(900)
+
+
+def test_training_is_deterministic_across_processes(tokenizer):
+    script = (
+        "from pacer.phantom.tokenizer import phantom_tokenizer;"
+        "import sys; sys.stdout.write(phantom_tokenizer(900).to_str())"
+    )
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
+    assert hash_bytes(output) == hash_bytes(tokenizer.to_str().encode())
+
+
+def test_world_does_not_depend_on_the_hash_seed():
+    script = (
+        "from pacer.phantom.world import make_world; from pacer.phantom.language import report_of;"
+        "print([(s, report_of(s, 'sn').text) for p in make_world(3, 15) for s in p.studies])"
+    )
+    command = [sys.executable, "-c", script]
+    first, second = (
+        subprocess.run(command, env={"PYTHONHASHSEED": value}, capture_output=True, check=True).stdout
+        for value in ("1", "2")
+    )
+    assert len(first) > 1000 and hash_bytes(first) == hash_bytes(second)
+
+
+CONFIG = Phantom(
+    patients=40,
+    studies_per_patient=2.4,
+    lateral_fraction=0.6,
+    image_size=56,
+    vocabulary=900,
+    val_fraction=0.1,
+    test_fraction=0.2,
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("phantom")
+    return directory, generate_phantom(CONFIG, 7, directory)
+
+
+def hashes(directory):
+    return {str(path.relative_to(directory)): hash_file(path) for path in directory.rglob("*") if path.is_file()}
+
+
+def test_generation_is_deterministic_whatever_the_processes(corpus, tmp_path):
+    generate_phantom(CONFIG, 7, tmp_path, processes=1)
+    assert hashes(tmp_path) == hashes(corpus[0])
