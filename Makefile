@@ -8,7 +8,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup stand-ins radeval repro test quick coverage format check bench gpu faults figures clean
+.PHONY: help setup stand-ins radeval repro quick test thorough coverage format check bench gpu faults figures clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,16 +32,19 @@ repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and r
 	dvc repro
 	@echo; sed -n '/^|/p' reports/tables/scores.md; echo; echo "$(CURDIR)/reports/index.html has all of it"
 
-test: $(READY)  ## all tests, the whole DAG on the micro profile included (no network, no GPU)
-	pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+quick: $(READY)  ## the unit tests, with few examples of each property: a minute
+	pytest tests/unit -q -n logical --maxprocesses 4 --dist loadfile --hypothesis-profile quick
+
+test: $(READY)  ## unit and integration tests, the real pipeline in miniature among them (no network, no GPU): eight minutes
+	pytest tests/unit tests/integration -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
+thorough: $(READY)  ## all tests, 300 examples of each property, every point of a kill, browsers, real files: for a night
+	pytest tests -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --hypothesis-profile thorough
 
 format: $(READY)  ## lay the code out
 	ruff format
 
-quick: $(READY)  ## the unit tests, each with fewer examples, in a minute
-	pytest -q -n logical --maxprocesses 2 --dist loadfile --hypothesis-profile quick -m 'not slow and not gpu and not weights'
-
-coverage: $(READY)  ## all tests, and the lines that none of them reached (htmlcov/index.html)
+coverage: $(READY)  ## `make test`, and the lines that it did not reach (htmlcov/index.html)
 	pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --cov=pacer --cov-report=term:skip-covered --cov-report=html
 
 check: $(READY)  ## layout, lint and types

@@ -70,7 +70,7 @@ RATES = (
     ("--records", "decode", r"\| each side's best \| \d+ \| ([\d.,e+]+) \|"),
 )
 #: The tests of a miniature: bodies that a GPU runs, too.
-SMALL_TESTS = ("-m", "not gpu", "tests/training/test_prefetch.py")
+SMALL_TESTS = ("-m", "not gpu", "tests/unit/training/test_prefetch.py")
 
 
 class Ended(NamedTuple):

@@ -1,19 +1,24 @@
 """Feature stores built in processes of their own, for tests that kill and compare them.
 
 As a script: ``building.py JOB...`` builds one after another and is what ``accelerate launch`` is given; ``building.py
-serve`` forks a process for each, as ``tests/training/drive.py`` does.
+serve`` forks a process for each, as ``drive.py`` does.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
+import pytest
 import torch
+from PIL import Image
 
 from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json, write_json
@@ -21,6 +26,20 @@ from pacer.encoding.build_store import build_store
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.params import Features
 from tests.support import drive
+
+SHARD, IMAGES = 3, 10
+CONFIG = Features(
+    mode="states",
+    depths=[1, 3],
+    dtype="bfloat16",
+    precision="float32",
+    batch_size=2,
+    shard_size=SHARD,
+    workers=1,
+    prior_tokens=12,
+)
+TEXTS = ["no effusion .", "edema .", "no effusion .", "pneumonia .", "clear .", "stable ."]
+KILLED = -signal.SIGKILL
 
 
 def job(config: Features, images: pl.DataFrame, texts: list[str], backbones: Path, out: Path, **more: Any) -> dict:
@@ -85,6 +104,103 @@ class Server(drive.Server):
             env=drive.environment(),
         )
         return self
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def make_images(folder: Path) -> pl.DataFrame:
+    rng = np.random.default_rng(0)
+    paths = [str(folder / f"{i}.png") for i in range(IMAGES)]
+    for path in paths:
+        Image.fromarray(rng.integers(0, 255, (70, 64), dtype=np.uint8)).save(path)
+    return pl.DataFrame({"image_id": [f"img{i}" for i in range(IMAGES)], "path": paths})
+
+
+def content(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in out.iterdir()}
+
+
+def shard_of(out: Path, image_id: str) -> Path:
+    index = pl.read_parquet(out / "images.parquet")
+    return out / index.filter(pl.col("image_id") == image_id)["shard"][0]
+
+
+class Setting:
+    """Images, a server of processes, and the store that one process makes of them without a break."""
+
+    def __init__(self, folder: Path, backbones: Path, server: Server):
+        self.folder, self.backbones, self.server = folder, backbones, server
+        self.images = make_images(folder)
+        server.finish(self.task("whole", watch=str(folder / "watch.json")))
+        self.points = [(point, number) for point, number, _ in read_json(folder / "watch.json")]
+        self.whole = content(folder / "whole")
+
+    def task(self, name: str, images: pl.DataFrame | None = None, **more) -> dict:
+        return job(
+            CONFIG,
+            self.images if images is None else images,
+            TEXTS,
+            self.backbones,
+            self.folder / name,
+            encoded=str(self.folder / f"{name}.encoded"),
+            **more,
+        )
+
+    def encoded(self, name: str) -> Counter[str]:
+        """Images that each process has encoded, all starts together."""
+        count: Counter[str] = Counter()
+        for line in (self.folder / f"{name}.encoded").read_text().splitlines():
+            rank, images = line.split()
+            count[rank] += int(images)
+        return count
+
+    def survive(
+        self, points: list[tuple[str, int]], prefix: str, most: int, before: dict[str, bytes] | None = None
+    ) -> None:
+        """Kill a process at each point and start another: what there is then is the whole store.
+
+        Args:
+            most: images that both may encode. before: files of the store that is there already.
+        """
+        for first in range(0, len(points), 4):
+            stops = dict(zip([f"{prefix}{first + i}" for i in range(4)], points[first:]))
+            for name in stops:
+                for file, data in (before or {}).items():
+                    (self.folder / name).mkdir(exist_ok=True)
+                    (self.folder / name / file).write_bytes(data)
+            killed = self.server.run(
+                *[self.task(name, stop={"point": point, "number": number}) for name, (point, number) in stops.items()]
+            )
+            assert [code for code, _ in killed] == [KILLED] * len(stops), killed
+            self.server.finish(*map(self.task, stops))
+            for name, point in stops.items():
+                assert content(self.folder / name) == self.whole, point
+                assert self.encoded(name)["0"] <= most, point
+                assert not Path(f"{self.folder / name}.scratch").exists(), point
+
+    def launch(self, *tasks: dict) -> tuple[int, str]:
+        jobs = [f"{task['out']}.job.json" for task in tasks]
+        for path, task in zip(jobs, tasks):
+            write_json(path, task)
+        return drive.ended(
+            subprocess.Popen(
+                [*drive.TWO_PROCESSES, __file__, *jobs],
+                env=drive.environment(),
+                cwd=self.folder,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+        )
+
+
+@pytest.fixture(scope="module")
+def setting(backbones: Path, tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("killed")
+    with Server(folder) as server:
+        yield Setting(folder, backbones, server)
 
 
 if __name__ == "__main__":

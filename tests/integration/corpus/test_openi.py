@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
-import json
 import tarfile
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,17 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
-from pacer.corpus import openi
-from pacer.corpus.assemble import _join
 from pacer.corpus.openi import read
 from pacer.corpus.rows import Examination, LeftOut, Notes, Problem, Row
 from pacer.corpus.source.files import Source
 from pacer.corpus.splits import seeded_split
-from pacer.corpus.text.cleaning import clean_report, clean_report_iu_xray
 from pacer.params import Corpus, load_params
 
 ROOT = Path(__file__).resolve().parents[3]
-DATA = ROOT.parent / "shared" / "data"
 PHANTOM = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
 
 FRONTAL, LATERAL = "CXR1_1_IM-0001-4001", "CXR1_1_IM-0001-3001"
@@ -115,9 +108,6 @@ def distribution(tmp_path: Path) -> OpenI:
     return made
 
 
-# ------------------------------------------------------------------------------------------------------------- XML
-
-
 def test_a_report(distribution: OpenI) -> None:
     row = distribution.folder(report()).examination()
     assert row == Examination(
@@ -177,9 +167,6 @@ def test_problems(content: bytes, field: str, reason: str, distribution: OpenI) 
     assert row.field == field and reason in row.reason and "secret" not in row.reason
 
 
-# --------------------------------------------------------------------------------------------------- broken files
-
-
 def test_no_projections(distribution: OpenI) -> None:
     del distribution.files["projections"]
     with pytest.raises(DataError, match=r"corpus\.openi\.projections.*columns image, view"):
@@ -199,9 +186,6 @@ def test_a_missing_archive(distribution: OpenI) -> None:
     distribution.files["reports"] = distribution.root / "none.tgz"
     with pytest.raises(DataError, match="does not exist"):
         distribution.rows()
-
-
-# ---------------------------------------------------------------------------------------------------------- images
 
 
 @pytest.mark.parametrize("name", ["1_IM-0001-4001.jpg", "1_IM-0001-4001.dcm.png", "deep/er/1_IM-0001-4001.JPEG"])
@@ -251,9 +235,6 @@ def test_further_images_are_counted(distribution: OpenI) -> None:
     assert distribution.notes.found("further_images") == {"reports": {"frontal": 1, "lateral": 1}}
 
 
-# ---------------------------------------------------------------------------------------------------------- splits
-
-
 def test_without_target_text(distribution: OpenI) -> None:
     row = distribution.folder(report(INDICATION="Cough", FINDINGS=" ", COMPARISON="x")).row()
     assert isinstance(row, LeftOut) and row.reason == "neither findings nor impression"
@@ -299,8 +280,6 @@ def test_a_tgz_that_is_none(distribution: OpenI, content: bytes) -> None:
     assert "\n" not in str(error.value)
 
 
-# ------------------------------------------------------------------------------------------------------- anything
-
 QUIET = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 XML_TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
@@ -323,85 +302,3 @@ def test_any_reports(distribution: OpenI, reports: list[Any], split: str | None)
     distribution.config = {"split": split}
     contents = {f"{n}.xml": report(uid, images, **texts) for n, (uid, images, texts) in enumerate(reports)}
     assert len(distribution.archive(contents).rows()) == len(reports)
-
-
-# ----------------------------------------------------------------------------------------------- the real collection
-
-
-def real(folder: Path, uncertain: bool, **config: Any) -> tuple[list[Row], Notes]:
-    """The distributed archive with views from the table beside it."""
-    if not (DATA / "openi" / "NLMCXR_reports.tgz").is_file():
-        pytest.skip(f"the real Open-I files are not at {DATA}")
-    with gzip.open(DATA / "openi" / "reports.jsonl.gz", "rt") as lines, open(folder / "v.csv", "w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(("image", "view", "projection"))
-        for line in lines:
-            for image in json.loads(line)["images"]:
-                known = uncertain or not image["view_uncertain"]
-                table.writerow((image["id"], *((image["view"], image["dicom_view"]) if known else ("", ""))))
-    made = OpenI(folder, {"reports": DATA / "openi" / "NLMCXR_reports.tgz", "projections": folder / "v.csv"})
-    made.config |= {"split": "r2gen"} | config
-    (folder / "images").symlink_to(DATA)
-    return made.rows(), made.notes
-
-
-def test_the_cleaner_for_this_corpus_differs_in_few_whole_reports() -> None:
-    """The figure of docs/corpora.md."""
-    archive = DATA / "openi" / "NLMCXR_reports.tgz"
-    if not archive.is_file():
-        pytest.skip(f"the real Open-I files are not at {DATA}")
-    found = [report.texts for _, report in openi._xml_reports(archive, Notes())]
-    whole = [text for texts in found if (text := _join(texts["findings"], texts["impression"])[0])]
-    differ = sum(clean_report(text) != clean_report_iu_xray(text) for text in whole)
-    assert (len(found), len(whole), differ) == (3955, 3927, 17)
-
-
-def test_real_reports_and_split(tmp_path: Path) -> None:
-    rows, notes = real(tmp_path, uncertain=True)
-    assert notes.read == {"reports": 3955}
-    left_out = [row for row in rows if isinstance(row, LeftOut)]
-    assert Counter(row.reason for row in left_out) == {"not in the split": 1000, "no frontal image": 8}
-    exams = {row.id: row for row in rows if isinstance(row, Examination)}
-    assert len(exams) + len(left_out) == 3955
-    # six of train and two of val have no frontal image: 2,069/296/590 are in the split
-    assert Counter(row.split for row in exams.values()) == {"train": 2063, "val": 294, "test": 590}
-    assert all((DATA / image).is_file() for row in exams.values() for image in (row.frontal, row.lateral) if image)
-
-
-def test_real_reports_equal_the_converted_ones(tmp_path: Path) -> None:
-    """The conversion to MIMIC-RG4's layout left out images of uncertain view, so here their view is not known."""
-    rows, _ = real(tmp_path, uncertain=False)
-    exams = {row.id: row for row in rows if isinstance(row, Examination)}
-    for context in ("sn", "mn"):
-        converted = json.loads((DATA / "rg4" / "openi" / f"{context}.json").read_text())
-        expected, found = {}, {}
-        for split, records in converted.items():
-            for r in records:
-                view = r["APPA_flag"] if r["APPA_flag"] in ("AP", "PA") else "other"
-                absent = {
-                    name: None if r[name] in ("s", 0) else r[name] for name in ("finding", "impression", "indication")
-                }
-                expected[r["id"]] = (
-                    split,
-                    r["subject_id"],
-                    r["APPA_imagepath"],
-                    r.get("lateral_imagepath"),
-                    view,
-                    *absent.values(),
-                )
-        for row in exams.values():
-            if context in row.contexts:
-                lateral = row.lateral if context == "mn" else None
-                found[row.id] = (
-                    row.split,
-                    row.subject_id,
-                    row.frontal,
-                    lateral,
-                    row.view,
-                    row.findings,
-                    row.impression,
-                    row.indication,
-                )
-        assert found.keys() == expected.keys()
-        differing = [name for name, values in expected.items() if found[name] != values]
-        assert differing == []

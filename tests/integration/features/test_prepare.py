@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor
 from transformers import BitImageProcessorPil, CLIPImageProcessorPil
 
@@ -20,7 +20,6 @@ from pacer.features import prepare
 from pacer.features.prepare import Preparation
 from pacer.radiographs.opening import image_header, open_image
 
-DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 #: The published configuration of microsoft/rad-dino.
 RAD_DINO = {
     "crop_size": {"height": 518, "width": 518},
@@ -83,9 +82,6 @@ def assert_prepared(directory: Path, path: Path, image: Image.Image | None = Non
 def noise(width: int, height: int, channels: int = 1) -> Image.Image:
     shape = (height, width) if channels == 1 else (height, width, channels)
     return Image.fromarray(RNG.integers(0, 256, shape, dtype=np.uint8))
-
-
-# --- the processor's bits ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("quality", [30, 95])
@@ -217,27 +213,6 @@ def test_batches_of_levels_and_one_by_one(tmp_path: Path) -> None:
         values = preparation.values(batch)
         assert values.shape == (2, 4, 3, 5, 6)
         assert torch.equal(values[1, 2], preparation.values(batch[1, 2]))
-
-
-def chosen(folder: Path, pattern: str, count: int) -> list[Path]:
-    files = sorted(folder.rglob(pattern))
-    return files[:: max(len(files) // count, 1)][:count]
-
-
-def test_real_images(rad_dino: Path) -> None:
-    if not (DATA / "openi").is_dir():
-        pytest.skip(f"the real images are not at {DATA}")
-    paths = chosen(DATA / "openi" / "images", "*.*", 30) + chosen(DATA / "covid" / "images", "*.jpg", 10)
-    assert len(paths) == 40
-    preparation = Preparation(rad_dino)
-    for path in paths:
-        with Image.open(path) as plain:
-            assert torch.equal(preparation(path), processed(rad_dino, ImageOps.exif_transpose(plain))), path
-    for path in sorted((DATA / "dicom").glob("*.dcm")):
-        assert_prepared(rad_dino, path)
-
-
-# --- refusals ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from pacer.corpus.readers import FORMATS
 from pacer.corpus.rows import Examination, LeftOut, Notes
 from pacer.corpus.source.files import Source
 from pacer.params import Corpus
-from tests.integration.corpus.test_openi import DATA, PHANTOM
+from tests.integration.corpus.test_openi import PHANTOM
+from tests.thorough.corpus.test_openi import DATA
 
 HEADINGS = {"indication": "INDICATION", "findings": "FINDINGS", "impression": "IMPRESSION"}
 

@@ -1,0 +1,134 @@
+"""The project in a git repository of its own, with the micro profile; one finished run, which all tests share."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from ruamel.yaml import YAML
+
+from pacer.params.profiles import profile_text
+
+ROOT = Path(__file__).parents[2]
+STAGES = (
+    "source",
+    "corpus",
+    "backbones",
+    "features",
+    "anchor_sample",
+    "anchor_llm",
+    "anchors",
+    "emphasis",
+    "warmup",
+    "parent",
+    "calibrate",
+    "decode",
+    "reference_labels",
+    "score",
+    "report",
+)
+#: Stages one after another in one process: importing takes longer than they do in miniature.
+SCRIPTS = """
+import runpy, sys
+sys.path.insert(0, "stages")
+for command in {commands!r}:
+    sys.argv = command.split()
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+class Repository:
+    """The project with the micro profile, in a git repository below ``folder``."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(folder),
+            "HF_HUB_OFFLINE": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "PYTHONWARNINGS": "default",
+        }
+
+    @classmethod
+    def make(cls, folder: Path) -> Repository:
+        """Copy the project, without anything that a run wrote, and commit it."""
+        written = shutil.ignore_patterns(
+            "__pycache__", "cache", "tmp", "results", "dvc.lock", "models", "predictions", "metrics"
+        )
+        for name in ("stages", "configs", "studies", ".dvc", "baselines"):
+            shutil.copytree(ROOT / name, folder / name, ignore=written)
+        shutil.copytree(ROOT / "pacer", folder / "pacer", ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("dvc.yaml", ".dvcignore", ".gitignore"):
+            shutil.copy(ROOT / name, folder)
+        (folder / "params.yaml").write_text(profile_text(ROOT / "configs" / "micro.yaml"))
+        shutil.copy(ROOT / "baselines" / "micro.yaml", folder / "baselines" / "params.yaml")
+        made = cls(folder)
+        made.run("git", "init", "--quiet")
+        made.commit()
+        return made
+
+    def commit(self) -> None:
+        self.run("git", "add", "--all")
+        self.run("git", "-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "--quiet", "-m", "state")
+
+    def run(self, *command: str) -> str:
+        result = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert result.returncode == 0, f"{' '.join(command)}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
+        return result.stdout + result.stderr
+
+    def json(self, path: str) -> dict:
+        return json.loads((self.folder / path).read_text())
+
+    def run_in_one_process(self, *commands: str) -> None:
+        self.run(sys.executable, "-c", SCRIPTS.format(commands=commands))
+
+    def without_dvc(self, *names: str) -> None:
+        """Run these stages of the pipeline."""
+        stages = YAML(typ="safe").load((self.folder / "dvc.yaml").read_text())["stages"]
+        commands = (stages[name]["cmd"].removeprefix("python ").removeprefix("stages/launch.py ") for name in names)
+        self.run_in_one_process(*commands)
+
+
+def ran(output: str) -> tuple[str, ...]:
+    """Stages that DVC ran, in its order."""
+    return tuple(line.split("'")[1] for line in output.splitlines() if line.startswith("Running stage '"))
+
+
+def check_baseline(repository: Repository, name: str) -> None:
+    """Scored on the pipeline's records, with its numbers in the signature."""
+    scores = repository.json("metrics/scores.json")
+    theirs = repository.json(f"baselines/metrics/{name}/scores.json")
+    assert all(theirs[c]["n"] == scores[c]["n"] for c in ("sn", "sw", "mn", "mw"))
+    about = repository.json(f"baselines/metrics/{name}/signature.json")["predictions"]
+    assert about["checkpoint"] == name and about["baseline"]["updates"] == 4
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """A repository after `dvc repro`, made by the first worker that asks for it; tests leave it as it is."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "micro"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            made = Repository.make(folder.with_name("micro.making"))
+            assert set(ran(made.run("dvc", "repro"))) == set(STAGES)
+            made.commit()
+            made.folder.rename(folder)
+    return Repository(folder)
+
+
+@pytest.fixture
+def repository(finished: Repository, tmp_path: Path) -> Repository:
+    """A copy of the finished repository, for a test that changes it."""
+    shutil.copytree(finished.folder, tmp_path / "repository", symlinks=True)
+    return Repository(tmp_path / "repository")

@@ -1,0 +1,180 @@
+"""The real DAG through DVC on the micro profile: what takes minutes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from pacer.model.upstream import interface_names
+from tests.support.repository import STAGES, Repository, check_baseline, ran
+
+PAIR = """
+title: Two rows of Table 3
+layout: mean
+metrics: [f1, bleu1]
+seeds: [42]
+set: {decode.controls: [], decode.limit: 4}
+rows:
+  - {name: Refine + Commit, set: {calibrate.gate_inputs: none}}
+  - {name: PACER, set: {calibrate.lambda_cons: 0.2}}
+"""
+
+
+def test_another_run_leaves_the_same_bytes(repository: Repository, tmp_path: Path) -> None:
+    """All outputs but speeds and memory, and the report, which shows them: so anyone can check anyone's `dvc.lock`."""
+    other = Repository.make(tmp_path / "other")
+    other.without_dvc(*STAGES)
+    shutil.copy(repository.folder / "dvc.lock", other.folder)
+    other.run("dvc", "config", "--local", "cache.dir", str(repository.folder / ".dvc" / "cache"))
+    phases = ("warmup", "parent", "calibrate")
+    status = json.loads(other.run("dvc", "status", "--json", *STAGES).strip().splitlines()[-1])
+    causes = [cause for stage in status.values() for cause in stage]
+    outs, deps = ({path for cause in causes for path in cause.get(f"changed {kind}", ())} for kind in ("outs", "deps"))
+    speeds = {f"metrics/{phase}/{kind}" for phase in phases for kind in ("metrics.json", "plots")}
+    assert "metrics/parent/metrics.json" in outs and outs <= {"reports", *speeds} and deps <= speeds
+    for phase in phases:
+        told, again = (made.json(f"metrics/{phase}/metrics.json") for made in (repository, other))
+        assert {name for name in told if told[name] != again[name]} <= {"tokens_per_second", "loader_wait", "memory_gb"}
+
+
+def test_a_clone_pulls_all_outputs_from_a_remote_and_runs_nothing(repository: Repository, tmp_path: Path) -> None:
+    remote = ("dvc", "remote", "add", "--default", "--local", "store", str(tmp_path / "store"))
+    repository.run(*remote)
+    repository.run("dvc", "push")
+    clone = Repository(tmp_path / "clone")
+    repository.run("git", "clone", "--quiet", str(repository.folder), str(clone.folder))
+    clone.run(*remote)
+    clone.run("dvc", "pull", "dvc.yaml")
+    assert ran(clone.run("dvc", "repro")) == ()
+    for persisted in (
+        "data/features/manifest.json",
+        "data/anchors/llm_cache.jsonl",
+        "data/emphasis/attributions.jsonl",
+    ):
+        assert (clone.folder / persisted).read_bytes() == (repository.folder / persisted).read_bytes()
+
+
+def test_a_study_that_is_killed_continues_shares_the_parent_and_leaves_the_workspace(
+    repository: Repository, orphans_stay: None
+) -> None:
+    (repository.folder / "studies" / "pair.yaml").write_text(PAIR)
+    command = (sys.executable, "-c", "from pacer.cli import main; main()", "study")
+    logs = repository.folder / "studies" / "results" / "logs"
+    before = (repository.folder / "params.yaml").read_bytes(), repository.run("git", "status", "--porcelain")
+    process = subprocess.Popen(
+        [*command, "run", "pair"],
+        cwd=repository.folder,
+        env=repository.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    while not any("Running stage 'decode'" in path.read_text() for path in logs.glob("*.txt")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.2)
+    process.kill()
+    process.communicate()
+
+    assert "pair: 2 of 2 runs to make" in repository.run(*command, "run", "pair")
+    runs = {
+        name: repository.json(f"studies/results/runs/{entry['key']}/run.json")
+        for entry in repository.json("studies/results/pair/runs.json")
+        for name in [entry["row"]]
+    }
+    assert all(run["stages"]["parent"] in ("unchanged", "restored") for run in runs.values())
+    assert runs["Refine + Commit"]["stages"]["calibrate"] in ("unchanged", "restored")  # made before the kill
+    assert runs["PACER"]["stages"] | {"calibrate": "ran", "decode": "ran", "score": "ran"} == runs["PACER"]["stages"]
+
+    after = (repository.folder / "params.yaml").read_bytes(), repository.run("git", "status", "--porcelain")
+    assert after == before and after[1].strip() == "?? studies/pair.yaml"
+    assert ran(repository.run("dvc", "repro")) == ()
+
+    keys = {entry["row"]: entry["key"] for entry in repository.json("studies/results/pair/runs.json")}
+    for name, key in keys.items():
+        scores = repository.json(f"studies/results/runs/{key}/scores.json")
+        means = [sum(scores[c][metric] for c in ("sn", "sw", "mn", "mw")) / 4 for metric in ("f1", "bleu1")]
+        [line] = [
+            row
+            for row in (repository.folder / "studies/results/pair/table.md").read_text().splitlines()
+            if row.startswith(f"| {name} |")
+        ]
+        assert [float(cell) for cell in re.findall(r"\d\.\d{3}", line)] == pytest.approx(means, abs=5.0001e-4)
+
+    names = [run["experiment"] for run in runs.values()]
+    assert set(names) <= set(repository.run("dvc", "exp", "list", "--name-only").split())
+    shown = repository.run("dvc", "exp", "show", "--csv")
+    assert all(name in shown for name in names)
+    assert "lambda_cons" in repository.run("dvc", "params", "diff", *names)
+    assert "metrics/scores.json" in repository.run("dvc", "metrics", "diff", "--all", *names)
+
+    assert "nothing to do" in repository.run(*command, "run", "pair")
+
+
+def test_the_other_baselines_are_made_decoded_and_scored(repository: Repository) -> None:
+    """Without DVC, so that they share one process."""
+    folder = repository.folder
+    weights = load_file(folder / "models" / "parent" / "model.safetensors")
+    state = {theirs: weights[f"interface.{ours}"] for ours, theirs in interface_names().items()}
+    state["APPA_visual_query_tokens"] = state["APPA_visual_query_tokens"][None]
+    state |= {
+        f"llama_model.base_model.model.{name.removeprefix('language.')}": tensor
+        for name, tensor in weights.items()
+        if ".lora_" in name
+    }
+    torch.save({"model": state, "config": {"llm_alpha": 8}, "step": 9}, folder / "released.pth")
+    own = folder / "baselines" / "params.yaml"
+    own.write_text(own.read_text().replace("weights: null", "weights: released.pth"))
+    names = ("ragpt", "llm_rg4")
+    commands = [
+        "stages/ragpt_bank.py",
+        "stages/baseline_train.py ragpt",
+        "stages/llm_rg4.py",
+        *(f"stages/{script}.py {name}" for script in ("baseline_decode", "score") for name in names),
+    ]
+    repository.run_in_one_process(*commands)
+    manifest = repository.json("baselines/predictions/llm_rg4/manifest.json")
+    assert manifest["commit"] is False
+    scores = repository.json("baselines/metrics/llm_rg4/scores.json")
+    assert scores["mean"]["fallback_rate"] == 0.0 and {"sn", "sw", "mn", "mw"} <= set(scores)
+    settings = manifest["settings"]
+    assert (settings["num_beams"], settings["min_new_tokens"], settings["max_new_tokens"]) == (2, 8, 24)
+    check_baseline(repository, "ragpt")
+    bank = pl.read_parquet(folder / "baselines/models/ragpt_bank/entries.parquet")
+    held_out = pl.read_parquet(folder / "data/corpus/records.parquet").filter(pl.col("split") != "train")
+    assert len(bank) and not set(bank["subject_id"]) & set(held_out["subject_id"])
+    (folder / "released.pth").unlink()
+    repository.commit()
+
+
+def test_pixels_train_the_model_that_states_train(repository: Repository, tmp_path: Path) -> None:
+    other = Repository.make(tmp_path / "other")
+    for made in ("data/source", "data/corpus", "data/anchors", "data/emphasis", "models/backbones"):
+        shutil.copytree(repository.folder / made, other.folder / made)
+    own = other.folder / "params.yaml"
+    own.write_text(re.sub("mode: (states|full)", "mode: pixels", own.read_text()))
+    other.without_dvc("features", "warmup", "parent", "calibrate", "decode")
+    assert other.json("data/features/manifest.json")["encoding"]["mode"] == "pixels"
+    for phase in ("warmup", "parent"):
+        expected, found = (_numbers(made.json(f"metrics/{phase}/metrics.json")) for made in (repository, other))
+        losses = [name for name in expected if "loss" in name]
+        assert losses
+        for name in losses:
+            assert found[name] == pytest.approx(expected[name], rel=2e-3), (phase, name)
+
+
+def _numbers(values: dict, prefix: str = "") -> dict[str, float]:
+    """Nested metrics by their paths."""
+    found = {}
+    for name, value in values.items():
+        found |= _numbers(value, f"{prefix}{name}/") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return found

@@ -1,0 +1,349 @@
+"""The page in a browser."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pacer.serving import server
+from pacer.serving.case import Case
+from pacer.serving.reporter import Reporter
+from tests.support.browser import CHROMIUM
+from tests.support.dicom import write_dicom
+from tests.support.world import World
+
+
+@dataclass
+class Site:
+    """The page that is being served, and what it logged."""
+
+    address: str
+    log: list[str]
+
+    @property
+    def host(self) -> str:
+        return self.address.removeprefix("http://")
+
+
+@contextmanager
+def serving(reporter: Reporter) -> Iterator[Site]:
+    log: list[str] = []
+    with server.served(reporter, free_port(), log.append) as address:
+        yield Site(address.rstrip("/"), log)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def site(reporter: Reporter) -> Iterator[Site]:
+    with serving(reporter) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed; `apt-get install chromium`")
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (extra dev)")
+    with playwright.sync_playwright() as driver:
+        # a container has no user namespaces for the browser's sandbox; it opens this page alone
+        found = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser, site: Site):
+    """An open page; nothing in it may log an error or ask any other server for anything."""
+    problems: list[str] = []
+    found = browser.new_page(viewport={"width": 1400, "height": 900})
+    found.set_default_timeout(20_000)
+    # the browser writes down each answer that is no success, such as that of a file that is no image
+    found.on("console", lambda m: m.type == "error" and "status of 422" not in m.text and problems.append(m.text))
+    found.on("pageerror", lambda error: problems.append(str(error)))
+    found.on(
+        "request",
+        lambda request: (
+            request.url.startswith((site.address, "data:", "blob:")) or problems.append(f"asked for {request.url}")
+        ),
+    )
+    found.goto(site.address)
+    yield found
+    found.close()
+    assert not problems
+
+
+def give(page, place: str, path: Path | dict) -> None:
+    page.set_input_files(f"#drop-{place}", path)
+    page.wait_for_selector(f"#shown-{place} img")
+
+
+def written(page, button: str = "#write", shown: str = "#report .result"):
+    page.click(button)
+    page.wait_for_selector(f".outdated ~ {shown.split()[-1]}", state="detached")
+    page.wait_for_selector(shown)
+    page.wait_for_selector("#cancel", state="hidden")
+    return page.locator(shown)
+
+
+def plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_page_writes_what_the_reporter_writes(page, world: World, reporter: Reporter) -> None:
+    """With all sources from files as a person has them, a DICOM film among them, and again without two of them."""
+    case = world.case("mw-50000003")
+    give(page, "frontal", case.frontal)
+    assert "PA" in page.inner_text("#shown-frontal figcaption")
+    give(page, "lateral", case.lateral)
+    page.fill("#prior", case.prior)
+    page.wait_for_selector("#context .badge:text('MW')")
+    page.click("#clinical summary")
+    page.fill("#indication", case.indication)
+    full = reporter(case.frontal, case.lateral, case.prior, case.indication)
+    shown = written(page)
+    assert plain(_report(shown)) == plain(full.report)
+    assert shown.get_attribute("data-context") == "mw"
+    assert shown.locator(".chip").count() == len(full.findings())
+    assert f"{full.gate:.2f}" in shown.locator(".gauge").inner_text()
+    assert shown.locator(".film").count() == 2
+
+    page.uncheck("#with-lateral")
+    page.uncheck("#with-prior")
+    page.wait_for_selector("#context .badge:text('SN')")
+    assert "Out of date" in page.inner_text("#report .outdated")
+    shown = written(page)
+    assert page.locator("#report .outdated").count() == 0
+    alone = reporter(case.frontal, indication=case.indication)
+    assert plain(_report(shown)) == plain(alone.report)
+    assert page.locator("#report .film").count() == 1
+
+    page.select_option("#sections", "findings")
+    findings = reporter(case.frontal, indication=case.indication, sections="findings")
+    assert findings.generated != alone.generated
+    assert plain(_report(written(page))) == plain(findings.report)
+
+    page.click("#remove-frontal")
+    assert "Out of date" in page.inner_text("#report .outdated")
+    page.click("#write")
+    page.wait_for_selector("#report .problem:has-text('no frontal radiograph yet')")
+
+
+def test_an_edit_ends_what_was_asked_for(page, reporter: Reporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No report may stand beside a case that it was not written for; and while one is awaited, none can be asked for.
+    A request can be taken back as well."""
+    going, generate = threading.Event(), reporter.generate
+
+    def slow(*arguments: object, **named: object) -> list:
+        going.wait(20)
+        return generate(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(reporter, "generate", slow)
+    page.click("#example-0")
+    page.wait_for_selector("#shown-lateral img")
+    page.click("#write")
+    page.wait_for_selector("#state:text('Writing')")
+    assert page.is_disabled("#write") and page.is_disabled("#compare")
+    page.fill("#prior", "another patient's")
+    page.wait_for_selector("#state:has-text('was cancelled')")
+    assert page.is_enabled("#write") and page.is_hidden("#cancel")
+    page.click("#write")
+    page.wait_for_selector("#state:text('Writing')")
+    page.click("#cancel")
+    page.wait_for_selector("#state:text('Cancelled')")
+    going.set()
+    page.wait_for_timeout(500)
+    assert page.locator("#report .result").count() == 0
+    monkeypatch.undo()
+    assert written(page).get_attribute("data-context") == "mw"
+
+
+def test_the_previous_report_can_be_removed(page) -> None:
+    page.click("#example-2")
+    page.wait_for_selector("#context .badge:text('MW')")
+    page.wait_for_selector("#shown-lateral img")
+    written(page)
+    page.click("#remove-prior")
+    page.wait_for_selector("#context .badge:text('MN')")
+    page.wait_for_selector("#report .outdated")
+    assert page.input_value("#prior") == ""
+    page.wait_for_selector("#remove-prior", state="hidden")
+
+
+def test_in_a_narrow_window_the_report_comes_into_view(page) -> None:
+    """It stands below the case there; beside it, in a wide window, nothing moves."""
+    page.click("#example-0")
+    page.wait_for_selector("#shown-lateral img")
+    top = "document.querySelector('#results').getBoundingClientRect().top"
+    page.evaluate("window.scrollTo(0, 0)")
+    written(page)
+    page.wait_for_timeout(500)
+    assert page.evaluate("scrollY") == 0
+    page.set_viewport_size({"width": 420, "height": 900})
+    for button, shown in (("#write", "#report .result"), ("#compare", "#contexts .comparison")):
+        page.evaluate("window.scrollTo(0, 0)")
+        assert page.evaluate(top) > 900
+        written(page, button, shown)
+        page.wait_for_function(f"{top} >= 32 && {top} < 200")  # below the notice
+
+
+def _report(shown) -> str:
+    return shown.locator(".report").evaluate(
+        "report => { const own = report.cloneNode(true); own.querySelectorAll('.spoken').forEach(s => s.remove()); "
+        "return own.textContent }"
+    )
+
+
+def test_contexts_side_by_side(page, world: World, reporter: Reporter) -> None:
+    case = world.case("mw-50000002")
+    give(page, "frontal", case.frontal)
+    give(page, "lateral", case.lateral)
+    page.fill("#prior", case.prior)
+    shown = written(page, "#compare", "#contexts .comparison")
+    expected = reporter.in_all_contexts(reporter.prepare(Case(case.frontal, case.lateral, case.prior)))
+    assert shown.locator(".card").count() == 4
+    assert shown.locator(".card").first.get_attribute("data-context") == "mw"  # the case as it was given
+    for context, result in expected.items():
+        card = shown.locator(f".card[data-context={context}]")
+        assert plain(card.locator(".report").inner_text()) == plain(result.report)
+    states = {context: result.findings() for context, result in expected.items()}
+    differing = {
+        finding
+        for own in states.values()
+        for finding in own
+        if len({other.get(finding) for other in states.values()}) > 1
+    }
+    assert set(shown.locator(".changes tbody th").all_inner_texts()) == differing
+    page.set_viewport_size({"width": 420, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420, "the page is wider than the window"
+
+
+def test_examples_map_and_notice_by_keyboard_alone(page) -> None:
+    """An example, its report, the depth slider and the tabs without a mouse; the notice stays while one scrolls."""
+    page.focus("#example-1")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#shown-lateral img")
+    assert page.input_value("#prior")
+    page.focus("#write")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#report .result")
+    assert page.inner_text("#state").startswith("Done")  # announced
+    assert page.locator("#report .map.shown").count() == 0
+    page.focus("#report .depth")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#report .controls output") == "block 2"
+    assert page.locator("#report .map.shown").count() == 2
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    assert page.locator(".notice").evaluate("notice => notice.getBoundingClientRect().top") == 0
+    assert "Not for clinical decisions" in page.inner_text(".notice")
+    page.focus("#tab-own")
+    page.keyboard.press("ArrowRight")
+    assert page.is_visible("#contexts") and page.is_hidden("#report")
+    reached = set()
+    page.evaluate("window.scrollTo(0, 0); document.activeElement.blur()")
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        outline = "e => getComputedStyle(e.closest('.drop') ?? e).outlineStyle"
+        reached.add(page.evaluate("document.activeElement.id"))
+        if page.evaluate("document.activeElement !== document.body"):
+            assert page.evaluate(f"({outline})(document.activeElement)") != "none", page.evaluate(
+                "document.activeElement.outerHTML.slice(0, 80)"
+            )
+    assert {"write", "compare", "example-0", "prior", "with-lateral", "with-prior", "remove-frontal"} <= reached
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(420, "dark"), (1400, "light")])
+def test_axe_finds_nothing_serious(page, world: World, width: int, scheme: str) -> None:
+    """With a report and the contexts, and with a file that was refused."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed (extra dev)").Axe()
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    page.click("#clinical summary")
+
+    def check(what: str) -> None:
+        found = axe.run(page).response["violations"]
+        bad = [
+            (one["id"], [node["html"][:120] for node in one["nodes"]])
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ]
+        assert not bad, f"{what}: {bad}"
+
+    check("empty")
+    page.click("#example-2")
+    page.wait_for_selector("#shown-lateral img")
+    written(page)
+    check("report")
+    written(page, "#compare", "#contexts .comparison")
+    page.fill("#history", "edited")
+    check("contexts, out of date")
+    page.click("#remove-lateral")
+    page.set_input_files("#drop-lateral", {"name": "x.png", "mimeType": "image/png", "buffer": b"none"})
+    page.wait_for_selector("#shown-lateral .problem")
+    check("refused")
+
+
+def film(kind: str) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(np.random.default_rng(1).integers(0, 255, (90, 80), dtype=np.uint8)).save(buffer, kind)
+    return buffer.getvalue()
+
+
+def test_bad_files_and_texts_get_a_sentence(page, tmp_path: Path) -> None:
+    for name, content, sentence in (
+        ("empty.png", b"", "the file is empty"),
+        ("notes.txt", b"no effusion", "not an image"),
+        ("half.png", film("PNG")[:3000], "cannot be decoded|truncated"),
+        ("<b>bomb</b>.png", b"\x89PNG\r\n\x1a\n", "not an image|cannot be decoded"),
+    ):
+        page.set_input_files("#drop-frontal", {"name": name, "mimeType": "application/octet-stream", "buffer": content})
+        page.wait_for_function(
+            "sentence => document.querySelector('#shown-frontal .problem')?.innerText.match(sentence)", arg=sentence
+        )
+    give(page, "frontal", write_dicom(tmp_path / "film", np.arange(4096).reshape(64, 64), ViewPosition="AP"))
+    for text, sentence in (
+        ("effusion " * 12_000, "108,000 characters"),
+        ("bell \x07", "control character"),
+        ("1. - ", "no words are left"),
+    ):
+        page.fill("#prior", text)
+        page.click("#write")
+        page.wait_for_selector(f"#report .problem:has-text('{sentence}')")
+        assert text not in page.inner_text("#report")
+
+
+def test_a_model_of_frontal_views_alone(browser, reporter: Reporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its page neither asks for other sources nor fills them from an example; what holds for every report is said."""
+    monkeypatch.setattr(reporter, "contexts", ("sn",))
+    monkeypatch.setattr(reporter, "notes", ("it learnt from <nothing>",))
+    with serving(reporter) as site:
+        opened = browser.new_page()
+        opened.goto(site.address)
+        for place in ("drop-lateral", "with-lateral", "prior", "with-prior"):
+            assert opened.locator(f"#{place}").count() == 0
+        opened.click("#example-0")
+        opened.wait_for_selector("#shown-frontal img")
+        assert written(opened).get_attribute("data-context") == "sn"
+        assert "Note: it learnt from <nothing>." in opened.inner_text(".notice")
+        opened.close()
+
+
+def case(**fields: object) -> bytes:
+    """The body of a request for the report of a frontal image."""
+    image = film("PNG")
+    return json.dumps({"sizes": [len(image)], **fields}).encode() + b"\n" + image
