@@ -15,10 +15,8 @@ from pacer.backbones.make_backbones import MODELS, make_standins, side_by_side
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import hash_file
 from pacer.model.prompt.instruction import instruction
-from pacer.params import Backbone
 from pacer.params.backbones import Backbones
 from pacer.params.profiles import load_profile
-from pacer.pretrained.pointers import provenance
 
 _TEXTS = {"heads": 2, "vocabulary": 600, "texts": 200, "steps": 4}
 SMALL = Backbones.model_validate(
@@ -57,17 +55,6 @@ def make(out: Path, **settings) -> dict[str, str]:
     config = SMALL.model_copy(update=settings)
     make_standins(config, NOTHING, NOTHING, instruction, out)
     return {str(file.relative_to(out)): hash_file(file) for file in sorted(out.rglob("*")) if file.is_file()}
-
-
-def test_one_at_a_time_makes_the_same_as_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    vision = {"vision": Backbone(provider="local", path=".")}  # no stand-in
-    monkeypatch.setattr(make_backbones, "_cores", lambda: 3)
-    beside = make(tmp_path / "beside", **vision)
-    monkeypatch.setattr(make_backbones, "_cores", lambda: 1)
-    assert make(tmp_path / "alone", **vision) == beside
-    assert {file.split("/")[0] for file in beside} == {*MODELS} - {"vision"}
-    assert all(provenance(tmp_path / "alone" / name)["data"] == "phantom world 1000014" for name in MODELS[1:])
-    assert all(provenance(tmp_path / "alone" / name)["provider"] == "standin" for name in MODELS[1:])
 
 
 def test_the_error_of_one_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
