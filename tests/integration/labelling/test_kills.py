@@ -112,7 +112,7 @@ class Work:
 
 def test_requests_killed_twice(endpoint, asking, tmp_path) -> None:
     endpoint.keep = False
-    world = endpoint.replies = Misbehaviour(seed=7, hang=3.0, stuck={"mw-499"})
+    world = endpoint.replies = Misbehaviour(seed=7, hang=3.0, stuck={"mw-199"})
     work = Work(tmp_path, endpoint, 800, asking(concurrency=SLOTS, timeout=2.0, attempts=6))
 
     for count in (250, 500):
