@@ -53,14 +53,14 @@ class Case:
         return {"frontal": self.frontal} | ({} if self.lateral is None else {"lateral": self.lateral})
 
 
-class Cuts(NamedTuple):
+class Truncation(NamedTuple):
     """Tokens that were cut off as training cuts them: of the previous report, of indication and history together."""
 
     prior_tokens: int
     clinical_context_tokens: int
 
 
-NO_CUTS = Cuts(0, 0)
+NOT_TRUNCATED = Truncation(0, 0)
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,14 @@ class Prepared:
     view: View
     sections: Sections
     notes: tuple[str, ...]
-    cuts: Cuts = NO_CUTS
+    truncation: Truncation = NOT_TRUNCATED
     seconds: float = 0.0
 
     def all_notes(self) -> tuple[str, ...]:
         """Sentences about what might surprise a person."""
         return self.notes + tuple(
             f"{count:,} tokens of the {what} were cut off, as in training"
-            for count, what in zip(self.cuts, ("previous report", "indication and history"))
+            for count, what in zip(self.truncation, ("previous report", "indication and history"))
             if count
         )
 
@@ -101,8 +101,10 @@ class Prepared:
         if context not in contexts_within(*availability(self.context)):
             raise ValueError(f"{self.name} has the sources of {self.context}, not of {context}")
         lateral, prior = availability(context)
-        cuts = self.cuts if prior else self.cuts._replace(prior_tokens=0)
-        return replace(self, lateral=self.lateral if lateral else None, prior=self.prior if prior else None, cuts=cuts)
+        truncation = self.truncation if prior else self.truncation._replace(prior_tokens=0)
+        return replace(
+            self, lateral=self.lateral if lateral else None, prior=self.prior if prior else None, truncation=truncation
+        )
 
 
 @dataclass(frozen=True)
@@ -143,8 +145,9 @@ class Result:
         commitment: positive, negative and uncertain findings that were stated before the report; None where there are
             none (a model without Commit, or a text that holds none).
         fallback: no report could be found in the text, so all of it stands for the report.
-        truncated: as many tokens as are allowed, so the end may be missing. tokens: generated. cuts: see the class.
-        notes: sentences about what might surprise a person: cuts, DICOM files that name another view, and
+        truncated: as many tokens as are allowed, so the end may be missing. tokens: generated.
+        truncation: of the inputs.
+        notes: sentences about what might surprise a person: truncation, DICOM files that name another view, and
             what holds for every report of the model.
         gate: of Calibrate, 0 to 1; None without. frontal, lateral: routing; lateral None without the view.
         context, view, sections: what the model was given, and was asked for.
@@ -158,7 +161,7 @@ class Result:
     fallback: bool
     truncated: bool
     tokens: int
-    cuts: Cuts
+    truncation: Truncation
     notes: tuple[str, ...]
     gate: float | None
     view: View
@@ -193,7 +196,7 @@ class Result:
             "fallback": self.fallback,
             "truncated": self.truncated,
             "tokens": self.tokens,
-            "cut": self.cuts._asdict(),
+            "cut": self.truncation._asdict(),
             "notes": list(self.notes),
             "gate": self.gate,
             "view": self.view,

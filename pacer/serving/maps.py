@@ -29,7 +29,7 @@ class DepthMap(NamedTuple):
     address: str
 
 
-class Film(NamedTuple):
+class RoutingOverlay(NamedTuple):
     """A radiograph as the encoder saw it, with a map per depth.
 
     ``even``: the weight that every depth has in an even mixture; ``limit``: the weight farthest from it lies so far
@@ -44,7 +44,7 @@ class Film(NamedTuple):
     uniform: bool
 
 
-def film(name: str, routing: Routing) -> Film:
+def routing_overlay(name: str, routing: Routing) -> RoutingOverlay:
     """Addresses are ``data:`` addresses: nothing is written."""
     depths = len(routing.depths)
     limit = weight_range(routing.weights.reshape(-1, depths))
@@ -53,7 +53,7 @@ def film(name: str, routing: Routing) -> Film:
         DepthMap(depth, mean, _address(relative[:, :, place]))
         for place, (depth, mean) in enumerate(routing.means().items())
     )
-    return Film(
+    return RoutingOverlay(
         name,
         data_uri(Image.fromarray(routing.image)),
         maps,

@@ -27,7 +27,7 @@ from pacer.model.prompt.instruction import instruction
 from pacer.pretrained.pointers import resolve
 from pacer.pretrained.tokenizer import read_tokenizer
 from pacer.radiographs.opening import OTHER_PART
-from pacer.serving.case import GENERATED_NOTE, Case, Cuts, Prepared, Result, Routing, Sections, Timings, View
+from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, Timings, Truncation, View
 from pacer.serving.features import CaseFeatures
 from pacer.serving.package import GENERATED, MANIFEST, TOKENIZER, frozen_models, read_settings
 from pacer.serving.sources import load_image, load_text
@@ -162,7 +162,7 @@ class Reporter:
                 f"{name} has the sources of context {prepared.context}, and the model was trained on "
                 f"{', '.join(self.contexts)} alone; leave out the source that it does not know"
             )
-        return replace(prepared, cuts=self._cuts(prepared), seconds=time.perf_counter() - started)
+        return replace(prepared, truncation=self._truncation(prepared), seconds=time.perf_counter() - started)
 
     def contexts_of(self, context: Context) -> tuple[Context, ...]:
         """The contexts that both a case's own context and the model allow."""
@@ -258,14 +258,14 @@ class Reporter:
             )
         return cleaned
 
-    def _cuts(self, case: Prepared) -> Cuts:
+    def _truncation(self, case: Prepared) -> Truncation:
         before, _ = instruction(
             view=case.view, sections=case.sections, indication=case.indication, history=case.history, commit=self.commit
         )
         with self._counting:
             words = self._words(case.prior, truncation=False, verbose=False)["input_ids"] if case.prior else ()
             pieces = self._pieces(before, add_special_tokens=False, verbose=False)["input_ids"]
-        return Cuts(
+        return Truncation(
             max(0, len(words) - self._features.texts.tokens), max(0, len(pieces) - self._generator.prompt.before_tokens)
         )
 
@@ -281,7 +281,7 @@ class Reporter:
             fallback=extracted.fallback,
             truncated=found.tokens >= self.settings.search.max_new_tokens,
             tokens=found.tokens,
-            cuts=case.cuts,
+            truncation=case.truncation,
             notes=self.notes + case.all_notes(),
             gate=found.gate,
             view=case.view,

@@ -15,7 +15,7 @@ from pacer.reporting import html
 from pacer.reporting.images import LONGEST_EDGE, data_uri
 from pacer.serving.case import Result, notes_of
 from pacer.serving.differences import Word, compared_contexts
-from pacer.serving.maps import film
+from pacer.serving.maps import routing_overlay
 from pacer.serving.sentences import marked_sentences, unsaid
 
 OWN = Path(__file__).parent / "templates"
@@ -45,13 +45,13 @@ def preview(image: Image.Image, name: str, caption: str) -> str:
 
 def result_page(result: Result) -> str:
     """One report: commitment, marked sentences, gate, routing maps, notes and timings."""
-    films = [film(name.capitalize(), routing) for name, routing in result.routing().items()]
+    overlays = [routing_overlay(name.capitalize(), routing) for name, routing in result.routing().items()]
     commitment = result.commitment
     sentences = marked_sentences(result.report, None if result.fallback else commitment)
     return render(
         "result.html",
         result=result,
-        films=films,
+        overlays=overlays,
         sentences=sentences,
         sources=SOURCES[result.context],
         unsaid=[] if commitment is None or result.fallback else unsaid(result.report, commitment),

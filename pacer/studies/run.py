@@ -89,11 +89,13 @@ def run_study(
             report(f"{study.name}: nothing to do, all {distinct} runs are there")
             return
         report(f"{study.name}: {len(missing)} of {distinct} runs to make")
-        workshop = Workshop(root, state, study, texts, pipelines, dvc, shares(devices, min(jobs, len(missing))), report)
+        runner = StudyRunner(
+            root, state, study, texts, pipelines, dvc, shares(devices, min(jobs, len(missing))), report
+        )
         made: set[str] = set()
         try:
             while missing:  # again where the data turned out to be other than a lock said
-                workshop.make(missing)
+                runner.run_all(missing)
                 made |= {run.place for run in missing}
                 missing = [run for run in _missing(planned(), rows, state)[0] if run.place not in made]
         finally:
@@ -114,8 +116,8 @@ def folders(study: Study, state: Path) -> Iterator[tuple[int, int, Path]]:
 
 
 @dataclass
-class Making:
-    """A run under way: its checkout, what its stages did, and the seconds that they took."""
+class RunState:
+    """A run in progress: its checkout, the outcome of each stage, and the seconds they took."""
 
     run: Run
     tree: Worktree
@@ -125,8 +127,8 @@ class Making:
     seconds: float = 0.0
 
 
-class Workshop:
-    """Makes runs of a study, each in its checkout, as many at a time as there are shares of the machine."""
+class StudyRunner:
+    """Runs the rows of a study, each in its own checkout, as many at a time as there are shares of the machine."""
 
     def __init__(
         self,
@@ -150,12 +152,12 @@ class Workshop:
             self._shares.put(share)
         self._naming = threading.Lock()
 
-    def make(self, runs: list[Run]) -> None:
-        """Make runs; stages that several of them share are made once, by the first of these.
+    def run_all(self, runs: list[Run]) -> None:
+        """Run all of these; a stage that several of them share runs once, for the first of them.
 
         The first failure is raised, after what was running beside it has ended.
         """
-        making = [Making(run, Worktree(self._root, self._state, run.place)) for run in runs]
+        states = [RunState(run, Worktree(self._root, self._state, run.place)) for run in runs]
         phases = shared_stages(runs) if self._jobs > 1 else {}
         steps = {frozenset({number}): [] for number in range(len(runs))} | phases
         order = TopologicalSorter({who: [other for other in steps if other > who] for who in steps})
@@ -171,7 +173,7 @@ class Workshop:
                         if len(who) == 1:
                             number = min(who)
                             self._report(f"[{number + 1}/{len(runs)}] {runs[number].name}, seed {runs[number].seed}")
-                        running[pool.submit(self._step, making[min(who)], steps[who])] = who
+                        running[pool.submit(self._step, states[min(who)], steps[who])] = who
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         future.result()
                         order.done(running.pop(future))
@@ -179,46 +181,46 @@ class Workshop:
                 self._dvc.stop()
                 raise
 
-    def _step(self, making: Making, stages: list[str]) -> None:
+    def _step(self, current: RunState, stages: list[str]) -> None:
         """Make stages of a run that others wait for; with none, all that is left, its experiment and its record."""
         share = self._shares.get()
         try:
-            with making.lock:
-                self._carry_on(making, stages, share)
+            with current.lock:
+                self._carry_on(current, stages, share)
         finally:
             self._shares.put(share)
 
-    def _carry_on(self, making: Making, stages: list[str], share: Share) -> None:
-        run, tree, started = making.run, making.tree, time.monotonic()
+    def _carry_on(self, current: RunState, stages: list[str], share: Share) -> None:
+        run, tree, started = current.run, current.tree, time.monotonic()
         pipeline = self._pipelines[run.target]
         log = self._state / "logs" / f"{run.place}.txt"
         call = partial(self._dvc, folder=tree.root, log=log, share=share)
         # another run may have prepared the same data by now
         data = identify(pipeline, run.values, self._hashes.__getitem__, _locks(self._root, self._state)).data
-        if not making.prepared:
+        if not current.prepared:
             files = {name: overridden(text, run.overrides.get(name, {}), name) for name, text in self._texts.items()}
             tree.prepare(self._snapshot, self._cache, files)
             tree.refuse_other_code({path: self._hashes[path] for path in pipeline.code})
-        if tree.adopt(data) or not making.prepared:
+        if tree.adopt(data) or not current.prepared:
             call("checkout", "--force", "--allow-missing")  # outs that a killed stage left half-made are let go
             tree.link(run.values.values(), pipeline.makers)
-            making.prepared = True
+            current.prepared = True
         beside = f"{run.name}, seed {run.seed}, " * (self._jobs > 1)
 
         def stage(name: str, outcome: str) -> None:
             if outcome != "unchanged":
                 self._report(f"  {beside}{name}: {'runs' if outcome == 'ran' else 'made before'}")
 
-        making.stages = call("repro", *(stages or [pipeline.target]), report=stage) | making.stages
-        making.seconds += time.monotonic() - started
+        current.stages = call("repro", *(stages or [pipeline.target]), report=stage) | current.stages
+        current.seconds += time.monotonic() - started
         if not stages:
-            experiment = self._keep(making, pipeline, call)
+            experiment = self._keep(current, pipeline, call)
             tree.remove()
-            self._report(f"  {beside}done in {making.seconds:.0f} s: experiment {experiment}")
+            self._report(f"  {beside}done in {current.seconds:.0f} s: experiment {experiment}")
 
-    def _keep(self, making: Making, pipeline: Pipeline, call: Callable[..., dict[str, str]]) -> str:
+    def _keep(self, current: RunState, pipeline: Pipeline, call: Callable[..., dict[str, str]]) -> str:
         """Name the experiment and keep the scores, under the key of what they were really made from."""
-        run, tree = making.run, making.tree.root
+        run, tree = current.run, current.tree.root
         key = identify(pipeline, run.values, self._hashes.__getitem__, [read_lock(tree / LOCK)]).key
         experiment = f"{_slug(self._study.name)}-{_slug(run.name)}-{run.seed}-{key[:6]}"
         with self._naming:  # DVC names experiments by references that all checkouts share
@@ -232,8 +234,8 @@ class Workshop:
             "revision": self._snapshot.commit,
             "edited": any(not written & {name, *map(str, Path(name).parents)} for name in self._snapshot.changed),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seconds": round(making.seconds, 1),
-            "stages": making.stages,
+            "seconds": round(current.seconds, 1),
+            "stages": current.stages,
             "target": run.target,
             "overrides": run.overrides,
             "split": run.params.decode.split,

@@ -172,10 +172,10 @@ def test_what_is_cut_is_counted_and_said(world: World, reporter: Reporter) -> No
         row = world.records().row(by_predicate=pl.col("record_id") == record_id, named=True)
         assert prepared.prior == row["prior_report"]
         whole = 0 if prepared.prior is None else len(tokenizer(prepared.prior)["input_ids"])
-        assert prepared.cuts.prior_tokens == max(0, whole - 12)
-        assert (prepared.cuts.clinical_context_tokens > 0) == (record_id[3:] == "50000002")
-        assert len(prepared.all_notes()) == sum(count > 0 for count in prepared.cuts)
-    assert reporter.prepare(world.case("sw-50000004")).cuts.prior_tokens > 0
+        assert prepared.truncation.prior_tokens == max(0, whole - 12)
+        assert (prepared.truncation.clinical_context_tokens > 0) == (record_id[3:] == "50000002")
+        assert len(prepared.all_notes()) == sum(count > 0 for count in prepared.truncation)
+    assert reporter.prepare(world.case("sw-50000004")).truncation.prior_tokens > 0
 
 
 def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path, reporter: Reporter) -> None:

@@ -246,7 +246,7 @@ def test_a_case_is_refused_by_name(reporter: Reporter, changes: dict[str, Any], 
 
 def test_long_priors_within_the_limit_are_cut_as_in_training(reporter: Reporter) -> None:
     prepared = reporter.prepare(Case(SMALL, prior="effusion. " * (MAX_CHARACTERS // 10)))
-    assert prepared.cuts.prior_tokens > 1000
+    assert prepared.truncation.prior_tokens > 1000
     assert prepared.all_notes()[0].startswith(
-        f"{prepared.cuts.prior_tokens:,} tokens of the previous report were cut off"
+        f"{prepared.truncation.prior_tokens:,} tokens of the previous report were cut off"
     )

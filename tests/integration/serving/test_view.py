@@ -17,7 +17,7 @@ from pacer.rules.extract import extract_anchor
 from pacer.serving import view
 from pacer.serving.case import Result, Routing
 from pacer.serving.examples import example_cases
-from pacer.serving.maps import film
+from pacer.serving.maps import routing_overlay
 from pacer.serving.reporter import Reporter
 from pacer.serving.sentences import marked_sentences, unsaid
 
@@ -57,7 +57,7 @@ def picture(address: str) -> np.ndarray:
 def test_a_map_is_warm_where_a_patch_takes_more() -> None:
     weights = np.full((2, 4, 2), 0.5, np.float32)
     weights[0, 3], weights[1, 0] = (0.9, 0.1), (0.2, 0.8)
-    found = film("Frontal", Routing(np.zeros((28, 56), np.uint8), weights, (3, 6)))
+    found = routing_overlay("Frontal", Routing(np.zeros((28, 56), np.uint8), weights, (3, 6)))
     assert [(one.depth, round(one.mean, 4)) for one in found.maps] == [(3, 0.5125), (6, 0.4875)]
     assert (found.even, round(found.limit, 4), found.uniform) == (0.5, 0.4, False)
     first, second = (picture(one.address).astype(int) for one in found.maps)
@@ -65,7 +65,9 @@ def test_a_map_is_warm_where_a_patch_takes_more() -> None:
     assert first[top_right][0] > first[top_right][2] and second[top_right][2] > second[top_right][0]
     assert first[bottom_left][2] > first[bottom_left][0]
     assert first[top_right][3] > first[bottom_left][3] > first[middle][3]
-    even = film("Frontal", Routing(np.zeros((28, 56), np.uint8), np.full((2, 4, 2), 0.5, np.float32), (3, 6)))
+    even = routing_overlay(
+        "Frontal", Routing(np.zeros((28, 56), np.uint8), np.full((2, 4, 2), 0.5, np.float32), (3, 6))
+    )
     assert even.uniform and not picture(even.maps[0].address)[..., 3].any()
 
 
