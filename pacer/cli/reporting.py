@@ -56,6 +56,8 @@ def audit(
         if corpus.source == "files":
             source = Path(scratch) / "source"
             point_to_files(corpus, source)
+        elif not source.exists():
+            raise ConfigError("the phantom is not generated yet (no data/source); run `dvc repro source` first")
         read = out or Path(scratch) / "corpus"
         found = build_corpus(corpus, source, read, problems)
         token_limit = _token_limit(config, read / "records.parquet")

@@ -77,6 +77,8 @@ def export_model(
             the warm-up, or was trained on other frozen models than those at hand.
     """
     check_replaceable(out)
+    if not model.exists():
+        raise CheckpointError(f"there is no trained model at {model}; train one (`dvc repro`) or name one with --model")
     if read_record(model).phase == "warmup":
         raise CheckpointError(
             f"{model} is of the warm-up, which knows one context; export models/parent or models/calibrate"

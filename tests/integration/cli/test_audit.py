@@ -87,6 +87,11 @@ def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_i
     assert "look Train targets over 100 tokens 1 of 2 (50.0 %): cut there, without an end" in words
 
 
+def test_the_phantom_is_generated_first(pacer):
+    refused = pacer("audit")
+    assert refused.code == 1 and "run `dvc repro source` first" in refused.error
+
+
 def test_nothing_but_an_earlier_audit_is_replaced(pacer, corpus, repository: Path):
     before = sorted((repository / "mine").rglob("*"))
     for out in ("mine", ".", "mine/sn.json"):

@@ -173,6 +173,7 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, tmp_path: 
     pl.DataFrame(schema=RECORD_SCHEMA).write_parquet(empty)
     for changes, kind, sentence in (
         ({"model": warmup}, CheckpointError, "is of the warm-up, which knows one context"),
+        ({"model": tmp_path / "none"}, CheckpointError, "there is no trained model at .*none; train one"),
         ({"model": tmp_path}, CheckpointError, "is not a PACER checkpoint"),
         ({"features": other}, DataError, r"has depths \[2, 3\], and the model was trained on \[1, 2, 3\]"),
         ({"features": encoded}, DataError, "was made with other encoders than the model was trained on"),
