@@ -10,7 +10,7 @@ import pytest
 
 from pacer.anchors.table import ANCHOR_SCHEMA
 from pacer.core.errors import DataError
-from pacer.core.io import write_json, write_jsonl
+from pacer.core.io import read_jsonl, write_json, write_jsonl
 from pacer.corpus.text.cleaning import CLEANERS
 from pacer.labelling.targets.build_anchors import build_anchors
 from pacer.metrics.chexbert import CheXbert
@@ -117,6 +117,21 @@ class Case:
 @pytest.fixture
 def case(tmp_path, chexbert_directory, one_meteor) -> Case:
     return Case(tmp_path, chexbert_directory())
+
+
+def test_precision_is_of_the_reports_and_recall_of_the_references(case):
+    """Told apart by a system that writes one report for everybody."""
+    labels = CheXbert(case.chexbert)
+    found = [(text, clinical_efficacy(labels(REPORTS), labels([text] * 4))) for text in REPORTS]
+    text, expected = next((text, one) for text, one in found if one["precision"] != one["recall"])
+    for folder in ("", "controls/another_patient/"):
+        path = case.predictions / f"{folder}sn.jsonl"
+        write_jsonl(path, [line(row["record_id"], text) for row in read_jsonl(path)])
+    scores = case.score()
+    shown = scores["sn"], scores["controls"]["another_patient"]["sn"], scores["conventions"]["llm-rg4"]["sn"]
+    for name in ("precision", "recall"):
+        assert [scores[name] for scores in shown[:2]] == [expected[name]] * 2
+        assert shown[2][f"{name}_micro"] == expected[name]
 
 
 def test_scores_of_every_context_and_their_mean(case):
