@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 stand-ins: $(READY)  ## train the bundled stand-ins again and compare them with their card (some minutes)
 	python -m pacer.backbones.bundle
 
-radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/scoring.md)
+radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/evaluation.md)
 	test -x .venv-radeval/bin/python || $(PYTHON) -m venv .venv-radeval
 	.venv-radeval/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt RadEval==2.2.1 polars
 

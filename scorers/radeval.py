@@ -1,4 +1,4 @@
-"""RadEval's numbers of every scored report, as a file for `score.columns` (docs/scoring.md).
+"""RadEval's numbers of every scored report, as a file for `score.columns` (docs/evaluation.md).
 
 Run it with RadEval's own environment, which `make radeval` makes:
 

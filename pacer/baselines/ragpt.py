@@ -1,7 +1,7 @@
 """RAGPT on the frozen parent: missing sources generated from retrieved neighbours, and prompts that know them.
 
 Adapted from RAGPT (Lang et al., 2025) as PACER's appendix "Incomplete-Multimodal Baseline Adaptations" says;
-``docs/baselines.md`` says what of it is our reading. Everything works on compressed sources (width d_v), before the
+``docs/experiments.md`` says what of it is our reading. Everything works on compressed sources (width d_v), before the
 parent's projection.
 """
 

@@ -1,7 +1,7 @@
 """SimMLM on the frozen parent: residual experts of the sources, mixed by a gate that knows which are there.
 
 Adapted from SimMLM (Li et al., 2025) as PACER's appendix "Incomplete-Multimodal Baseline Adaptations" says;
-``docs/baselines.md`` says what of it is our reading.
+``docs/experiments.md`` says what of it is our reading.
 """
 
 from __future__ import annotations

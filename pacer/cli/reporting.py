@@ -115,7 +115,7 @@ def score(
     records: Annotated[Path | None, typer.Option(help="records.parquet that the predictions belong to.")] = None,
     predictions: Annotated[Path | None, typer.Option(help="Folder of {context}.jsonl; of any model.")] = None,
     references: Annotated[
-        Path | None, typer.Option(help="Instead: references as CSV, JSONL, JSON or Parquet (docs/scoring.md).")
+        Path | None, typer.Option(help="Instead: references as CSV, JSONL, JSON or Parquet (docs/evaluation.md).")
     ] = None,
     hypotheses: Annotated[Path | None, typer.Option(help="And the reports of any system, in any of these.")] = None,
     chexbert: Annotated[Path, typer.Option(help="The labeller of the findings.")] = Path("models/backbones/chexbert"),
@@ -140,7 +140,7 @@ def score(
     hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     columns: Annotated[
         Path | None,
-        typer.Option(help="CSV or Parquet with record_id: numbers become scores, texts groups (docs/scoring.md)."),
+        typer.Option(help="CSV or Parquet with record_id: numbers become scores, texts groups (docs/evaluation.md)."),
     ] = None,
     params: ParamsFile = PARAMS,
 ) -> None:

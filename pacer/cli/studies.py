@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 STUDIES = Path("studies")
 Name = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]
 
-study = typer.Typer(no_args_is_help=True, help="Run many experiments and set them in one table (docs/studies.md).")
+study = typer.Typer(no_args_is_help=True, help="Run many experiments and set them in one table (docs/experiments.md).")
 
 
 @study.command()

@@ -69,7 +69,7 @@ class Ledger:
         lines = [f"{problem.place} {problem.field}: {problem.reason}" for problem in problems[:SHOWN]]
         more = f"\n  ... and {bad - len(lines)} more" if bad > len(lines) >= SHOWN else ""
         return (
-            f"{bad} unusable row{'s' * (bad != 1)}, corpus.max_bad_rows allows {allowed}; mend them, or raise "
+            f"{bad} unusable row{'s' * (bad != 1)}, corpus.max_bad_rows allows {allowed}; fix them, or raise "
             f"corpus.max_bad_rows to exclude and list them (all are in {table})\n  " + "\n  ".join(lines) + more
         )
 

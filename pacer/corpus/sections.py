@@ -159,7 +159,7 @@ def meaning_of(heading: str, within: Name = "other") -> Name | None:
 
 @lru_cache(maxsize=4096)
 def _spelt(heading: str) -> str:
-    """A heading with its often misspelt words mended."""
+    """A heading with its often misspelt words corrected."""
     return " ".join(
         next((known for known in _OFTEN_MISSPELT if len(word) > 5 and _one_slip(word, known)), word)
         for word in heading.split()

@@ -41,7 +41,7 @@ def check_splits(present: Collection[tuple[str, str]], params: Params) -> None:
     for split, why in needed:
         if ("sn", split) not in present:
             raise DataError(
-                f"there is no record of context sn in split {split}, which {why}; mend the corpus's own splits or "
+                f"there is no record of context sn in split {split}, which {why}; fix the corpus's splits or "
                 "corpus.split. Only to evaluate a trained model, use `pacer audit`, `decode` and `score` (README)"
             )
     if not any(split == params.decode.split for _, split in present):

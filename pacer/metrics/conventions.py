@@ -17,7 +17,7 @@ Average = Literal["micro", "macro", "weighted", "example"]
 
 @dataclass(frozen=True)
 class Convention:
-    """How labels become scores; ``docs/scoring.md`` says whose evaluations follow which.
+    """How labels become scores; ``docs/evaluation.md`` says whose evaluations follow which.
 
     ``present``: classes that count as present, the others are absent. ``observations``: over which labels.
     ``averages``: what the convention quotes, its headline first. ``duplicates``: ``all`` rows, or the ``first`` of each

@@ -49,7 +49,7 @@ from pacer.rules.extract import extract_anchor
 #: What a folder of scores consists of.
 OUTPUTS = ("scores.json", "details.json", "signature.json", "cases.parquet")
 #: What is done to original references before they are compared with. The paper does not say what it did
-#: (``docs/scoring.md``).
+#: (``docs/evaluation.md``).
 ORIGINALS: Mapping[str, Callable[[str], str]] = MappingProxyType(
     {**CLEANERS, "lowercase": lambda text: " ".join(text.lower().split()), "as_is": lambda text: " ".join(text.split())}
 )

@@ -109,7 +109,7 @@ def differences_to_published(
         if record["split"] != SPLIT:
             found.append(f"scored on split {record['split']}")
     if caution(signature) is not None:
-        found.append("stand-in models, models of unknown origin, or a labeller that tells reports hardly apart")
+        found.append("stand-in models, models of unknown origin, or a labeller that barely discriminates")
     language, clinical = signature.get("language") or {}, signature.get("clinical") or {}
     labeller = clinical.get("labeller") or {}
     for what, value, wanted in (

@@ -5,7 +5,7 @@ finding gets a polarity from the cues around it, uncertainty before negation; "n
 A negative mention is only a candidate while later mentions are inspected; the first positive or uncertain mention
 decides. Works on raw reports and on cleaned ones.
 
-``docs/anchors.md`` has the figures, ``docs/method.md`` which sentence of the paper is read how.
+``docs/commitments.md`` has the figures, ``docs/method.md`` which sentence of the paper is read how.
 """
 
 from __future__ import annotations

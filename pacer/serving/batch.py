@@ -131,7 +131,7 @@ def report_cases(
             shown = "".join(f"\n  {case.problem}" for case in bad[:_SHOWN])
             more = f"\n  ... and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
             raise DataError(
-                f"{len(bad):,} of {len(cases):,} cases cannot be used; mend them, or leave them out with --skip-bad:"
+                f"{len(bad):,} of {len(cases):,} cases cannot be used; fix them, or leave them out with --skip-bad:"
                 f"{shown}{more}"
             )
         with Ticker("reports", len(usable)) as ticker:

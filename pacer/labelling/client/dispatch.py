@@ -104,5 +104,5 @@ class Dispatcher:
                 f"{MAX_IN_A_ROW} requests in a row got no answer from {self._endpoint.name} that can be read, the last "
                 f"that of {question.record_id} ({result}); check that anchors.llm.base_url and anchors.llm.model name "
                 "a model that answers in JSON. What was answered is kept, also what cannot be read: to ask for that "
-                "anew, delete its lines (docs/labelling.md). Run the stage again when the endpoint is well"
+                "anew, delete its lines (docs/commitments.md). Run the stage again when the endpoint is well"
             )

@@ -98,7 +98,7 @@ def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> dict[str, d
         if len(shared):
             raise DataError(
                 f"{len(shared)} {column}s of the labelling sample also occur in val or test, such as {shared[0]}; "
-                "mend the splits of the annotation files (the corpus audit lists the overlap)"
+                "fix the splits of the annotation files (the corpus audit lists the overlap)"
             )
     return {
         column: {"sample": chosen[column].n_unique(), "held_out": held_out[column].n_unique()} for column in HELD_OUT_BY

@@ -152,7 +152,7 @@ def test_the_pipeline_itself_refuses_such_a_table_before_it_computes_features(pa
         main = runpy.run_path(str(REPOSITORY / "stages" / f"{stage}.py"))["main"]
         if stage == "source":
             main()
-    with pytest.raises(DataError, match="no record of context sn in split train, which the phases train on; mend"):
+    with pytest.raises(DataError, match="no record of context sn in split train, which the phases train on; fix"):
         main()
     assert read_json("data/corpus/audit.json")["records"] == 5  # which `pacer decode` may use
 

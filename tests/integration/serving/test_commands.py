@@ -117,7 +117,7 @@ def test_a_table_of_cases_and_a_resumed_run(world: World, generate, tmp_path: Pa
     table, out = tmp_path / "cases.csv", tmp_path / "out.jsonl"
     table.write_text("\n".join([*rows, "broken,broken.png,"]))
     refused = generate("--cases", table, "--out", out)
-    assert refused.code == 1 and "1 of 3 cases cannot be used; mend" in refused.error
+    assert refused.code == 1 and "1 of 3 cases cannot be used; fix" in refused.error
     assert "\n  image frontal of broken" in refused.error
     done = generate("--cases", table, "--out", out, "--skip-bad")
     assert done.code == 0 and "2 reports written" in done.out and "1 of 3 cases left out" in done.out

@@ -121,7 +121,7 @@ def real(folder: Path, uncertain: bool, **config: Any) -> tuple[list[Row], Notes
 
 
 def test_the_cleaner_for_this_corpus_differs_in_few_whole_reports() -> None:
-    """The figure of docs/corpora.md."""
+    """The figure of docs/data.md."""
     archive = DATA / "openi" / "NLMCXR_reports.tgz"
     if not archive.is_file():
         pytest.skip(f"the real Open-I files are not at {DATA}")

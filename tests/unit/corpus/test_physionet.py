@@ -1,6 +1,6 @@
 """The phantom as PhysioNet would ship it, through the reader: each record is the one that the world gives.
 
-What is expected comes from the world and from how its studies are filed, by the rules of docs/corpora.md; of the code
+What is expected comes from the world and from how its studies are filed, by the rules of docs/data.md; of the code
 under test only the cleaner is used, which has tests of its own.
 """
 
