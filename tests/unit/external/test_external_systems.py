@@ -15,8 +15,11 @@ from PIL import Image
 from pacer.external.foreign import Protocol, pair_reports
 from pacer.external.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, read_reports
 
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "baselines.md").read_text()
-RECIPES = dict(re.findall(r"```python\n# (recipe \d)[^\n]*\n(.*?)```", DOCUMENT, re.DOTALL))
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text(encoding="utf-8")
+#: The code of the recipes: lines that serve all of them, then each recipe below its heading.
+CODE = re.findall(r"```python\n(import.*?)```", DOCUMENT, re.DOTALL)[0]
+SHARED, *PARTS = re.split(r"^# (recipe \d)", CODE, flags=re.MULTILINE)
+RECIPES = {name: f"{SHARED}# {name}{code}" for name, code in zip(PARTS[::2], PARTS[1::2], strict=True)}
 STUDIES, DICOMS = ["50414267", "53189527", "53911762"], ["02aa804e", "2a2277a9", "68b5c4b1"]
 TEXTS = ["the heart is normal .", 'small , "left" effusion .', "no pneumothorax . lines: unchanged ."]
 FRONTALS = [f"p10/p10000032/s{study}/{dicom}.jpg" for study, dicom in zip(STUDIES, DICOMS, strict=True)]
