@@ -46,6 +46,20 @@ def test_a_logged_point_is_the_mean_over_the_updates_since_the_one_before(settin
     assert {f"gate/{context}" for context in CONTEXTS} <= points[8].keys()
 
 
+def test_dropout_follows_the_seed(setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn(seed: int) -> list[int]:
+        model, examples = setting("parent")
+        phase, folder, seeds = phase_of("parent", parameters(train={"seed": seed})), tmp_path / str(seed), []
+        folder.mkdir()
+        with monkeypatch.context() as patch:
+            patch.setattr(torch, "manual_seed", seeds.append)
+            loop.train(model, examples, phase, accelerator, folder, lambda *_: None)
+        return seeds
+
+    first, second = drawn(1), drawn(2)
+    assert len(set(first) | set(second)) == len(first) + len(second) == 12  # six updates each
+
+
 @pytest.mark.parametrize("name", ["parent", "calibrate"])
 def test_a_stopped_run_continues_as_if_nothing_had_happened(
     name: str, setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -56,3 +56,15 @@ def test_a_promised_source_that_is_missing_is_an_error() -> None:
     frontal, _, prior = sources()
     with pytest.raises(ValueError, match="2 rows have a lateral source"):
         interface()(frontal, None, prior, ALL)
+
+
+def test_each_prior_is_read_under_its_own_mask() -> None:
+    """Also where the row before has no prior, so that rows and priors are not numbered alike."""
+    model, (frontal, lateral, prior) = interface(mask_prior_padding=True), sources()
+    lengths = (6, 2, 5, 3)
+    mask = torch.arange(6) < torch.tensor(lengths).unsqueeze(1)
+    tokens = model(frontal, lateral, prior, ALL, mask).tokens
+    for row in (1, 3):
+        rows, short = slice(row, row + 1), slice(lengths[row])
+        alone = model(frontal[rows], lateral[rows], prior[rows, short], ALL[rows])
+        torch.testing.assert_close(tokens[rows], alone.tokens)
