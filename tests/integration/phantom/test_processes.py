@@ -6,9 +6,11 @@ import sys
 import pytest
 
 from pacer.core.io import hash_bytes, hash_file
-from pacer.params.corpus import Phantom
 from pacer.phantom.generate import generate_phantom
 from pacer.phantom.tokenizer import phantom_tokenizer
+from tests.unit.phantom.test_generate import CONFIG, corpus
+
+__all__ = ["corpus"]
 
 
 @pytest.fixture(scope="module")
@@ -36,23 +38,6 @@ def test_world_does_not_depend_on_the_hash_seed():
         for value in ("1", "2")
     )
     assert len(first) > 1000 and hash_bytes(first) == hash_bytes(second)
-
-
-CONFIG = Phantom(
-    patients=40,
-    studies_per_patient=2.4,
-    lateral_fraction=0.6,
-    image_size=56,
-    vocabulary=900,
-    val_fraction=0.1,
-    test_fraction=0.2,
-)
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("phantom")
-    return directory, generate_phantom(CONFIG, 7, directory)
 
 
 def hashes(directory):

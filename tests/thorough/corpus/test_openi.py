@@ -4,103 +4,20 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import json
-import tarfile
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 import pytest
 
 from pacer.corpus import openi
 from pacer.corpus.assemble import _join
-from pacer.corpus.openi import read
 from pacer.corpus.rows import Examination, LeftOut, Notes, Row
-from pacer.corpus.source.files import Source
 from pacer.corpus.text.cleaning import clean_report, clean_report_iu_xray
-from pacer.params import Corpus, load_params
+from tests.integration.corpus.test_openi import ROOT, OpenI
 
-ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT.parent / "shared" / "data"
-PHANTOM = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
-
-FRONTAL, LATERAL = "CXR1_1_IM-0001-4001", "CXR1_1_IM-0001-3001"
-TEXTS = {
-    "FINDINGS": "Heart < normal & clear.",
-    "IMPRESSION": "No disease.",
-    "INDICATION": "Cough",
-    "COMPARISON": "Prior film.",
-}
-
-
-def report(uid: str = "CXR1", images: tuple[str, ...] = (LATERAL, FRONTAL), **texts: str) -> bytes:
-    sections = "".join(
-        f"<AbstractText Label={quoteattr(k)}>{escape(v)}</AbstractText>" for k, v in (texts or TEXTS).items()
-    )
-    named = "".join(f"<parentImage id={quoteattr(image)}><caption/></parentImage>" for image in images)
-    return (
-        f'<?xml version="1.0" encoding="utf-8"?><eCitation><uId id={quoteattr(uid)}/><MedlineCitation><Article>'
-        f"<Abstract>{sections}</Abstract></Article></MedlineCitation>{named}</eCitation>"
-    ).encode()
-
-
-@dataclass
-class OpenI:
-    """A small distribution; ``config`` holds values of ``corpus.openi``."""
-
-    root: Path
-    files: dict[str, Path] = field(default_factory=dict)
-    config: dict[str, Any] = field(default_factory=lambda: {"split": None})
-    notes: Notes = field(default_factory=Notes)
-
-    def write(self, role: str, name: str, content: str | bytes) -> Path:
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        self.files[role] = path
-        return path
-
-    def folder(self, *reports: bytes) -> OpenI:
-        for number, content in enumerate(reports, start=1):
-            self.write("reports", f"ecgen-radiology/{number}.xml", content)
-        self.files["reports"] = self.root / "ecgen-radiology"
-        return self
-
-    def archive(self, members: dict[str, bytes]) -> OpenI:
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-            folder = tarfile.TarInfo("ecgen-radiology")
-            folder.type = tarfile.DIRTYPE
-            tar.addfile(folder)
-            for name, content in members.items():
-                member = tarfile.TarInfo(f"ecgen-radiology/{name}")
-                member.size = len(content)
-                tar.addfile(member, io.BytesIO(content))
-        self.write("reports", "NLMCXR_reports.tgz", packed.getvalue())
-        return self
-
-    def rows(self) -> list[Row]:
-        values = {"reports": "-", "projections": "-"} | self.config
-        config = Corpus.model_validate(
-            PHANTOM
-            | {"source": "files", "format": "openi", "root": str(self.root), "openi": values, "contexts": ["sn", "mn"]}
-        )
-        self.notes = Notes()
-        rows = list(read(Source(self.root / "images", self.files, None), config, self.notes))
-        assert sum(row.rows for row in rows) == sum(self.notes.read.values())
-        return rows
-
-    def row(self) -> Row:
-        (row,) = self.rows()
-        return row
-
-    def examination(self) -> Examination:
-        row = self.row()
-        assert isinstance(row, Examination), row
-        return row
 
 
 def real(folder: Path, uncertain: bool, **config: Any) -> tuple[list[Row], Notes]:

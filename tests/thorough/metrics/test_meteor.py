@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-
-import psutil
 
 from pacer.metrics.meteor import Meteor
-
-REFERENCES = ["the heart is normal .", "no pleural effusion is seen ."]
-HYPOTHESES = ["heart size is normal .", "there is no effusion ."]
-
-
-def gone(pid: int) -> bool:
-    until = time.monotonic() + 10  # the system needs a moment to bury a killed process
-    while psutil.pid_exists(pid) and time.monotonic() < until:
-        time.sleep(0.05)
-    return not psutil.pid_exists(pid)
+from tests.integration.metrics.test_meteor import HYPOTHESES, REFERENCES, gone
 
 
 def test_a_process_that_is_killed_takes_java_with_it():

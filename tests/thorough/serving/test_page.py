@@ -2,56 +2,20 @@
 
 from __future__ import annotations
 
-import io
-import json
-import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from pacer.serving import server
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
+from tests.integration.serving.test_page import Site, film, serving, site
 from tests.support.browser import CHROMIUM
 from tests.support.dicom import write_dicom
 from tests.support.world import World
 
-
-@dataclass
-class Site:
-    """The page that is being served, and what it logged."""
-
-    address: str
-    log: list[str]
-
-    @property
-    def host(self) -> str:
-        return self.address.removeprefix("http://")
-
-
-@contextmanager
-def serving(reporter: Reporter) -> Iterator[Site]:
-    log: list[str] = []
-    with server.served(reporter, free_port(), log.append) as address:
-        yield Site(address.rstrip("/"), log)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
-@pytest.fixture(scope="module")
-def site(reporter: Reporter) -> Iterator[Site]:
-    with serving(reporter) as found:
-        yield found
+__all__ = ["site"]
 
 
 @pytest.fixture(scope="module")
@@ -298,12 +262,6 @@ def test_axe_finds_nothing_serious(page, world: World, width: int, scheme: str) 
     check("refused")
 
 
-def film(kind: str) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(np.random.default_rng(1).integers(0, 255, (90, 80), dtype=np.uint8)).save(buffer, kind)
-    return buffer.getvalue()
-
-
 def test_bad_files_and_texts_get_a_sentence(page, tmp_path: Path) -> None:
     for name, content, sentence in (
         ("empty.png", b"", "the file is empty"),
@@ -341,9 +299,3 @@ def test_a_model_of_frontal_views_alone(browser, reporter: Reporter, monkeypatch
         assert written(opened).get_attribute("data-context") == "sn"
         assert "Note: it learnt from <nothing>." in opened.inner_text(".notice")
         opened.close()
-
-
-def case(**fields: object) -> bytes:
-    """The body of a request for the report of a frontal image."""
-    image = film("PNG")
-    return json.dumps({"sizes": [len(image)], **fields}).encode() + b"\n" + image

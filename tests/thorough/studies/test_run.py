@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -16,14 +13,8 @@ from pacer.core.io import read_json
 from pacer.studies.dvc import MARK
 from pacer.studies.run import results_folder, run_study
 from pacer.studies.study import load_study
-from pacer.studies.table import build_table, collect
+from tests.integration.studies.test_run import alive, cells, start
 from tests.support.studies import FakeRepository
-
-
-def cells(repository: FakeRepository, name: str = "tiny") -> dict[str, str]:
-    study = load_study(repository.folder / "studies", name)
-    table = build_table(study, collect(study, repository.folder, results_folder(repository.folder)))
-    return {row[0]: row[1] for row in table.scores.rows}
 
 
 def test_an_experiment_left_by_a_kill_is_replaced(repository: FakeRepository, run) -> None:
@@ -34,37 +25,6 @@ def test_an_experiment_left_by_a_kill_is_replaced(repository: FakeRepository, ru
     run()
     names = (repository.fake / "experiments").read_text().split()
     assert len(names) == len(set(names)) == 3
-
-
-def start(repository: FakeRepository) -> subprocess.Popen:
-    """`pacer study run tiny` as a process of its own, with the stage `score` of the last row under way."""
-    (repository.fake / "hang").write_text("hze")
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from pacer.cli import main; main()", "study", "run", "tiny"],
-        cwd=repository.folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    hanging = repository.fake / "hanging"
-    wait(lambda: hanging.exists() and hanging.read_text() != "", process)
-    (repository.fake / "hang").unlink()
-    return process
-
-
-def wait(condition, process: subprocess.Popen | None = None) -> None:
-    for _ in range(3600):
-        if condition():
-            return
-        assert process is None or process.poll() is None, process.communicate()[0]
-        time.sleep(0.05)
-    raise AssertionError("waited three minutes")
-
-
-def alive(pid: int) -> bool:
-    with suppress(FileNotFoundError):
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return False
 
 
 def test_a_killed_row_goes_on_where_it_was(repository: FakeRepository, run) -> None:
