@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pacer.backbones.make_backbones import locate_backbones, make_standins
 from pacer.core.errors import run_cleanly
-from pacer.core.io import whole_directory
+from pacer.core.io import atomic_directory
 from pacer.model.prompt.instruction import instruction
 from pacer.params import load_params
 from pacer.records.schemas import read_images, read_records
@@ -16,7 +16,7 @@ def main() -> None:
     corpus = Path("data/corpus")
     records, images = read_records(corpus / "records.parquet"), read_images(corpus / "images.parquet")
     instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
-    with whole_directory(Path("models/backbones")) as out:
+    with atomic_directory(Path("models/backbones")) as out:
         locate_backbones(params.backbones, out)
         make_standins(params.backbones, records, images, instruct, out)
 

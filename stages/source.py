@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pacer.core.errors import run_cleanly
-from pacer.core.io import whole_directory
+from pacer.core.io import atomic_directory
 from pacer.corpus.source.files import point_to_files
 from pacer.params import load_params
 from pacer.phantom.generate import generate_phantom
@@ -11,7 +11,7 @@ from pacer.phantom.generate import generate_phantom
 
 def main() -> None:
     corpus = load_params().corpus
-    with whole_directory(Path("data/source")) as out:
+    with atomic_directory(Path("data/source")) as out:
         if corpus.source == "phantom":
             generate_phantom(corpus.phantom, corpus.seed, out)
         else:

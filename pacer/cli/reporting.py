@@ -38,7 +38,7 @@ def audit(
     """Read the corpus that params.yaml names and report what is in it and what is wrong with it."""
     from pacer.core.io import check_replaceable
     from pacer.corpus.build_corpus import OUTPUTS, build_corpus
-    from pacer.corpus.ledger import COLUMNS
+    from pacer.corpus.problem_list import COLUMNS
     from pacer.corpus.source.files import point_to_files
     from pacer.reporting.corpus_audit import corpus_checks, corpus_table
 
@@ -178,7 +178,7 @@ def score(
 def _print_scores(scores: dict, out: Path) -> None:
     import polars as pl
 
-    from pacer.comparison.looks import warnings
+    from pacer.comparison.source_sensitivity import warnings
     from pacer.core.io import read_json
     from pacer.metrics.columns import columns_in
     from pacer.reporting.score_tables import (

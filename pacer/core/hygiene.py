@@ -14,7 +14,7 @@ _BROKEN = re.compile("[\ud800-\udfff]")
 _NO_TEXT = re.compile(rf"{CONTROL}|[\ud800-\udfff]")
 
 
-def is_broken(text: str) -> bool:
+def has_lone_surrogate(text: str) -> bool:
     """Whether a text holds half of a surrogate pair."""
     return _BROKEN.search(text) is not None
 
@@ -24,7 +24,7 @@ def fault_of(text: str) -> str | None:
     found = _NO_TEXT.search(text)
     if found is None:
         return None
-    if is_broken(found[0]):
+    if has_lone_surrogate(found[0]):
         return "half of a surrogate pair is in the text: the file is damaged"
     return f"character {found.start() + 1:,} is the control character U+{ord(found[0]):04X}; give plain text"
 
@@ -69,7 +69,7 @@ def file_name(text: str) -> str:
     return name if name == text else f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def stray_path(path: str) -> str | None:
+def path_outside_root(path: str) -> str | None:
     """Why a relative path that a user's file holds is not below the folder it counts from; None where it is."""
     if path.startswith("/") or PureWindowsPath(path).drive:
         return "it is an absolute path; write it relative to the folder"

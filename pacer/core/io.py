@@ -296,7 +296,7 @@ def _remove(directory: Path) -> None:
 
 
 @contextmanager
-def whole_directory(out: str | Path, fingerprint: str = "new") -> Generator[Path]:
+def atomic_directory(out: str | Path, fingerprint: str = "new") -> Generator[Path]:
     """A directory that appears under ``out`` only when the block ends without an error.
 
     Content left by an interrupted run is discarded; use :func:`scratch_directory` for resumable work.

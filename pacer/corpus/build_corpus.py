@@ -13,13 +13,13 @@ from typing import Any
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.core.io import whole_directory, write_json
+from pacer.core.io import atomic_directory, write_json
 from pacer.corpus import audit
 from pacer.corpus.assemble import Assembler
 from pacer.corpus.draft import keep_sound, make_draft
 from pacer.corpus.images import copies_across_splits, images_of, inspect_images
-from pacer.corpus.ledger import Ledger, most_frequent
 from pacer.corpus.original import OriginalFindings, read_original_findings
+from pacer.corpus.problem_list import ProblemList, most_frequent
 from pacer.corpus.readers import FORMATS
 from pacer.corpus.rows import Notes
 from pacer.corpus.source.files import Source, read_source
@@ -55,16 +55,16 @@ def build_corpus(
     """
     source = read_source(source_dir)
     form = FORMATS[config.format]
-    notes, ledger = Notes(), Ledger()
+    notes, problem_list = Notes(), ProblemList()
     problems = Path(f"{out}.problems.csv") if problems is None else problems
     problems.unlink(missing_ok=True)
-    with whole_directory(out) as whole:
+    with atomic_directory(out) as whole:
         originals = _originals(source)
         assembler = Assembler(config, form, {} if originals is None else originals.findings)
-        draft = make_draft(form.read(source, config, notes), assembler, ledger)
-        if notes.read.total() != ledger.rows.total():
+        draft = make_draft(form.read(source, config, notes), assembler, problem_list)
+        if notes.read.total() != problem_list.rows.total():
             raise RuntimeError(
-                f"{notes.read.total()} rows were read, but {ledger.rows.total()} are accounted for: a reader lost rows"
+                f"the reader lost rows: it read {notes.read.total()} and passed on {problem_list.rows.total()}"
             )
         for name, count in assembler.absent.items():
             notes.count("absent_words", "texts", name, count)
@@ -73,11 +73,11 @@ def build_corpus(
             notes.count("other_parts", "images", part)
         bad_images = headers.drop_nulls("problem").select("image_id", "problem")
         unusable: dict[str, str] = dict(bad_images.iter_rows())
-        sound, wording = keep_sound(draft, unusable, source.images, form.images, ledger)
-        if ledger.bad.total() > config.max_bad_rows or sound.is_empty():
-            ledger.write(problems)
+        sound, wording = keep_sound(draft, unusable, source.images, form.images, problem_list)
+        if problem_list.bad.total() > config.max_bad_rows or sound.is_empty():
+            problem_list.write(problems)
             earlier = f"\n  {out} is unchanged: it holds an earlier corpus" if out.exists() else ""
-            raise DataError(ledger.message(config.max_bad_rows, problems) + earlier)
+            raise DataError(problem_list.message(config.max_bad_rows, problems) + earlier)
         images = headers.filter(pl.col("image_id").is_in(images_of(sound).implode())).select(list(IMAGE_SCHEMA))
         with_prior = sound.drop_nulls(["prior_report", "prior_study_id"])
         priors = with_prior.unique("study_id", keep="first", maintain_order=True).select(list(PRIOR_SCHEMA))
@@ -87,11 +87,11 @@ def build_corpus(
                 table.add_frame(part)
         write_table(whole / "images.parquet", images, IMAGE_SCHEMA)
         write_table(whole / "priors.parquet", priors, PRIOR_SCHEMA)
-        ledger.write(whole / "problems.csv")
+        problem_list.write(whole / "problems.csv")
         if source.truth is not None:
             write_table(whole / "truth.parquet", _matching_truth(source.truth, sound), TRUTH_SCHEMA)
         missing = sum(problem == MISSING for problem in unusable.values())
-        result = settings | _rows(notes, ledger) | audit.describe_records(sound, config.contexts)
+        result = settings | _rows(notes, problem_list) | audit.describe_records(sound, config.contexts)
         result["prior_wording"] = wording
         result["priors"] = audit.prior_summary(priors) | {
             "empty": assembler.empty_priors,
@@ -124,12 +124,12 @@ def _settings(config: Corpus, source: Source) -> dict[str, Any]:
     }
 
 
-def _rows(notes: Notes, ledger: Ledger) -> dict[str, Any]:
+def _rows(notes: Notes, problems: ProblemList) -> dict[str, Any]:
     """What became of the rows of the input, and what the reader met besides."""
     return {
-        "rows": {"read": dict(notes.read)} | ledger.rows,
-        "excluded": {"count": ledger.bad.total(), "reasons": most_frequent(ledger.bad)},
-        "left_out": {"count": ledger.left_out.total(), "reasons": most_frequent(ledger.left_out)},
+        "rows": {"read": dict(notes.read)} | problems.rows,
+        "excluded": {"count": problems.bad.total(), "reasons": most_frequent(problems.bad)},
+        "left_out": {"count": problems.left_out.total(), "reasons": most_frequent(problems.left_out)},
         "notes": {topic: notes.found(topic) for topic in sorted(notes.topics)},
     }
 

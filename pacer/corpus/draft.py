@@ -14,7 +14,7 @@ import polars as pl
 
 from pacer.core.progress import Ticker
 from pacer.corpus.assemble import DRAFT_SCHEMA, Assembler
-from pacer.corpus.ledger import Ledger
+from pacer.corpus.problem_list import ProblemList
 from pacer.corpus.rows import Examination, LeftOut, Place, Problem, Row, shown_path
 
 #: Records that are held as dictionaries at a time: a table of them is far smaller.
@@ -25,8 +25,8 @@ _NOWHERE = Place("", "", 0)
 Wording = dict[str, dict[str, dict[str, int]]]
 
 
-def make_draft(rows: Iterator[Row], assembler: Assembler, ledger: Ledger) -> pl.DataFrame:
-    """The records that a reader's rows give; every row ends there, in the ledger's table, or beyond the limit."""
+def make_draft(rows: Iterator[Row], assembler: Assembler, problems: ProblemList) -> pl.DataFrame:
+    """The records that a reader's rows give; every row ends there, in the problem list, or beyond the limit."""
     frames = [pl.DataFrame(schema=DRAFT_SCHEMA)]
     records: list[dict[str, Any]] = []
     with Ticker("rows", None) as ticker:
@@ -34,12 +34,12 @@ def make_draft(rows: Iterator[Row], assembler: Assembler, ledger: Ledger) -> pl.
             ticker.advance(row.rows)
             made = assembler.records(row) if isinstance(row, Examination) else row
             if isinstance(made, Problem | LeftOut):
-                ledger.add(made)
+                problems.add(made)
             elif made:
-                ledger.rows["used"] += row.rows
+                problems.rows["used"] += row.rows
                 records += made
             else:
-                ledger.rows["beyond_limit"] += row.rows
+                problems.rows["beyond_limit"] += row.rows
             if len(records) >= _BATCH:
                 frames.append(pl.DataFrame(records, DRAFT_SCHEMA))
                 records = []
@@ -47,7 +47,7 @@ def make_draft(rows: Iterator[Row], assembler: Assembler, ledger: Ledger) -> pl.
 
 
 def keep_sound(
-    draft: pl.DataFrame, unusable: Mapping[str, str], folder: Path, fields: tuple[str, str], ledger: Ledger
+    draft: pl.DataFrame, unusable: Mapping[str, str], folder: Path, fields: tuple[str, str], problems: ProblemList
 ) -> tuple[pl.DataFrame, Wording]:
     """The sound records of a draft, and how many targets without a previous report presuppose one.
 
@@ -77,9 +77,9 @@ def keep_sound(
                 entry["comparing"] += record["compares"]
         kept += sound
         lost = 0 if any(sound) else number
-        ledger.rows["used"] -= lost
+        problems.rows["used"] -= lost
         for fault in faults.values():
-            ledger.add(fault._replace(place=Place(file, split, index), rows=lost))
+            problems.add(fault._replace(place=Place(file, split, index), rows=lost))
             lost = 0
     counted = {context: dict(sorted(splits.items())) for context, splits in sorted(wording.items())}
     return draft.filter(pl.Series(kept, dtype=pl.Boolean)), counted

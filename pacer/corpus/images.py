@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.core.hygiene import stray_path
+from pacer.core.hygiene import path_outside_root
 from pacer.core.io import hash_file
 from pacer.core.progress import Ticker
 from pacer.radiographs.opening import ImageError, image_header, reading_problem
@@ -53,7 +53,7 @@ def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
 def _look(image_id: str, folder: Path) -> tuple[object, ...]:
     """A row of :data:`SCHEMA`."""
     path = os.path.join(folder, image_id)
-    problem = stray_path(image_id)
+    problem = path_outside_root(image_id)
     if problem is None:
         try:
             size, header = os.stat(path).st_size, image_header(path)

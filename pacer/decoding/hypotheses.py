@@ -117,8 +117,8 @@ class Hypotheses:
         self.best_scores[rows] = _pick(merged, order)
 
         # no running beam can overtake the worst finished one, judged at the present length
-        hopeless = ~(self.scores[rows, 0] / power[:, 0] > self.best_scores[rows].amin(1))
-        return Step(_pick(parents, chosen), hopeless | (self.length[rows] == self.most))
+        cannot_improve = ~(self.scores[rows, 0] / power[:, 0] > self.best_scores[rows].amin(1))
+        return Step(_pick(parents, chosen), cannot_improve | (self.length[rows] == self.most))
 
     def _process(self, rows: slice, scores: Tensor, longest: int) -> Tensor:
         """The definition's processors in its order: no EOS before the least length, then the repetition penalty.

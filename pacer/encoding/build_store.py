@@ -24,7 +24,7 @@ from pacer.core.progress import Ticker
 from pacer.encoding.encode import encode_images, encode_priors
 from pacer.encoding.plan import WORDS, Need, announce
 from pacer.encoding.recipes import encoding_of, recipes
-from pacer.encoding.shards import INDEXES, Entry, Kind, Note, Scratch, damage, finished
+from pacer.encoding.shards import INDEXES, Entry, Kind, Scratch, ShardRecord, damage, finished
 from pacer.features.store import MANIFEST, text_key
 from pacer.parallel.prefetch import prefetch
 from pacer.parallel.processes import process_state
@@ -82,7 +82,7 @@ def build_store(
         entries = {kind: sum(map(len, shards.values())) for kind, shards in new.items()}
         needs = [Need(encoder.kind, entries[encoder.kind], encoder.sizes) for encoder in encoders]
         announce(needs, config.mode, out, state)
-        made: dict[str, Note] = {}
+        made: dict[str, ShardRecord] = {}
         for encoder in encoders:
             made |= encoder.run(scratch, main)
             unreadable |= encoder.unreadable
@@ -123,12 +123,12 @@ def _hashes(paths: dict[str, str], unreadable: dict[str, str], workers: int, sta
     return {name: content for name in paths if (content := every[name]) is not None}
 
 
-def _kept(out: Path, scratch: Scratch, keys: dict[Kind, dict[str, str]], state: PartialState) -> dict[str, Note]:
+def _kept(out: Path, scratch: Scratch, keys: dict[Kind, dict[str, str]], state: PartialState) -> dict[str, ShardRecord]:
     """Shards that need not be made: what an earlier run left in scratch, then what the store ``out`` has undamaged.
 
     The first process looks and tells the others. What is damaged is named on the console.
     """
-    kept: dict[str, Note] = {}
+    kept: dict[str, ShardRecord] = {}
     if state.is_main_process:
         notes = scratch.left()
         try:
@@ -155,7 +155,9 @@ def _kept(out: Path, scratch: Scratch, keys: dict[Kind, dict[str, str]], state: 
     return broadcast_object_list([kept])[0]
 
 
-def _divided(kind: Kind, keys: dict[str, str], notes: dict[str, Note], shard_size: int) -> dict[str, list[Entry]]:
+def _divided(
+    kind: Kind, keys: dict[str, str], notes: dict[str, ShardRecord], shard_size: int
+) -> dict[str, list[Entry]]:
     """Shards of the entries that no note has, in order. A shard's name follows from its entries and their keys."""
     known = {entry.name for note in notes.values() if note.kind == kind for entry in note.entries}
     names = [name for name in keys if name not in known]
@@ -197,7 +199,7 @@ def _refuse_unreadable(unreadable: dict[str, str], paths: dict[str, str], out: P
     )
 
 
-def _write_index(path: Path, column: str, kind: Kind, notes: dict[str, Note], keys: dict[str, str]) -> None:
+def _write_index(path: Path, column: str, kind: Kind, notes: dict[str, ShardRecord], keys: dict[str, str]) -> None:
     """Write one kind's index in the order of the corpus, whatever the order of the work."""
     places = {
         entry.name: (name, entry.row) for name, note in notes.items() if note.kind == kind for entry in note.entries

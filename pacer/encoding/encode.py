@@ -20,7 +20,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import hash_file
 from pacer.core.progress import Ticker
 from pacer.encoding.plan import WORDS, image_bytes, prior_bytes
-from pacer.encoding.shards import Entry, Kind, Note, Scratch, Tensors
+from pacer.encoding.shards import Entry, Kind, Scratch, ShardRecord, Tensors
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.prepare import stacked
 from pacer.features.rounding import DTYPES, as_stored
@@ -56,7 +56,7 @@ class ShardEncoder(Generic[Loaded]):
     workers: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)
 
-    def run(self, scratch: Scratch, shown: bool) -> dict[str, Note]:
+    def run(self, scratch: Scratch, shown: bool) -> dict[str, ShardRecord]:
         """Encode and write the shards; one with an entry that cannot be read is left out.
 
         Raises:

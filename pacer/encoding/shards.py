@@ -50,7 +50,7 @@ class Shard(NamedTuple):
     rows: int
 
 
-class Note(NamedTuple):
+class ShardRecord(NamedTuple):
     """What a shard is and holds. Entries that nothing asks for any more may be missing."""
 
     kind: Kind
@@ -58,7 +58,7 @@ class Note(NamedTuple):
     entries: list[Entry]
 
 
-_NOTE = TypeAdapter(Note)
+_SHARD_RECORD = TypeAdapter(ShardRecord)
 
 
 class Scratch:
@@ -70,14 +70,14 @@ class Scratch:
     def note(self, shard: str) -> Path:
         return self.notes / f"{shard}.json"
 
-    def left(self) -> dict[Path, Note]:
+    def left(self) -> dict[Path, ShardRecord]:
         """The shards that an earlier run left."""
         self.store.mkdir(exist_ok=True)
         self.notes.mkdir(exist_ok=True)
         found = {}
         for path in sorted(self.store.glob("*.safetensors")):
             try:
-                found[path] = _NOTE.validate_json(self.note(path.name).read_bytes())
+                found[path] = _SHARD_RECORD.validate_json(self.note(path.name).read_bytes())
             except (OSError, ValidationError):
                 continue  # a damaged note: its shard is made again
         return found
@@ -89,14 +89,14 @@ class Scratch:
             if path.name.removesuffix(".json") not in names:
                 path.unlink()
 
-    def write(self, name: str, kind: Kind, entries: list[Entry], batches: Iterable[Tensors]) -> Note:
+    def write(self, name: str, kind: Kind, entries: list[Entry], batches: Iterable[Tensors]) -> ShardRecord:
         """Write a shard from its batches (:func:`write_tensors`) and note it."""
         with atomic_path(self.store / name) as temporary:
-            note = Note(kind, write_tensors(temporary, len(entries), batches), entries)
+            note = ShardRecord(kind, write_tensors(temporary, len(entries), batches), entries)
             write_json(self.note(name), note)
         return note
 
-    def take(self, shard: Path, note: Note) -> None:
+    def take(self, shard: Path, note: ShardRecord) -> None:
         """Take over a shard of a finished store, without a copy where the file system can.
 
         Raises:
@@ -151,7 +151,7 @@ def _header(rows: int, batch: Tensors) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def finished(out: Path) -> dict[Path, Note]:
+def finished(out: Path) -> dict[Path, ShardRecord]:
     """The shards of a finished store by its manifest and indexes; none where there is no store.
 
     Raises:
@@ -160,13 +160,13 @@ def finished(out: Path) -> dict[Path, Note]:
     if not (out / MANIFEST).exists():
         return {}
     manifest = read_json(out / MANIFEST)
-    shards: dict[Path, Note] = {}
+    shards: dict[Path, ShardRecord] = {}
     try:
         for kind, (index, column) in INDEXES.items():
             entries = pl.read_parquet(out / index).select(column, "shard", "row", "key")
             for name, shard, row, key in entries.iter_rows():
                 about = manifest["shards"][shard]
-                note = shards.setdefault(out / shard, Note(kind, Shard(about["bytes"], about["rows"]), []))
+                note = shards.setdefault(out / shard, ShardRecord(kind, Shard(about["bytes"], about["rows"]), []))
                 note.entries.append(Entry(name, row, key))
     except (OSError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{out} is not a feature store of this version ({type(error).__name__})") from None

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from pacer.anchors.vocabulary import POLARITIES
-from pacer.metrics.lines import has_breaks, joined
+from pacer.metrics.lines import has_breaks, single_line
 from pacer.metrics.nlg import LanguageScores
 from pacer.metrics.pairing import Prediction
 
@@ -61,7 +61,7 @@ class Scored:
 
     @property
     def references(self) -> list[str]:
-        return list(map(joined, self.records["report"].to_list()))
+        return list(map(single_line, self.records["report"].to_list()))
 
     @property
     def originals(self) -> list[str | None]:
@@ -70,7 +70,7 @@ class Scored:
 
     @property
     def hypotheses(self) -> list[str]:
-        return [joined(prediction.report) for prediction in self.predictions]
+        return [single_line(prediction.report) for prediction in self.predictions]
 
     @property
     def line_breaks(self) -> dict[str, int]:

@@ -16,7 +16,7 @@ def has_breaks(text: str) -> bool:
     return _BREAK.search(text) is not None
 
 
-def joined(text: str) -> str:
+def single_line(text: str) -> str:
     """A text in one line: line breaks, tabs and the blanks around them are one blank; doubled blanks stay, as in the
     pipeline's own reports."""
     lines = (line.strip() for line in _BREAK.split(text))

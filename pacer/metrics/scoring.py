@@ -34,7 +34,7 @@ from pacer.metrics.commitments import commitment_scores
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.extraction import extraction_counts
 from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs
-from pacer.metrics.lines import joined
+from pacer.metrics.lines import single_line
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.nlg import language_scores
 from pacer.metrics.pairing import check_pairs, named, read_predictions
@@ -175,7 +175,7 @@ def score_contexts(
         _add_columns(contexts, settings.columns)
     labeller = CheXbert(inputs.chexbert, settings.batch_size, precision=settings.precision)
     _label(contexts, inputs, labeller)
-    train_reports = None if train_records is None else frozenset(map(joined, train_records["report"]))
+    train_reports = None if train_records is None else frozenset(map(single_line, train_records["report"]))
     for scored in contexts.values():
         scored.train = train_reports
     limit = origin.max_new_tokens
@@ -293,7 +293,7 @@ def _label(contexts: dict[str, Scored], inputs: ScoreInputs, labeller: CheXbert)
         scored.reference_labels = labels.get((name, "references"), scored.reference_labels)
         for control, predictions in scored.controls.items():
             scored.control_labels[control] = labels[name, f"control {control}"]
-            reports = (joined(prediction.report) for prediction in predictions)
+            reports = (single_line(prediction.report) for prediction in predictions)
             scored.unchanged[control] = [one == own for one, own in zip(reports, scored.hypotheses, strict=True)]
 
 
@@ -324,7 +324,7 @@ def _text_scores(scored: Scored, settings: Score, meteor: Meteor) -> Numbers:
     scored.language = language_scores(scored.references, scored.hypotheses, meteor)
     form = ORIGINALS[settings.originals]
     pairs = zip(scored.originals, scored.hypotheses, strict=True)
-    written = [(joined(form(text)), found) for text, found in pairs if text]
+    written = [(single_line(form(text)), found) for text, found in pairs if text]
     if not written:
         return dict(scored.language.scores)
     found = language_scores([text for text, _ in written], [text for _, text in written], meteor)

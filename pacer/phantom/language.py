@@ -14,7 +14,7 @@ import numpy as np
 from pacer.core.contexts import Context, availability, contexts_within
 from pacer.phantom.phrases import clause, describe, elaborate, short
 from pacer.phantom.wording import WORDING, Style, by_style, capitalised, denial, fill, pick, remarks, style_of
-from pacer.phantom.world import NATURES, FindingState, PhantomStudy, make_world
+from pacer.phantom.world import FINDING_PRIORS, FindingState, PhantomStudy, make_world
 from pacer.records.findings import FINDINGS
 
 Status = Literal["positive", "negative", "uncertain"]
@@ -226,9 +226,9 @@ def _endings(
 def _denials(study: PhantomStudy, statuses: dict[str, Status], choices: _Choices) -> list[Sentence]:
     """One to three sentences that deny findings; adds them to ``statuses``."""
     absent = [
-        (choices.number(row, 4) / NATURES[name].denied, name)
+        (choices.number(row, 4) / FINDING_PRIORS[name].denied, name)
         for row, name in enumerate(FINDINGS)
-        if name not in study.findings and name not in statuses and NATURES[name].denied > 0
+        if name not in study.findings and name not in statuses and FINDING_PRIORS[name].denied > 0
     ]
     absent = [name for rank, name in sorted(absent) if rank < 1.4]
     count = 1 + int(choices.number(_GENERAL, 5) * (3.2 if len(statuses) < _MANY else 2.0)) + (not study.findings)
@@ -263,7 +263,7 @@ def _impression(stated: list[FindingState], prior: bool, choices: _Choices) -> l
     """At most three short sentences that repeat the most urgent findings."""
     if not stated:
         return [(choices.pick(by_style(WORDING.normal, choices.style), _GENERAL, 3), frozenset())]
-    ranked = sorted(stated, key=lambda s: NATURES[s.finding].urgency)
+    ranked = sorted(stated, key=lambda s: FINDING_PRIORS[s.finding].urgency)
     count = 1 + int(choices.number(_GENERAL, 7) * (2.4 if len(stated) < _MANY + 1 else 1.6))
     sentences: list[Sentence] = []
     for state in ranked[:count]:

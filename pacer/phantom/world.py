@@ -33,7 +33,7 @@ PRIOR_ONLY = 0.6
 DEVICES = ("picc", "central line", "endotracheal tube", "nasogastric tube", "pacemaker", "chest tube")
 
 
-class Nature(NamedTuple):
+class FindingPrior(NamedTuple):
     """What a finding is like; see the comments of ``world.yaml``."""
 
     prevalence: float
@@ -57,12 +57,12 @@ class Trait(NamedTuple):
 
 _WORLD = YAML(typ="safe").load(Path(__file__).with_name("world.yaml"))
 #: By finding, in the order in which they are drawn.
-NATURES = {finding: Nature(**nature) for finding, nature in _WORLD["findings"].items()}
+FINDING_PRIORS = {finding: FindingPrior(**finding_prior) for finding, finding_prior in _WORLD["findings"].items()}
 TRAITS = {name: Trait(**trait) for name, trait in _WORLD["traits"].items()}
 #: Findings that may show on the lateral view alone.
-LATERAL_CAPABLE = frozenset(name for name, nature in NATURES.items() if nature.lateral)
+LATERAL_CAPABLE = frozenset(name for name, finding_prior in FINDING_PRIORS.items() if finding_prior.lateral)
 #: Findings that hardly ever go, and that a later radiograph may not show.
-CHRONIC = frozenset(name for name, nature in NATURES.items() if nature.chronic)
+CHRONIC = frozenset(name for name, finding_prior in FINDING_PRIORS.items() if finding_prior.chronic)
 #: Shift of all log-odds that makes up for the traits and couplings, so that a study has about 2.6 findings.
 _LEVEL = -0.30
 
@@ -236,22 +236,22 @@ def _next_state(
     now: dict[str, FindingState] = {}
     resolved: dict[str, FindingState] = {}
     draws = rng.random((len(FINDINGS), 10))
-    for finding, nature in NATURES.items():
+    for finding, finding_prior in FINDING_PRIORS.items():
         draw = draws[FINDINGS.index(finding)]
-        shift = shifts[finding] + sum(value for other, value in (nature.given or {}).items() if other in now)
-        share = nature.prevalence + boost * (0.3 - nature.prevalence)
+        shift = shifts[finding] + sum(value for other, value in (finding_prior.given or {}).items() if other in now)
+        share = finding_prior.prevalence + boost * (0.3 - finding_prior.prevalence)
         odds = share / (1.0 - share) * np.exp(shift * (1.0 - 0.5 * boost))
         rate = min(odds / (1.0 + odds), 0.9)
         before = prior.findings.get(finding) if prior else None
         if before is not None:
-            stays = nature.persistence + 0.08 * np.tanh(shift)
+            stays = finding_prior.persistence + 0.08 * np.tanh(shift)
             if draw[0] < stays and (has_lateral or not before.lateral_only):
                 now[finding] = _continue(before, draw)
             else:
                 resolved[finding] = before
             continue
         if prior is not None:
-            rate *= (1.0 - nature.persistence) / (1.0 - rate)
+            rate *= (1.0 - finding_prior.persistence) / (1.0 - rate)
         if draw[0] < rate:
             now[finding] = begin_finding(finding, draw, has_lateral)
     ordered = {name: now[name] for name in FINDINGS if name in now}
@@ -259,7 +259,7 @@ def _next_state(
 
 
 def _certainty(finding: str, severity: float, draw: float) -> Certainty:
-    return "hedged" if draw < NATURES[finding].hedging * (1.5 - severity) else "definite"
+    return "hedged" if draw < FINDING_PRIORS[finding].hedging * (1.5 - severity) else "definite"
 
 
 def begin_finding(finding: str, draw: np.ndarray, has_lateral: bool) -> FindingState:
@@ -292,9 +292,9 @@ def begin_finding(finding: str, draw: np.ndarray, has_lateral: bool) -> FindingS
 
 
 def _side(finding: str, draw: float) -> Side:
-    if NATURES[finding].central:
+    if FINDING_PRIORS[finding].central:
         return "central"
-    bilateral = NATURES[finding].bilateral
+    bilateral = FINDING_PRIORS[finding].bilateral
     if draw < bilateral:
         return "bilateral"
     return "right" if draw < bilateral + (1.0 - bilateral) * 0.53 else "left"

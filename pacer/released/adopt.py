@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from pacer.core.errors import CheckpointError
-from pacer.core.io import whole_directory
+from pacer.core.io import atomic_directory
 from pacer.model.assemble import build_model, frozen_fingerprints
 from pacer.model.checkpoint import CheckpointRecord, load_strictly, package_versions, save_checkpoint
 from pacer.model.specification import specification_of
@@ -57,7 +57,7 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
         parent=None,
         versions=package_versions(),
     )
-    with whole_directory(out) as directory:
+    with atomic_directory(out) as directory:
         save_checkpoint(directory, state, record)
     return weights
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pacer.core.contexts import CONTEXTS, SOURCES
-from pacer.core.io import whole_directory, write_text
+from pacer.core.io import atomic_directory, write_text
 from pacer.params import Params
 from pacer.reporting.html import render
 from pacer.reporting.results import read_results
@@ -41,7 +41,7 @@ def build_report(
     contexts = {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}
     sections = [section for make in SECTIONS if (section := make(results)) is not None]
     page = render("report.html", facts=facts, contexts=contexts, sections=sections, signature=line)
-    with whole_directory(out) as folder:
+    with atomic_directory(out) as folder:
         write_text(folder / "index.html", page)
         for section in sections:
             _write_files(section, folder, results.note, line)

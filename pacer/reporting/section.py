@@ -29,7 +29,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Shown:
+class TableBlock:
     """A table, its caption below it; written to ``tables/NAME.md`` and ``.tex``. ``folded``: what unfolds it."""
 
     kind: ClassVar = "table"
@@ -73,7 +73,7 @@ class ExampleCases:
         return [figure for case in self.cases for figure in case.figures]
 
 
-Part = Text | Shown | Figure | Checks | ExampleCases
+Part = Text | TableBlock | Figure | Checks | ExampleCases
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Section:
     title: str
     parts: Sequence[Part]
 
-    def tables(self) -> Iterator[Shown]:
-        return (part for part in self.parts if isinstance(part, Shown))
+    def tables(self) -> Iterator[TableBlock]:
+        return (part for part in self.parts if isinstance(part, TableBlock))
 
     def figures(self) -> Iterator[Figure]:
         for part in self.parts:
@@ -96,4 +96,4 @@ def shown(name: str, table: Table | None, folded: str = "", title: str = "") -> 
     """A table with a subtitle, or nothing where there is no table or it has no column but its first."""
     if table is None or len(table.columns) < 2:
         return []
-    return [*([Text(title, "title")] if title else []), Shown(name, table, folded)]
+    return [*([Text(title, "title")] if title else []), TableBlock(name, table, folded)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pacer.comparison import looks
+from pacer.comparison import source_sensitivity
 from pacer.comparison.case_statistics import label_intervals
 from pacer.comparison.groups import LEAST_UNITS, group_scores
 from pacer.core.contexts import CONTEXTS
@@ -15,7 +15,7 @@ from pacer.reporting.cases import example_cases
 from pacer.reporting.corpus_audit import corpus_checks, corpus_table, emphasis_checks
 from pacer.reporting.published import published_beside
 from pacer.reporting.results import Results
-from pacer.reporting.section import Checks, ExampleCases, Figure, Part, Section, Shown, Text, shown
+from pacer.reporting.section import Checks, ExampleCases, Figure, Part, Section, TableBlock, Text, shown
 from pacer.reporting.signature import entries, manifest
 from pacer.reporting.tables import number, percent, reading_audit
 
@@ -68,7 +68,7 @@ def scores(results: Results) -> Section:
     )
     parts: list[Part] = [
         *([Text(f"Read with care. {results.note}", "note")] if results.note else []),
-        Shown("scores", table),
+        TableBlock("scores", table),
         Text(_fallbacks(results.predictions)),
         *shown("originals", originals, title="Against the original findings"),
         *shown("columns", columns, title="Further scores"),
@@ -91,7 +91,7 @@ def sources(results: Results) -> Section:
         "Shares of distinct reports, of the most frequent one, and of those that stand word for word in the training "
         "split, each beside the same of the references; words per word of the references.",
     )
-    warnings = looks.warnings(results.scores, results.cases, results.convention)
+    warnings = source_sensitivity.warnings(results.scores, results.cases, results.convention)
     controls = score_tables.control_table(
         results.scores,
         "Micro-F1 of the labeller's observations against the references, by sources: the same cases decoded with "
@@ -127,7 +127,7 @@ def observations(results: Results) -> Section:
         f"in reports than in references is over-reporting, many fewer omission. {results.resampling}",
     )
     figure = Figure("observations", charts.label_chart(labels), caption)
-    return Section("findings", "By observation", [figure, Shown("observations", table)])
+    return Section("findings", "By observation", [figure, TableBlock("observations", table)])
 
 
 def groups(results: Results) -> Section | None:
@@ -139,7 +139,7 @@ def groups(results: Results) -> Section | None:
         f"F1 by group over the records of all contexts together. {results.resampling} Groups of fewer than "
         f"{LEAST_UNITS} of these have no interval. Groups differ in what there is to find.",
     )
-    return Section("groups", "By group", [Shown("groups", table)]) if found else None
+    return Section("groups", "By group", [TableBlock("groups", table)]) if found else None
 
 
 def cases(results: Results) -> Section | None:
@@ -175,7 +175,7 @@ def corpus(results: Results) -> Section:
     """The audits of the corpus and of the emphasis."""
     audit = results.corpus_audit
     checks = [*corpus_checks(audit), *emphasis_checks(results.emphasis_audit)]
-    return Section("corpus", "Corpus", [Shown("corpus", corpus_table(audit)), Checks(checks)])
+    return Section("corpus", "Corpus", [TableBlock("corpus", corpus_table(audit)), Checks(checks)])
 
 
 def commitments(results: Results) -> Section:

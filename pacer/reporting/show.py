@@ -14,7 +14,7 @@ from pacer.core.errors import DataError
 from pacer.core.hygiene import file_name
 from pacer.core.io import write_text
 from pacer.external.report_files import HYPOTHESIS_COLUMNS, read_reports
-from pacer.metrics.lines import joined
+from pacer.metrics.lines import single_line
 from pacer.records.schemas import read_images, read_records
 from pacer.reporting.html import render
 from pacer.reporting.images import data_uri, read_grey
@@ -50,8 +50,8 @@ def show_study(
     reports = [_reports(place, study, contexts, corpus) for _, place in systems]
     readings, first = [], []
     for context, *rows in zip(contexts, *reports, strict=True):
-        texts = [joined(rows[0]["reference"]), *(joined(row["hypothesis"]) for row in rows)]
-        if any(joined(row["reference"]) != texts[0] for row in rows):
+        texts = [single_line(rows[0]["reference"]), *(single_line(row["hypothesis"]) for row in rows)]
+        if any(single_line(row["reference"]) != texts[0] for row in rows):
             names = " and ".join(name for name, _ in systems)
             raise DataError(f"{names} have other references of {study} in context {context}; score against the same")
         said = [statements(text) for text in texts]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import LONGEST_ID, id_fault, stray_path
+from pacer.core.hygiene import LONGEST_ID, id_fault, path_outside_root
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.parallel.prefetch import prefetch
@@ -83,7 +83,7 @@ def _case(row: Mapping[str, str | None], name: str, place: str, folder: Path) ->
     if frontal is None:
         raise DataError(f"{name} ({place}) names no frontal image")
     for view, image in (("frontal", frontal), ("lateral", lateral or "")):
-        if why := stray_path(image):
+        if why := path_outside_root(image):
             raise DataError(f"{view} of {name} ({place}): {why} of the table; keep images below it, or link them there")
     return Case(
         folder / frontal,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
-from pacer.core.io import check_replaceable, read_json, whole_directory, write_json, write_text
+from pacer.core.io import atomic_directory, check_replaceable, read_json, write_json, write_text
 from pacer.features import prepare, rounding
 from pacer.features.store import MANIFEST as STORE
 from pacer.features.store import FeatureStore
@@ -97,7 +97,7 @@ def export_model(
         GENERATED: bool(read_about(records).get("generated")),
         "backbones": "copied" if with_backbones else "referred to",
     }
-    with whole_directory(out) as directory:
+    with atomic_directory(out) as directory:
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
         write_json(directory / SETTINGS, settings.model_dump())
         language = resolve(backbones / "language")

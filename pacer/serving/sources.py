@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import fault_of, is_absent, stray_path
+from pacer.core.hygiene import fault_of, is_absent, path_outside_root
 from pacer.corpus.views import View, parse_view
 from pacer.radiographs.opening import as_radiograph, read_image
 
@@ -164,7 +164,7 @@ def text_or_file(value: str | None, name: str, folder: Path | None = None) -> st
     path = (folder or Path()) / value
     try:
         if path.is_file():
-            if folder is not None and (stray := stray_path(value)):
+            if folder is not None and (stray := path_outside_root(value)):
                 raise DataError(f"{name}: {stray} of the table, or give the text")
             return path
     except (OSError, ValueError):

@@ -25,7 +25,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from pacer.core.errors import ConfigError, DataError
-from pacer.core.io import read_json, whole_directory, write_json
+from pacer.core.io import atomic_directory, read_json, write_json
 from pacer.studies.dvc import Dvc, Share, only_study
 from pacer.studies.pipeline import DEFINITION, LOCK, Lock, Pipeline, code_hash, read_lock
 from pacer.studies.plan import Run, identify, overridden, plan, read_files
@@ -242,7 +242,7 @@ class StudyRunner:
             "limit": run.params.decode.limit,
             "corpus": run.params.corpus.model_dump(mode="json", include=DESCRIBED),
         }
-        with whole_directory(self._state / "runs" / key) as folder:
+        with atomic_directory(self._state / "runs" / key) as folder:
             scores = {name: f"{pipeline.scores}/{name}" for name in KEPT}
             for name, path in (scores | {path: path for path in (*pipeline.locks, *pipeline.files)}).items():
                 if not (tree / path).is_file():

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import is_broken
+from pacer.core.hygiene import has_lone_surrogate
 from pacer.core.io import numbered_jsonl, opened
 
 #: Characters of one cell at most.
@@ -299,7 +299,7 @@ def _as_text(value: Any, place: str, decimal: bool) -> str | None:
     if value is None or value != value:  # null or NaN
         return None
     if isinstance(value, str):
-        if is_broken(value):
+        if has_lone_surrogate(value):
             raise DataError(f"{place}: half of a surrogate pair is in the text: the file is damaged")
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):

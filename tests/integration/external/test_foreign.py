@@ -15,7 +15,7 @@ from pacer.external.foreign import Protocol, pair_reports, score_reports
 from pacer.external.report_files import REFERENCE_COLUMNS, ReportFile, read_reports
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.inputs import DEFAULTS, ScoreInputs
-from pacer.metrics.lines import joined
+from pacer.metrics.lines import single_line
 from pacer.metrics.scoring import score_predictions
 from pacer.params import validated
 from pacer.reporting.signature import reading_notes, signature_line
@@ -141,8 +141,8 @@ def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directo
         )
         assert foreign == own
     assert score_predictions(records, tmp_path / "predictions", tmp_path / "own", ScoreInputs(chexbert, labels)) == own
-    write_jsonl(tmp_path / "predictions/sn.jsonl", [row | {"report": joined(row["report"])} for row in reports])
-    whole = records.with_columns(report=pl.Series(map(joined, records["report"])))
+    write_jsonl(tmp_path / "predictions/sn.jsonl", [row | {"report": single_line(row["report"])} for row in reports])
+    whole = records.with_columns(report=pl.Series(map(single_line, records["report"])))
     assert score_predictions(whole, tmp_path / "predictions", tmp_path / "lines", ScoreInputs(chexbert)) == own
     signatures = [json.loads((tmp_path / name / "signature.json").read_text()) for name in ("own", "foreign", "lines")]
     for signature in signatures[:2]:

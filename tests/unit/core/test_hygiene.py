@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.core.hygiene import ABSENT_WORDS, cell, fault_of, file_name, id_fault, is_absent, is_broken, stray_path
+from pacer.core.hygiene import (
+    ABSENT_WORDS,
+    cell,
+    fault_of,
+    file_name,
+    has_lone_surrogate,
+    id_fault,
+    is_absent,
+    path_outside_root,
+)
 
 
 def test_no_cell_is_a_formula() -> None:
@@ -26,7 +35,7 @@ def test_control_characters_and_halves_of_pairs_are_named_by_place(text: str) ->
     assert (fault is None) == (not bad)
     if fault is not None and "control" in fault:
         assert f"character {bad[0]} is the control character U+{ord(text[bad[0] - 1]):04X}" in fault
-    assert is_broken(text) == any(unicodedata.category(character) == "Cs" for character in text)
+    assert has_lone_surrogate(text) == any(unicodedata.category(character) == "Cs" for character in text)
 
 
 @pytest.mark.parametrize(
@@ -52,12 +61,12 @@ def test_a_text_that_says_more_is_a_text(word: str, more: str) -> None:
 def test_a_path_strays_where_it_ends_outside(parts: list[str]) -> None:
     path = "/".join(parts)
     inside = os.path.normpath(os.path.join("/root", path))
-    assert (stray_path(path) is None) == (inside == "/root" or inside.startswith("/root/"))
-    assert "absolute" in (stray_path("/" + path) or "")
+    assert (path_outside_root(path) is None) == (inside == "/root" or inside.startswith("/root/"))
+    assert "absolute" in (path_outside_root("/" + path) or "")
 
 
 def test_paths_of_windows_are_absolute() -> None:
-    assert stray_path("C:\\images\\a.png") and stray_path("\\\\server\\share\\a.png")
+    assert path_outside_root("C:\\images\\a.png") and path_outside_root("\\\\server\\share\\a.png")
 
 
 @given(st.text(), st.text())

@@ -19,7 +19,7 @@ COLUMNS = ("kind", "file", "split", "index", "field", "reason", "rows")
 SHOWN = 10
 
 
-class Ledger:
+class ProblemList:
     """Counts and lists.
 
     Attributes:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.comparison.looks import source_gains, warnings
+from pacer.comparison.source_sensitivity import source_gains, warnings
 from pacer.core.io import write_jsonl
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.inputs import ScoreInputs
