@@ -118,7 +118,10 @@ def score(
         Path | None, typer.Option(help="Instead: references as CSV, JSONL, JSON or Parquet (docs/evaluation.md).")
     ] = None,
     hypotheses: Annotated[Path | None, typer.Option(help="And the reports of any system, in any of these.")] = None,
-    chexbert: Annotated[Path, typer.Option(help="The labeller of the findings.")] = Path("models/backbones/chexbert"),
+    chexbert: Annotated[
+        Path | None,
+        typer.Option(help="CheXbert's folder; default: the pipeline's with --records, none with --references."),
+    ] = None,
     labels: Annotated[
         Path | None, typer.Option(help="Keep the labels of the references here; a file that is there is used.")
     ] = None,
@@ -162,7 +165,7 @@ def score(
                 "--missing, --duplicates, --extract, --deduplicate, --clean-* and the names of columns go with "
                 "--references and --hypotheses"
             )
-        inputs = ScoreInputs(chexbert, labels, truth=truth)
+        inputs = ScoreInputs(chexbert or BACKBONES / "chexbert", labels, truth=truth)
         scores = score_decoded(
             records, predictions, out, inputs, settings, split=split, contexts=check_contexts(context), say=say
         )
@@ -172,10 +175,10 @@ def score(
         scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, settings=settings)
     else:
         raise ConfigError("give --records and --predictions (and --truth), or --references and --hypotheses")
-    _print_scores(scores, out)
+    _print_scores(scores, out, settings.convention)
 
 
-def _print_scores(scores: dict, out: Path) -> None:
+def _print_scores(scores: dict, out: Path, convention: str) -> None:
     import polars as pl
 
     from pacer.comparison.source_sensitivity import warnings
@@ -209,7 +212,7 @@ def _print_scores(scores: dict, out: Path) -> None:
         if table is not None and len(table.columns) > 1:
             console.print(f"\n{title}")
             print_table(table)
-    for line in warnings(scores, cases, signature["clinical"]["convention"]):
+    for line in warnings(scores, cases, convention):
         say(line, "yellow")
     console.print()
     for line in filter(None, (*reading_notes(signature), signature_line(signature), caution(signature))):

@@ -74,6 +74,11 @@ def contexts_of(cases: pl.DataFrame) -> list[str]:
     return [name for name in (*CONTEXTS, UNKNOWN) if name in present]
 
 
+def is_labelled(cases: pl.DataFrame) -> bool:
+    """Were the cases scored with a labeller?"""
+    return cases["hypothesis_labels"].null_count() == 0
+
+
 def label_rows(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis") -> np.ndarray:
     """:func:`~pacer.comparison.statistics.label_statistics` of the cases; 0 in rows that the convention leaves out,
     in each context by itself. ``reports``: ``hypothesis`` or a control."""
@@ -109,7 +114,7 @@ def case_statistics(cases: pl.DataFrame, rule: Convention, columns: Sequence[str
         columns: those of the cases that are scores beside the pipeline's.
     """
     references, hypotheses = cases["reference"].to_list(), cases["hypothesis"].to_list()
-    found = clinical_statistics(cases, rule)
+    found = clinical_statistics(cases, rule) if is_labelled(cases) else {}
     ngrams = statistics.bleu_statistics(references, hypotheses)
     found |= {f"bleu{order}": Statistics(ngrams, partial(statistics.bleu, order=order)) for order in (1, 2, 3, 4)}
     found["rougeL"] = Statistics(statistics.mean_statistics(cases["rougeL"].to_list()), statistics.mean)

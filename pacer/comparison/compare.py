@@ -62,7 +62,7 @@ def compare_runs(
     level: float = 0.95,
 ) -> Comparison:
     """Compare two folders of scores by context and for the mean over contexts: CE F1, BLEU-4, ROUGE-L, METEOR and
-    the numbers of ``score.columns``; and F1 by group.
+    the numbers of ``score.columns``; and F1 by group. Runs without a labeller are compared without F1.
 
     Args:
         first, second: folders with ``cases.parquet`` and ``signature.json``, or folders that have them in
@@ -118,7 +118,7 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
         if (repeat.unit, repeat.ids, repeat.contexts) != (repeats[0].unit, repeats[0].ids, repeats[0].contexts):
             raise DataError(f"{first} has other patients or contexts than {runs[0][0]}; repeats need the same records")
     pairs = {
-        f"{context} {number}": {name: scores[name] for name in _SCORES}
+        f"{context} {number}": {name: scores[name] for name in _SCORES if name in scores}
         for number, repeat in enumerate(repeats)
         for context, scores in repeat.pairs.items()
     }
@@ -147,8 +147,8 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
     two = one.select("record_id").join(two, on="record_id", how="left", maintain_order="left")
     if _labeller(signature) != _labeller(other):
         raise DataError(
-            f"{first} and {second} were labelled by different labellers or in different arithmetic, or it is not "
-            "recorded by which; score both with the same --chexbert and score.precision"
+            f"{first} and {second} were not labelled alike: different labellers, different arithmetic, none for one of "
+            "them, or not recorded; score both with the same --chexbert and score.precision"
         )
     groups, theirs = columns_in(signature, "groups"), columns_in(other, "groups")
     for column in ("context", "reference", "reference_labels", *(name for name in groups if name in theirs)):
@@ -179,6 +179,7 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
         pairs[context] = {
             name: Pair(*(sums_by_unit(side[name].rows, codes[mine], count) for side in sides), sides[0][name].score)
             for name in (*_SCORES, *columns)
+            if name in sides[0]  # without a labeller there is no F1
         }
     ids = one[f"{chosen}_id"].unique().sort().cast(pl.String).to_list()
     contexts = {context: int((one["context"] == context).sum()) for context in pairs}
@@ -210,5 +211,8 @@ def read_run(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
 
 
 def _labeller(signature: Mapping[str, Any]) -> Any:
+    """What two runs must share: files and arithmetic; ``None`` without a labeller; equal to nothing where unknown."""
+    if signature.get("clinical", {}) is None:
+        return None
     labeller = (signature.get("clinical") or {}).get("labeller", {})
     return (labeller["files"], labeller.get("arithmetic")) if labeller.get("files") else object()

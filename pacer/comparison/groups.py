@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from pacer.comparison.case_statistics import POOLED, clinical_statistics, resampled_units
+from pacer.comparison.case_statistics import POOLED, clinical_statistics, is_labelled, resampled_units
 from pacer.comparison.resampling import Difference, Interval, Pair, differences, intervals, sums_by_unit
 from pacer.comparison.statistics import Statistics
 from pacer.core.contexts import CONTEXTS, availability
@@ -81,7 +81,10 @@ def group_differences(
     seed: int = 0,
     level: float = 0.95,
 ) -> list[GroupDifference]:
-    """Every group in two runs of the same records, row by row; the groups are those of ``first``."""
+    """Every group in two runs of the same records, row by row; the groups are those of ``first``. None where the runs
+    have no labels."""
+    if not is_labelled(first):
+        return []
     _, codes, count = resampled_units(first, unit)
     groups = list(_groups(first, columns))
     one, two = (clinical_statistics(cases, CONVENTIONS[convention])["f1"] for cases in (first, second))

@@ -62,7 +62,7 @@ AS_GIVEN = Protocol()
 def score_reports(
     references: str | Path,
     hypotheses: str | Path,
-    chexbert_dir: str | Path,
+    chexbert_dir: str | Path | None,
     out_dir: str | Path,
     protocol: Protocol = AS_GIVEN,
     *,
@@ -75,12 +75,15 @@ def score_reports(
     Args:
         references, hypotheses: see :mod:`pacer.external.report_files`. References with a column ``context`` that names
             the four contexts are scored by context, others as one, ``all``.
+        chexbert_dir: the labeller; None: no scores of labels.
         labels_path: CheXbert labels of the references, made there if the file does not exist.
 
     Raises:
         DataError: a file is malformed, both sides are the same column, a split or context is asked for that the
             references do not have, or ids do not pair. ConfigError: the references are clean already.
     """
+    chexbert, labels = (None if path is None else Path(path) for path in (chexbert_dir, labels_path))
+    inputs = ScoreInputs(chexbert, labels)
     given = read_reports(references, REFERENCE_COLUMNS, protocol.reference_id, protocol.reference_text)
     found = read_reports(hypotheses, HYPOTHESIS_COLUMNS, protocol.hypothesis_id, protocol.hypothesis_text)
     if given.path.samefile(found.path) and given.columns["text"] == found.columns["text"]:
@@ -103,8 +106,8 @@ def score_reports(
         about = {"cleaner": protocol.clean_references}
     with Meteor() as meteor:
         records, reports, counts = pair_reports(expected, found, protocol)
-        if labels_path is not None and not Path(labels_path).is_file():
-            label_references(records, chexbert_dir, labels_path, settings.batch_size, settings.precision)
+        if inputs.chexbert is not None and inputs.labels is not None and not inputs.labels.is_file():
+            label_references(records, inputs.chexbert, inputs.labels, settings.batch_size, settings.precision)
         predictions = [
             Prediction(record, report, None, False, None)
             for record, report in zip(records["record_id"], reports, strict=True)
@@ -121,7 +124,7 @@ def score_reports(
         return score_contexts(
             contexts,
             Path(out_dir),
-            ScoreInputs(Path(chexbert_dir), None if labels_path is None else Path(labels_path)),
+            inputs,
             settings,
             Origin(
                 {name: file.path for name, file in files.items()},

@@ -30,9 +30,9 @@ class Scored:
     one line each.
 
     ``anchors``: reference commitments. ``read``: what the rules read in the generated reports. ``*_labels``: CheXbert
-    classes ``[n, 14]``. ``*_wording``: rules of comparison that fire in each report. ``columns``: those of
-    ``score.columns``. ``unchanged``: is a report the same as with a control's sources? ``train``: the texts of
-    the training split; ``None``: not known.
+    classes ``[n, 14]``, ``None`` without a labeller. ``*_wording``: rules of comparison that fire in each report.
+    ``columns``: those of ``score.columns``. ``unchanged``: is a report the same as with a control's sources? ``train``:
+    the texts of the training split; ``None``: not known.
     """
 
     records: pl.DataFrame
@@ -40,8 +40,8 @@ class Scored:
     controls: dict[str, list[Prediction]]
     anchors: list[Lists]
     read: list[Lists] = field(default_factory=list)
-    reference_labels: np.ndarray = field(default_factory=lambda: np.empty(0))
-    labels: np.ndarray = field(default_factory=lambda: np.empty(0))
+    reference_labels: np.ndarray | None = None
+    labels: np.ndarray | None = None
     control_labels: dict[str, np.ndarray] = field(default_factory=dict)
     reference_wording: list[tuple[str, ...]] = field(default_factory=list)
     wording: list[tuple[str, ...]] = field(default_factory=list)
@@ -122,8 +122,8 @@ def _case_table(name: str, scored: Scored, truth: Sequence[list[str]] | None) ->
         "reference": scored.references,
         "hypothesis": scored.hypotheses,
         "findings_original": scored.originals,
-        "reference_labels": scored.reference_labels.tolist(),
-        "hypothesis_labels": scored.labels.tolist(),
+        "reference_labels": _rows(scored.reference_labels, scored),
+        "hypothesis_labels": _rows(scored.labels, scored),
         "rougeL": language.rouge,
         "meteor": language.meteor,
         "meteor_statistics": language.meteor_statistics,
@@ -157,6 +157,10 @@ def _case_table(name: str, scored: Scored, truth: Sequence[list[str]] | None) ->
         *scored.columns,
     )
     return table if truth is None else table.with_columns(pl.Series("truth", truth, dtype=_TEXTS))
+
+
+def _rows(labels: np.ndarray | None, scored: Scored) -> list[list[int] | None]:
+    return [None] * len(scored.ids) if labels is None else labels.tolist()
 
 
 def own_columns(contexts: Mapping[str, Scored]) -> set[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pacer.core.errors import ConfigError
 from pacer.params.score import Score
 
 #: The paper's convention, and references as the records have them.
@@ -15,16 +16,22 @@ DEFAULTS = Score(convention="llm-rg4", originals="upstream", batch_size=64, prec
 
 @dataclass(frozen=True)
 class ScoreInputs:
-    """What reports are scored with: ``chexbert``, the folder of the labeller, and three files that may be absent.
+    """What reports are scored with: ``chexbert``, the folder of the labeller (``None``: no scores of labels), and three
+    files that may be absent.
 
     ``labels``: CheXbert labels of the references; ``None``: labelled now. ``anchors``: reference anchors; ``None``: the
     rules read ``report_raw``. ``truth``: latent findings of every study, ``None`` for corpora without.
     """
 
-    chexbert: Path
+    chexbert: Path | None
     labels: Path | None = None
     anchors: Path | None = None
     truth: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Raises a :class:`ConfigError` where labels are asked for without a labeller."""
+        if self.chexbert is None and (self.labels or self.truth):
+            raise ConfigError("labels of the references and scores against the truth need a labeller: give --chexbert")
 
 
 @dataclass(frozen=True)

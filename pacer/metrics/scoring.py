@@ -99,7 +99,7 @@ def score_decoded(
     wanted, note = decoded_records(table, predictions, split, contexts)
     if note:
         say(note)
-    if inputs.labels is not None and not inputs.labels.is_file():
+    if inputs.chexbert is not None and inputs.labels is not None and not inputs.labels.is_file():
         label_references(wanted, inputs.chexbert, inputs.labels, settings.batch_size, settings.precision)
     train = table.filter(split="train")
     return score_predictions(
@@ -168,13 +168,16 @@ def score_contexts(
     Returns:
         The content of ``scores.json``: ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
         context -> averages), and ``"controls"`` and ``"truth"`` where there are such. A score without a denominator is
-        ``None``, and named in the signature. A single context that is none of the four has no mean.
+        ``None``, and named in the signature. A single context that is none of the four has no mean. Without a labeller
+        the scores of labels are left out: precision, recall, F1, conventions, controls.
     """
     if settings.columns is not None:
         origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
         _add_columns(contexts, settings.columns)
-    labeller = CheXbert(inputs.chexbert, settings.batch_size, precision=settings.precision)
-    _label(contexts, inputs, labeller)
+    if inputs.chexbert is not None:
+        labeller = CheXbert(inputs.chexbert, settings.batch_size, precision=settings.precision)
+        known = None if inputs.labels is None else KnownLabels(inputs.labels, inputs.chexbert, labeller.precision)
+        _label(contexts, known, labeller)
     train_reports = None if train_records is None else frozenset(map(single_line, train_records["report"]))
     for scored in contexts.values():
         scored.train = train_reports
@@ -188,11 +191,12 @@ def score_contexts(
     averaged = set(contexts) <= set(CONTEXTS)
     if averaged:
         scores["mean"] = _mean(scores)
-    scores["conventions"], labels = _conventions(contexts, averaged)
-    confusion = {name: label_confusion(s.reference_labels, s.labels) for name, s in contexts.items()}
-    if controls := _control_scores(contexts, settings.convention):
-        scores["controls"] = controls
-    details = {"commitments": comparisons, "wording": wording, "labels": labels, "confusion": confusion}
+    details: dict[str, Any] = {"commitments": comparisons, "wording": wording}
+    if inputs.chexbert is not None:
+        scores["conventions"], details["labels"] = _conventions(contexts, averaged)
+        details["confusion"] = {name: label_confusion(s.reference_labels, s.labels) for name, s in contexts.items()}
+        if controls := _control_scores(contexts, settings.convention):
+            scores["controls"] = controls
     truths = None
     if inputs.truth is not None:
         scores["truth"], truths = truth_scores(contexts, inputs.truth)
@@ -272,10 +276,9 @@ def anchors_of(texts: Iterable[str]) -> list[Lists]:
     return [{name: list(getattr(anchor, name)) for name in POLARITIES} for anchor in read]
 
 
-def _label(contexts: dict[str, Scored], inputs: ScoreInputs, labeller: CheXbert) -> None:
+def _label(contexts: dict[str, Scored], known: KnownLabels | None, labeller: CheXbert) -> None:
     """Label every text in one pass and hand the rows to their contexts; references whose labels are known are not
     labelled again."""
-    known = None if inputs.labels is None else KnownLabels(inputs.labels, inputs.chexbert, labeller.precision)
     texts: dict[tuple[str, str], list[str]] = {}
     for name, scored in contexts.items():
         texts[name, "hypotheses"] = scored.hypotheses
@@ -301,8 +304,10 @@ def _context_scores(
     name: str, scored: Scored, settings: Score, limit: int | None, meteor: Meteor
 ) -> tuple[Numbers, dict]:
     """Scores of one context, and the comparisons of polarity behind those of the commitments."""
-    clinical = clinical_efficacy(scored.reference_labels, scored.labels, settings.convention, scored.studies)
-    scores: Numbers = {"n": len(scored.predictions)} | {ratio: clinical[ratio] for ratio in RATIOS}
+    scores: Numbers = {"n": len(scored.predictions)}
+    if scored.labels is not None:
+        clinical = clinical_efficacy(scored.reference_labels, scored.labels, settings.convention, scored.studies)
+        scores |= {ratio: clinical[ratio] for ratio in RATIOS}
     scores |= _text_scores(scored, settings, meteor)
     counts = extraction_counts(scored.predictions, limit)
     scores |= {f"{what}_rate": count / len(scored.predictions) for what, count in counts.items()}

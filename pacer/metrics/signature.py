@@ -83,7 +83,7 @@ def build_signature(
         counts: number of records and of empty texts, by context. undefined: names of scores without a denominator.
     """
     rule = CONVENTIONS[settings.convention]
-    labeller = labeller_signature(inputs.chexbert)
+    labeller = None if inputs.chexbert is None else labeller_signature(inputs.chexbert)
     protocol, about, limit = origin.protocol, origin.about, origin.decoding.get("limit")
     strictly = (
         STRICTLY if limit is None else f"by record id, one to one; the first {limit} records of each context alone"
@@ -93,8 +93,9 @@ def build_signature(
     reports = [pair for scored in contexts.values() for pair in zip(scored.ids, scored.references, strict=True)]
     broken = any("texts_with_line_breaks" in context for context in counts.values())
     return {
-        "standin_labeller": labeller["standin"],
-        "clinical": {
+        "standin_labeller": labeller and labeller["standin"],
+        "clinical": labeller
+        and {
             "convention": settings.convention,
             "present_classes": list(rule.present),
             "observations": list(rule.observations),

@@ -304,10 +304,12 @@ def comparison_table(comparison: Comparison, first: str = "A", second: str = "B"
 
 def comparison_notes(comparison: Comparison) -> list[str]:
     """How the table was made, and which columns are not compared, or not over all records, one a line."""
+    labelled = any("f1" in scores for scores in comparison.scores.values())
     lines = [
         f"{comparison.records:,} records, resampled by {comparison.unit} ({comparison.units:,}); "
         f"{comparison.resamples:,} bootstrap and as many randomisation samples, seed {comparison.seed}; "
-        f"F1 by {comparison.convention}; p values are not corrected for the number of rows"
+        f"{f'F1 by {comparison.convention}' if labelled else 'no F1, for the runs were scored without a labeller'}; "
+        "p values are not corrected for the number of rows"
     ]
     lines += [f"{name} is left out: one run alone has this column" for name in comparison.left_out]
     lines += [

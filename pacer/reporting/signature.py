@@ -24,17 +24,12 @@ def signature_line(signature: Signature) -> str:
         DataError: a part that every signature has is missing.
     """
     try:
-        clinical, language = signature["clinical"], signature["language"]
-        labeller = {True: "stand-in", False: "published", None: "unknown"}[signature["standin_labeller"]]
+        language = signature["language"]
         counts = list(signature["counts"].values())
         limit = decoding(signature).get("limit")
         joined = sum(sum(context.get("texts_with_line_breaks", {}).values()) for context in counts)
         parts = {
-            "ce": clinical["convention"],
-            "obs": len(clinical["observations"]),
-            "present": "+".join(map(str, clinical["present_classes"])),
-            "avg": clinical.get("average", "micro"),
-            "labeller": f"{labeller}-{next(iter(clinical['labeller']['files'].values()), '')[:8]}",
+            **_clinical(signature),
             "clean": language["cleaner"],
             "tok": "blank",
             "bleu": "corpus",
@@ -50,6 +45,21 @@ def signature_line(signature: Signature) -> str:
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"the signature of the scores lacks {error}; score again") from None
     return " | ".join(f"{name}:{value}" for name, value in parts.items())
+
+
+def _clinical(signature: Signature) -> dict[str, Any]:
+    """What decides precision, recall and F1."""
+    clinical = signature["clinical"]
+    if clinical is None:
+        return {"labeller": "none"}
+    labeller = {True: "stand-in", False: "published", None: "unknown"}[signature["standin_labeller"]]
+    return {
+        "ce": clinical["convention"],
+        "obs": len(clinical["observations"]),
+        "present": "+".join(map(str, clinical["present_classes"])),
+        "avg": clinical.get("average", "micro"),
+        "labeller": f"{labeller}-{next(iter(clinical['labeller']['files'].values()), '')[:8]}",
+    }
 
 
 def _protocol(protocol: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -91,7 +101,9 @@ def caution(signature: Signature) -> str | None:
     """A warning where models are stand-ins or of unknown origin; else None."""
     notes = []
     labeller = signature["standin_labeller"]
-    if labeller is None:
+    if signature.get("clinical", {}) is None:
+        notes.append("CheXbert's precision, recall and F1 need its weights: --chexbert DIR.")
+    elif labeller is None:
         notes.append("It is not recorded where the labeller of the findings comes from.")
     elif labeller:
         notes.append(
@@ -117,7 +129,7 @@ def manifest(params: Mapping[str, Any], signature: Signature, predictions: Mappi
     Args:
         params: the whole of ``params.yaml``. predictions: the manifest of the decode stage.
     """
-    files = (signature["clinical"].get("labeller") or {}).get("files") or {}
+    files = ((signature["clinical"] or {}).get("labeller") or {}).get("files") or {}
     hashes = {
         "trained weights, decoded": predictions.get("weights"),
         "parent of these": (predictions.get("parent") or {}).get("sha256"),

@@ -1,0 +1,72 @@
+"""Two CSV files are scored by the commands that README.md states, with no model on the machine."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pacer.core.io import read_json
+from tests.support.cli import REPOSITORY, Outcome
+
+pytestmark = pytest.mark.usefixtures("one_meteor")
+
+REFERENCES = ["No effusion or pneumothorax.", "Small left effusion.", "Mild edema. No effusion.", "Normal heart."]
+REPORTS = ["No effusion.", "Small left pleural effusion.", "No edema. No effusion.", "Heart is normal."]
+
+
+def stated() -> list[str]:
+    """Arguments of the first `pacer score` of README.md."""
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    command = re.search(r"^\S*pacer (score --references .*)$", text, re.MULTILINE)
+    assert command is not None
+    return shlex.split(command[1], comments=True)
+
+
+@pytest.fixture
+def files(repository: Path) -> Path:
+    for name, texts in (("references", REFERENCES), ("reports", REPORTS)):
+        pl.DataFrame({"id": ["a", "b", "c", "d"], "report": texts}).write_csv(repository / f"{name}.csv")
+    return repository
+
+
+def test_two_files_are_scored_without_a_labeller(pacer: Callable[..., Outcome], files: Path) -> None:
+    outcome = pacer(*stated())
+    assert outcome.code == 0, outcome.error
+    assert all(head in outcome.out for head in ("BLEU-4", "METEOR", "Positive F1", "Negative F1", "--chexbert"))
+    scores, signature = read_json("scores/scores.json")["all"], read_json("scores/signature.json")
+    assert scores["n"] == 4 and 0 < scores["bleu1"] < 1
+    # effusion is affirmed in one pair; edema in a reference alone
+    assert scores["report_positive_f1"] == pytest.approx(2 / 3)
+    assert not {"precision", "recall", "f1"} & scores.keys() and signature["clinical"] is None
+    cases = pl.read_parquet("scores/cases.parquet")
+    assert cases["reference_labels"].null_count() == cases["hypothesis_labels"].null_count() == 4
+
+
+def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcome], files: Path) -> None:
+    assert pacer(*stated()).code == 0
+    pl.read_csv("references.csv").with_columns(report=pl.lit("No edema.")).write_csv("others.csv")
+    second = ["others.csv" if word == "reports.csv" else word for word in stated()]
+    assert pacer(*[*second[:-1], "others"]).code == 0
+    outcome = pacer("compare", "scores", "others", "--resamples", "50")
+    assert outcome.code == 0, outcome.error
+    assert "ROUGE-L" in outcome.out and "without a labeller" in outcome.out and "llm-rg4" not in outcome.out
+
+
+def test_a_labelled_run_is_not_compared_with_one_without(
+    pacer: Callable[..., Outcome], files: Path, chexbert_directory: Callable[..., Path]
+) -> None:
+    assert pacer(*stated()).code == 0
+    labelled = pacer(*stated()[:-1], "labelled", "--chexbert", str(chexbert_directory()))
+    assert labelled.code == 0 and "F1" in labelled.out
+    refused = pacer("compare", "scores", "labelled")
+    assert refused.code == 1 and "were not labelled alike" in refused.error
+
+
+def test_labels_without_a_labeller_are_refused(pacer: Callable[..., Outcome], files: Path) -> None:
+    refused = pacer(*stated(), "--labels", "labels.parquet")
+    assert refused.code == 1 and "give --chexbert" in refused.error

@@ -1,0 +1,98 @@
+"""Commands in README.md, CONTRIBUTING.md and docs/ exist: subcommands and options, targets, scripts, parameters."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from collections.abc import Iterator
+
+import pytest
+from ruamel.yaml import YAML
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from pacer.cli.command import app
+from tests.support.cli import REPOSITORY
+
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+SEPARATORS = {"|", "&&", ";", ">", "<"}
+
+
+def documented() -> Iterator[tuple[str, list[str]]]:
+    """Page and words of every simple command in a block of shell; variables and substitutions stay as they are."""
+    for page in PAGES:
+        for block in re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                words: list[str] = []
+                lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+                lexer.whitespace_split = True
+                for word in [*lexer, ";"]:
+                    if word not in SEPARATORS:
+                        words.append(word)
+                    elif words:
+                        yield page.name, words
+                        words = []
+
+
+def without_variables(words: list[str]) -> list[str]:
+    """The command behind settings such as ``NAME=value``; the name alone of one in a virtual environment."""
+    rest = words[next((n for n, word in enumerate(words) if "=" not in word), len(words)) :]
+    return [rest[0].rpartition("/")[2], *rest[1:]] if rest else []
+
+
+COMMANDS = [(page, command) for page, words in documented() if (command := without_variables(words))]
+
+
+def named(name: str) -> list[tuple[str, list[str]]]:
+    return [(page, command[1:]) for page, command in COMMANDS if command[0] == name]
+
+
+def identify(value: object) -> str:
+    return " ".join(value) if isinstance(value, list) else str(value)
+
+
+@pytest.mark.parametrize(("page", "arguments"), named("pacer"), ids=identify)
+def test_pacer_takes_the_arguments(page: str, arguments: list[str]) -> None:
+    command, context = get_command(app), None
+    while isinstance(command, TyperGroup):
+        context = command.make_context("pacer", list(arguments), parent=context)
+        name, command, arguments = command.resolve_command(context, arguments)
+        assert command is not None, f"{page}: pacer has no command {name}"
+    command.make_context("pacer", list(arguments), parent=context)
+
+
+def test_targets_of_make_exist() -> None:
+    targets = re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    used = {word for _, words in named("make") for word in words if "=" not in word}
+    assert used and used <= set(targets)
+
+
+def test_scripts_exist() -> None:
+    used = {words[0] for _, words in named("python") if words[0].endswith(".py")}
+    assert used and all((REPOSITORY / script).is_file() for script in used)
+
+
+def test_parameters_and_stages_of_dvc_exist() -> None:
+    read = YAML(typ="safe").load
+    params = read((REPOSITORY / "params.yaml").read_text())
+    stages = {
+        f"{prefix}{name}"
+        for prefix, file in (("", "dvc.yaml"), ("baselines/dvc.yaml:", "baselines/dvc.yaml"))
+        for name in read((REPOSITORY / file).read_text())["stages"]
+    } | {"dvc.yaml", "baselines/dvc.yaml"}
+    keys, targets = set(), set()
+    for page, words in named("dvc"):
+        for option, value in itertools.pairwise(words):
+            if option == "-S":
+                keys.add((page, value.partition("=")[0]))
+        if words[0] == "repro" or words[:2] == ["exp", "run"]:
+            values = {value for option, value in itertools.pairwise(words) if option in ("-S", "-n", "-j")}
+            plain = [word for word in words[1 if words[0] == "repro" else 2 :] if not word.startswith("-")]
+            targets |= {(page, word) for word in plain if word not in values}
+    for page, key in keys:
+        value = params
+        for part in key.split("."):
+            assert part in value, f"{page}: params.yaml has no {key}"
+            value = value[part]
+    assert {target for _, target in targets} <= stages
