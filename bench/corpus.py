@@ -22,10 +22,10 @@ from typing import Any
 
 import polars as pl
 
+from pacer.config import Corpus
+from pacer.config.profiles import load_profile
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.corpus.audit import PAPER_RECORDS
-from pacer.params import Corpus
-from pacer.params.profiles import load_profile
+from pacer.data.audit import PAPER_RECORDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER_TOTAL = sum(sum(splits.values()) for splits in PAPER_RECORDS.values())
@@ -87,8 +87,8 @@ def unopened(image_ids: Iterable[str], *_: Any) -> pl.DataFrame:
 
 def read(root: Path) -> None:
     """Make the corpus of the files below ``root`` and print what it took."""
-    from pacer.corpus.build_corpus import build_corpus
-    from pacer.corpus.source.files import point_to_files
+    from pacer.data.build_corpus import build_corpus
+    from pacer.data.source import point_to_files
 
     values = load_profile(ROOT / "configs" / "mimic_rg4.yaml").corpus.model_dump()
     values |= {"root": str(root), "images": ".", "annotations": {c: f"{c}.json" for c in CONTEXTS}}

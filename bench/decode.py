@@ -32,10 +32,10 @@ from measuring import Unequal, device_of, free_bytes, hardware, in_turns, ratio,
 from shapes import PARAMS
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from pacer.config import Decode
 from pacer.decoding.beam import BeamSearch
 from pacer.decoding.transformers_generate import Generate
 from pacer.decoding.tree import TokenTree
-from pacer.params import Decode
 
 EOS = 2
 #: The paper's settings, whose penalties and beams are used.

@@ -37,14 +37,14 @@ from PIL import Image
 from torch import Tensor
 from transformers import AutoImageProcessor, BertConfig, BertModel, BitImageProcessorPil, Dinov2Config, Dinov2Model
 
-from pacer.encoding.build_store import build_store
-from pacer.encoding.shards import write_tensors
+from pacer.config import Features
+from pacer.core.prefetch import prefetch
+from pacer.core.threads import share_cores
+from pacer.data.radiographs import open_image
+from pacer.features.build_store import build_store
 from pacer.features.encoder import ImageEncoder
 from pacer.features.prepare import Preparation
-from pacer.parallel.prefetch import prefetch
-from pacer.parallel.threads import share_cores
-from pacer.params import Features
-from pacer.radiographs.opening import open_image
+from pacer.features.shards import write_tensors
 
 #: Most that the larger store's peak may be above the smaller one's; least times faster that preparing a grey image is.
 FLAT, FASTER = 1.1, 2.5

@@ -27,14 +27,14 @@ import torch
 from measuring import table
 from PIL import Image, ImageOps
 
+from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.progress import Ticker
+from pacer.data.findings import FINDINGS
+from pacer.data.radiographs import open_image
+from pacer.data.schemas import of_split, read_images, read_records
 from pacer.features.store import FeatureStore
 from pacer.metrics.meteor import Meteor
 from pacer.metrics.nlg import nlg_scores
-from pacer.radiographs.opening import open_image
-from pacer.records.findings import FINDINGS
-from pacer.records.schemas import of_split, read_images, read_records
-from pacer.rules.extract import extract_anchor
 
 RECORDS, IMAGES = Path("data/corpus/records.parquet"), Path("data/corpus/images.parquet")
 FEATURES, PREDICTIONS = Path("data/features"), Path("predictions")

@@ -12,11 +12,11 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from pacer.config import Params
+from pacer.config.profiles import load_profile
 from pacer.model.assemble import wire
 from pacer.model.pacer import Pacer
 from pacer.model.specification import specification_of
-from pacer.params import Params
-from pacer.params.profiles import load_profile
 from pacer.training.phases import phase_of
 
 ROOT = Path(__file__).resolve().parents[1]

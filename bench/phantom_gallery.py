@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image, ImageDraw
 
+from pacer.data.findings import FINDINGS
 from pacer.phantom.render import render_frontal, render_lateral
 from pacer.phantom.world import LATERAL_CAPABLE, PhantomStudy, begin_finding, make_world
-from pacer.records.findings import FINDINGS
 
 _LATERAL_EXAMPLES = ("pleural effusion", "fracture")
 _COLUMNS = 4

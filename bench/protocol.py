@@ -31,7 +31,7 @@ from steps import (
     without_calibrator,
 )
 
-from pacer.corpus.audit import PAPER_RECORDS
+from pacer.data.audit import PAPER_RECORDS
 from pacer.model.pacer import Batch, Pacer
 from pacer.training.phases import Phase
 

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from pacer.config.profiles import load_profile
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.corpus.audit import PAPER_RECORDS
+from pacer.data.audit import PAPER_RECORDS
 from pacer.model.assemble import wire
 from pacer.model.collate import Sources, Target, collate
 from pacer.model.pacer import Batch, Pacer
 from pacer.model.prompt.instruction import PromptIds
 from pacer.model.specification import ModelSpecification, specification_of
-from pacer.params.profiles import load_profile
 from pacer.training.batches import MicroBatch, Order, micro_batches
 from pacer.training.trajectory import Span, Trajectory
 

@@ -16,13 +16,13 @@ from statistics import median
 import polars as pl
 import torch
 
+from pacer.backbones.pointers import resolve
+from pacer.config import load_params
+from pacer.data.schemas import read_records
 from pacer.decoding.generate import Generator
 from pacer.features.encoder import ImageEncoder
 from pacer.features.store import FeatureStore
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.params import load_params
-from pacer.pretrained.pointers import resolve
-from pacer.records.schemas import read_records
 from pacer.training.examples import Examples
 from pacer.training.objective import objective
 from pacer.training.phases import phase_of

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import polars as pl
 
+from pacer.commitments.labelling.draw import COLUMNS
+from pacer.commitments.labelling.labelling import label_sample
+from pacer.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import write_json
-from pacer.labelling.client.labelling import label_sample
-from pacer.labelling.sample.draw import COLUMNS
-from pacer.params import load_params
-from pacer.records.columns import read_columns
+from pacer.data.columns import read_columns
 
 
 def main() -> None:

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from pacer.commitments.labelling.draw import COLUMNS, sample_records
+from pacer.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import atomic_path, write_json
-from pacer.labelling.sample.draw import COLUMNS, sample_records
-from pacer.params import load_params
-from pacer.records.columns import read_columns
+from pacer.data.columns import read_columns
 
 
 def main() -> None:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from pacer.commitments.labelling.build_anchors import build_anchors
 from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json, write_json
-from pacer.labelling.targets.build_anchors import build_anchors
 
 
 def main() -> None:

@@ -4,11 +4,11 @@ from functools import partial
 from pathlib import Path
 
 from pacer.backbones.make_backbones import locate_backbones, make_standins
+from pacer.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import atomic_directory
+from pacer.data.schemas import read_images, read_records
 from pacer.model.prompt.instruction import instruction
-from pacer.params import load_params
-from pacer.records.schemas import read_images, read_records
 
 
 def main() -> None:

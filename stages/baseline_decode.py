@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 
 from pacer.baselines.run import decode_ragpt, decode_simmlm
+from pacer.config import load_params
+from pacer.config.baselines import load_baseline_params
 from pacer.core.errors import run_cleanly
+from pacer.core.threads import share_cores
+from pacer.data.schemas import read_records
 from pacer.decoding.run import decode_records
-from pacer.parallel.threads import share_cores
-from pacer.params import load_params
-from pacer.params.baselines import load_baseline_params
-from pacer.records.schemas import read_records
 
 MODELS = Path("baselines/models")
 NAMES = ("simmlm", "ragpt", "llm_rg4")

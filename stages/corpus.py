@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from pacer.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.corpus.build_corpus import build_corpus
-from pacer.corpus.splits import check_splits
-from pacer.params import load_params
+from pacer.data.build_corpus import build_corpus
+from pacer.data.splits import check_splits
 
 
 def main() -> None:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from pacer.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.emphasis.build_emphasis import build_emphasis
-from pacer.params import load_params
 
 
 def main() -> None:

@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 
+from pacer.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.encoding.build_store import build_store
-from pacer.parallel.threads import share_cores
-from pacer.params import load_params
-from pacer.records.schemas import read_images, read_records
+from pacer.core.threads import share_cores
+from pacer.data.schemas import read_images, read_records
+from pacer.features.build_store import build_store
 
 
 def main() -> None:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from pacer.config import load_params
+from pacer.config.baselines import load_baseline_params
 from pacer.core.errors import CheckpointError, ConfigError, run_cleanly
 from pacer.model.upstream import import_llm_rg4
-from pacer.params import load_params
-from pacer.params.baselines import load_baseline_params
 from pacer.released.adopt import adopt_llm_rg4
 
 

@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 
 from pacer.baselines.bank import build_bank
+from pacer.config import load_params
+from pacer.config.baselines import load_baseline_params
 from pacer.core.errors import run_cleanly
-from pacer.parallel.threads import share_cores
-from pacer.params import load_params
-from pacer.params.baselines import load_baseline_params
-from pacer.records.schemas import read_records
+from pacer.core.threads import share_cores
+from pacer.data.schemas import read_records
 
 
 def main() -> None:

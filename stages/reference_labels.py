@@ -4,10 +4,10 @@ from pathlib import Path
 
 import polars as pl
 
+from pacer.config import load_params
 from pacer.core.errors import run_cleanly
+from pacer.data.columns import read_columns
 from pacer.metrics.chexbert.reference_labels import label_references
-from pacer.params import load_params
-from pacer.records.columns import read_columns
 
 
 def main() -> None:

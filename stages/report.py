@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from pacer.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.params import load_params
 from pacer.reporting.build_report import build_report
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import polars as pl
 
+from pacer.config import load_params
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json
 from pacer.metrics.inputs import ScoreInputs
 from pacer.metrics.scoring import score_decoded
-from pacer.params import load_params
 
 
 def main() -> None:

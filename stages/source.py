@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from pacer.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import atomic_directory
-from pacer.corpus.source.files import point_to_files
-from pacer.params import load_params
+from pacer.data.source import point_to_files
 from pacer.phantom.generate import generate_phantom
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from curves import dvclive_log
 
+from pacer.config import Params, load_params
 from pacer.core.errors import run_cleanly
-from pacer.parallel.threads import share_cores
-from pacer.params import Params, load_params
+from pacer.core.threads import share_cores
 from pacer.training.run import Inputs, run_phase
 
 PHASES = ("warmup", "parent", "calibrate")

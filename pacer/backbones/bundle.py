@@ -13,15 +13,15 @@ import polars as pl
 from ruamel.yaml import YAML
 
 from pacer.backbones.make_backbones import MODELS, make_standins
+from pacer.backbones.pointers import PROVENANCE
 from pacer.backbones.standins.data import Instruct
 from pacer.backbones.unpack import WEIGHTS
+from pacer.config import parse_params
+from pacer.config.backbones import CARD, Backbones
+from pacer.config.profiles import profile_text
 from pacer.core.errors import BackboneError, run_cleanly
 from pacer.core.io import hash_file, read_json, write_json
 from pacer.model.prompt.instruction import instruction
-from pacer.params import parse_params
-from pacer.params.backbones import CARD, Backbones
-from pacer.params.profiles import profile_text
-from pacer.pretrained.pointers import PROVENANCE
 
 #: How far a model that is made again may be from the one described, as a share of its quality and in its first losses.
 QUALITY, LOSSES = 0.02, 1e-3

@@ -12,11 +12,11 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
+from pacer.backbones.pointers import PROVENANCE, provenance, write_pointer
+from pacer.backbones.tokenizer import SENTENCEPIECE, read_tokenizer
+from pacer.config import Backbone
 from pacer.core.errors import BackboneError
 from pacer.core.io import write_json
-from pacer.params import Backbone
-from pacer.pretrained.pointers import PROVENANCE, provenance, write_pointer
-from pacer.pretrained.tokenizer import SENTENCEPIECE, read_tokenizer
 
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.txt")
 

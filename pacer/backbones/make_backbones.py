@@ -15,12 +15,12 @@ from typing import NamedTuple
 import polars as pl
 
 from pacer.backbones.hub import point_to
+from pacer.backbones.pointers import PROVENANCE
 from pacer.backbones.standins.data import Instruct, TrainingData, load_data
 from pacer.backbones.unpack import unpack
+from pacer.config.backbones import Backbones
 from pacer.core.errors import BackboneError, PacerError
 from pacer.core.io import write_json
-from pacer.params.backbones import Backbones
-from pacer.pretrained.pointers import PROVENANCE
 
 #: Slowest stand-in first.
 MODELS = ("vision", "language", "chexbert", "text")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from pacer.backbones.pointers import PROVENANCE
+from pacer.config.backbones import CARD
 from pacer.core.errors import BackboneError
 from pacer.core.io import hash_file, read_json, write_json
-from pacer.params.backbones import CARD
-from pacer.pretrained.pointers import PROVENANCE
 
 #: Weights in the package; CheXbert's format is a pickle, which is written from them.
 WEIGHTS = "model.safetensors"

@@ -11,6 +11,8 @@ from accelerate import Accelerator
 from pydantic import SerializeAsAny
 from torch import nn
 
+from pacer.config import Params
+from pacer.config.baselines import Adaptation
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError
 from pacer.core.io import write_json
@@ -27,8 +29,6 @@ from pacer.model.checkpoint import (
     read_weights,
 )
 from pacer.model.pacer import Pacer
-from pacer.params import Params
-from pacer.params.baselines import Adaptation
 from pacer.training.losses import LossWeights
 from pacer.training.phases import DirectProbability, Phase, fixed_route
 from pacer.training.run import Inputs, Training

@@ -23,17 +23,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pacer.baselines.adapted import load_parent
+from pacer.config import Natural, Strict, validated
+from pacer.config.baselines import Bank
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import atomic_path, hash_json, publish, read_json, scratch_directory, write_json
+from pacer.core.processes import open_accelerator
 from pacer.core.progress import Ticker
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.checkpoint import checkpoint_hash
 from pacer.model.collate import Sources, read_sources
 from pacer.model.precision import language_parameters
-from pacer.parallel.processes import open_accelerator
-from pacer.params import Natural, Strict, validated
-from pacer.params.baselines import Bank
 from pacer.training.run import mixed_precision
 
 _ENTRIES, _NEIGHBOURS, _ABOUT, _SOURCES, _KEYS = "entries.parquet", "neighbours.parquet", "bank.json", "sources", "keys"

@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from pacer.config.baselines import PairTarget
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import DataError
+from pacer.data.schemas import SPLITS
 from pacer.model.pacer import Batch
-from pacer.params.baselines import PairTarget
-from pacer.records.schemas import SPLITS
 from pacer.training.batches import MicroBatch
 from pacer.training.examples import Draw, Examples, Survey
 from pacer.training.record_table import RecordTable
@@ -39,7 +39,7 @@ class PairTable(RecordTable):
     draw of :func:`pair_draws` has numbers of its own, so a micro-batch of each in turn keeps the published frequencies.
 
     Args:
-        table: as of a record table. target: see :data:`~pacer.params.baselines.PairTarget`; all parts but those of
+        table: as of a record table. target: see :data:`~pacer.config.baselines.PairTarget`; all parts but those of
             ``own`` have the richer record's sources, as far as their context goes.
 
     Raises:

@@ -16,9 +16,9 @@ from torch.nn import functional as F
 
 from pacer.baselines.adapted import Adapted
 from pacer.baselines.bank import BankManifest
+from pacer.config import baselines as params
 from pacer.model.interface import SourceTokens
 from pacer.model.pacer import Batch, Embedded, Pacer
-from pacer.params import baselines as params
 
 
 @dataclass

@@ -14,6 +14,8 @@ from pacer.baselines.adapted import ADAPTATION, AdaptedTraining, load_adapted
 from pacer.baselines.bank import Retrieval
 from pacer.baselines.pairs import PairedExamples, PairTable
 from pacer.baselines.retrieved import RetrievedExamples, RetrievedGenerator
+from pacer.config import Decode, Params
+from pacer.config.baselines import RAGPT, SimMLM
 from pacer.core.errors import CheckpointError
 from pacer.core.io import read_json
 from pacer.decoding.generate import Generator
@@ -23,8 +25,6 @@ from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import CheckpointRecord
 from pacer.model.collate import FeatureSource
 from pacer.model.precision import automatic_dtype, language_parameters
-from pacer.params import Decode, Params
-from pacer.params.baselines import RAGPT, SimMLM
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
 from pacer.training.run import Inputs, OpenLog, run_training

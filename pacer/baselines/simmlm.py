@@ -14,10 +14,10 @@ from torch.nn import functional as F
 
 from pacer.baselines.adapted import Adapted
 from pacer.baselines.pairs import PARTS
+from pacer.config import baselines as params
 from pacer.core.contexts import availability
 from pacer.model.interface import SourceTokens
 from pacer.model.pacer import Batch, Pacer
-from pacer.params import baselines as params
 from pacer.training.head import head_losses
 from pacer.training.losses import EPSILON, LossWeights
 from pacer.training.objective import Mean, Objective, Targets, by_context, denominators, depth_weights

@@ -19,8 +19,8 @@ from pacer.cli.reporting import anchors, audit, compare, score, show
 from pacer.cli.serving import export, generate, serve
 from pacer.cli.studies import study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, print_rows, say
+from pacer.config import load_params
 from pacer.core.errors import ConfigError, run_cleanly
-from pacer.params import load_params
 
 CONFIGS = Path("configs")
 #: A command in a finding of doctor.

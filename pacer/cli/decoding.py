@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pacer.cli.terminal import BACKBONES, PARAMS, ContextNames, ParamsFile, RecordsFile, check_contexts, console, say
+from pacer.config import Decode, Features, load_params, validated
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
-from pacer.params import Decode, Features, load_params, validated
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,8 +42,8 @@ def decode(
     """Write reports for a set of records, without controls; an exported model brings its own decoding settings, others
     have those of params.yaml."""
     from pacer.core.io import check_replaceable
+    from pacer.data.schemas import read_records
     from pacer.decoding.run import OUTPUTS, decode_records, plan_runs
-    from pacer.records.schemas import read_records
     from pacer.serving.package import SETTINGS, frozen_models, read_settings
 
     check_replaceable(out, OUTPUTS)
@@ -78,7 +78,7 @@ def decode(
 
 def _check_known(package: PackageSettings, contexts: set[str], records: Path) -> None:
     """Refuse contexts that an exported model was not trained on, and say where texts are cleaned in another way."""
-    from pacer.records.schemas import read_about
+    from pacer.data.schemas import read_about
 
     if unknown := contexts - set(package.contexts):
         known = [name for name in package.contexts if name in contexts]
@@ -99,9 +99,9 @@ def _encode(
     """Encode what the records need, as the model was trained; what ``features`` holds already is reused."""
     import polars as pl
 
-    from pacer.encoding.build_store import build_store
+    from pacer.data.schemas import of_split, read_images
+    from pacer.features.build_store import build_store
     from pacer.model.checkpoint import read_record
-    from pacer.records.schemas import of_split, read_images
 
     wanted = of_split(records, split)
     ids = set(wanted["frontal"]) | set(wanted["lateral"].drop_nulls())

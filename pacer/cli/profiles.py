@@ -6,10 +6,10 @@ import difflib
 from contextlib import suppress
 from pathlib import Path
 
+from pacer.config import load_params
+from pacer.config.profiles import load_profile, profile_text
 from pacer.core.errors import ConfigError
 from pacer.core.io import write_text
-from pacer.params import load_params
-from pacer.params.profiles import load_profile, profile_text
 
 
 def profile_names(configs: Path) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pacer.cli.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, console, say
-from pacer.params import load_params
+from pacer.config import load_params
 
 
 def import_llm_rg4(

@@ -22,8 +22,8 @@ from pacer.cli.terminal import (
     print_table,
     say,
 )
+from pacer.config import Params, load_params
 from pacer.core.errors import BackboneError, ConfigError
-from pacer.params import Params, load_params
 
 if TYPE_CHECKING:
     from pacer.reporting.tables import Check
@@ -37,9 +37,9 @@ def audit(
 ) -> None:
     """Read the corpus that params.yaml names and report what is in it and what is wrong with it."""
     from pacer.core.io import check_replaceable
-    from pacer.corpus.build_corpus import OUTPUTS, build_corpus
-    from pacer.corpus.problem_list import COLUMNS
-    from pacer.corpus.source.files import point_to_files
+    from pacer.data.build_corpus import OUTPUTS, build_corpus
+    from pacer.data.problem_list import COLUMNS
+    from pacer.data.source import point_to_files
     from pacer.reporting.corpus_audit import corpus_checks, corpus_table
 
     config = load_params(params)
@@ -74,8 +74,8 @@ def audit(
 
 def _token_limit(params: Params, records: Path) -> Check:
     """How many train targets the token limit cuts, once the language model is here."""
-    from pacer.pretrained.tokenizer import read_tokenizer
-    from pacer.records.columns import batches
+    from pacer.backbones.tokenizer import read_tokenizer
+    from pacer.data.columns import batches
     from pacer.reporting.corpus_audit import LEFT_OUT_LIMIT
     from pacer.reporting.tables import Check, number, percent
     from pacer.training.trajectory import TrajectoryBuilder
@@ -98,7 +98,7 @@ def _token_limit(params: Params, records: Path) -> Check:
 def _language_model(params: Params) -> Path | None:
     """The folder of the language model: its own, or that of the stand-in that the stage `backbones` has made."""
     from pacer.backbones.hub import locate
-    from pacer.pretrained.pointers import provenance
+    from pacer.backbones.pointers import provenance
 
     backbone, made = params.backbones.language, BACKBONES / "language"
     if backbone.provider in ("hub", "local"):
@@ -148,10 +148,10 @@ def score(
     params: ParamsFile = PARAMS,
 ) -> None:
     """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
+    from pacer.config.strict import validated
     from pacer.external.foreign import Protocol, score_reports
     from pacer.metrics.inputs import ScoreInputs
     from pacer.metrics.scoring import score_decoded
-    from pacer.params.strict import validated
 
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     options["context"] = context[0] if context else None

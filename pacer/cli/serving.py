@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pacer.cli.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, say
+from pacer.config import load_params
 from pacer.core.errors import ConfigError
-from pacer.params import load_params
 
 if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter

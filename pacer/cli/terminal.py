@@ -15,7 +15,7 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pacer.anchors.anchor import Anchor
+    from pacer.commitments.anchor import Anchor
     from pacer.reporting.tables import Table
 
 

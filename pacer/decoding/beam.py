@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from pacer.config import Decode
 from pacer.core.errors import BackboneError
 from pacer.decoding.hypotheses import Hypotheses, Step
 from pacer.decoding.tree import TokenTree, attending_to_trees
 from pacer.model.pacer import own_precision
-from pacer.params import Decode
 
 #: New records are admitted when this part of the places is free: prefixes computed together cost fewer passes.
 _REFILL = 8

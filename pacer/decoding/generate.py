@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from pacer.config import Decode
 from pacer.core.errors import DataError
 from pacer.decoding.beam import BeamSearch
 from pacer.decoding.transformers_generate import Generate
@@ -21,7 +22,6 @@ from pacer.model.collate import FeatureSource, Sources, Target, collate
 from pacer.model.pacer import Batch, Pacer
 from pacer.model.prompt.instruction import PromptIds, build_prompt
 from pacer.model.specification import ModelSpecification
-from pacer.params import Decode
 
 #: ``decode.engine``. Both take prefixes and give the same tokens.
 ENGINES = {"beam": BeamSearch, "generate": Generate}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pacer.params import Decode
+from pacer.config import Decode
 
 #: The definition's "minus infinity" of scores.
 _MINUS_INFINITY = -1.0e9

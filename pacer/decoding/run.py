@@ -11,11 +11,15 @@ import torch
 from accelerate import PartialState
 from safetensors.torch import save
 
+from pacer.backbones.pointers import is_standin, provenance
+from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import hash_json, publish, scratch_directory, write_json, write_jsonl
 from pacer.core.journal import Journal, read_journal
+from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
+from pacer.data.schemas import SPLITS, of_split
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
@@ -24,10 +28,6 @@ from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import RECORD, CheckpointRecord, read_record, weights_hash
 from pacer.model.precision import automatic_dtype, language_parameters
-from pacer.parallel.processes import process_state
-from pacer.params import Decode
-from pacer.pretrained.pointers import is_standin, provenance
-from pacer.records.schemas import SPLITS, of_split
 
 #: What a folder of predictions consists of.
 OUTPUTS = (*(f"{context}.jsonl" for context in CONTEXTS), "controls", "routing.safetensors", "manifest.json")

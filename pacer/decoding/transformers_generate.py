@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, LogitsProcessorList, RepetitionPenaltyLogitsProcessor
 
+from pacer.config import Decode
 from pacer.model.pacer import own_precision
-from pacer.params import Decode
 
 
 class Generate:

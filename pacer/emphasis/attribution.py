@@ -16,9 +16,9 @@ from captum.attr import IntegratedGradients
 from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 
+from pacer.data.emphasis import sentence_ends
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
-from pacer.records.emphasis import sentence_ends
 
 #: Goes up when the scores of a text change: those that were kept under another number are not used.
 VERSION = 1

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from pacer.params.emphasis import Emphasis
-from pacer.records.schemas import SPLITS as ALL_SPLITS
+from pacer.config.emphasis import Emphasis
+from pacer.data.schemas import SPLITS as ALL_SPLITS
 
 #: The splits that training reads.
 SPLITS = ALL_SPLITS[:2]
@@ -35,7 +35,7 @@ class Audit:
         marks: Sequence[float] | None,
         released: Sequence[float] | None,
     ) -> None:
-        """Count a record, given where its sentences and its tokens end (:mod:`pacer.records.emphasis`)."""
+        """Count a record, given where its sentences and its tokens end (:mod:`pacer.data.emphasis`)."""
         counts = self.counts(split, context)
         counts.update(records=1)
         if marks is None:

@@ -9,17 +9,17 @@ from typing import Any
 import polars as pl
 from transformers import PreTrainedTokenizerBase
 
+from pacer.backbones.pointers import fingerprint, resolve
+from pacer.backbones.tokenizer import read_tokenizer
+from pacer.config.emphasis import Emphasis
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, hash_json, publish, scratch_directory, write_json, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
+from pacer.data.columns import TableWriter, batches
+from pacer.data.emphasis import sentence_ends, token_marks
+from pacer.data.schemas import EMPHASIS_SCHEMA
 from pacer.emphasis.audit import SPLITS, Audit
-from pacer.params.emphasis import Emphasis
-from pacer.pretrained.pointers import fingerprint, resolve
-from pacer.pretrained.tokenizer import read_tokenizer
-from pacer.records.columns import TableWriter, batches
-from pacer.records.emphasis import sentence_ends, token_marks
-from pacer.records.schemas import EMPHASIS_SCHEMA
 
 TABLE, AUDIT, CACHE = "emphasis.parquet", "audit.json", "attributions.jsonl"
 #: Reports that are attributed, and saved, together.

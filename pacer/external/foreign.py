@@ -10,9 +10,13 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
+from pacer.config import Strict
+from pacer.config.corpus import Cleaner
+from pacer.config.score import Score
 from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import ConfigError, DataError
-from pacer.corpus.text.cleaning import CLEANERS
+from pacer.data.cleaning import CLEANERS
+from pacer.data.schemas import read_about
 from pacer.external.protocols import last_box, without_repeats
 from pacer.external.report_files import HYPOTHESIS_COLUMNS, KEPT_COLUMNS, REFERENCE_COLUMNS, ReportFile, read_reports
 from pacer.metrics.cases import UNKNOWN, Scored
@@ -22,10 +26,6 @@ from pacer.metrics.meteor import Meteor
 from pacer.metrics.pairing import Prediction, named
 from pacer.metrics.scoring import anchors_of, score_contexts
 from pacer.metrics.signature import STRICTLY
-from pacer.params import Strict
-from pacer.params.corpus import Cleaner
-from pacer.params.score import Score
-from pacer.records.schemas import read_about
 
 #: Columns of a frame of paired records; ``given_id``: the id in the file, which several rows may share.
 _SCHEMA = dict.fromkeys(("record_id", "given_id", "context", "report", "report_raw", *KEPT_COLUMNS), pl.String())

@@ -23,7 +23,7 @@ from typing import Any
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
-from pacer.tables.table import TableFile, TableRow, open_table, shown, shown_columns
+from pacer.data.tables import TableFile, TableRow, open_table, shown, shown_columns
 
 #: Names of the column with the ids, of which the first that a file has is taken, and with the text, of which it may
 #: have one; whatever their case.

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModel, BertModel, BertTokenizer
 
+from pacer.backbones.pointers import from_files, load_frozen
 from pacer.core.errors import ConfigError
 from pacer.features.prepare import Preparation
-from pacer.pretrained.pointers import from_files, load_frozen
 
 
 def check_depths(depths: Sequence[int], blocks: int) -> None:

@@ -9,11 +9,11 @@ from threading import Lock
 import torch
 from torch import Tensor
 
+from pacer.backbones.pointers import fingerprint, resolve
 from pacer.core.errors import DataError
 from pacer.features.encoder import ImageEncoder
 from pacer.features.rounding import DTYPES, as_stored
 from pacer.features.store import FeatureStore
-from pacer.pretrained.pointers import fingerprint, resolve
 
 #: Images that are encoded at a time.
 _AT_ONCE = 32

@@ -15,9 +15,9 @@ from PIL import Image, ImageChops
 from torch import Tensor
 from transformers import AutoImageProcessor, BitImageProcessorPil
 
+from pacer.backbones.pointers import from_files
 from pacer.core.errors import BackboneError
-from pacer.pretrained.pointers import from_files
-from pacer.radiographs.opening import open_image
+from pacer.data.radiographs import open_image
 
 #: Counts the changes after which a file may give other values; part of each image's key.
 VERSION = 2  # 2: an EXIF orientation is applied
@@ -63,7 +63,7 @@ class Preparation:
         """One image file, resized and cropped: [1, H, W] uint8 where its channels are equal, else [3, H, W].
 
         Raises:
-            ImageError: the file cannot be used (see :func:`pacer.radiographs.opening.open_image`).
+            ImageError: the file cannot be used (see :func:`pacer.data.radiographs.open_image`).
         """
         return self.levels_of(open_image(path))
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, hash_file, hash_json, read_json
-from pacer.records import columns
+from pacer.data import columns
 
 IMAGES, PRIORS, MANIFEST = "images.parquet", "priors.parquet", "manifest.json"
 

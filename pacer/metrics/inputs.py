@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pacer.config.score import Score
 from pacer.core.errors import ConfigError
-from pacer.params.score import Score
 
 #: The paper's convention, and references as the records have them.
 DEFAULTS = Score(convention="llm-rg4", originals="upstream", batch_size=64, precision="float32", columns=None)

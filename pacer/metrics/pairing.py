@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pacer.anchors.render import CLOSE_REPORT, OPEN_REPORT
+from pacer.commitments.render import CLOSE_REPORT, OPEN_REPORT
 from pacer.core.errors import DataError
 from pacer.core.io import numbered_jsonl
-from pacer.records.findings import FINDINGS
+from pacer.data.findings import FINDINGS
 
 
 @dataclass(frozen=True)

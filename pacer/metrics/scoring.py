@@ -18,13 +18,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pacer.anchors.table import ANCHOR_SCHEMA
-from pacer.anchors.vocabulary import POLARITIES
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.commitments.table import ANCHOR_SCHEMA
+from pacer.commitments.vocabulary import POLARITIES
+from pacer.config.score import Score
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, read_json, write_json
-from pacer.corpus.text.cleaning import CLEANERS
-from pacer.corpus.text.wording import prior_wording
+from pacer.data.cleaning import CLEANERS
+from pacer.data.schemas import of_split, read_about, read_records, read_table
+from pacer.data.wording import prior_wording
 from pacer.metrics.cases import Lists, Scored, case_table, own_columns
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
@@ -42,9 +45,6 @@ from pacer.metrics.signature import build_signature, flat
 from pacer.metrics.truth import truth_scores
 from pacer.metrics.variety import variety_scores
 from pacer.metrics.wording_scores import wording_counts, wording_scores
-from pacer.params.score import Score
-from pacer.records.schemas import of_split, read_about, read_records, read_table
-from pacer.rules.extract import extract_anchor
 
 #: What a folder of scores consists of.
 OUTPUTS = ("scores.json", "details.json", "signature.json", "cases.parquet")
@@ -131,7 +131,7 @@ def score_predictions(
         predictions_dir: ``{context}.jsonl``, and ``controls/{control}/{context}.jsonl`` where a control was run.
         out_dir: where the files go; other files there stay.
         train_records: training records, of which it is said how many reports are copied.
-        about: how the references were made (:func:`~pacer.records.schemas.read_about`), for the signature.
+        about: how the references were made (:func:`~pacer.data.schemas.read_about`), for the signature.
 
     Returns:
         The content of ``scores.json``; see :func:`score_contexts`.

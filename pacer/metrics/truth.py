@@ -14,18 +14,18 @@ import numpy as np
 import polars as pl
 
 from pacer.core.errors import DataError
+from pacer.data.findings import FINDINGS
+from pacer.data.schemas import read_truth
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.clinical import as_labels, plain_mean, precision_recall_f1
 from pacer.metrics.pairing import named
-from pacer.records.findings import FINDINGS
-from pacer.records.schemas import read_truth
 
 
 class Truth:
     """The latent findings of every study, from ``truth.parquet``.
 
     Raises:
-        DataError: as :func:`~pacer.records.schemas.read_truth`, or a study occurs twice.
+        DataError: as :func:`~pacer.data.schemas.read_truth`, or a study occurs twice.
     """
 
     def __init__(self, path: str | Path):

@@ -1,6 +1,6 @@
 """Comparison with an earlier examination: how many reports make one, and how many of them without a prior?
 
-Read by the rules of :mod:`pacer.corpus.text.wording`. In a context without a previous report nothing can be
+Read by the rules of :mod:`pacer.data.wording`. In a context without a previous report nothing can be
 "unchanged": such wording is invented whatever the images show.
 """
 

@@ -10,6 +10,8 @@ from torch import nn
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import is_bitsandbytes_available
 
+from pacer.backbones.pointers import fingerprint, load_frozen, resolve
+from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import read_json
 from pacer.model.calibrate import PrefixCalibrator
@@ -18,8 +20,6 @@ from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Pacer
 from pacer.model.refine import DepthRouter
 from pacer.model.specification import ModelSpecification
-from pacer.pretrained.pointers import fingerprint, load_frozen, resolve
-from pacer.pretrained.tokenizer import read_tokenizer
 
 FROZEN = ("vision", "language", "text")
 
@@ -28,7 +28,7 @@ def load_tokenizer(backbones: str | Path) -> PreTrainedTokenizerBase:
     """The language model's tokenizer.
 
     Raises:
-        BackboneError: as :func:`~pacer.pretrained.tokenizer.read_tokenizer`.
+        BackboneError: as :func:`~pacer.backbones.tokenizer.read_tokenizer`.
     """
     return read_tokenizer(resolve(Path(backbones) / "language"))
 

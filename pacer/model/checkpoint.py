@@ -11,11 +11,11 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from pacer.config import Natural, Strict, validated
+from pacer.config.strict import Groups
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import hash_file, publish, read_json, scratch_directory, write_json
 from pacer.model.specification import ModelSpecification
-from pacer.params import Natural, Strict, validated
-from pacer.params.strict import Groups
 
 WEIGHTS, RECORD = "model.safetensors", "config.json"
 PACKAGES = ("torch", "transformers", "peft", "safetensors")

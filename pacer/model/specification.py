@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from pacer.params import Params, Positive, Strict
-from pacer.params.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
-from pacer.params.strict import Fraction, Size
+from pacer.config import Params, Positive, Strict
+from pacer.config.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
+from pacer.config.strict import Fraction, Size
 
 
 class TappedDepths(Strict):

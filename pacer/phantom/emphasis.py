@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tokenizers import Tokenizer
 
-from pacer.corpus.text.cleaning import clean_report
+from pacer.data.cleaning import clean_report
+from pacer.data.emphasis import sentence_ends, token_marks
+from pacer.data.schemas import EMPHASIS_POSITIONS
 from pacer.phantom.language import PhantomReport
-from pacer.records.emphasis import sentence_ends, token_marks
-from pacer.records.schemas import EMPHASIS_POSITIONS
 
 
 def emphasis_scores(report: PhantomReport, tokenizer: Tokenizer) -> list[float]:

@@ -14,19 +14,19 @@ from pathlib import Path
 import polars as pl
 from tokenizers import Tokenizer
 
+from pacer.config.corpus import Phantom
 from pacer.core.contexts import CONTEXTS, Context, availability
 from pacer.core.io import hash_bytes, write_json, write_jsonl
 from pacer.core.progress import Ticker
-from pacer.corpus.source.files import describe_source
-from pacer.params.corpus import Phantom
+from pacer.data.findings import FINDINGS
+from pacer.data.schemas import SPLITS
+from pacer.data.source import describe_source
 from pacer.phantom.answers import recorded_answer
 from pacer.phantom.emphasis import emphasis_scores
 from pacer.phantom.language import contexts_of, fullest_report_of, report_of
 from pacer.phantom.render import VIEWS, image_path, write_images
 from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.phantom.world import PhantomStudy, make_world
-from pacer.records.findings import FINDINGS
-from pacer.records.schemas import SPLITS
 
 ABSENT_TEXT, ABSENT_CLINICAL = "s", 0
 #: Seconds since 1970 that all recorded answers carry: nothing in a phantom depends on the clock.

@@ -12,10 +12,10 @@ from typing import Literal
 import numpy as np
 
 from pacer.core.contexts import Context, availability, contexts_within
+from pacer.data.findings import FINDINGS
 from pacer.phantom.phrases import clause, describe, elaborate, short
 from pacer.phantom.wording import WORDING, Style, by_style, capitalised, denial, fill, pick, remarks, style_of
 from pacer.phantom.world import FINDING_PRIORS, FindingState, PhantomStudy, make_world
-from pacer.records.findings import FINDINGS
 
 Status = Literal["positive", "negative", "uncertain"]
 Sentence = tuple[str, frozenset[str]]

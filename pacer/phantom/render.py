@@ -13,10 +13,10 @@ from PIL import Image
 
 from pacer.core.io import hash_json
 from pacer.core.progress import Ticker
+from pacer.data.findings import FINDINGS
 from pacer.phantom.frontal import Frontal
 from pacer.phantom.lateral import Lateral
 from pacer.phantom.world import PhantomStudy
-from pacer.records.findings import FINDINGS
 
 View = Literal["frontal", "lateral"]
 VIEWS: tuple[View, ...] = ("frontal", "lateral")

@@ -13,10 +13,10 @@ from functools import lru_cache
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from pacer.corpus.text.cleaning import clean_report
+from pacer.data.cleaning import clean_report
+from pacer.data.findings import FINDINGS
 from pacer.phantom.language import PhantomReport, sample_texts
 from pacer.phantom.world import make_world
-from pacer.records.findings import FINDINGS
 
 SPECIAL_TOKENS = ("<unk>", "<s>", "</s>")
 _BYTES = tuple(f"<0x{value:02X}>" for value in range(256))

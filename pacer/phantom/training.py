@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pacer.core.progress import Ticker
+from pacer.data.findings import FINDINGS
 from pacer.phantom.render import render_with_masks, visible_findings
 from pacer.phantom.world import make_world
-from pacer.records.findings import FINDINGS
 
 #: Studies of one world; the next chunk is a world of its own.
 _CHUNK = 100

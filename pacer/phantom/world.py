@@ -15,9 +15,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from ruamel.yaml import YAML
 
+from pacer.data.findings import FINDINGS
 from pacer.phantom.anatomy import Anatomy, Exposure, draw_anatomy, draw_body, draw_exposure
 from pacer.phantom.wording import WORDING, clinical_text
-from pacer.records.findings import FINDINGS
 
 Side = Literal["left", "right", "bilateral", "central"]
 Zone = Literal["upper", "mid", "lower"]

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import torch
 
+from pacer.config import Params
+from pacer.config.model import Commit
 from pacer.core.errors import CheckpointError
 from pacer.core.io import atomic_directory
 from pacer.model.assemble import build_model, frozen_fingerprints
 from pacer.model.checkpoint import CheckpointRecord, load_strictly, package_versions, save_checkpoint
 from pacer.model.specification import specification_of
 from pacer.model.upstream import UpstreamWeights, import_llm_rg4
-from pacer.params import Params
-from pacer.params.model import Commit
 
 
 def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> UpstreamWeights:

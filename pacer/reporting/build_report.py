@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from pacer.config import Params
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.io import atomic_directory, write_text
-from pacer.params import Params
 from pacer.reporting.html import render
 from pacer.reporting.results import read_results
 from pacer.reporting.section import Section

@@ -9,7 +9,7 @@ from typing import Any
 from rich.filesize import decimal
 
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.records.schemas import SPLITS
+from pacer.data.schemas import SPLITS
 from pacer.reporting.tables import Check, Table, number, percent, reading_audit
 
 Counts = Mapping[str, int]

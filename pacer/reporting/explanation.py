@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 import polars as pl
 
-from pacer.anchors.anchor import Anchor
-from pacer.anchors.table import ANCHOR_SCHEMA, read_anchor
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.labelling.evidence import count_missing
+from pacer.commitments.labelling.reading import read_answer
+from pacer.commitments.rules.extract import Mention, extract_anchor, find_mentions
+from pacer.commitments.table import ANCHOR_SCHEMA, read_anchor
 from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl
-from pacer.labelling.answers.evidence import count_missing
-from pacer.labelling.answers.reading import read_answer
-from pacer.records.schemas import RECORD_SCHEMA, check_columns
+from pacer.data.schemas import RECORD_SCHEMA, check_columns
 from pacer.reporting.support import cut
 from pacer.reporting.tables import Table
-from pacer.rules.extract import Mention, extract_anchor, find_mentions
 
 #: What each kind of cue is called.
 KINDS = {

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.radiographs.opening import ImageError, open_image
+from pacer.data.radiographs import ImageError, open_image
 
 #: Longest edge of an embedded radiograph, in pixels.
 LONGEST_EDGE = 384

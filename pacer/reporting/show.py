@@ -13,9 +13,9 @@ from pacer.core.contexts import SOURCES
 from pacer.core.errors import DataError
 from pacer.core.hygiene import file_name
 from pacer.core.io import write_text
+from pacer.data.schemas import read_images, read_records
 from pacer.external.report_files import HYPOTHESIS_COLUMNS, read_reports
 from pacer.metrics.lines import single_line
-from pacer.records.schemas import read_images, read_records
 from pacer.reporting.html import render
 from pacer.reporting.images import data_uri, read_grey
 from pacer.reporting.support import Piece, Side, pieces, statements

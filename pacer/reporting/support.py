@@ -1,11 +1,11 @@
 """What supports each statement of a report: two texts compared, phrase by phrase, for case studies.
 
 A phrase is a mention of a finding; or it is **longitudinal**, wording that compares with an earlier examination
-(:mod:`pacer.corpus.text.wording`) and says as much as its rule and its direction. It is **matching** where the other
+(:mod:`pacer.data.wording`) and says as much as its rule and its direction. It is **matching** where the other
 text says the same, **reference-only** where the reference says it and the generated report does not, and **unverified**
 where the generated report says it and the reference does not. What a text says of findings is read by the rules of
-commitments (:mod:`pacer.rules.extract`), polarity included: "no effusion" against "small effusion" is reference-only on
-one side and unverified on the other.
+commitments (:mod:`pacer.commitments.rules.extract`), polarity included: "no effusion" against "small effusion" is
+reference-only on one side and unverified on the other.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeVar
 
-from pacer.corpus.text.wording import find_wording
-from pacer.rules.extract import Mention, find_mentions
+from pacer.commitments.rules.extract import Mention, find_mentions
+from pacer.data.wording import find_wording
 
 Support = Literal["matching", "reference-only", "unverified"]
 Side = Literal["reference", "generated"]

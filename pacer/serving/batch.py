@@ -10,12 +10,12 @@ from typing import NamedTuple
 from pacer.core.errors import DataError
 from pacer.core.hygiene import LONGEST_ID, id_fault, path_outside_root
 from pacer.core.journal import Journal, read_journal
+from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
-from pacer.parallel.prefetch import prefetch
+from pacer.data.tables import kind_of, open_table
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
 from pacer.serving.sources import text_or_file
-from pacer.tables.table import kind_of, open_table
 
 #: Columns of a table of cases; all but ``frontal`` may be missing.
 COLUMNS = ("case", "frontal", "lateral", "prior", "indication", "history", "view", "sections")

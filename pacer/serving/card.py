@@ -8,10 +8,10 @@ from typing import Any
 
 import polars as pl
 
+from pacer.backbones.pointers import is_standin
 from pacer.core.contexts import CONTEXTS, SOURCES
+from pacer.data.schemas import read_about, read_records
 from pacer.model.checkpoint import CheckpointRecord
-from pacer.pretrained.pointers import is_standin
-from pacer.records.schemas import read_about, read_records
 from pacer.reporting.html import render
 from pacer.reporting.score_tables import score_table
 from pacer.reporting.signature import caution, signature_line

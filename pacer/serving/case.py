@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from pacer.anchors.anchor import Anchor
-from pacer.anchors.vocabulary import POLARITIES
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.vocabulary import POLARITIES
 from pacer.core.contexts import Context, availability, context_of, contexts_within
 from pacer.serving.sources import ImageSource
 

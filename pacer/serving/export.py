@@ -7,9 +7,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pacer.backbones.pointers import POINTER, PROVENANCE, provenance, read_pointer, resolve, write_pointer
+from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import atomic_directory, check_replaceable, read_json, write_json, write_text
+from pacer.data.schemas import read_about, read_records
 from pacer.features import prepare, rounding
 from pacer.features.store import MANIFEST as STORE
 from pacer.features.store import FeatureStore
@@ -23,9 +26,6 @@ from pacer.model.checkpoint import (
     save_checkpoint,
     weights_hash,
 )
-from pacer.params import Decode
-from pacer.pretrained.pointers import POINTER, PROVENANCE, provenance, read_pointer, resolve, write_pointer
-from pacer.records.schemas import read_about, read_records
 from pacer.serving.card import model_card
 from pacer.serving.package import (
     BACKBONES,

@@ -12,15 +12,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from pacer.backbones.hub import locate
+from pacer.backbones.pointers import POINTER, Pointer, provenance, read_pointer
+from pacer.config import Backbone, Decode, Positive, Strict, read_params
+from pacer.config.corpus import Cleaner
+from pacer.config.strict import Beams, Tokens, validated
 from pacer.core.contexts import Context
 from pacer.core.errors import BackboneError, CheckpointError
 from pacer.core.io import hash_file, read_json, write_json
 from pacer.features import prepare, rounding
 from pacer.model.assemble import FROZEN
-from pacer.params import Backbone, Decode, Positive, Strict, read_params
-from pacer.params.corpus import Cleaner
-from pacer.params.strict import Beams, Tokens, validated
-from pacer.pretrained.pointers import POINTER, Pointer, provenance, read_pointer
 
 #: Of this layout. A change that older software cannot read counts up.
 VERSION = 1

@@ -14,19 +14,19 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
+from pacer.backbones.pointers import resolve
+from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.errors import CheckpointError, ConfigError, DataError, PacerError
 from pacer.core.io import read_json
-from pacer.corpus.text.cleaning import CLEANERS
+from pacer.data.cleaning import CLEANERS
+from pacer.data.radiographs import OTHER_PART
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator, Prefix
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model
 from pacer.model.precision import automatic_dtype, language_parameters
 from pacer.model.prompt.instruction import instruction
-from pacer.pretrained.pointers import resolve
-from pacer.pretrained.tokenizer import read_tokenizer
-from pacer.radiographs.opening import OTHER_PART
 from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, Timings, Truncation, View
 from pacer.serving.features import CaseFeatures
 from pacer.serving.package import GENERATED, MANIFEST, TOKENIZER, frozen_models, read_settings

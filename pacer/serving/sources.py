@@ -17,8 +17,8 @@ from PIL import Image
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import fault_of, is_absent, path_outside_root
-from pacer.corpus.views import View, parse_view
-from pacer.radiographs.opening import as_radiograph, read_image
+from pacer.data.radiographs import as_radiograph, read_image
+from pacer.data.readers.views import View, parse_view
 
 
 class Opened(NamedTuple):

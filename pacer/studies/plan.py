@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from pydantic import JsonValue
 from ruamel.yaml import YAML
 
+from pacer.config import Params, Strict, read_params, validated
+from pacer.config.baselines import BaselineParams
 from pacer.core.errors import ConfigError
 from pacer.core.io import hash_json
-from pacer.params import Params, Strict, read_params, validated
-from pacer.params.baselines import BaselineParams
 from pacer.studies.pipeline import BASELINE_PARAMS, PARAMS, Lock, Pipeline, Stage
 from pacer.studies.study import BASELINE_KEY, Row, Study
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
+from pacer.config import Natural, Strict, validated
 from pacer.core.errors import ConfigError
-from pacer.params import Natural, Strict, validated
 from pacer.reporting.published import load_published
 from pacer.studies.pipeline import read_yaml
 

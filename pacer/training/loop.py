@@ -23,9 +23,9 @@ from torch import Tensor
 
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import atomic_path
+from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.model.pacer import Batch, Pacer
-from pacer.parallel.prefetch import prefetch
 from pacer.training.batches import MicroBatch
 from pacer.training.examples import Examples
 from pacer.training.gradients import Gradients

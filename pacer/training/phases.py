@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from pacer.config import Params
+from pacer.config.training import Batches, Train, Warmup
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError
-from pacer.params import Params
-from pacer.params.training import Batches, Train, Warmup
 from pacer.training.losses import LossWeights
 
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path
-from pacer.records.columns import batches
-from pacer.records.schemas import SPLITS
+from pacer.data.columns import batches
+from pacer.data.schemas import SPLITS
 
 COLUMNS = (
     "record_id",

@@ -13,8 +13,11 @@ import torch
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
+from pacer.config import Params
+from pacer.config.training import Warmup
 from pacer.core.errors import CheckpointError, DataError, PacerError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
+from pacer.core.processes import open_accelerator, process_state
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
@@ -33,9 +36,6 @@ from pacer.model.collate import FeatureSource
 from pacer.model.pacer import Pacer
 from pacer.model.precision import automatic_dtype, language_parameters
 from pacer.model.specification import specification_of
-from pacer.parallel.processes import open_accelerator, process_state
-from pacer.params import Params
-from pacer.params.training import Warmup
 from pacer.training.examples import Examples
 from pacer.training.loop import Log, Loss, train
 from pacer.training.objective import objective

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
+from pacer.core.prefetch import prefetch
 from pacer.model.pacer import Batch, Pacer
-from pacer.parallel.prefetch import prefetch
 from pacer.training.examples import Examples
 from pacer.training.losses import EPSILON
 from pacer.training.objective import target_nll

@@ -12,15 +12,15 @@ import pytest
 import torch
 
 from pacer.baselines import run as baselines
+from pacer.config import Params
+from pacer.config.baselines import BaselineParams, load_baseline_params
+from pacer.config.profiles import load_profile
 from pacer.core.io import write_json
+from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.decoding import run as decoding
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
 from pacer.model.assemble import build_model, frozen_fingerprints
 from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
-from pacer.params import Params
-from pacer.params.baselines import BaselineParams, load_baseline_params
-from pacer.params.profiles import load_profile
-from pacer.records.schemas import RECORD_SCHEMA, write_table
 from pacer.training import run as training
 from tests.support.models import specification
 

@@ -20,11 +20,11 @@ import pytest
 import torch
 from PIL import Image
 
+from pacer.config import Features
 from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json, write_json
-from pacer.encoding.build_store import build_store
+from pacer.features.build_store import build_store
 from pacer.features.encoder import ImageEncoder, TextEncoder
-from pacer.params import Features
 from tests.support import drive
 
 SHARD, IMAGES = 3, 10

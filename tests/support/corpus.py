@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pacer.corpus.build_corpus import build_corpus
-from pacer.corpus.source.files import point_to_files
-from pacer.params import Corpus, load_params
+from pacer.config import Corpus, load_params
+from pacer.data.build_corpus import build_corpus
+from pacer.data.source import point_to_files
 
 CONTEXTS = ("sn", "sw", "mn", "mw")
 ROOT = Path(__file__).resolve().parents[2]

@@ -28,13 +28,13 @@ import safetensors.torch
 import torch
 from PIL import Image
 
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.config import Params
+from pacer.config.profiles import load_profile
 from pacer.core.errors import PacerError, run_cleanly
 from pacer.core.io import hash_bytes, read_json, write_json
-from pacer.encoding.build_store import build_store
-from pacer.params import Params
-from pacer.params.profiles import load_profile
-from pacer.records.schemas import RECORD_SCHEMA, write_table
-from pacer.rules.extract import extract_anchor
+from pacer.data.schemas import RECORD_SCHEMA, write_table
+from pacer.features.build_store import build_store
 from pacer.training.run import Inputs, run_phase
 from tests.support.made_records import REPORTS, few_records
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from pacer.config import Params
 from pacer.core.io import read_json
-from pacer.params import Params
 from tests.support import drive
 from tests.support.models import MODEL
 

@@ -10,11 +10,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pacer.anchors.table import ANCHOR_SCHEMA
-from pacer.labelling.sample.draw import sample_records
-from pacer.labelling.targets.build_anchors import build_anchors
-from pacer.params import Labelling
-from pacer.records.schemas import RECORD_SCHEMA, read_table
+from pacer.commitments.labelling.build_anchors import build_anchors
+from pacer.commitments.labelling.draw import sample_records
+from pacer.commitments.table import ANCHOR_SCHEMA
+from pacer.config import Labelling
+from pacer.data.schemas import RECORD_SCHEMA, read_table
 from tests.support.endpoint import Endpoint
 
 REPORTS = (

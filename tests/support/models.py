@@ -151,7 +151,7 @@ def records() -> pl.DataFrame:
 
 @pytest.fixture
 def anchors(records: pl.DataFrame) -> pl.DataFrame:
-    from pacer.rules.extract import extract_anchor
+    from pacer.commitments.rules.extract import extract_anchor
 
     found = [extract_anchor(report) for report in records["report_raw"]]
     return pl.DataFrame(

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from pacer.anchors.anchor import Anchor
-from pacer.anchors.vocabulary import POLARITIES
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.vocabulary import POLARITIES
 from pacer.metrics.chexbert.observations import OBSERVATION_OF
 
 #: MeSH labels of each finding.

@@ -22,7 +22,7 @@ import polars as pl
 from PIL import Image
 
 from pacer.core.io import write_json
-from pacer.corpus.source.files import describe_source
+from pacer.data.source import describe_source
 from pacer.phantom.language import fullest_report_of
 from pacer.phantom.render import image_path
 from pacer.phantom.world import PhantomStudy

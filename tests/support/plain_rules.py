@@ -1,7 +1,7 @@
-"""The rules of the anchors as a plain loop, which tests compare :mod:`pacer.rules` with.
+"""The rules of the anchors as a plain loop, which tests compare :mod:`pacer.commitments.rules` with.
 
-It shares the tables of surface patterns with ``pacer/rules`` and nothing else: every pattern is searched for by itself
-in every sentence, no sentence is remembered, segmentation and scope are written independently.
+It shares the tables of surface patterns with ``pacer.commitments.rules`` and nothing else: every pattern is searched
+for by itself in every sentence, no sentence is remembered, segmentation and scope are written independently.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from pacer.anchors.anchor import Anchor
-from pacer.anchors.vocabulary import POLARITIES
-from pacer.rules.cues import CUES
-from pacer.rules.mentions import FINDINGS_OF, MENTIONS, NORMALITY
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.rules.cues import CUES
+from pacer.commitments.rules.mentions import FINDINGS_OF, MENTIONS, NORMALITY
+from pacer.commitments.vocabulary import POLARITIES
 
 _MENTIONS = [(pattern.name, re.compile(pattern.expression)) for pattern in MENTIONS]
 _CUES = [(pattern.name, re.compile(pattern.expression)) for pattern in CUES]
@@ -55,7 +55,7 @@ class Span(NamedTuple):
 
 
 def plain_anchor(report: str) -> Anchor:
-    """What :func:`pacer.rules.extract.extract_anchor` gives."""
+    """What :func:`pacer.commitments.rules.extract.extract_anchor` gives."""
     verdict: dict[str, str] = {}
     for sentence in plain_sentences(report):
         for name, polarity in plain_mentions(sentence):

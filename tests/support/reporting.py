@@ -12,14 +12,14 @@ import pytest
 from PIL import Image
 from safetensors.numpy import save_file
 
-from pacer.corpus.build_corpus import build_corpus
-from pacer.corpus.source.files import point_to_files
-from pacer.labelling.sample.draw import sample_records
-from pacer.labelling.targets.build_anchors import build_anchors
+from pacer.commitments.labelling.build_anchors import build_anchors
+from pacer.commitments.labelling.draw import sample_records
+from pacer.config import Corpus, Params, load_params, parse_params
+from pacer.data.build_corpus import build_corpus
+from pacer.data.findings import FINDINGS
+from pacer.data.schemas import read_records
+from pacer.data.source import point_to_files
 from pacer.metrics.chexbert.observations import OBSERVATIONS
-from pacer.params import Corpus, Params, load_params, parse_params
-from pacer.records.findings import FINDINGS
-from pacer.records.schemas import read_records
 
 SENTENCES = (
     "there is a small left pleural effusion , unchanged since the previous study .",

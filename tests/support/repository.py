@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock
 from ruamel.yaml import YAML
 
-from pacer.params.profiles import profile_text
+from pacer.config.profiles import profile_text
 
 ROOT = Path(__file__).parents[2]
 STAGES = (

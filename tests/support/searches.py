@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from pacer.config import Decode
 from pacer.decoding.tree import TokenTree
-from pacer.params import Decode
 
 EOS = 2
 ROPES = [

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pacer.params.profiles import profile_text
+from pacer.config.profiles import profile_text
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,10 +12,10 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
+from pacer.config import Params, parse_params
+from pacer.config.profiles import load_profile
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Pacer
-from pacer.params import Params, parse_params
-from pacer.params.profiles import load_profile
 from pacer.training.examples import Examples
 from pacer.training.record_table import RecordTable
 from tests.support.models import specification

@@ -12,15 +12,15 @@ import polars as pl
 import torch
 from PIL import Image
 
+from pacer.config import Corpus, Decode, Features, load_params
 from pacer.core.io import hash_file, read_json, read_jsonl, write_json
-from pacer.corpus.build_corpus import build_corpus
-from pacer.corpus.source.files import point_to_files
+from pacer.data.build_corpus import build_corpus
+from pacer.data.schemas import read_images, read_records
+from pacer.data.source import point_to_files
 from pacer.decoding.run import decode_records
-from pacer.encoding.build_store import build_store
+from pacer.features.build_store import build_store
 from pacer.model.assemble import build_model, frozen_fingerprints
 from pacer.model.checkpoint import CheckpointRecord, parent_reference, save_checkpoint
-from pacer.params import Corpus, Decode, Features, load_params
-from pacer.records.schemas import read_images, read_records
 from pacer.serving.case import Case
 from pacer.serving.package import MANIFEST
 from tests.support.dicom import write_dicom

@@ -22,7 +22,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 from pacer.backbones.standins.training import PADDING
 from pacer.core.errors import DataError
-from pacer.records.findings import FINDINGS
+from pacer.data.findings import FINDINGS
 
 _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 #: Always known, so that no word of plain English becomes [UNK].

@@ -17,11 +17,11 @@ from torch.nn import functional as F
 from pacer.backbones.standins.bert import FindingReader, small_bert, train_wordpiece
 from pacer.backbones.standins.data import LabelledText
 from pacer.backbones.standins.training import held_out_accuracy, held_out_tenth, train_on_texts
-from pacer.corpus.text.cleaning import clean_report
+from pacer.config.backbones import TextStandin
+from pacer.data.cleaning import clean_report
+from pacer.data.findings import FINDINGS
 from pacer.metrics.chexbert.network import CheXbertNetwork
 from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
-from pacer.params.backbones import TextStandin
-from pacer.records.findings import FINDINGS
 
 _FINDING_OF = {observation: finding for finding, observation in OBSERVATION_OF.items()}
 #: The finding of each four-class head, in the checkpoint's order; head 13 is "No Finding" with two classes.
@@ -33,7 +33,7 @@ _READER_WEIGHT = 2.0
 
 
 def make_chexbert_standin(config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path) -> dict:
-    """Train the labeller on each text as it is and as :func:`~pacer.corpus.text.cleaning.clean_report` leaves it, and
+    """Train the labeller on each text as it is and as :func:`~pacer.data.cleaning.clean_report` leaves it, and
     judge it by the accuracy of each head on held-out ones.
 
     Raises:

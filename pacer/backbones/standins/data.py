@@ -15,18 +15,18 @@ import polars as pl
 from PIL import Image
 from tokenizers import Tokenizer
 
-from pacer.anchors.anchor import Anchor
-from pacer.anchors.render import render_anchor
-from pacer.anchors.vocabulary import FINDINGS
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.render import render_anchor
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.commitments.vocabulary import FINDINGS
+from pacer.config.backbones import Backbones
 from pacer.core.errors import DataError
-from pacer.corpus.text.cleaning import clean_report
-from pacer.params.backbones import Backbones
+from pacer.data.cleaning import clean_report
+from pacer.data.radiographs import open_image
 from pacer.phantom.language import contexts_of, write_report
 from pacer.phantom.tokenizer import phantom_tokenizer, train_tokenizer
 from pacer.phantom.training import TrainingImages, training_images
 from pacer.phantom.world import PhantomStudy, make_world
-from pacer.radiographs.opening import open_image
-from pacer.rules.extract import extract_anchor
 
 #: Keywords view, sections, indication, history, commit -> instruction text left and right of the visual tokens.
 Instruct = Callable[..., tuple[str, str]]

@@ -19,11 +19,11 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from pacer.anchors.render import render_anchor
 from pacer.backbones.standins.data import Instruct, LabelledText
 from pacer.backbones.standins.training import train
-from pacer.corpus.text.cleaning import clean_report
-from pacer.params.backbones import LanguageStandin
+from pacer.commitments.render import render_anchor
+from pacer.config.backbones import LanguageStandin
+from pacer.data.cleaning import clean_report
 
 BOS, EOS = 1, 2
 #: Share of a sentence's words left out of its slots, and bounds of the noise relative to the words.

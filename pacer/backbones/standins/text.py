@@ -18,8 +18,8 @@ from transformers import BertModel, BertTokenizer
 from pacer.backbones.standins.bert import FindingReader, small_bert, train_wordpiece
 from pacer.backbones.standins.data import LabelledText
 from pacer.backbones.standins.training import held_out_accuracy, held_out_tenth, train_on_texts
-from pacer.params.backbones import TextStandin
-from pacer.records.findings import FINDINGS
+from pacer.config.backbones import TextStandin
+from pacer.data.findings import FINDINGS
 
 #: Share of the pieces to fill in, and how often one of them is shown as [MASK] or as a random piece.
 _HIDDEN, _SHOWN_AS_MASK, _SHOWN_AS_OTHER = 0.15, 0.8, 0.1

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pacer.config.backbones import Standin, TextStandin
 from pacer.core.errors import DataError
 from pacer.core.progress import Ticker
-from pacer.params.backbones import Standin, TextStandin
 
 #: Share of the steps in which the learning rate rises.
 _RISE = 0.1

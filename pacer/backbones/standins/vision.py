@@ -28,10 +28,10 @@ from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
 
 from pacer.backbones.standins.residual import WIDTHS, ResidualNetwork
 from pacer.backbones.standins.training import train
+from pacer.config.backbones import VisionStandin
 from pacer.core.errors import DataError
-from pacer.params.backbones import VisionStandin
+from pacer.data.findings import FINDINGS
 from pacer.phantom.training import TrainingImages
-from pacer.records.findings import FINDINGS
 
 BLOCKS = 12
 #: Findings that take a large part of the image.

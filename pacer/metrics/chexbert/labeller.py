@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer, BertConfig, BertModel
 
+from pacer.backbones.pointers import from_files, resolve
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.progress import Ticker
 from pacer.metrics.chexbert.network import CheXbertNetwork
 from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATIONS
-from pacer.pretrained.pointers import from_files, resolve
 
 MAX_PIECES = 512
 #: Pieces of a batch on a CPU: more do not stay in its caches, and padding costs what it would not on a GPU.

@@ -12,11 +12,11 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 
+from pacer.backbones.pointers import fingerprint
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, hash_bytes
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS
-from pacer.pretrained.pointers import fingerprint
 
 #: Columns of ``references.parquet``; ``text`` is the SHA-256 of the report.
 LABEL_SCHEMA = {"record_id": pl.String, "labels": pl.List(pl.Int64), "text": pl.String}

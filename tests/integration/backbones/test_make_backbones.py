@@ -12,11 +12,11 @@ import pytest
 
 from pacer.backbones import make_backbones
 from pacer.backbones.make_backbones import MODELS, make_standins, side_by_side
+from pacer.config.backbones import Backbones
+from pacer.config.profiles import load_profile
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import hash_file
 from pacer.model.prompt.instruction import instruction
-from pacer.params.backbones import Backbones
-from pacer.params.profiles import load_profile
 
 _TEXTS = {"heads": 2, "vocabulary": 600, "texts": 200, "steps": 4}
 SMALL = Backbones.model_validate(

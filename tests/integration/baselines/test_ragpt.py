@@ -18,13 +18,13 @@ from pacer.baselines.adapted import load_adapted, load_parent, read_adaptation
 from pacer.baselines.bank import Retrieval, bank_entries, build_bank, nearest
 from pacer.baselines.ragpt import RAGPT, ContextPrompts, MissingGenerator, TrainedRAGPT
 from pacer.baselines.retrieved import RetrievedExamples
+from pacer.config.baselines import Bank
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import read_json
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import read_record
 from pacer.model.pacer import Batch
-from pacer.params.baselines import Bank
 from pacer.training.examples import Examples
 from pacer.training.losses import LossWeights
 from pacer.training.objective import objective

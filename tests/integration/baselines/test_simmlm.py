@@ -17,14 +17,14 @@ from pacer.baselines import run
 from pacer.baselines.adapted import load_adapted, load_parent, read_adaptation
 from pacer.baselines.pairs import PairedExamples, PairTable
 from pacer.baselines.simmlm import ResidualExperts, SimMLM, paired_objective
+from pacer.config.baselines import BaselineParams, load_baseline_params
+from pacer.config.baselines import SimMLM as SimMLMSettings
 from pacer.core.errors import CheckpointError, ConfigError
 from pacer.core.io import read_json
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import read_record
 from pacer.model.pacer import Batch, Pacer
-from pacer.params.baselines import BaselineParams, load_baseline_params
-from pacer.params.baselines import SimMLM as SimMLMSettings
 from pacer.training.batches import MicroBatch
 from pacer.training.examples import Draw
 from pacer.training.losses import LossWeights, emphasis_loss, trajectory_loss

@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 from ruamel.yaml import YAML
 
+from pacer.config import load_params
+from pacer.config.profiles import load_profile
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl
-from pacer.params import load_params
-from pacer.params.profiles import load_profile
 from pacer.serving.export import export_model
 from tests.support.cli import REPOSITORY
 from tests.support.world import World, rehashed

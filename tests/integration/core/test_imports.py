@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_pydicom_is_loaded_for_dicom_only() -> None:
-    code = "import sys, pacer.corpus.images; sys.exit('pydicom' in sys.modules)"
+    code = "import sys, pacer.data.images; sys.exit('pydicom' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 

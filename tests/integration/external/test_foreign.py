@@ -8,16 +8,16 @@ from functools import partial
 import polars as pl
 import pytest
 
+from pacer.config import validated
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import write_jsonl
-from pacer.corpus.text.cleaning import clean_report
+from pacer.data.cleaning import clean_report
 from pacer.external.foreign import Protocol, pair_reports, score_reports
 from pacer.external.report_files import REFERENCE_COLUMNS, ReportFile, read_reports
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.inputs import DEFAULTS, ScoreInputs
 from pacer.metrics.lines import single_line
 from pacer.metrics.scoring import score_predictions
-from pacer.params import validated
 from pacer.reporting.signature import reading_notes, signature_line
 
 AS_IS = DEFAULTS.model_copy(update={"originals": "as_is"})

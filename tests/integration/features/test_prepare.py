@@ -16,9 +16,9 @@ from torch import Tensor
 from transformers import BitImageProcessorPil, CLIPImageProcessorPil
 
 from pacer.core.errors import BackboneError
+from pacer.data.radiographs import image_header, open_image
 from pacer.features import prepare
 from pacer.features.prepare import Preparation
-from pacer.radiographs.opening import image_header, open_image
 
 #: The published configuration of microsoft/rad-dino.
 RAD_DINO = {

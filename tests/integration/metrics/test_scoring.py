@@ -8,22 +8,22 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from pacer.anchors.table import ANCHOR_SCHEMA
+from pacer.commitments.labelling.build_anchors import build_anchors
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.commitments.table import ANCHOR_SCHEMA
+from pacer.config.score import Score
 from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl, write_json, write_jsonl
-from pacer.corpus.text.cleaning import CLEANERS
-from pacer.labelling.targets.build_anchors import build_anchors
+from pacer.data.cleaning import CLEANERS
+from pacer.data.findings import FINDINGS
+from pacer.data.schemas import RECORD_SCHEMA, TRUTH_SCHEMA
 from pacer.metrics.chexbert import CheXbert
 from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.inputs import DEFAULTS, ScoreInputs
 from pacer.metrics.scoring import score_predictions, with_prior_days
 from pacer.metrics.truth import findings_present, truth_f1
-from pacer.params.score import Score
-from pacer.records.findings import FINDINGS
-from pacer.records.schemas import RECORD_SCHEMA, TRUTH_SCHEMA
 from pacer.reporting.signature import signature_line
-from pacer.rules.extract import extract_anchor
 
 REPORTS = [
     "the heart is normal . no effusion .",

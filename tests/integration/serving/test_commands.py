@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pacer.cli import main
 from pacer.core.io import read_jsonl
-from pacer.records.schemas import ABOUT, read_about
+from pacer.data.schemas import ABOUT, read_about
 from pacer.serving.case import GENERATED_NOTE
 from pacer.serving.differences import compared
 from pacer.serving.export import export_model

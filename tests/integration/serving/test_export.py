@@ -10,14 +10,14 @@ import polars as pl
 import pytest
 
 from pacer.backbones import hub
+from pacer.backbones.pointers import POINTER, PROVENANCE
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, read_jsonl, write_json
+from pacer.data.schemas import RECORD_SCHEMA
 from pacer.decoding.run import decode_records
-from pacer.encoding.build_store import build_store
+from pacer.features.build_store import build_store
 from pacer.model.checkpoint import weights_hash
-from pacer.pretrained.pointers import POINTER, PROVENANCE
-from pacer.records.schemas import RECORD_SCHEMA
 from pacer.serving import export
 from pacer.serving.export import export_model
 from pacer.serving.package import MANIFEST, SETTINGS
@@ -100,7 +100,7 @@ def test_published_models_are_found_in_the_hub_cache(world: World, tmp_path: Pat
 
 
 def package_pointer(target: Path, names: list[str], out: Path) -> None:
-    from pacer.pretrained.pointers import write_pointer
+    from pacer.backbones.pointers import write_pointer
 
     write_pointer(target, names, out)
     write_json(out / PROVENANCE, {"provider": "hub", "id": "owner/name", "revision": "main", "commit": target.name})

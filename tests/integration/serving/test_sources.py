@@ -17,8 +17,8 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import is_absent
-from pacer.radiographs import opening as pixels
-from pacer.radiographs.opening import open_image
+from pacer.data import radiographs as pixels
+from pacer.data.radiographs import open_image
 from pacer.serving import sources
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter

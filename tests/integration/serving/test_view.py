@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pacer.anchors.anchor import Anchor
-from pacer.rules.extract import extract_anchor
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.rules.extract import extract_anchor
 from pacer.serving import view
 from pacer.serving.case import Result, Routing
 from pacer.serving.examples import example_cases

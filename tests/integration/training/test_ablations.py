@@ -16,11 +16,11 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from pacer.config import Params, parse_params
+from pacer.config.profiles import load_profile
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Pacer
 from pacer.model.specification import specification_of
-from pacer.params import Params, parse_params
-from pacer.params.profiles import load_profile
 from pacer.training import loop
 from pacer.training.examples import Examples
 from pacer.training.phases import phase_of

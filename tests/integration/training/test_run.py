@@ -14,16 +14,16 @@ from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
 from bench.parameters import VICUNA
+from pacer.config import Params, load_params, parse_params
+from pacer.config.profiles import load_profile
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, write_json
+from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
 from pacer.model.assemble import load_model
 from pacer.model.checkpoint import read_record
 from pacer.model.precision import CPU_BFLOAT16_PARAMETERS, language_parameters
-from pacer.params import Params, load_params, parse_params
-from pacer.params.profiles import load_profile
-from pacer.records.schemas import RECORD_SCHEMA, write_table
 from pacer.training import run
 from pacer.training.examples import Examples
 from tests.support.models import DEPTHS, MODEL, RandomFeatures

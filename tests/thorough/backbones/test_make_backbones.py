@@ -8,8 +8,8 @@ import pytest
 
 from pacer.backbones import make_backbones
 from pacer.backbones.make_backbones import MODELS
-from pacer.params import Backbone
-from pacer.pretrained.pointers import provenance
+from pacer.backbones.pointers import provenance
+from pacer.config import Backbone
 from tests.integration.backbones.test_make_backbones import make
 
 

@@ -7,17 +7,17 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer, BertModel
 
-from pacer.anchors.anchor import Anchor
 from pacer.backbones.standins.chexbert import HEADS, head_targets, make_chexbert_standin
 from pacer.backbones.standins.data import LabelledText
 from pacer.backbones.standins.text import make_text_standin
 from pacer.backbones.standins.training import held_out_tenth, pad, peak_schedule, training_batches
+from pacer.commitments.anchor import Anchor
+from pacer.config.backbones import TextStandin
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file
-from pacer.corpus.text.cleaning import clean_report
+from pacer.data.cleaning import clean_report
+from pacer.data.findings import FINDINGS
 from pacer.metrics.chexbert.labeller import CheXbert
-from pacer.params.backbones import TextStandin
-from pacer.records.findings import FINDINGS
 
 FRAMES = {1: "There is {}.", 2: "No {}.", 3: "Possible {}."}
 SMALL = TextStandin(width=32, layers=2, heads=2, vocabulary=300, texts=300, steps=700, batch_size=8, learning_rate=2e-3)

@@ -13,7 +13,7 @@ from transformers import Dinov2Model
 from pacer.backbones.standins import vision
 from pacer.backbones.standins.residual import ResidualNetwork
 from pacer.backbones.standins.vision import MEAN, STD, make_vision_standin
-from pacer.params.backbones import VisionStandin
+from pacer.config.backbones import VisionStandin
 from pacer.phantom.training import TrainingImages, training_images
 
 CONFIG = VisionStandin(

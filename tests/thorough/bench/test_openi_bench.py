@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from pacer.records.schemas import IMAGE_SCHEMA, of_split
+from pacer.data.schemas import IMAGE_SCHEMA, of_split
 from tests.support.made_records import few_records
 
 

@@ -9,10 +9,10 @@ import polars as pl
 import torch
 from ruamel.yaml import YAML
 
+from pacer.data.schemas import RECORD_SCHEMA, read_records, write_table
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import build_model, frozen_fingerprints
 from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
-from pacer.records.schemas import RECORD_SCHEMA, read_records, write_table
 from tests.support import drive
 from tests.support.models import MODEL, specification
 
@@ -21,7 +21,7 @@ from tests.support.models import MODEL, specification
 SCRIPT = f"""
 import runpy
 runpy.run_path({str(drive.ROOT / "stages" / "decode.py")!r}, run_name="__main__")
-from pacer.parallel.processes import process_state
+from pacer.core.processes import process_state
 print(f"rank {{process_state().process_index}} of {{process_state().num_processes}}\\n", end="", flush=True)
 """
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pacer.config import Features
 from pacer.core.io import read_json
-from pacer.encoding import build_store as build
+from pacer.features import build_store as build
 from pacer.features.online import open_features
 from pacer.features.store import MANIFEST, FeatureStore
-from pacer.params import Features
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 CONFIG = Features(

@@ -20,11 +20,11 @@ from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
 from pacer.core.io import write_json
+from pacer.data.schemas import ABOUT, read_records
 from pacer.decoding.run import trained_generator
 from pacer.emphasis.attribution import Attributor
 from pacer.features.online import open_features
 from pacer.metrics.chexbert.labeller import CheXbert
-from pacer.records.schemas import ABOUT, read_records
 from pacer.serving.case import Case
 from pacer.serving.export import export_model
 from pacer.serving.reporter import Reporter

@@ -13,16 +13,16 @@ from transformers import AutoModel
 from pacer.backbones import bundle
 from pacer.backbones import unpack as unpacking
 from pacer.backbones.make_backbones import MODELS
+from pacer.backbones.pointers import is_standin, provenance
+from pacer.backbones.tokenizer import read_tokenizer
 from pacer.backbones.unpack import unpack
+from pacer.config import parse_params
+from pacer.config.backbones import CARD
+from pacer.config.profiles import load_profile
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import hash_file, read_json
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS
-from pacer.params import parse_params
-from pacer.params.backbones import CARD
-from pacer.params.profiles import load_profile
-from pacer.pretrained.pointers import is_standin, provenance
-from pacer.pretrained.tokenizer import read_tokenizer
 
 PHANTOM = load_profile("configs/phantom.yaml").model_dump()
 

@@ -6,10 +6,10 @@ import os
 import pytest
 
 from pacer.backbones.hub import locate, point_to
+from pacer.backbones.pointers import fingerprint, is_standin, provenance, resolve
+from pacer.config import Backbone
 from pacer.core.errors import BackboneError
 from pacer.core.io import hash_bytes
-from pacer.params import Backbone
-from pacer.pretrained.pointers import fingerprint, is_standin, provenance, resolve
 
 COMMIT = "c" * 40
 HUB = Backbone(provider="hub", id="owner/model", revision="main")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from pacer.config.baselines import load_baseline_params
 from pacer.core.errors import ConfigError
-from pacer.params.baselines import load_baseline_params
 
 ROOT = Path(__file__).parents[3]
 

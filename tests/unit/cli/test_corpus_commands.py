@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pacer.config.profiles import load_profile
 from pacer.metrics.scoring import decoded_records
-from pacer.params.profiles import load_profile
 from pacer.phantom.generate import generate_phantom
 
 

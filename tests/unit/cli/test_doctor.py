@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pacer.cli.doctor import Finding, diagnose, models
-from pacer.corpus.source.files import point_to_files
-from pacer.params import Params, parse_params
-from pacer.params.profiles import load_profile
+from pacer.config import Params, parse_params
+from pacer.config.profiles import load_profile
+from pacer.data.source import point_to_files
 
 REPOSITORY = Path(__file__).parents[3]
 

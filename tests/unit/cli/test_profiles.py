@@ -9,12 +9,12 @@ from typing import get_args
 
 import pytest
 
+from pacer.config import Params, load_params, parse_params
+from pacer.config.profiles import load_profile, profile_text
+from pacer.config.score import Score
 from pacer.core.errors import ConfigError
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.scoring import ORIGINALS
-from pacer.params import Params, load_params, parse_params
-from pacer.params.profiles import load_profile, profile_text
-from pacer.params.score import Score
 from pacer.reporting.published import load_published
 
 REPOSITORY = Path(__file__).parents[3]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pacer.config import load_params
 from pacer.core.errors import ConfigError
-from pacer.params import load_params
 
 
 def test_a_missing_key_is_named_with_where_to_find_it(tmp_path: Path) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pacer.config.emphasis import Emphasis
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import hash_file, read_json, read_jsonl
+from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA, read_table, write_table
 from pacer.emphasis import attribution
 from pacer.emphasis import build_emphasis as room
 from pacer.emphasis.attribution import Attributor
 from pacer.model.assemble import load_tokenizer
-from pacer.params.emphasis import Emphasis
-from pacer.records.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA, read_table, write_table
 from pacer.training.record_table import RecordTable, write_record_table
 from pacer.training.trajectory import Span, TrajectoryBuilder
 

@@ -15,8 +15,8 @@ import torch
 from PIL import Image
 
 from pacer.core.errors import BackboneError, DataError, PacerError
-from pacer.encoding import build_store as build
-from pacer.encoding import plan
+from pacer.features import build_store as build
+from pacer.features import plan
 from pacer.features.encoder import ImageEncoder
 from pacer.features.online import OnlineStates, open_features
 from pacer.features.store import FeatureStore, content_hash

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import BertModel
 
+from pacer.backbones.pointers import write_pointer
 from pacer.core.errors import BackboneError, DataError
+from pacer.data.findings import FINDINGS
 from pacer.metrics.chexbert.labeller import CPU_PIECES, CheXbert
 from pacer.metrics.chexbert.network import CheXbertNetwork
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS
-from pacer.pretrained.pointers import write_pointer
-from pacer.records.findings import FINDINGS
 from tests.support.metrics import small_config
 
 

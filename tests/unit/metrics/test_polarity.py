@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.anchors.anchor import Anchor
-from pacer.anchors.vocabulary import FINDINGS
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.vocabulary import FINDINGS
 from pacer.core.errors import DataError
 from pacer.metrics.polarity import polarity_agreement, polarity_matrix
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pacer.corpus.text.wording import prior_wording
+from pacer.data.wording import prior_wording
 from pacer.metrics.commitments import commitment_scores
 from pacer.metrics.extraction import extraction_counts
 from pacer.metrics.pairing import Prediction, is_unclosed

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 
 from pacer.core.errors import DataError
+from pacer.data.findings import FINDINGS
+from pacer.data.schemas import TRUTH_SCHEMA
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS
 from pacer.metrics.truth import Truth, findings_present, truth_f1, truth_scores
-from pacer.records.findings import FINDINGS
-from pacer.records.schemas import TRUTH_SCHEMA
 
 
 def table(**present: list[str]) -> pl.DataFrame:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from pacer.config import Params, parse_params
+from pacer.config.profiles import load_profile
 from pacer.core.errors import CheckpointError
 from pacer.model.assemble import build_model, frozen_fingerprints, load_model
 from pacer.model.checkpoint import (
@@ -22,8 +24,6 @@ from pacer.model.checkpoint import (
     save_checkpoint,
 )
 from pacer.model.pacer import Pacer
-from pacer.params import Params, parse_params
-from pacer.params.profiles import load_profile
 from pacer.training.phases import phase_of
 from tests.support.models import specification
 

@@ -14,14 +14,14 @@ import pytest
 import torch
 from torch import nn
 
-from pacer.anchors.render import render_anchor
+from pacer.commitments.render import render_anchor
+from pacer.commitments.rules.extract import extract_anchor
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceCompressor, SourceInterface
 from pacer.model.pacer import Batch
 from pacer.model.prompt.instruction import continuation_ids
 from pacer.model.refine import DepthRouter
-from pacer.rules.extract import extract_anchor
 from pacer.training.examples import Examples
 from pacer.training.losses import LossWeights, consistency_loss, drift_loss, emphasis_loss, trajectory_loss
 from pacer.training.objective import denominators, objective

@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from pacer.params.profiles import load_profile
+from pacer.config.profiles import load_profile
 
 ROOT = Path(__file__).parents[3]
 V, D, HIDDEN, QUERIES, RANK = 768, 4096, 2048, 128, 32

@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
+from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import availability
+from pacer.data.findings import FINDINGS
 from pacer.phantom.language import contexts_of, report_of
 from pacer.phantom.wording import remarks
 from pacer.phantom.world import make_world
-from pacer.records.findings import FINDINGS
-from pacer.rules.extract import extract_anchor
 
 
 @pytest.fixture(scope="module")

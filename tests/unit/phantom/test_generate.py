@@ -7,17 +7,17 @@ import polars as pl
 import pytest
 from PIL import Image
 
+from pacer.config.corpus import Phantom
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import hash_file, read_json, read_jsonl
-from pacer.corpus.source.files import read_source
-from pacer.corpus.text.cleaning import clean_report
-from pacer.params.corpus import Phantom
+from pacer.data.cleaning import clean_report
+from pacer.data.findings import FINDINGS
+from pacer.data.schemas import EMPHASIS_POSITIONS
+from pacer.data.source import read_source
 from pacer.phantom.emphasis import emphasis_scores
 from pacer.phantom.generate import generate_phantom
 from pacer.phantom.language import sample_texts
 from pacer.phantom.tokenizer import phantom_tokenizer
-from pacer.records.findings import FINDINGS
-from pacer.records.schemas import EMPHASIS_POSITIONS
 
 CONFIG = Phantom(
     patients=40,

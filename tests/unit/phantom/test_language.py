@@ -5,11 +5,11 @@ import re
 import numpy as np
 import pytest
 
-from pacer.corpus.text.cleaning import clean_report
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.data.cleaning import clean_report
+from pacer.data.findings import FINDINGS
 from pacer.phantom.language import contexts_of, fullest_report_of, report_of, sample_texts, write_report
 from pacer.phantom.world import make_world
-from pacer.records.findings import FINDINGS
-from pacer.rules.extract import extract_anchor
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from bench.phantom_gallery import draw_gallery, example_study
+from pacer.data.findings import FINDINGS
 from pacer.phantom.canvas import Canvas
 from pacer.phantom.render import render_frontal, render_lateral, render_with_masks, visible_findings
 from pacer.phantom.training import training_images
 from pacer.phantom.world import CHRONIC, LATERAL_CAPABLE, make_world
-from pacer.records.findings import FINDINGS
 
 GRID, SIZE = 8, 112
 #: Shapes of the anatomy itself, which move their surroundings a little.

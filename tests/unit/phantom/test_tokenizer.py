@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.corpus.text.cleaning import clean_report
+from pacer.data.cleaning import clean_report
 from pacer.phantom.language import sample_texts
 from pacer.phantom.tokenizer import commitment_text, phantom_tokenizer, train_tokenizer
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from pacer.data.findings import FINDINGS
 from pacer.phantom.world import CHRONIC, LATERAL_CAPABLE, make_world
-from pacer.records.findings import FINDINGS
 
 
 @pytest.fixture(scope="module")

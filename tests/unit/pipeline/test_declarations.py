@@ -15,14 +15,14 @@ PIPELINE = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
 BASELINES = YAML(typ="safe").load(ROOT / "baselines" / "dvc.yaml")["stages"]
 STAGES = PIPELINE | BASELINES  # the paths of both start at the root
 #: DVC tracks the parameters' values, so their code is in no deps.
-PARAMS = ROOT / "pacer" / "params"
+PARAMS = ROOT / "pacer" / "config"
 #: Rooms from the bottom to the top; one may use what stands in a row above its own.
 LEVELS = (
-    ("core", "corpus.text", "model.prompt"),
-    ("params", "parallel", "records", "radiographs", "pretrained", "tables"),
-    ("anchors", "corpus.source", "labelling.sample", "features", "metrics.chexbert"),
-    ("rules", "labelling.answers", "phantom", "encoding", "corpus", "model", "emphasis"),
-    ("labelling.client", "labelling.targets", "backbones", "metrics", "training", "decoding", "released"),
+    ("core", "model.prompt"),
+    ("config", "backbones.pointers"),
+    ("data", "backbones.tokenizer"),
+    ("commitments", "features", "metrics.chexbert", "phantom", "model", "emphasis"),
+    ("backbones", "metrics", "training", "decoding", "released"),
     ("comparison", "external", "baselines"),
     ("reporting",),
     ("serving", "studies"),
@@ -183,4 +183,4 @@ def test_every_stage_says_what_it_is() -> None:
 
 
 def test_the_configuration_code_is_in_no_deps() -> None:
-    assert not any("pacer/params" in d for s in STAGES.values() for d in s["deps"])
+    assert not any("pacer/config" in d for s in STAGES.values() for d in s["deps"])

@@ -13,14 +13,14 @@ from accelerate import Accelerator
 from transformers import BertConfig, BertModel
 
 from pacer.cli.released import import_llm_rg4
+from pacer.config import Params, parse_params
+from pacer.config.profiles import load_profile
 from pacer.core.errors import CheckpointError
 from pacer.decoding.run import trained_generator
 from pacer.model.assemble import build_model, load_model
 from pacer.model.checkpoint import read_record
 from pacer.model.specification import specification_of
 from pacer.model.upstream import interface_names
-from pacer.params import Params, parse_params
-from pacer.params.profiles import load_profile
 from pacer.released.adopt import adopt_llm_rg4
 from pacer.training.run import Inputs, PhaseTraining
 from tests.support.models import MODEL, WIDTH

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from pacer.anchors.anchor import Anchor
 from pacer.cli import app
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.labelling.build_anchors import build_anchors
+from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.core.errors import DataError
 from pacer.core.io import write_jsonl
-from pacer.labelling.targets.build_anchors import build_anchors
-from pacer.records.schemas import RECORD_SCHEMA, write_table
+from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.reporting.explanation import explain, mark
-from pacer.rules.extract import extract_anchor, find_mentions
 from tests.support.made_records import few_records
 
 WORDS = (

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pacer.commitments.rules.extract import extract_anchor
 from pacer.reporting.support import pieces, statements
-from pacer.rules.extract import extract_anchor
 
 SENTENCES = (
     "no evidence of pneumothorax .",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.params.profiles import load_profile
+from pacer.config.profiles import load_profile
 from pacer.training import batches
 from pacer.training.batches import MicroBatch, Order, micro_batches, real_share
 from pacer.training.phases import DirectProbability, phase_of

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pacer.core.errors import DataError
-from pacer.parallel.prefetch import prefetch
+from pacer.core.prefetch import prefetch
 from pacer.training.loop import _Run
 from pacer.training.objective import objective
 from pacer.training.phases import phase_of

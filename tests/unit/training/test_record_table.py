@@ -8,7 +8,7 @@ import pytest
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.records.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA, SPLITS
+from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA, SPLITS
 from pacer.training import record_table
 from pacer.training.record_table import ANCHOR_COLUMNS, COLUMNS, EMPHASIS_COLUMNS, RecordTable, write_record_table
 

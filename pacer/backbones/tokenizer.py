@@ -1,0 +1,110 @@
+"""A language model's tokenizer, and whether it is that of its own ``tokenizer.model``.
+
+Llama and Vicuna ship a sentencepiece model, ``tokenizer.model``, alone. Sentencepiece joins the neighbours that make
+the piece of the highest score; transformers makes a fast tokenizer of it that joins those of the lowest id. The two
+orders differ where ids do not follow scores: Llama's runs of blanks have early ids and the lowest score, so
+transformers' tokenizer joins two blanks before it joins the second one to its word.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pacer.backbones.pointers import from_files
+from pacer.core.errors import BackboneError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+SENTENCEPIECE = "tokenizer.model"
+
+#: What a sentencepiece model writes for a blank.
+_BLANK = "▁"
+
+
+def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a directory in Hugging Face format.
+
+    Where the directory has a ``tokenizer.model``, ids are those that sentencepiece gives with it, for every text that
+    does not begin with a blank.
+
+    Raises:
+        BackboneError: its files cannot be read, it has no BOS or EOS token, or it disagrees with ``tokenizer.model``.
+    """
+    from transformers import AutoTokenizer
+
+    directory = Path(directory)
+    reference = _sentencepiece(directory / SENTENCEPIECE) if (directory / SENTENCEPIECE).is_file() else None
+    tokenizer = from_files(AutoTokenizer, directory)
+    if tokenizer.bos_token_id is None or tokenizer.eos_token_id is None:
+        raise BackboneError(f"the tokenizer in {directory} must have a BOS and an EOS token")
+    if reference is not None:
+        scores = _scores(reference)
+        if not (directory / "tokenizer.json").is_file():
+            _merge_by_score(tokenizer, scores)
+        _check(tokenizer, reference, scores, directory)
+    return tokenizer
+
+
+def _sentencepiece(model: Path) -> Any:
+    from sentencepiece import SentencePieceProcessor
+
+    try:
+        return SentencePieceProcessor(str(model))
+    except (OSError, RuntimeError):
+        raise BackboneError(
+            f"{model} is no sentencepiece model; fetch it again, or remove it if tokenizer.json is the tokenizer"
+        ) from None
+
+
+def _scores(reference: Any) -> dict[str, float]:
+    """``{piece: score}`` of the pieces that stand for text: neither control tokens nor bytes."""
+    apart = reference.is_control, reference.is_unknown, reference.is_byte, reference.is_unused
+    numbers = (n for n in range(reference.get_piece_size()) if not any(kind(n) for kind in apart))
+    return {reference.id_to_piece(number): reference.get_score(number) for number in numbers}
+
+
+def _merge_by_score(tokenizer: Any, scores: dict[str, float]) -> None:
+    """Order the merges of a byte-pair tokenizer as sentencepiece does: by the score of the piece they make.
+
+    Of equal scores sentencepiece takes the leftmost pair in the text. A list of merges has no place for that; the one
+    with the longer left part first does the same for runs of blanks, which grow from their left end.
+    """
+    from tokenizers.models import BPE
+
+    backend = tokenizer.backend_tokenizer
+    model = backend.model
+    if not isinstance(model, BPE):
+        return
+    pairs = [
+        (score, cut, piece)
+        for piece, score in scores.items()
+        for cut in range(1, len(piece))
+        if piece[:cut] in scores and piece[cut:] in scores
+    ]
+    pairs.sort(key=lambda pair: (-pair[0], -pair[1]))
+    backend.model = BPE(
+        vocab=backend.get_vocab(with_added_tokens=False),
+        merges=[(piece[:cut], piece[cut:]) for _, cut, piece in pairs],
+        unk_token=model.unk_token,
+        fuse_unk=model.fuse_unk,
+        byte_fallback=model.byte_fallback,
+    )
+
+
+def _check(tokenizer: Any, reference: Any, scores: dict[str, float], directory: Path) -> None:
+    """Compare with sentencepiece on every piece, behind one blank and behind two, and on many characters."""
+    words = [word for piece in scores if (word := piece.replace(_BLANK, " ").strip())]
+    characters = "".join(map(chr, range(1, 0x3000)))
+    for text, kind in (
+        (" ".join(words), "its own pieces"),
+        ("  ".join(words), "doubled blanks"),
+        (f"a{characters}", "some characters"),
+    ):
+        if tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] != reference.encode(text):
+            raise BackboneError(
+                f"the tokenizer in {directory} does not give the ids of its own {SENTENCEPIECE} for {kind}: the model "
+                "would read other tokens than it was trained on; fetch the tokenizer again, or remove tokenizer.json, "
+                f"which is then made from {SENTENCEPIECE}"
+            )

@@ -1,0 +1,219 @@
+"""What the cues around a mention say of it.
+
+Uncertainty is looked for before negation, and a mention without a cue is positive (a statement of normality is
+negative). The paper's "local window" of a mention is its clause, and the list of findings that a cue introduces or
+closes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from pacer.commitments.rules.matching import Match
+from pacer.commitments.rules.mentions import FINDINGS_OF, NORMALITY
+
+
+class Reading(NamedTuple):
+    """The polarity of one mention (None: nothing is said of the finding), and the cue that decided, if any."""
+
+    polarity: str | None
+    cue: Match | None
+
+
+_PLAIN = Reading("positive", None)
+
+#: Characters before and after a mention in which a cue may stand; the window ends earlier where the clause does.
+WINDOW_BEFORE, WINDOW_AFTER = 150, 60
+
+
+#: What the kinds of cues speak of; the others (exceptions, clauses, statements) steer or stop the reading.
+_SPEAKS = {
+    f"{word}{side}": word
+    for word in ("uncertain", "hint", "negative", "silent", "instead")
+    for side in ("", "_before", "_after", "_around", "_between")
+}
+
+
+def read_mentions(segment: str, mentions: list[Match], cues: list[Match]) -> list[Reading]:
+    """What the cues within the window of each mention say of it."""
+    speaking = [cue for cue in cues if cue[2] in _SPEAKS]
+    if not speaking:
+        return [_decide(mention, speaking) for mention in mentions]
+    return [_read_mention(segment, mentions, index, speaking, cues) for index in range(len(mentions))]
+
+
+def _beside(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
+    """Does a cue stand on the side that its kind asks for? A cue inside the mention counts as before it."""
+    start, _, kind = cue
+    if start < mention[1]:
+        return start >= floor and not kind.endswith("_after")
+    return start < ceiling and not kind.endswith("_before")
+
+
+def _decide(mention: Match, cues: list[Match]) -> Reading:
+    """Uncertain before negative before what the mention says by itself; of several cues the nearest is named."""
+    if not cues:
+        return Reading("negative", None) if mention[2] in NORMALITY else _PLAIN
+    by_word: dict[str, list[Match]] = {}
+    for cue in cues:
+        by_word.setdefault(_SPEAKS[cue[2]], []).append(cue)
+    negative = by_word.get("negative", []) + by_word.get("instead", [])
+    uncertain = by_word.get("uncertain") or ([] if negative else by_word.get("hint"))
+    found = uncertain or negative
+    silent = by_word.get("silent")
+    if silent and not any(cue[0] > silent[-1][0] for cue in found):
+        return Reading(None, silent[-1])
+    nearest = found[0] if len(found) == 1 else min(found, key=lambda cue: max(cue[0] - mention[1], mention[0] - cue[1]))
+    return Reading("uncertain" if uncertain else "negative", nearest)
+
+
+def _read_mention(segment: str, mentions: list[Match], index: int, speaking: list[Match], cues: list[Match]) -> Reading:
+    mention = mentions[index]
+    start, end, _ = mention
+    floor, ceiling = start - WINDOW_BEFORE, end
+    if speaking[-1][0] >= end:
+        ceiling = min(end + WINDOW_AFTER, _end_of_list(segment, mentions, index))
+    for cue_start, cue_end, kind in cues:
+        if cue_end <= start:
+            if kind == "clause":
+                floor = max(floor, cue_end)
+            elif kind == "instead":
+                floor = max(floor, cue_start)
+        elif cue_start >= end and kind in ("clause", "statement", "degree", "instead"):
+            ceiling = min(ceiling, cue_start)
+    within = [
+        cue
+        for cue in speaking
+        if _beside(cue, mention, floor, ceiling)
+        and not (cue[1] <= start and _spent(segment, cue, index, mentions, cues))
+        and not (mention[2] == "device" and _beside_the_device(segment, cue, index, mentions))
+        and not (cue[2] == "uncertain_between" and _of_the_next(segment, cue, index, mentions))
+    ]
+    return _decide(mention, within)
+
+
+#: What may stand between two findings of one list. (Cleaned reports have "andor".)
+_LISTED = re.compile(r" (?:(or|and|nor|andor) )?(?:(?!is\b|are\b|with|no\b|but\b|there\b|the\b)[\w-]+ ){0,3}")
+
+#: A course that is stated of the finding just before it.
+_COURSE = re.compile(
+    r" (?:(?:has|have) (?:\w+ly |now |since )?(?:increased|decreased|improved|worsened|progressed)"
+    r"|(?:(?:has|have) (?:\w+ly |now |since )?)?(?:developed|appeared|formed|accumulated)"
+    r"|(?:is|are|remains?|appears?) (?:\w+ly )?(?:stable|unchanged|increased|decreased|improved|larger|smaller"
+    r"|persistent|similar|again|still|now|small|moderate|large|mild|severe|minimal|new|worse|better)|persists?"
+    r"|now (?:seen|present|evident|visible|noted)"
+    r"|(?:stable|unchanged|improved|worse|larger|smaller)(?=$| (?:from|since|compared|in|as|when|and)\b))\b"
+)
+_ALTERNATIVE = re.compile(r"\b(?:or|nor|andor)\b")
+#: What is located or explained is there: "small left effusion or thickening", "new opacity from edema or pneumonia".
+_FOUND = re.compile(
+    r"\b(?:left|right|bilateral|(?:bi)?bas\w+|retrocardiac|perihilar|apical|lobe|due|from|secondary|related|reflect\w*"
+    r"|represent\w*)\b"
+)
+_CONJUNCTION = re.compile(r"\b(?:or|nor|andor|and)\b")
+_BESIDES = re.compile(r"\band\b(?! or\b)")
+
+#: A name with a verb of its own is a statement of its own: "heart size is enlarged".
+_VERB = re.compile(r" (?:is|are|was|were|has|have|appears?|remains?) ")
+
+#: Parts of a device, its place and its placing: what is said of them leaves the device where it is.
+_PART_OF = re.compile(
+    r"\b(?:(?:tips?|ends?|side-? ?(?:ports?|holes?)|course|position|malposition\w*) of|kink\w* (?:of|in)"
+    r"|complications?) (?:\w+ ){0,4}$|\bside $"
+)
+_ITS_PART = re.compile(
+    r" (?:(?:line|tube|catheter|lead|distal|proximal) )?(?:tips?|side-? ?(?:ports?|holes?)|course)\b"
+)
+_PLACE = re.compile(
+    r" (?:below|beyond|past|distal\w*|within|above|terminat\w*|ends?|ending|project\w*|coil\w*|curl\w*|loop\w*|locat\w*"
+    r"|position\w*|(?:in|at) (?:the )?(?:\w+ ){0,2}(?:stomach|o?esophagus|svc|vena|atri\w+|ventric\w+|duodenum|trachea"
+    r"|bronchus|jejunum|junction|level|carina))\b"
+)
+_PLACED = re.compile(r"(?: (?:line|tube|catheter|lead))?[ -](?:placement|insertion|associated|related)\b")
+
+
+def _end_of_list(segment: str, mentions: list[Match], index: int) -> int:
+    """Where the text that follows a mention stops speaking of it: at the next finding that is not listed with it
+    ("effusion or pneumothorax is not seen" speaks of both, "effusion, pneumothorax is not seen" does not)."""
+    end, joined = mentions[index + 1][0] if index + 1 < len(mentions) else len(segment), False
+    for here, following in zip(mentions[index:], mentions[index + 1 :]):
+        listed = _LISTED.fullmatch(segment, here[1], following[0])
+        if not listed:
+            return following[0] if joined else end
+        one_thing = following[0] == here[1] + 1 and FINDINGS_OF[here[2]] == FINDINGS_OF[following[2]]  # "mass lesion"
+        joined = joined or listed[1] is not None or one_thing
+    return len(segment) if joined else end
+
+
+def _spent(segment: str, cue: Match, index: int, mentions: list[Match], cues: list[Match]) -> bool:
+    """Has a cue that stands before a mention met what it speaks of, after which a new statement began?"""
+    _, cue_end, said = cue
+    start, end, _ = mentions[index]
+    hedge = not said.startswith("negative")
+    for begin, begun, kind in cues:
+        # "likely atelectasis, no pneumothorax": a denial is a new statement as well
+        denial = hedge and kind == "negative_before"
+        # (a name may itself begin with its degree: "increased markings")
+        if cue_end <= begin <= start and (denial or kind in ("statement", "degree")):
+            # what the hedge speaks of need not be a finding ("possible scarring, no pneumothorax"), but be there it
+            # must ("probably no pneumothorax")
+            if denial and segment.count(" ", cue_end, begin) > 2:
+                return True
+            met = [other for other in mentions[:index] if cue_end <= other[0] and other[1] <= begin]
+            if met and not (kind == "degree" and _in_a_list(segment, cue, met[-1], (begin, begun), mentions, cues)):
+                return True
+    if not index or mentions[index - 1][0] < cue_end:
+        return False
+    before = mentions[index - 1][1]
+    if _VERB.search(segment, start, end):
+        return True
+    # "no pneumothorax, left effusion is unchanged", but not "no pneumothorax or effusion is unchanged"
+    return _COURSE.match(segment, end) is not None and _ALTERNATIVE.search(segment, before, start) is None
+
+
+def _in_a_list(
+    segment: str, cue: Match, before: Match, degree: tuple[int, int], mentions: list[Match], cues: list[Match]
+) -> bool:
+    """Does a word of degree stand within the list that a cue introduces, since a later "or" joins its finding to
+    another ("no consolidation, small effusion, or pneumothorax")? What follows the "or" of the list is outside.
+    ``before`` is the last finding before the word."""
+    begin, place = degree
+    if not _LISTED.fullmatch(segment, before[1], begin) or _CONJUNCTION.search(segment, cue[1], begin):
+        return False
+    for start, end, _ in mentions:
+        if end <= begin:
+            continue
+        if start > begin and not _LISTED.fullmatch(segment, place, start):
+            return False
+        joined = _ALTERNATIVE.search(segment, place, start)
+        if joined:
+            hedged = any(begin < other[0] < joined.start() and other[2] in _SPEAKS for other in cues)
+            return not hedged and _FOUND.search(segment, begin, joined.start()) is None
+        place = end
+    return False
+
+
+def _of_the_next(segment: str, cue: Match, index: int, mentions: list[Match]) -> bool:
+    """Does "versus" name alternatives of a later finding alone ("effusions and infiltrate versus crowding")?"""
+    if index + 1 == len(mentions) or cue[0] < mentions[index + 1][1]:
+        return False
+    return _BESIDES.search(segment, mentions[index][1], mentions[index + 1][0]) is not None
+
+
+def _beside_the_device(segment: str, cue: Match, index: int, mentions: list[Match]) -> bool:
+    """Does a cue beside a device speak of something else, its tip, its place, another finding?"""
+    cue_start, cue_end, kind = cue
+    start, end, _ = mentions[index]
+    _, before, name = mentions[index - 1] if index else (0, 0, "device")
+    if kind.startswith("silent"):
+        return False
+    if _PART_OF.search(segment, before, start) or _ITS_PART.match(segment, end):
+        return True
+    if cue_start >= end:
+        return _PLACE.match(segment, cue_end) is not None
+    if kind != "negative_before" or cue_end > start:
+        return False
+    # "no pneumothorax, right PICC in place": devices are seldom denied, and never at the end of such a list
+    met = name != "device" and cue_end <= before and not _ALTERNATIVE.search(segment, before, start)
+    return met or _PLACED.match(segment, end) is not None

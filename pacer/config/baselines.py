@@ -1,0 +1,73 @@
+"""The typed form of ``baselines/params.yaml``; its keys are explained there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pacer.config.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Strict, read_params
+from pacer.config.training import Warmup
+
+#: Whose prompt and target the halves of a pair have. ``own_and_poorer``: each its own where it is trained on, and a
+#: third part has the poorer record's with more sources, for the ranking alone; ``poorer``: the poorer record's on both;
+#: ``own``: each its own.
+PairTarget = Literal["own_and_poorer", "poorer", "own"]
+
+
+class Adaptation(Warmup):
+    """How modules added to the frozen parent are trained."""
+
+    seed: Natural
+    weight_decay: NaturalFloat
+    rho: Fraction
+    lambda_q: NaturalFloat
+
+
+class SimMLM(Adaptation):
+    rank: Positive
+    d_gate: Positive
+    mixing: Literal["per_slot", "post_fusion"]
+    alpha: NaturalFloat
+    pair_target: PairTarget
+
+    @model_validator(mode="after")
+    def _in_pairs(self) -> SimMLM:
+        if self.batch_size % 2:
+            raise ValueError(f"batch_size ({self.batch_size}) must be even: a micro-batch is made of pairs")
+        return self
+
+
+class Bank(Strict):
+    neighbours: Positive
+    entries: Positive | None
+    seed: Natural
+
+
+class RAGPT(Adaptation):
+    bank: Bank
+    prompt_tokens: Positive
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class LLMRG4(Strict):
+    weights: str | None
+    num_beams: Positive
+    min_new_tokens: Natural
+    max_new_tokens: Positive
+    repetition_penalty: PositiveFloat
+    length_penalty: float
+
+
+class BaselineParams(Strict):
+    """The whole of ``baselines/params.yaml``."""
+
+    simmlm: SimMLM
+    ragpt: RAGPT
+    llm_rg4: LLMRG4
+
+
+def load_baseline_params(path: str | Path = "baselines/params.yaml") -> BaselineParams:
+    """Read and validate the baselines' parameter file, as :func:`~pacer.config.strict.read_params` does."""
+    return read_params(path, BaselineParams)

@@ -1,0 +1,137 @@
+"""Where the raw corpus comes from and how it is read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from pacer.config.strict import Fraction, Natural, Positive, PositiveFloat, Strict
+from pacer.core.contexts import Context
+from pacer.core.io import known_encoding
+
+#: How report text is cleaned; :data:`pacer.data.cleaning.CLEANERS` has the functions.
+Cleaner = Literal["upstream", "iu_xray"]
+
+#: What stands between the cells of a CSV file; :data:`pacer.data.tables.SEPARATORS` has the characters.
+Delimiter = Literal["comma", "semicolon", "tab", "pipe"]
+
+
+class Phantom(Strict):
+    patients: Positive
+    studies_per_patient: PositiveFloat
+    lateral_fraction: Fraction
+    image_size: Annotated[int, Field(ge=56)]
+    vocabulary: Annotated[int, Field(ge=300)]
+    val_fraction: Fraction
+    test_fraction: Fraction
+
+    @model_validator(mode="after")
+    def _some_train(self) -> Phantom:
+        if self.val_fraction + self.test_fraction >= 1:
+            raise ValueError("val_fraction + test_fraction must leave patients for training (sum below 1)")
+        return self
+
+
+class Annotations(Strict):
+    """One annotation file per context, relative to ``corpus.root``."""
+
+    sn: str | None = None
+    sw: str | None = None
+    mn: str | None = None
+    mw: str | None = None
+
+
+class MimicCxr(Strict):
+    """The files of MIMIC-CXR and MIMIC-CXR-JPG as PhysioNet ships them, relative to ``corpus.root``."""
+
+    reports: str | None
+    metadata: str | None
+    split: str | None
+
+
+class R2Gen(Strict):
+    """R2Gen's ``annotation.json`` and a table of views, relative to ``corpus.root``."""
+
+    annotation: str | None
+    views: str | None
+
+
+class OpenI(Strict):
+    """The files of the Open-I distribution, relative to ``corpus.root``."""
+
+    reports: str | None
+    projections: str | None
+    split: Literal["r2gen"] | None
+
+
+class TableOfStudies(Strict):
+    """A table of one's own studies, relative to ``corpus.root``; ``columns`` maps our names to the table's; the form
+    need only be said where it is not that of a plain CSV file."""
+
+    file: str | None
+    columns: dict[str, str]
+    delimiter: Delimiter | None = None
+    encoding: Annotated[str, AfterValidator(known_encoding)] = "utf-8"
+
+
+class SubjectShares(Strict):
+    """Shares of the subjects in val and test, where a corpus names no split; the rest is train. A corpus that is only
+    evaluated has none."""
+
+    val: Fraction
+    test: Fraction
+
+    @model_validator(mode="after")
+    def _shares(self) -> SubjectShares:
+        if self.val + self.test > 1:
+            raise ValueError("val + test must not exceed 1; what they leave is train")
+        return self
+
+
+class Corpus(Strict):
+    source: Literal["phantom", "files"]
+    format: Literal["rg4", "mimic_cxr", "r2gen", "openi", "table"]
+    root: str | None
+    annotations: Annotations
+    mimic_cxr: MimicCxr
+    r2gen: R2Gen
+    openi: OpenI
+    table: TableOfStudies
+    images: str
+    original_references: str | None
+    contexts: Annotated[list[Context], Field(min_length=1)]
+    target: Literal["findings_and_impression", "findings"]
+    cleaner: Cleaner
+    unseen_comparisons: Literal["keep", "strip"]
+    keep_empty_priors: bool
+    split: SubjectShares
+    seed: Natural
+    limit: Positive | None
+    max_bad_rows: Natural
+    phantom: Phantom
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Corpus:
+        if len(set(self.contexts)) != len(self.contexts):
+            raise ValueError("contexts holds a context twice")
+        if self.source == "files":
+            if self.root is None:
+                raise ValueError("source: files needs corpus.root, the folder that the annotation files lie in")
+            missing = [c for c in self.contexts if getattr(self.annotations, c) is None]
+            if self.format == "rg4" and missing:
+                raise ValueError(f"annotations names no file for {', '.join(missing)}, listed in corpus.contexts")
+            needed = {
+                "mimic_cxr": {f"mimic_cxr.{name}": path for name, path in self.mimic_cxr},
+                "r2gen": {"r2gen.annotation": self.r2gen.annotation},
+                "openi": {"openi.reports": self.openi.reports, "openi.projections": self.openi.projections},
+                "table": {"table.file": self.table.file},
+            }
+            unset = [f"corpus.{key}" for key, path in needed.get(self.format, {}).items() if path is None]
+            if unset:
+                raise ValueError(f"format: {self.format} needs {', '.join(unset)}")
+            if self.format in ("openi", "r2gen") and set(self.contexts) & {"sw", "mw"}:
+                raise ValueError(f"format: {self.format} knows no previous reports; contexts may hold sn and mn")
+        elif self.format != "rg4":
+            raise ValueError("source: phantom writes format: rg4 alone; for a corpus of your own set source: files")
+        return self

@@ -1,0 +1,53 @@
+"""The trained blocks, and the text that they are trained on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pacer.config.strict import Fraction, Positive, PositiveFloat, Size, Strict
+
+
+class Prompt(Strict):
+    before_tokens: Annotated[int, Field(ge=8)]
+    unknown_view: Literal["upstream", "by_sections"]
+    truncation: Literal["context", "upstream"] = "context"  # checkpoints of earlier versions do not name it
+
+
+class Trajectory(Strict):
+    report_tokens: Annotated[int, Field(ge=8)]
+
+
+class Commit(Strict):
+    route: Literal["stochastic", "always", "direct"]
+
+
+class Refine(Strict):
+    variant: Literal["patchwise", "global", "endpoint"]
+    d_routing: Size | None
+    max_scale: PositiveFloat
+    init_scale: PositiveFloat
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Refine:
+        if self.init_scale >= self.max_scale:
+            raise ValueError("init_scale must be below max_scale, its bound")
+        return self
+
+
+class Interface(Strict):
+    num_queries: Size
+    num_heads: Size
+    d_hidden: Size
+    dropout: Fraction
+    query_std: PositiveFloat
+    fusion_init: Literal["random", "identity"]
+    mask_prior_padding: bool
+
+
+class Lora(Strict):
+    rank: Size
+    alpha: Positive
+    dropout: Fraction
+    targets: Annotated[list[str], Field(min_length=1)]

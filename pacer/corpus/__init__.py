@@ -1,4 +1,0 @@
-"""From raw files to records: readers, cleaning, audit.
-
-Uses rooms up to `corpus.source` and `corpus.text`, params and radiographs.
-"""

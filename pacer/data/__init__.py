@@ -1,0 +1,1 @@
+"""From raw files to records: schema, readers, cleaning, images, audit."""

@@ -1,0 +1,45 @@
+"""The readers behind ``corpus.format``. To add one, write
+
+1. ``read(source, config, notes)`` in a file of its own: count each row in ``notes.read`` and yield what becomes
+   of it, an ``Examination``, a ``Problem`` (:class:`Unusable` helps) or a ``LeftOut``; texts as they stand;
+2. an entry of :data:`FORMATS`: that function, and what its fields are called in messages;
+3. its files by role in :func:`pacer.data.source.named_files`, and its keys in :mod:`pacer.config.corpus`.
+
+Joining sections, cleaning, contexts, limits, images, ids and the audit are done for every format alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pacer.config import Corpus
+from pacer.data.readers import mimic_cxr, openi, r2gen, rg4, table
+from pacer.data.rows import Notes, Row
+from pacer.data.source import Source
+
+
+@dataclass(frozen=True)
+class Format:
+    """One layout of annotation files.
+
+    Attributes:
+        read: its reader.
+        images: names of the fields that hold the frontal and the lateral image, for messages.
+        target: name of the field that holds the (first part of the) target report.
+        prior: the same for the previous report.
+    """
+
+    read: Callable[[Source, Corpus, Notes], Iterator[Row]]
+    images: tuple[str, str]
+    target: str
+    prior: str
+
+
+FORMATS: dict[str, Format] = {
+    "rg4": Format(rg4.read, ("APPA_imagepath", "lateral_imagepath"), "finding", "last_finding"),
+    "mimic_cxr": Format(mimic_cxr.read, ("dicom_id", "dicom_id"), "findings", "findings of the previous study"),
+    "r2gen": Format(r2gen.read, ("image_path", "image_path"), "report", "-"),
+    "openi": Format(openi.read, ("parentImage", "parentImage"), "findings", "-"),
+    "table": Format(table.read, ("image", "image"), "findings", "findings of the previous study"),
+}

@@ -1,0 +1,91 @@
+"""The images of a corpus: each that a record names is looked at once, and copies across splits are found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
+from pathlib import Path
+
+import polars as pl
+
+from pacer.core.hygiene import path_outside_root
+from pacer.core.io import hash_file
+from pacer.core.progress import Ticker
+from pacer.data.radiographs import ImageError, image_header, reading_problem
+from pacer.data.schemas import IMAGE_SCHEMA, SPLITS
+
+#: What a look finds; ``problem`` says why an image cannot be used, and is null when it can; ``part`` is another part of
+#: the body than the chest that a DICOM file names.
+SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "part": pl.String()}
+
+#: Opening headers waits for the disk, not for the processor.
+_THREADS = 16
+#: Images that wait for a thread at the same time.
+_CHUNK = 1024
+
+
+def images_of(records: pl.DataFrame) -> pl.Series:
+    """The ids of the images that records name, each once."""
+    return pl.concat([records["frontal"], records["lateral"]]).drop_nulls().unique().sort()
+
+
+def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
+    """Open the header of every image once.
+
+    Args:
+        image_ids: paths as the annotation files write them, relative to ``folder``.
+
+    Returns:
+        One row of :data:`SCHEMA` per id, sorted by it; the sizes of an image that cannot be used are zero.
+    """
+    ids = sorted(set(image_ids))
+    rows: list[tuple[object, ...]] = []
+    with Ticker("images", len(ids)) as ticker, ThreadPoolExecutor(_THREADS) as pool:
+        for start in range(0, len(ids), _CHUNK):
+            for row in pool.map(lambda image_id: _look(image_id, folder), ids[start : start + _CHUNK]):
+                rows.append(row)
+                ticker.advance()
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def _look(image_id: str, folder: Path) -> tuple[object, ...]:
+    """A row of :data:`SCHEMA`."""
+    path = os.path.join(folder, image_id)
+    problem = path_outside_root(image_id)
+    if problem is None:
+        try:
+            size, header = os.stat(path).st_size, image_header(path)
+            return image_id, path, size, header.width, header.height, None, header.part
+        except (OSError, ValueError) as error:
+            problem = reading_problem(error)
+        except ImageError as error:
+            problem = error.problem
+    return image_id, path, 0, 0, 0, problem, None
+
+
+def copies_across_splits(images: pl.DataFrame, records: pl.DataFrame) -> dict[str, list[tuple[str, str]]]:
+    """Pairs of images that lie in different splits under different names and are the same, byte for byte.
+
+    Only files of one size are read.
+
+    Returns:
+        ``{"train-val": [(image of train, image of val), ...], ...}``, of several copies in a split the first.
+    """
+    sides = [records.select("split", pl.col(column).alias("image_id")) for column in ("frontal", "lateral")]
+    files = pl.concat(sides).drop_nulls().unique().join(images, on="image_id")
+    files = files.filter(pl.col("split").n_unique().over("bytes") > 1)
+    paths = files["path"].unique()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        hashes = pl.DataFrame({"path": paths, "hash": list(pool.map(hash_file, paths))}, {"path": str, "hash": str})
+    files = files.join(hashes, on="path").sort("image_id")
+    copies: dict[str, list[tuple[str, str]]] = {}
+    for first, second in combinations(SPLITS, 2):
+        sides = (
+            files.filter(split=split).unique("hash", keep="first", maintain_order=True) for split in (first, second)
+        )
+        own, theirs = (side.select("hash", "image_id") for side in sides)
+        pairs = own.join(theirs, on="hash", suffix="_2").filter(pl.col("image_id") != pl.col("image_id_2"))
+        copies[f"{first}-{second}"] = sorted(pairs.select("image_id", "image_id_2").iter_rows())
+    return copies

@@ -1,0 +1,1 @@
+"""Readers: one for each layout of a corpus."""

@@ -1,0 +1,172 @@
+"""The one record schema that everything after the reader sees, and strict reading of its tables.
+
+A row is one scenario record: one examination in one context. The same examination has one row in every context
+that its sources allow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pacer.core.errors import DataError
+from pacer.core.io import atomic_path
+from pacer.data.findings import FINDINGS
+
+#: Where ``records.parquet`` says how it was made, in the file's own metadata.
+ABOUT = "pacer"
+
+#: Entries of an emphasis list that upstream's training reads, BOS included.
+EMPHASIS_POSITIONS = 100
+
+#: The splits of a corpus, in order.
+SPLITS: tuple[str, ...] = ("train", "val", "test")
+
+RECORD_SCHEMA: dict[str, pl.DataType] = {
+    "record_id": pl.String(),  # "{context}-{id}", unique
+    "context": pl.String(),  # sn | sw | mn | mw
+    "split": pl.String(),  # train | val | test
+    "study_id": pl.String(),
+    "subject_id": pl.String(),
+    "view": pl.String(),  # AP | PA | other
+    "frontal": pl.String(),  # image id
+    "lateral": pl.String(),  # image id; null without a lateral view
+    "report": pl.String(),  # cleaned target
+    "report_raw": pl.String(),  # the target sections before cleaning
+    "findings_original": pl.String(),  # untouched MIMIC-CXR findings; null unless supplied
+    "sections": pl.String(),  # findings+impression | findings | impression
+    "prior_report": pl.String(),  # cleaned; null without a previous report
+    "indication": pl.String(),  # null when absent
+    "history": pl.String(),  # null when absent
+    "emphasis": pl.List(pl.Float32()),  # as released, the entry of BOS first; null when not supplied
+    "emphasis_text": pl.String(),  # cleaned text that the emphasis follows; null where that is `report`
+}
+
+#: Which earlier study supplied the previous report, for formats that say so; one row per study.
+PRIOR_SCHEMA: dict[str, pl.DataType] = {
+    "study_id": pl.String(),
+    "prior_study_id": pl.String(),
+    "gap_days": pl.Float64(),  # null where only the order is known
+    "rule": pl.String(),  # how it was chosen
+    "tied": pl.Boolean(),  # another earlier study was equally near
+    "passed_over": pl.Int32(),  # nearer earlier studies without a report
+}
+
+IMAGE_SCHEMA: dict[str, pl.DataType] = {
+    "image_id": pl.String(),  # the path as the annotation file writes it
+    "path": pl.String(),  # a path that can be opened
+    "bytes": pl.Int64(),
+    "width": pl.Int32(),  # pixels
+    "height": pl.Int32(),  # pixels
+}
+
+#: ``emphasis.parquet``: a row for every record, in the order of the records.
+EMPHASIS_SCHEMA: dict[str, pl.DataType] = {
+    "record_id": pl.String(),
+    "emphasis": pl.List(pl.Float32()),  # of BOS, the report's tokens and EOS; null: no marks, or a record of test
+}
+
+TRUTH_SCHEMA: dict[str, pl.DataType] = {
+    "study_id": pl.String(),
+    "subject_id": pl.String(),
+    "split": pl.String(),
+    **{finding: pl.Boolean() for finding in FINDINGS},
+    "lateral_only": pl.List(pl.String()),  # findings that only the lateral view shows
+    "prior_only": pl.List(pl.String()),  # findings that no view shows and that the previous report mentions
+}
+
+
+def read_records(path: str | Path) -> pl.DataFrame:
+    """Read ``records.parquet``.
+
+    Raises:
+        DataError: the file is missing or unreadable, a column is missing, unknown or of another type, or a record id
+            occurs twice.
+    """
+    records = read_table(path, RECORD_SCHEMA)
+    check_distinct(records, path)
+    return records
+
+
+def check_distinct(records: pl.DataFrame, path: str | Path) -> None:
+    """Refuse a table in which a record id occurs twice."""
+    if records["record_id"].n_unique() != records.height:
+        twice = records.filter(pl.col("record_id").is_duplicated())["record_id"][0]
+        raise DataError(f"{path} holds record {twice} twice; make the corpus again")
+
+
+def of_split(records: pl.DataFrame, split: str) -> pl.DataFrame:
+    """The records of a split, or of ``all``."""
+    return records if split == "all" else records.filter(pl.col("split") == split)
+
+
+def read_about(path: str | Path) -> dict[str, Any]:
+    """What ``records.parquet`` says of how its texts were made: ``cleaner``, ``target``, ``unseen_comparisons``,
+    ``format``, and whether they were ``generated``. Empty for a table that some other program wrote."""
+    about = (pq.read_metadata(path).metadata or {}).get(ABOUT.encode())
+    return {} if about is None else json.loads(about)
+
+
+def read_images(path: str | Path) -> pl.DataFrame:
+    """Read ``images.parquet``; see :func:`read_records` for what is refused."""
+    return read_table(path, IMAGE_SCHEMA)
+
+
+def read_truth(path: str | Path) -> pl.DataFrame:
+    """Read ``truth.parquet``: ids, split, one Boolean column per finding, and the findings seen only laterally.
+
+    Raises:
+        DataError: the file is missing or unreadable, or its columns differ.
+    """
+    return read_table(path, TRUTH_SCHEMA)
+
+
+def read_table(path: str | Path, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    """Read a Parquet table whose columns and types must be exactly ``schema``, in its order.
+
+    Raises:
+        DataError: the file is missing or unreadable, or the columns differ; the first difference is named.
+    """
+    check_columns(path, schema)
+    with readable(path):
+        return pl.DataFrame(pq.read_table(path, columns=list(schema), page_checksum_verification=True))
+
+
+@contextmanager
+def readable(path: str | Path) -> Generator[None]:
+    """Within this context an error of pyarrow, a page whose checksum is not its own included, is a DataError."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path} is not a readable Parquet file: {error}; make it again") from None
+
+
+def check_columns(path: str | Path, schema: dict[str, pl.DataType]) -> None:
+    """What :func:`read_table` refuses, without reading the rows."""
+    if not Path(path).is_file():
+        raise DataError(f"{path} does not exist; run the stage that makes it")
+    try:
+        found = pl.read_parquet_schema(path)
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"{path} is not a readable Parquet file: {error}") from None
+    missing = [name for name in schema if name not in found]
+    unknown = [name for name in found if name not in schema]
+    if missing or unknown:
+        raise DataError(f"{path}: missing columns {missing or 'none'}, unknown columns {unknown or 'none'}")
+    for name, kind in schema.items():
+        if found[name] != kind:
+            raise DataError(f"{path}: column {name} is {found[name]}, expected {kind}; make it again")
+
+
+def write_table(path: str | Path, table: pl.DataFrame, schema: dict[str, pl.DataType]) -> None:
+    """Write a table of exactly ``schema`` atomically as Parquet."""
+    with atomic_path(path) as temporary:
+        ordered = table.select(list(schema)).cast(pl.Schema(schema))
+        ordered.write_parquet(temporary, use_pyarrow=True, pyarrow_options={"write_page_checksum": True})

@@ -1,0 +1,174 @@
+"""Where a raw corpus lies: ``source.json``, written for real corpora and for the phantom alike.
+
+    {"root": folder, "images": folder below root, "files": {role: {"path", "bytes", "sha256"}}}
+
+``root`` is absolute for a corpus that stays where it is, and ``"."`` (the folder of ``source.json``) for the phantom;
+the other paths are relative to it. A role is a context for MIMIC-RG4's files, else what the reader needs the file for.
+Size and hash of each file are recorded, because those files lie outside the pipeline: when one changes, reading it is
+refused until the source is described anew. A folder is recorded by the names and sizes of its files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pacer.config import Corpus
+from pacer.core.errors import DataError
+from pacer.core.io import files_below, hash_file, read_json, write_json
+from pacer.data.json_stream import stream_records
+
+
+@dataclass(frozen=True)
+class Source:
+    """A raw corpus on disk.
+
+    Attributes:
+        images: folder that the image paths are relative to.
+        files: file or folder per role.
+        truth: table of the latent state of every study, where the corpus is generated.
+    """
+
+    images: Path
+    files: dict[str, Path]
+    truth: Path | None
+
+
+def named_files(config: Corpus) -> dict[str, tuple[str, str]]:
+    """``{role: (key of params.yaml, path relative to the root)}`` of the files that a corpus is read from."""
+    named: dict[str, tuple[str, str | None]] = {}
+    if config.format == "rg4":
+        named = {c: (f"annotations.{c}", getattr(config.annotations, c)) for c in config.contexts}
+    elif config.format == "mimic_cxr":
+        named = {role: (f"mimic_cxr.{role}", path) for role, path in config.mimic_cxr}
+    elif config.format == "r2gen":
+        named = {role: (f"r2gen.{role}", path) for role, path in config.r2gen}
+    elif config.format == "openi":
+        named = {role: (f"openi.{role}", getattr(config.openi, role)) for role in ("reports", "projections")}
+    elif config.format == "table":
+        named = {"table": ("table.file", config.table.file)}
+    named["original_references"] = ("original_references", config.original_references)
+    return {role: (key, path) for role, (key, path) in named.items() if path is not None}
+
+
+class NamedFile(NamedTuple):
+    """A file or folder that ``params.yaml`` names under ``key``, and why it cannot be used (None: it can)."""
+
+    key: str
+    path: Path
+    problem: str | None
+
+
+def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
+    """Root of a corpus of files, and the image folder and all files that it is read from.
+
+    Raises:
+        DataError: the root is not a folder.
+    """
+    root = Path(str(config.root)).expanduser().resolve()
+    if not root.is_dir():
+        raise DataError(f"corpus.root is {root}, which is not a folder; set it to the folder of the corpus's files")
+    images = root / config.images
+    looked = [NamedFile("images", images, None if images.is_dir() else f"{images} is not a folder")]
+    for role, (key, path) in named_files(config).items():
+        is_annotation = role in config.contexts or role == "annotation"
+        looked.append(NamedFile(key, root / path, _problem_of(root / path, is_annotation)))
+    return root, looked
+
+
+def point_to_files(config: Corpus, out: Path) -> None:
+    """Check a corpus of files and write ``out/source.json``, which points to it.
+
+    Raises:
+        DataError: the root, the image folder or a file is missing, or an annotation file does not begin as one; all
+            problems are listed at once.
+    """
+    root, looked = look_at_files(config)
+    problems = [f"corpus.{file.key}: {file.problem}" for file in looked if file.problem]
+    if problems:
+        raise DataError("; ".join(problems))
+    out.mkdir(parents=True, exist_ok=True)
+    paths = {role: path for role, (_, path) in named_files(config).items()}
+    try:
+        described = describe_source(root, str(root), config.images, paths)
+    except OSError as error:
+        raise DataError(f"{error.filename} cannot be read: {error.strerror}") from None
+    write_json(out / "source.json", described)
+
+
+def describe_source(folder: Path, root: str, images: str, files: Mapping[str, str]) -> dict[str, Any]:
+    """The content of ``source.json``.
+
+    Args:
+        folder: where the files lie now.
+        root: what is recorded as their root (``"."`` when ``source.json`` lies in the same folder).
+        images: folder of the images, relative to the root.
+        files: file or folder per role, relative to the root.
+    """
+    return {
+        "root": root,
+        "images": images,
+        "files": {
+            role: {"path": path, "bytes": _bytes(folder / path), "sha256": _hash(folder / path)}
+            for role, path in files.items()
+        },
+    }
+
+
+def read_source(directory: str | Path) -> Source:
+    """Read ``directory/source.json`` and make sure that the files are the ones it describes.
+
+    Raises:
+        DataError: it is missing or malformed, or a file is missing or has changed.
+    """
+    directory = Path(directory)
+    raw = read_json(directory / "source.json")
+    try:
+        root = directory / raw["root"]
+        images = root / raw["images"]
+        described = {
+            role: (root / entry["path"], entry["bytes"], entry["sha256"]) for role, entry in raw["files"].items()
+        }
+    except (KeyError, TypeError, AttributeError):
+        raise DataError(
+            f"{directory / 'source.json'} must hold root, images and files (path, bytes, sha256 per role); "
+            "make the source again"
+        ) from None
+    for role, (path, size, content_hash) in described.items():
+        if not path.exists():
+            raise DataError(f"the {role} file {path} does not exist; restore it or make the source again")
+        if _bytes(path) != size or _hash(path) != content_hash:
+            raise DataError(f"the {role} file {path} has changed since the source was made; make the source again")
+    truth = directory / "truth.parquet"
+    return Source(images, {role: path for role, (path, _, _) in described.items()}, truth if truth.exists() else None)
+
+
+def _bytes(path: Path) -> int:
+    if path.is_dir():
+        return sum(file.stat().st_size for file in files_below(path) if file.is_file())
+    return path.stat().st_size
+
+
+def _hash(path: Path) -> str:
+    """Hash of a file's content, or of the names and sizes in a folder (it may hold hundreds of thousands of files)."""
+    if path.is_file():
+        return hash_file(path)
+    digest = hashlib.sha256()
+    for file in files_below(path):
+        if file.is_file():
+            digest.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
+    return digest.hexdigest()
+
+
+def _problem_of(path: Path, is_annotation: bool) -> str | None:
+    if not path.exists():
+        return f"{path} does not exist"
+    if is_annotation:
+        try:
+            next(stream_records(path), None)
+        except DataError as error:
+            return str(error)
+    return None

@@ -1,4 +1,0 @@
-"""What the labelling model answered, read into commitments.
-
-Uses anchors.
-"""

@@ -1,4 +1,0 @@
-"""The stratified train records that the labelling model is asked for.
-
-Uses core.
-"""

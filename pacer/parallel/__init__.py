@@ -1,4 +1,0 @@
-"""Several processes, their threads, and prefetching.
-
-Uses core.
-"""

@@ -1,4 +1,0 @@
-"""The one way a radiograph is opened.
-
-Uses core.
-"""

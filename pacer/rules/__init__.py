@@ -1,8 +1,0 @@
-"""From the text of a report to a commitment.
-
-Uses anchors and what lies below it.
-"""
-
-from pacer.rules.extract import extract_anchor
-
-__all__ = ["extract_anchor"]

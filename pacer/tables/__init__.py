@@ -1,4 +1,0 @@
-"""Tables that users bring (CSV, JSON lines, Parquet), read strictly and in one way.
-
-Uses core.
-"""

@@ -1,0 +1,372 @@
+"""From annotation files to tables: field rules, bad rows, limits, targets and the audit."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+
+from pacer.core.errors import DataError
+from pacer.core.io import read_json
+from pacer.data.build_corpus import build_corpus
+from pacer.data.findings import FINDINGS
+from pacer.data.schemas import RECORD_SCHEMA, TRUTH_SCHEMA, read_about, read_images, read_records, read_truth
+from pacer.data.source import describe_source
+
+
+def records_of(tiny) -> pl.DataFrame:
+    return read_records(tiny.out / "corpus" / "records.parquet")
+
+
+def problems_of(tiny) -> pl.DataFrame:
+    return pl.read_csv(tiny.out / "corpus" / "problems.csv")
+
+
+def rows_of(audit, used: int) -> dict:
+    """The account of the sixteen rows of the tiny corpus, of which some are bad."""
+    read = dict.fromkeys(("sn", "sw", "mn", "mw"), 4)
+    return {"read": read, "used": used, "bad": 16 - used, "left_out": 0, "beyond_limit": 0}
+
+
+def test_rows_of_the_four_contexts(tiny) -> None:
+    audit = tiny.build()
+    records = records_of(tiny)
+    assert audit["records"] == records.height == 16
+    row = records.row(by_predicate=pl.col("record_id") == "mw-50000001", named=True)
+    assert row == {
+        "record_id": "mw-50000001",
+        "context": "mw",
+        "split": "train",
+        "study_id": "50000001",
+        "subject_id": "10000001",
+        "view": "PA",
+        "frontal": "p10/p10000001/s50000001/frontal.jpg",
+        "lateral": "p10/p10000001/s50000001/lateral.jpg",
+        "report": "no effusion . heart : normal . no acute process .",
+        "report_raw": "No effusion. 2. Heart: normal. No acute process.",
+        "findings_original": None,
+        "sections": "findings+impression",
+        "prior_report": "small effusion .",
+        "indication": "Cough.",
+        "history": None,
+        "emphasis": [0.0, 1.0, 0.0],
+        "emphasis_text": None,
+    }
+    plain = records.row(by_predicate=pl.col("record_id") == "sn-50000001", named=True)
+    assert plain["lateral"] is None
+    assert plain["prior_report"] is None
+    images = read_images(tiny.out / "corpus" / "images.parquet")
+    assert images.height == 8
+    assert set(images["width"]) == {20}
+    assert set(images["height"]) == {30}
+    assert read_json(tiny.out / "corpus" / "audit.json") == audit
+    assert audit["contexts"]["sn"]["train"] == {"records": 2, "studies": 2, "subjects": 1, "paper": 172608}
+
+
+def test_explicit_ids_views_and_absent_parts(tiny) -> None:
+    row = tiny.files["sn"]["train"][0]
+    row |= {"study_id": "s7", "subject_id": "CXR7", "APPA_flag": "lordotic", "impression": "s", "extra": 1}
+    del row["new_scores"]
+    audit = tiny.build()
+    record = records_of(tiny).row(0, named=True)
+    assert (record["study_id"], record["subject_id"], record["view"]) == ("7", "CXR7", "other")
+    assert record["sections"] == "findings"
+    assert record["emphasis"] is None
+    assert audit["notes"]["unknown_fields"]["sn"] == {"extra": 1}
+    assert audit["notes"]["other_views"]["sn"] == {"lordotic": 1}
+    assert audit["emphasis"]["records_without_list"] == 1
+
+
+@pytest.mark.parametrize(("flag", "counted"), [(0, "0"), (None, "null")])
+def test_a_view_flag_that_is_zero_or_null_is_an_unknown_view(tiny, flag, counted) -> None:
+    """As upstream, which asks for the findings wherever the flag is neither AP nor PA."""
+    tiny.files["sn"]["train"][0]["APPA_flag"] = flag
+    assert tiny.build()["notes"]["other_views"]["sn"] == {counted: 1}
+    assert records_of(tiny)["view"][0] == "other"
+
+
+@pytest.mark.parametrize(
+    ("sections", "trained_on"), [(("s", "s"), "s ."), (("___.", "s"), " ."), (("s", "..."), " ."), (("s", " "), " .")]
+)
+def test_rows_with_an_empty_previous_report_can_be_kept_as_upstream_trains_them(tiny, sections, trained_on) -> None:
+    tiny.files["sw"]["train"][1] |= dict(zip(("last_finding", "last_impression"), sections, strict=True))
+    tiny.settings["keep_empty_priors"] = True
+    audit = tiny.build()
+    assert audit["contexts"]["sw"]["train"]["records"] == 2 and audit["excluded"]["count"] == 0
+    assert (audit["priors"]["empty"], audit["priors"]["empty_kept"]) == (0, 1)
+    records = records_of(tiny).filter(context="sw", split="train")
+    assert records["prior_report"].to_list() == ["small effusion .", trained_on]
+    assert records_of(tiny).filter(context="sn")["prior_report"].null_count() == 4
+
+
+@pytest.mark.parametrize(
+    ("context", "change", "field", "reason"),
+    [
+        ("sn", {"APPA_flag": False}, "APPA_flag", "expected AP, PA or another text"),
+        ("sn", {"APPA_flag": 3}, "APPA_flag", "expected AP, PA or another text"),
+        ("sn", {"finding": None}, "finding", "expected text, or 's' for none, got None"),
+        ("sn", {"finding": "s", "impression": "s"}, "finding", "neither findings nor impression"),
+        ("sn", {"finding": "...", "impression": "s"}, "finding", "empty after cleaning"),
+        ("sn", {"history": 1}, "history", "expected text, or 0 for none, got 1"),
+        ("sn", {"indication": False}, "indication", "expected text, or 0 for none, got False"),
+        ("sn", {"new_scores": "1"}, "new_scores", "expected a list of numbers"),
+        ("sn", {"new_scores": ["x"]}, "new_scores", "an entry is none"),
+        ("sn", {"new_scores": ["nan"]}, "new_scores", "finite"),
+        ("sn", {"APPA_imagepath": "image.jpg"}, "APPA_imagepath", "the path names no subject and study"),
+        ("sn", {"APPA_imagepath": "p1/p9/s9/gone.jpg"}, "APPA_imagepath", "the file does not exist"),
+        ("mn", {"lateral_imagepath": "s"}, "lateral_imagepath", "expected the path of an image"),
+        ("sw", {"last_finding": "s", "last_impression": "s"}, "last_finding", "needs one that is not empty"),
+        ("sn", {"id": ""}, "id", "expected a name or a number"),
+    ],
+)
+def test_bad_rows_are_named_or_excluded(tiny, context, change, field, reason) -> None:
+    tiny.files[context]["train"][1] |= change
+    with pytest.raises(DataError) as error:
+        tiny.build()
+    message = str(error.value)
+    assert f"{context}.json train[1] {field}: " in message
+    assert reason in message
+    assert "1 unusable row, corpus.max_bad_rows allows 0" in message
+    assert not (tiny.out / "corpus").exists()
+
+    tiny.settings["max_bad_rows"] = 1
+    audit = tiny.build()
+    assert audit["records"] == 15
+    assert audit["excluded"]["count"] == 1
+    assert problems_of(tiny)[["kind", "split", "index", "field"]].row(0) == ("bad", "train", 1, field)
+    assert audit["rows"] == rows_of(audit, used=15)
+
+
+@pytest.mark.parametrize("name", ["id", "finding", "APPA_flag", "APPA_imagepath", "history"])
+def test_missing_field(tiny, name) -> None:
+    del tiny.files["sn"]["val"][0][name]
+    sentinel = {"finding": "; write 's' where there is none", "history": "; write 0 where there is none"}.get(name, "")
+    with pytest.raises(DataError, match=rf"sn\.json val\[0\] {name}: the field is missing{sentinel}"):
+        tiny.build()
+
+
+def test_unreadable_image(tiny) -> None:
+    path = tiny.root / "files" / tiny.files["sn"]["test"][0]["APPA_imagepath"]
+    path.write_text("not an image")
+    with pytest.raises(DataError, match=r"4 unusable rows(.|\n)*the file is not an image"):
+        tiny.build()
+    tiny.settings["max_bad_rows"] = 4
+    assert tiny.build()["images"]["unreadable"] == 1
+
+
+def test_a_record_id_that_occurs_again_is_a_bad_row(tiny) -> None:
+    tiny.files["sn"]["test"].append(tiny.files["sn"]["train"][0])
+    with pytest.raises(DataError, match=r"sn\.json test\[1\] id: the record id sn-50000001 occurs more than once"):
+        tiny.build()
+    tiny.settings["max_bad_rows"] = 1
+    audit = tiny.build()
+    assert audit["records"] == 16
+    assert audit["excluded"]["reasons"] == {"id: the record id occurs more than once": 1}
+    assert records_of(tiny).filter(record_id="sn-50000001")["split"].to_list() == ["train"]
+
+
+def test_one_file_as_frontal_and_lateral_is_a_bad_row(tiny) -> None:
+    row = tiny.files["mn"]["train"][0]
+    row["lateral_imagepath"] = row["APPA_imagepath"]
+    with pytest.raises(DataError, match="lateral_imagepath: the same file is given as frontal and as lateral"):
+        tiny.build()
+
+
+def test_when_nothing_is_left_the_reasons_are_told(tiny) -> None:
+    tiny.settings |= {"target": "findings", "max_bad_rows": 0}
+    for content in tiny.files.values():
+        for row in (row for rows in content.values() for row in rows):
+            row["finding"] = "s"
+    with pytest.raises(DataError) as error:
+        tiny.build()
+    assert "no usable record is left: 16 × no findings section (corpus.target: findings)" in str(error.value)
+    assert pl.read_csv(tiny.out / "corpus.problems.csv").height == 16
+    assert not list(tiny.out.rglob("*.parquet"))  # no half-made corpus stays
+
+
+def test_paths_that_could_be_text_are_not_shown(tiny) -> None:
+    tiny.files["sn"]["train"][0] |= {"APPA_imagepath": "p1/p2/s3/ Large secret mass.", "study_id": 1, "subject_id": 2}
+    with pytest.raises(DataError) as error:
+        tiny.build()
+    assert "image a text of 28 characters below" in str(error.value)
+    assert "secret" not in str(error.value) + (tiny.out / "corpus.problems.csv").read_text()
+
+
+def test_an_image_name_that_no_file_can_have(tiny) -> None:
+    tiny.files["sn"]["train"][0]["APPA_imagepath"] = "p10/p10000001/s50000001/" + "x" * 300 + ".jpg"
+    with pytest.raises(DataError, match=r"the file cannot be read \(File name too long\)"):
+        tiny.build()
+
+
+def test_every_problem_is_in_the_table_even_when_the_corpus_is_refused(tiny) -> None:
+    tiny.files["sn"]["train"] = [{"id": str(n)} for n in range(25)]
+    with pytest.raises(DataError, match=r"25 unusable rows(.|\n)*\.\.\. and 15 more"):
+        tiny.build()
+    table = pl.read_csv(tiny.out / "corpus.problems.csv")
+    assert table.height == 25
+    assert table.columns == ["kind", "file", "split", "index", "field", "reason", "rows"]
+    assert table["index"].to_list() == list(range(25))
+    tiny.files["sn"]["train"] = []
+    tiny.build()
+    assert not (tiny.out / "corpus.problems.csv").exists()
+
+
+def test_overlap_between_splits_is_audited(tiny) -> None:
+    moved = dict(tiny.files["sn"]["train"][1], id="other")
+    tiny.files["sn"]["test"].append(moved)
+    overlap = tiny.build()["overlap"]
+    assert overlap["study"]["train-test"] == {"count": 1, "examples": ["50000002"]}
+    assert overlap["subject"]["train-test"] == {"count": 1, "examples": ["10000001"]}
+    assert overlap["subject"]["train-val"]["count"] == 0
+
+
+def test_limit_takes_the_first_studies_of_each_context_and_split(tiny) -> None:
+    tiny.files["sn"]["train"].append(dict(tiny.files["sn"]["train"][0], id="again"))
+    tiny.settings["limit"] = 1
+    tiny.build()
+    sn_train = records_of(tiny).filter(context="sn", split="train")
+    assert sn_train["record_id"].to_list() == ["sn-50000001", "sn-again"]
+    assert records_of(tiny).filter(split="test").height == 4
+
+
+def test_findings_target_leaves_records_without_findings_out(tiny) -> None:
+    tiny.files["sn"]["train"][0]["finding"] = "s"
+    tiny.settings["target"] = "findings"
+    audit = tiny.build()
+    records = records_of(tiny)
+    assert set(records["sections"]) == {"findings"}
+    assert set(records["report"]) == {"no effusion . heart : normal ."}
+    assert audit["left_out"] == {"count": 1, "reasons": {"no findings section (corpus.target: findings)": 1}}
+    assert problems_of(tiny)[["kind", "split", "index"]].row(0) == ("left out", "train", 0)
+    assert set(records["emphasis_text"]) == {"no effusion . heart : normal . no acute process ."}
+    assert audit["emphasis"]["follow_a_longer_text"] == records.height
+    assert audit["excluded"]["count"] == 0
+
+
+def test_context_that_the_source_lacks(tiny) -> None:
+    full = tiny.files
+    tiny.files = {"sn": full["sn"]}
+    tiny.build()
+    tiny.files = full
+    with pytest.raises(DataError, match=r"describes no file for sw, mn, mw; make the source again"):
+        build_corpus(tiny.config(), tiny.out / "source", tiny.out / "corpus")
+
+
+def test_wording_that_presupposes_a_previous_report(tiny) -> None:
+    tiny.files["sn"]["train"][0]["finding"] = "The effusion is unchanged since the prior study."
+    tiny.files["mw"]["train"][0]["finding"] = "The effusion is unchanged since the prior study."
+    audit = tiny.build()
+    assert audit["prior_wording"]["sn"] == {
+        "test": {"records": 1, "comparing": 0},
+        "train": {"records": 2, "comparing": 1},
+        "val": {"records": 1, "comparing": 0},
+    }
+    assert set(audit["prior_wording"]) == {"sn", "mn"}
+
+
+def test_sentences_that_presuppose_a_previous_report_are_stripped(tiny) -> None:
+    """Of the records without one alone; what says nothing else is left out."""
+    comparing = "The effusion is unchanged since the prior study."
+    for context in ("sn", "mw"):
+        tiny.files[context]["train"][0] |= {"finding": comparing, "impression": f"1. Clear lungs. 2. {comparing}"}
+    tiny.files["mn"]["train"][0] |= {"finding": comparing, "impression": "s"}
+    tiny.settings["unseen_comparisons"] = "strip"
+    audit = tiny.build()
+    reason = "every sentence presupposes a previous report (corpus.unseen_comparisons: strip)"
+    assert audit["left_out"] == {"count": 1, "reasons": {reason: 1}}
+    assert {c: audit["prior_wording"][c]["train"]["comparing"] for c in ("sn", "mn")} == {"sn": 1, "mn": 1}
+    records = {row["record_id"]: row for row in read_records(tiny.out / "corpus" / "records.parquet").to_dicts()}
+    stripped, whole = records["sn-50000001"], records["mw-50000001"]
+    assert (stripped["report_raw"], stripped["report"]) == ("Clear lungs.", "clear lungs .")
+    assert (stripped["sections"], stripped["emphasis"]) == ("impression", None)
+    assert (whole["sections"], whole["report_raw"].count(comparing)) == ("findings+impression", 2)
+    assert whole["emphasis"] is not None
+
+
+def test_repeated_texts_are_counted(tiny) -> None:
+    tiny.files["sn"]["test"][0]["impression"] = "Something else."
+    repeats = tiny.build()["repeated_texts"]
+    assert repeats["within"]["sn"] == {"records": 4, "distinct": 2, "most_frequent": 3}
+    assert repeats["known_from_train"]["sn"] == {"val": 1, "test": 0}
+
+
+def test_truth_travels_with_the_studies_in_use(tiny) -> None:
+    tiny.write()
+    described = describe_source(tiny.root, ".", "files", {c: f"{c}.json" for c in tiny.files})
+    (tiny.root / "source.json").write_text(json.dumps(described))
+    studies = [f"5000000{n}" for n in range(1, 6)]
+    truth = pl.DataFrame(
+        [
+            {"study_id": s, "subject_id": "1", "split": "train", "lateral_only": ["edema"], "prior_only": []}
+            | dict.fromkeys(FINDINGS, True)
+            for s in studies
+        ],
+        schema=TRUTH_SCHEMA,
+    )
+    truth.write_parquet(tiny.root / "truth.parquet")
+    build_corpus(tiny.config(), tiny.root, tiny.out / "corpus")
+    assert read_about(tiny.out / "corpus" / "records.parquet")["generated"]
+    kept = read_truth(tiny.out / "corpus" / "truth.parquet")
+    assert kept["study_id"].to_list() == studies[:4]
+    truth.head(2).write_parquet(tiny.root / "truth.parquet")
+    with pytest.raises(DataError, match="has no row for 2 studies"):
+        build_corpus(tiny.config(), tiny.root, tiny.out / "corpus")
+
+
+def test_records_are_read_strictly(tiny) -> None:
+    tiny.build()
+    table = read_records(tiny.out / "corpus" / "records.parquet")
+    assert dict(table.schema) == RECORD_SCHEMA
+    path = tiny.out / "records.parquet"
+    table.drop("view").write_parquet(path)
+    with pytest.raises(DataError, match=r"missing columns \['view'\]"):
+        read_records(path)
+    table.with_columns(pl.lit(1).alias("more")).write_parquet(path)
+    with pytest.raises(DataError, match=r"unknown columns \['more'\]"):
+        read_records(path)
+    table.with_columns(pl.lit(1).alias("view")).write_parquet(path)
+    with pytest.raises(DataError, match="column view is Int32, expected String"):
+        read_records(path)
+    pl.concat([table, table.head(1)]).write_parquet(path)
+    with pytest.raises(DataError, match="holds record sn-50000001 twice"):
+        read_records(path)
+    path.write_text("no table")
+    with pytest.raises(DataError, match="not a readable Parquet file"):
+        read_records(path)
+    with pytest.raises(DataError, match="does not exist"):
+        read_records(tiny.out / "none.parquet")
+
+
+def test_words_for_no_text_are_none_in_annotations_too(tiny) -> None:
+    for context, sections in (("sn", ("finding", "indication")), ("sw", ("last_finding", "last_impression"))):
+        tiny.files[context]["train"][0] |= dict.fromkeys(sections, "N/A")
+    tiny.settings["max_bad_rows"] = 1
+    audit = tiny.build()
+    record = next(row for row in records_of(tiny).to_dicts() if row["record_id"] == "sn-50000001")
+    assert record["sections"] == "impression" and record["indication"] is None
+    assert audit["notes"]["absent_words"] == {
+        "texts": dict.fromkeys(("findings", "indication", "previous findings", "previous impression"), 1)
+    }
+    assert audit["excluded"]["count"] == 1  # sw, whose previous report is none
+
+
+def test_marks_alone_are_cleaned_as_upstream_cleans_them(tiny) -> None:
+    """Beside another section they leave their period, which new_scores count."""
+    tiny.files["sn"]["train"][0] |= {"finding": "--.", "indication": "___"}
+    audit = tiny.build()
+    record = records_of(tiny).row(by_predicate=pl.col("record_id") == "sn-50000001", named=True)
+    assert (record["sections"], record["indication"]) == ("findings+impression", "___")
+    assert "absent_words" not in audit["notes"]
+
+
+def test_a_control_character_makes_a_row_bad(tiny) -> None:
+    tiny.files["sn"]["train"][0]["finding"] += "\x1b[31m"
+    with pytest.raises(DataError, match=r"sn.json train\[0\] finding: character \d+ is the control character U\+001B"):
+        tiny.build()
+
+
+def test_a_leading_slash_of_an_annotation_is_upstreams(tiny) -> None:
+    row = tiny.files["sn"]["train"][0]
+    row["APPA_imagepath"] = "/" + row["APPA_imagepath"]
+    assert tiny.build()["rows"]["bad"] == 0

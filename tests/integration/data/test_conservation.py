@@ -1,0 +1,97 @@
+"""No row disappears: whatever a record holds, it becomes a record, a named problem, or a counted omission."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from pacer.core.errors import DataError
+from pacer.data.build_corpus import build_corpus
+from pacer.data.cleaning import CLEANERS
+from pacer.data.schemas import read_records
+from pacer.data.source import point_to_files
+from tests.support.corpus import TinyCorpus, record
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=12),
+    st.just("s"),
+    st.just("\ud800"),
+    st.lists(st.floats() | st.integers() | st.text(max_size=3), max_size=4),
+    st.dictionaries(st.text(), st.none(), max_size=1),
+    st.integers(10**300, 10**310),
+)
+FIELDS = [*record("mw", 1, 2), "study_id", "subject_id", "surplus"]
+CHANGES = st.dictionaries(st.sampled_from(FIELDS), ODD, max_size=4)
+RECORDS = st.lists(st.tuples(st.integers(1, 4), CHANGES, st.booleans()) | ODD, max_size=6)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    files=st.fixed_dictionaries({c: st.fixed_dictionaries({"train": RECORDS, "test": RECORDS}) for c in ("sn", "mw")}),
+    unseen=st.sampled_from(("keep", "strip")),
+    target=st.sampled_from(["findings", "findings_and_impression"]),
+    cleaner=st.sampled_from(sorted(CLEANERS)),
+    limit=st.none() | st.integers(1, 3),
+)
+def test_rows_are_conserved(tmp_path_factory, files, unseen, target, cleaner, limit) -> None:
+    root = tmp_path_factory.mktemp("corpus")
+    tiny = TinyCorpus(root / "raw", root / "out")
+    tiny.files = {c: {s: [_record(c, r) for r in rows] for s, rows in splits.items()} for c, splits in files.items()}
+    for study in range(1, 5):
+        for name in ("frontal", "lateral"):
+            path = tiny.root / "files" / f"p0/p7/s{study}/{name}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (16, 16)).save(path)
+    tiny.settings = {
+        "unseen_comparisons": unseen,
+        "target": target,
+        "cleaner": cleaner,
+        "limit": limit,
+        "max_bad_rows": 1000,
+    }
+    tiny.write()
+    point_to_files(tiny.config(), tiny.out / "source")
+    given_rows = sum(len(rows) for splits in tiny.files.values() for rows in splits.values())
+    try:
+        audit = build_corpus(tiny.config(), tiny.out / "source", tiny.out / "corpus")
+    except DataError as error:
+        assert "no usable record is left" in str(error)
+        return
+    account = audit["rows"]
+    assert sum(account["read"].values()) == given_rows
+    assert sum(account["read"].values()) == sum(account[f] for f in ("used", "bad", "left_out", "beyond_limit"))
+    # a used row gives one record here
+    listed = pl.read_csv(tiny.out / "corpus" / "problems.csv", infer_schema=False)
+    assert audit["records"] == account["used"]
+    assert listed.height == account["bad"] + account["left_out"] == listed["rows"].cast(int).sum()
+    assert read_records(tiny.out / "corpus" / "records.parquet").height == audit["records"]
+
+
+def _record(context, drawn):
+    if not isinstance(drawn, tuple):
+        return drawn
+    study, changes, drop = drawn
+    content = record(context, 7, study) | {k: v for k, v in changes.items()}
+    if drop and changes:
+        del content[sorted(changes)[0]]
+    return content
+
+
+def test_a_reader_that_loses_rows_is_a_bug(tiny, monkeypatch) -> None:
+    from pacer.data import readers
+
+    form = readers.FORMATS["rg4"]
+
+    def lossy(source, config, notes):
+        return (row for number, row in enumerate(form.read(source, config, notes)) if number != 3)
+
+    monkeypatch.setitem(readers.FORMATS, "rg4", readers.Format(lossy, form.images, form.target, form.prior))
+    with pytest.raises(RuntimeError, match="16 rows were read, but 15 are accounted for"):
+        tiny.build()

@@ -1,0 +1,304 @@
+"""Open-I: XML reports in an archive or a folder, splits, images."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pacer.config import Corpus, load_params
+from pacer.core.errors import DataError
+from pacer.data.readers.openi import read
+from pacer.data.rows import Examination, LeftOut, Notes, Problem, Row
+from pacer.data.source import Source
+from pacer.data.splits import seeded_split
+
+ROOT = Path(__file__).resolve().parents[3]
+PHANTOM = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+
+FRONTAL, LATERAL = "CXR1_1_IM-0001-4001", "CXR1_1_IM-0001-3001"
+VIEWS = "image,view\n1_IM-0001-4001,PA\n1_IM-0001-3001,Lateral\n1_IM-0001-5001,AP\n1_IM-0001-6001,LL\n"
+TEXTS = {
+    "FINDINGS": "Heart < normal & clear.",
+    "IMPRESSION": "No disease.",
+    "INDICATION": "Cough",
+    "COMPARISON": "Prior film.",
+}
+
+
+def report(uid: str = "CXR1", images: tuple[str, ...] = (LATERAL, FRONTAL), **texts: str) -> bytes:
+    sections = "".join(
+        f"<AbstractText Label={quoteattr(k)}>{escape(v)}</AbstractText>" for k, v in (texts or TEXTS).items()
+    )
+    named = "".join(f"<parentImage id={quoteattr(image)}><caption/></parentImage>" for image in images)
+    return (
+        f'<?xml version="1.0" encoding="utf-8"?><eCitation><uId id={quoteattr(uid)}/><MedlineCitation><Article>'
+        f"<Abstract>{sections}</Abstract></Article></MedlineCitation>{named}</eCitation>"
+    ).encode()
+
+
+@dataclass
+class OpenI:
+    """A small distribution; ``config`` holds values of ``corpus.openi``."""
+
+    root: Path
+    files: dict[str, Path] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=lambda: {"split": None})
+    notes: Notes = field(default_factory=Notes)
+
+    def write(self, role: str, name: str, content: str | bytes) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        self.files[role] = path
+        return path
+
+    def folder(self, *reports: bytes) -> OpenI:
+        for number, content in enumerate(reports, start=1):
+            self.write("reports", f"ecgen-radiology/{number}.xml", content)
+        self.files["reports"] = self.root / "ecgen-radiology"
+        return self
+
+    def archive(self, members: dict[str, bytes]) -> OpenI:
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+            folder = tarfile.TarInfo("ecgen-radiology")
+            folder.type = tarfile.DIRTYPE
+            tar.addfile(folder)
+            for name, content in members.items():
+                member = tarfile.TarInfo(f"ecgen-radiology/{name}")
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+        self.write("reports", "NLMCXR_reports.tgz", packed.getvalue())
+        return self
+
+    def rows(self) -> list[Row]:
+        values = {"reports": "-", "projections": "-"} | self.config
+        config = Corpus.model_validate(
+            PHANTOM
+            | {"source": "files", "format": "openi", "root": str(self.root), "openi": values, "contexts": ["sn", "mn"]}
+        )
+        self.notes = Notes()
+        rows = list(read(Source(self.root / "images", self.files, None), config, self.notes))
+        assert sum(row.rows for row in rows) == sum(self.notes.read.values())
+        return rows
+
+    def row(self) -> Row:
+        (row,) = self.rows()
+        return row
+
+    def examination(self) -> Examination:
+        row = self.row()
+        assert isinstance(row, Examination), row
+        return row
+
+
+@pytest.fixture
+def distribution(tmp_path: Path) -> OpenI:
+    made = OpenI(tmp_path)
+    made.write("projections", "views.csv", VIEWS)
+    return made
+
+
+def test_a_report(distribution: OpenI) -> None:
+    row = distribution.folder(report()).examination()
+    assert row == Examination(
+        place=row.place,
+        id="CXR1",
+        contexts=("sn", "mn"),
+        split=seeded_split("CXR1", 7, 0.1, 0.2),
+        study_id="CXR1",
+        subject_id="CXR1",
+        view="PA",
+        frontal=f"{FRONTAL}.png",
+        lateral=f"{LATERAL}.png",
+        findings="Heart < normal & clear.",
+        impression="No disease.",
+        prior=None,
+        indication="Cough",
+        history=None,
+    )
+    assert row.place.file.endswith("ecgen-radiology/1.xml")
+    assert distribution.notes.topics == {}
+
+
+def test_archive_and_folder_agree(distribution: OpenI) -> None:
+    contents = [report(), report("CXR2", images=()), b"<broken"]
+    folder = [row._replace(place=None) for row in distribution.folder(*contents).rows()]
+    names = {f"{n}.xml": content for n, content in enumerate(contents, start=1)}
+    extra = {"._1.xml": b"resource fork", "notes.txt": b"text"}
+    archive = distribution.archive(names | extra)
+    assert [row._replace(place=None) for row in archive.rows()] == folder
+    assert archive.notes.read == {"reports": 3}
+    assert archive.notes.found("other_files") == {"reports": {".txt": 1, ".xml": 1}}
+
+
+def test_texts(distribution: OpenI) -> None:
+    content = report(Findings=" a\n b ", IMPRESSION="  ", indication="x").replace(b"a\n", b"a<i>i</i>\n")
+    twice = b'<AbstractText Label="FINDINGS"> </AbstractText><AbstractText Label="FINDINGS">c</AbstractText>'
+    twice += b"<AbstractText>no label</AbstractText></Abstract>"
+    row = distribution.folder(content.replace(b"</Abstract>", twice)).examination()
+    assert (row.findings, row.impression, row.indication) == (" ai\n b  c", None, "x")
+
+
+@pytest.mark.parametrize(
+    ("content", "field", "reason"),
+    [
+        (b"<a>secret &undefined;</a>", "-", "not valid XML"),
+        (report("secret"), "uId/@id", "expected a number such as CXR1 or 1"),
+        (report("CXR\u0661"), "uId/@id", "expected a number such as CXR1 or 1"),
+        (report(images=("",)), "parentImage/@id", "blank text"),
+        (report().replace(b'parentImage id="CXR', b'parentImage no="CXR'), "id", "missing"),
+        (report().replace(b"utf-8", b"klingon"), "-", "not valid XML"),
+        (report(FINDINGS="secret").replace(b"secret", b"secret\xc2\x80"), "findings", "U+0080"),
+    ],
+)
+def test_problems(content: bytes, field: str, reason: str, distribution: OpenI) -> None:
+    row = distribution.folder(content).row()
+    assert isinstance(row, Problem)
+    assert row.field == field and reason in row.reason and "secret" not in row.reason
+
+
+def test_no_projections(distribution: OpenI) -> None:
+    del distribution.files["projections"]
+    with pytest.raises(DataError, match=r"corpus\.openi\.projections.*columns image, view"):
+        distribution.folder(report()).rows()
+
+
+def test_nothing_in_it(distribution: OpenI) -> None:
+    with pytest.raises(DataError, match="holds no XML report"):
+        distribution.archive({}).rows()
+    distribution.write("reports", "empty/readme.txt", "")
+    distribution.files["reports"] = distribution.root / "empty"
+    with pytest.raises(DataError, match="holds no XML report"):
+        distribution.rows()
+
+
+def test_a_missing_archive(distribution: OpenI) -> None:
+    distribution.files["reports"] = distribution.root / "none.tgz"
+    with pytest.raises(DataError, match="does not exist"):
+        distribution.rows()
+
+
+@pytest.mark.parametrize("name", ["1_IM-0001-4001.jpg", "1_IM-0001-4001.dcm.png", "deep/er/1_IM-0001-4001.JPEG"])
+def test_image_files_of_every_distribution(name: str, distribution: OpenI) -> None:
+    distribution.write("image", f"images/{name}", b"")
+    row = distribution.folder(report()).examination()
+    assert (row.frontal, row.lateral) == (name, f"{LATERAL}.png")
+
+
+def test_one_of_several_files_of_an_image(distribution: OpenI) -> None:
+    for name in ("1_IM-0001-4001.dcm", "z/1_IM-0001-4001.png", "1_IM-0001-4001.txt"):
+        distribution.write("image", f"images/{name}", b"")
+    assert distribution.folder(report()).examination().frontal == "z/1_IM-0001-4001.png"
+    distribution.write("image", "images/CXR1_1_IM-0001-4001.dcm.png", b"")
+    assert distribution.examination().frontal == "CXR1_1_IM-0001-4001.dcm.png"
+
+
+@pytest.mark.parametrize(
+    ("images", "expected"),
+    [
+        ((), "no image"),
+        ((LATERAL,), "no frontal image"),
+        (("CXR1_1_IM-0001-9999",), "unknown view"),
+        ((LATERAL, "CXR1_1_IM-0001-9999"), "no frontal image"),
+        ((FRONTAL,), (FRONTAL, None, "PA", ("sn",))),
+        ((FRONTAL, "CXR1_1_IM-0001-9999"), (FRONTAL, None, "PA", ("sn",))),
+        (("CXR1_1_IM-0001-5001", FRONTAL), ("CXR1_1_IM-0001-5001", None, "AP", ("sn",))),
+        (("CXR1_1_IM-0001-6001", LATERAL, FRONTAL, FRONTAL), (FRONTAL, "CXR1_1_IM-0001-6001", "PA", ("sn", "mn"))),
+    ],
+)
+def test_choice_of_images(images: tuple[str, ...], expected: Any, distribution: OpenI) -> None:
+    row = distribution.folder(report(images=images)).row()
+    unknown = sum(image.endswith("9999") for image in images)
+    assert distribution.notes.found("unknown_views") == ({"projections": {"images": unknown}} if unknown else {})
+    if isinstance(expected, str):
+        assert isinstance(row, LeftOut) and row.reason == expected
+        return
+    assert isinstance(row, Examination)
+    frontal, lateral, view, contexts = expected
+    assert (row.frontal, row.lateral) == (f"{frontal}.png", lateral and f"{lateral}.png")
+    assert (row.view, row.contexts) == (view, contexts)
+
+
+def test_further_images_are_counted(distribution: OpenI) -> None:
+    images = (FRONTAL, FRONTAL, LATERAL, "CXR1_1_IM-0001-5001", "CXR1_1_IM-0001-6001")  # one is named twice
+    distribution.folder(report(images=images)).examination()
+    assert distribution.notes.found("further_images") == {"reports": {"frontal": 1, "lateral": 1}}
+
+
+def test_without_target_text(distribution: OpenI) -> None:
+    row = distribution.folder(report(INDICATION="Cough", FINDINGS=" ", COMPARISON="x")).row()
+    assert isinstance(row, LeftOut) and row.reason == "neither findings nor impression"
+
+
+def test_r2gen_split(distribution: OpenI) -> None:
+    distribution.config["split"] = "r2gen"
+    rows = distribution.folder(report(), report("CXR2"), report("CXR3999999")).rows()
+    assert [row.split if isinstance(row, Examination) else row.reason for row in rows] == [
+        "train",
+        "test",
+        "not in the split",
+    ]
+
+
+def test_an_archive_that_is_cut_off_is_refused(distribution: OpenI) -> None:
+    path = distribution.archive({f"{n}.xml": report(f"CXR{n}") for n in range(1, 60)}).files["reports"]
+    path.write_bytes(path.read_bytes()[:-400])
+    with pytest.raises(DataError, match="it is cut off or damaged"):
+        distribution.rows()
+
+
+def test_a_table_of_views_that_knows_few_images_is_refused(distribution: OpenI) -> None:
+    """As a table of another part of the collection, or a sample of it, would leave a fraction of the reports."""
+    distribution.folder(*(report(f"CXR{n}", images=(f"CXR{n}_IM-1-1",)) for n in range(40)))
+    for known in (19, 20):
+        views = [f"{n}_IM-1-1.dcm.png,{'Frontal' if n < known else ''}\n" for n in range(40)]
+        distribution.write("projections", "indiana_projections.csv", "".join(["filename,projection\n", *views]))
+        if known == 20:
+            assert len(distribution.rows()) == 40
+            return
+        with pytest.raises(DataError, match=r"gives the view of 19 of the 40 images that the reports name"):
+            distribution.rows()
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>log in first</html>", gzip.compress(b"x" * 5000)])
+def test_a_tgz_that_is_none(distribution: OpenI, content: bytes) -> None:
+    distribution.write("reports", "NLMCXR_reports.tgz", content)
+    with pytest.raises(
+        DataError, match=r"nor a sound tar archive \(it is none\); expected NLMCXR_reports.tgz"
+    ) as error:
+        distribution.rows()
+    assert "\n" not in str(error.value)
+
+
+QUIET = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+XML_TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
+
+
+@QUIET
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["CXR1", "2", "x"]) | XML_TEXT,
+            st.lists(st.sampled_from([FRONTAL, LATERAL]) | XML_TEXT, max_size=3).map(tuple),
+            st.dictionaries(st.sampled_from(list(TEXTS)), XML_TEXT, min_size=1),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from([None, "r2gen"]),
+)
+def test_any_reports(distribution: OpenI, reports: list[Any], split: str | None) -> None:
+    distribution.config = {"split": split}
+    contents = {f"{n}.xml": report(uid, images, **texts) for n, (uid, images, texts) in enumerate(reports)}
+    assert len(distribution.archive(contents).rows()) == len(reports)

@@ -1,0 +1,40 @@
+"""The reader on real annotation files (Open-I and a COVID collection), where they lie beside the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pacer.config import Corpus, load_params
+from pacer.data.build_corpus import build_corpus
+from pacer.data.schemas import read_records
+from pacer.data.source import point_to_files
+
+ROOT = Path(__file__).resolve().parents[3]
+DATA = ROOT.parent / "shared" / "data"
+COUNTS = {
+    "openi": {"sn": (2061, 294, 590), "mn": (2057, 294, 590)},
+    "covid": {"sn": (0, 0, 102), "sw": (0, 0, 55), "mn": (0, 0, 27), "mw": (0, 0, 7)},
+}
+
+
+@pytest.mark.parametrize("name", list(COUNTS))
+def test_real_corpus(name: str, tmp_path: Path) -> None:
+    if not (DATA / "rg4" / name).is_dir():
+        pytest.skip(f"the real {name} files are not at {DATA}")
+    base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+    contexts = list(COUNTS[name])
+    annotations = {context: f"rg4/{name}/{context}.json" for context in contexts}
+    config = Corpus.model_validate(
+        base | {"source": "files", "root": str(DATA), "images": ".", "contexts": contexts, "annotations": annotations}
+    )
+    point_to_files(config, tmp_path / "source")
+    audit = build_corpus(config, tmp_path / "source", tmp_path / "corpus")
+    for context, counts in COUNTS[name].items():
+        assert tuple(audit["contexts"][context][split]["records"] for split in ("train", "val", "test")) == counts
+    assert audit["excluded"]["count"] == 0
+    assert all(pair["count"] == 0 for kind in audit["overlap"].values() for pair in kind.values())
+    records = read_records(tmp_path / "corpus" / "records.parquet")
+    assert records["report"].str.ends_with(" .").all()
+    assert records.filter(context="mw")["prior_report"].null_count() == 0

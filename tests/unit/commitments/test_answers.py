@@ -1,0 +1,119 @@
+"""Reading answers and their evidence phrases."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.labelling.evidence import count_missing
+from pacer.commitments.labelling.reading import STATUSES, read_answer, read_body
+from pacer.commitments.vocabulary import FINDINGS
+from tests.support.endpoint import completion
+
+
+@pytest.mark.parametrize(
+    ("content", "finish", "status"),
+    [
+        ("", "stop", "empty"),
+        ("", "content_filter", "refused"),
+        ("", "refusal", "refused"),
+        ("", "length", "cut_off"),
+        ('{"positive": ["ede', "length", "cut_off"),
+        ("I cannot", None, "unparseable"),
+        ("{" * 100_000, None, "unparseable"),
+        ('{"positive": [], "negative": []}', None, "malformed"),
+        ('{"positive": [1], "negative": [], "uncertain": []}', None, "malformed"),
+        ('{"sample_uid": "b", "positive": [], "negative": [], "uncertain": []}', None, "other_record"),
+        ('{"sample_uid": "a", "positive": [], "negative": [], "uncertain": []}', None, "ok"),
+        ('{"sample_uid": "a", "positive": [], "negative": [], "uncertain": []} and more', "length", "ok"),
+        ('<think>{"positive": [], "negative": [], "uncertain": []}', "length", "cut_off"),
+        ('<think>{"positive": [], "negative": [], "uncertain": []}</think>', "stop", "unparseable"),
+        ('<think>{a}</think>{"positive": [', "length", "cut_off"),
+        ('<think>{a}?</think>{"sample_uid": "a", "positive": [], "negative": [], "uncertain": []}', "stop", "ok"),
+        ('{"report": "x", "regex_anchor": {"positive": [], "negative": [], "uncertain": []}, "ri', "length", "cut_off"),
+        ('{"report": "x", "regex_anchor": {"positive": [], "negative": [], "uncertain": []}}', None, "malformed"),
+        ('{"sample_uid": "a", "rationale": {"edema": "x"}, "positive": [', "length", "cut_off"),
+        ('{"a": 1} then {"positive": [], "negative": [], "uncertain": []}', None, "ok"),
+        ('{"a": 1,} then {"positive": [], "negative": [], "uncertain": []}', None, "ok"),
+    ],
+)
+def test_statuses(content: str, finish: str | None, status: str) -> None:
+    assert read_answer(content, "a", finish).status == status
+
+
+def test_answer_in_a_code_fence() -> None:
+    content = '{"positive": ["Lung Opacities"], "negative": ["mass"], "uncertain": ["lung opacity"]}'
+    read = read_answer(f"```json\n{content}\n```\nDone {{", "a")
+    assert read.anchor == Anchor(("lung opacity",))
+    assert (read.off_vocabulary, read.repeated) == (["mass"], 1)
+
+
+def test_the_last_object_with_the_lists_counts() -> None:
+    """A model that drafts, or repeats its input with the rules' candidate, means what it says last."""
+    echo = {"sample_uid": "a", "report": "x", "regex_anchor": {"positive": ["mass"], "negative": [], "uncertain": []}}
+    draft, final = ({"positive": [name], "negative": [], "uncertain": []} for name in ("pneumonia", "edema"))
+    content = "\n".join(["I see {edema} here.", *map(json.dumps, (echo, draft, final, {"note": 1}))])
+    assert read_answer(content, "a").anchor == Anchor(("edema",))
+
+
+def test_rationale_by_finding() -> None:
+    lists = {"positive": [], "negative": [], "uncertain": []}
+    read = read_answer(json.dumps(lists | {"rationale": {"edema": ["a", 3, "b"], "mass": "c\ud800"}}), "a")
+    assert read.rationale == {"edema": ("a", "b"), "mass": ("c?",)}
+    assert read.phrases == ("a", "b", "c?")
+
+
+names = st.lists(st.one_of(st.sampled_from(FINDINGS), st.text(max_size=8)), max_size=6)
+
+
+@given(names, names, names)
+def test_duplicates_follow_the_papers_priority(positive: list, negative: list, uncertain: list) -> None:
+    content = json.dumps({"positive": positive, "negative": negative, "uncertain": uncertain})
+    anchor = read_answer(content, "a").anchor
+    assert anchor is not None
+    for finding in FINDINGS:
+        expected = next(
+            (
+                name
+                for name, found in (("positive", positive), ("uncertain", uncertain), ("negative", negative))
+                if finding in found
+            ),
+            None,
+        )
+        if expected:
+            assert anchor.polarity(finding) == expected
+
+
+@given(st.text())
+def test_any_text_is_read(text: str) -> None:
+    assert read_answer(text, "a").status in STATUSES
+    assert isinstance(read_body(text).raw, str)
+
+
+def test_bodies() -> None:
+    reply = read_body(json.dumps(completion("hello")))
+    assert (reply.raw, reply.finish_reason, reply.model) == ("hello", "stop", "served-1")
+    assert (reply.prompt_tokens, reply.completion_tokens) == (1000, 100)
+    assert read_body(json.dumps(completion(None, refusal="no"))).finish_reason == "refusal"
+    assert read_body("<html>").raw == "<html>"
+    assert read_body('{"choices": [{"message": {"content": ["parts"]}}], "usage": 3}').raw == ""
+
+
+@pytest.mark.parametrize(
+    ("phrase", "missing"),
+    [
+        ("Small LEFT pleural\neffusion", 0),
+        ("left pleural-effusion", 0),
+        ("effusion. No pneumothorax", 0),
+        ("pleural eff", 1),
+        ("right pleural effusion", 1),
+        ("", 1),
+        (" ... ", 1),
+    ],
+)
+def test_evidence(phrase: str, missing: int) -> None:
+    assert count_missing([phrase], "There is a small left pleural effusion.\nNo pneumothorax.") == missing

@@ -1,0 +1,123 @@
+"""The anchors of a corpus: answers where they can be read, rules elsewhere, and the audit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.labelling.build_anchors import agreement
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.commitments.table import ANCHOR_SCHEMA
+from pacer.commitments.vocabulary import FINDINGS, POLARITIES
+from pacer.core.errors import DataError
+from tests.support.labelling import build
+
+
+def line(record_id: str, raw: str | None = None, **lists: list[str]) -> dict:
+    content = {"sample_uid": record_id, "positive": [], "negative": [], "uncertain": []} | lists
+    return {"record_id": record_id, "raw": json.dumps(content) if raw is None else raw}
+
+
+def write(path: Path, lines: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(content) + "\n" for content in lines))
+    return path
+
+
+def test_answers_replace_rules_where_they_can_be_read(records: pl.DataFrame, tmp_path: Path) -> None:
+    lines = [
+        line("sn-train0sn", positive=["Pneumonia"], negative=["pneumonia", "hernia"]),
+        line("sn-train1sn", raw="no json"),
+        line("mw-train0mw", uncertain=["pneumonia"], negative=["pleural effusion"]),
+    ]
+    anchors, audit = build(records, write(tmp_path / "cache.jsonl", lines))
+    assert dict(anchors.schema) == ANCHOR_SCHEMA
+    assert anchors["record_id"].to_list() == records["record_id"].to_list()
+    rows = {row["record_id"]: row for row in anchors.iter_rows(named=True)}
+    assert rows["sn-train0sn"] == {
+        "record_id": "sn-train0sn",
+        "positive": ["pneumonia"],
+        "negative": [],
+        "uncertain": [],
+        "origin": "llm",
+    }
+    assert rows["sn-train1sn"]["positive"] == ["support devices"]
+    assert rows["sn-train1sn"]["origin"] == "rules"
+    assert rows["sn-test0sn"]["uncertain"] == ["pneumonia"]
+    assert audit["origins"] == {"mw": {"llm": 1, "rules": 11}, "sn": {"llm": 1, "rules": 47}}
+    assert {name: count for name, count in audit["answers"]["statuses"].items() if count} == {"ok": 2, "unparseable": 1}
+    assert audit["answers"]["names_off_vocabulary"] == 1
+    assert audit["answers"]["findings_repeated"] == 1
+    assert audit["empty_anchors"] == 15
+    assert audit["polarities"]["llm"]["pneumonia"] == {"positive": 1, "negative": 0, "uncertain": 1}
+    assert audit["agreement"]["records"] == 2
+    assert audit["agreement"]["identical"] == 0.5
+    json.dumps(audit, allow_nan=False)
+
+
+def test_empty_cache_leaves_everything_to_the_rules(records: pl.DataFrame, tmp_path: Path) -> None:
+    anchors, audit = build(records, write(tmp_path / "cache.jsonl", []))
+    assert set(anchors["origin"]) == {"rules"}
+    for text, *fields in zip(records["report_raw"], *(anchors[name] for name in POLARITIES), strict=True):
+        assert extract_anchor(text) == Anchor(*(tuple(field) for field in fields))
+    assert audit["agreement"]["identical"] is None
+    assert audit["agreement"]["findings"]["edema"] == {"kappa": None, "agreement": None, "clashes": 0}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([line("sn-test0sn")], "1 record_ids of the labelling sample also occur in val or test"),
+        ([line("sn-nobody")], "answers for 1 records that the corpus lacks, such as sn-nobody"),
+        ([line("sn-train0sn"), line("sn-train0sn")], "record sn-train0sn has two answers"),
+        ([{"record_id": "sn-train0sn"}], "line 1 must be an object with record_id and raw"),
+    ],
+)
+def test_bad_cache(records: pl.DataFrame, tmp_path: Path, lines: list[dict], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        build(records, write(tmp_path / "cache.jsonl", lines))
+
+
+def test_missing_cache(records: pl.DataFrame, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="does not exist"):
+        build(records, tmp_path / "cache.jsonl")
+
+
+def test_kappa_equals_scikit_learn() -> None:
+    from sklearn.metrics import cohen_kappa_score
+
+    states = ("positive", "negative", "uncertain", None)
+    first = [states[n % 4] for n in range(60)]
+    second = [states[(n * n + n // 7) % 4] for n in range(60)]
+
+    def anchors(column: list[str | None]) -> list[Anchor]:
+        return [Anchor.of(**{state: ["edema"]}) if state else Anchor() for state in column]
+
+    result = agreement(list(zip(anchors(first), anchors(second))))["findings"]
+    expected = cohen_kappa_score([str(s) for s in first], [str(s) for s in second])
+    assert result["edema"]["kappa"] == pytest.approx(expected)
+    assert result["fracture"] == {"kappa": None, "agreement": 1.0, "clashes": 0}
+    assert list(result) == list(FINDINGS)
+
+
+def test_blocks_change_nothing(records: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = write(tmp_path / "cache.jsonl", [line("sn-train3sn", positive=["edema"]), line("mw-train1mw")])
+    whole = build(records, cache)
+    monkeypatch.setattr("pacer.commitments.labelling.build_anchors.BATCH", 5)
+    parts = build(records, cache)
+    assert parts[0].equals(whole[0])
+    assert parts[1] == whole[1]
+
+
+def test_a_record_twice(records: pl.DataFrame, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds record sn-test3sn twice"):
+        build(pl.concat([records, records.tail(1)]), write(tmp_path / "cache.jsonl", []))
+    assert not (tmp_path / "anchors.parquet").exists()
+
+
+def test_other_columns(records: pl.DataFrame, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"missing columns \['report_raw'\]"):
+        build(records.drop("report_raw"), write(tmp_path / "cache.jsonl", []))

@@ -1,0 +1,160 @@
+"""Labelling: the request, what an answer is keyed by, evidence, and the providers."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+
+from pacer.commitments.labelling.labelling import label_sample
+from pacer.commitments.labelling.request import answer_schema, system_prompt
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.commitments.vocabulary import FINDINGS
+from pacer.core.errors import DataError
+from pacer.core.io import hash_bytes
+from tests.support.endpoint import Reply, answer, completion
+from tests.support.labelling import build, cached, scratch
+
+
+def test_success_and_request_of_the_paper(endpoint, asking, sample, records, tmp_path) -> None:
+    audit = label_sample(sample, records, asking(), tmp_path)
+    assert (audit["sampled"], audit["answered"], audit["unanswered"], audit["reused"]) == (6, 6, 0, 0)
+    assert audit["statuses"] == {"ok": 6}
+    assert audit["models"] == {"served-1": 6}
+    assert (audit["names_off_vocabulary"], audit["findings_repeated"]) == (6, 6)
+    lines = cached(tmp_path)
+    assert [line["record_id"] for line in lines] == sorted(sample["record_id"])
+    assert lines[0]["anchor"] == {"positive": ["edema"], "negative": [], "uncertain": []}
+    assert lines[0]["dropped"] == {"off_vocabulary": ["hernia"], "repeated": 1}
+    assert {line["prompt_hash"] for line in lines} == {hash_bytes(system_prompt(None).encode())}
+    assert {line["request_hash"] for line in lines} == set(endpoint.paid)  # the key is the hash of what was sent
+    assert not scratch(tmp_path).exists()
+
+    request = endpoint.requests[0]
+    assert (request["model"], request["temperature"], request["max_tokens"]) == ("gpt-4.1-mini", 0.0, 600)
+    assert request["response_format"] == {"type": "json_object"}
+    assert request["messages"][0] == {"role": "system", "content": system_prompt(None)}
+    content = json.loads(request["messages"][1]["content"])
+    row = records.row(by_predicate=pl.col("record_id") == content["sample_uid"], named=True)
+    strata = sample.row(by_predicate=pl.col("record_id") == content["sample_uid"], named=True)["strata"]
+    assert list(content) == ["sample_uid", "scenario", "report", "regex_anchor", "risk_buckets"]
+    assert content["scenario"] == row["context"]
+    assert content["report"] == row["report_raw"]
+    assert content["regex_anchor"] == extract_anchor(content["report"]).as_dict()
+    assert content["risk_buckets"] == strata
+
+
+def test_structured_mode(endpoint, asking, sample, records, tmp_path) -> None:
+    """Strict schemas: every object closed, every property required (the API refuses others)."""
+    label_sample(sample, records, asking(structured=True), tmp_path)
+    assert endpoint.requests[0]["response_format"] == answer_schema()
+    schema = answer_schema()["json_schema"]["schema"]
+    for part in (schema, schema["properties"]["rationale"]):
+        assert part["additionalProperties"] is False
+        assert part["required"] == list(part["properties"])
+    assert schema["properties"]["negative"]["items"]["enum"] == list(FINDINGS)
+    label_sample(sample, records, asking(), tmp_path)
+    assert len(endpoint.requests) == 12
+
+
+def test_lone_surrogates_in_an_answer(endpoint, asking, sample, records, tmp_path) -> None:
+    endpoint.replies = lambda asked, _: Reply(body=completion("\ud800" + answer(asked)))
+    assert label_sample(sample, records, asking(), tmp_path)["statuses"] == {"ok": 6}
+
+
+def test_evidence_is_counted_and_never_named(endpoint, asking, sample, records, tmp_path, capfd) -> None:
+    rationale = {"edema": "an invented phrase", "pneumonia": "heart size, is NORMAL", "hernia": ["Lungs clear", ""]}
+    endpoint.replies = lambda asked, _: Reply(body=completion(answer(asked, rationale=rationale)))
+    audit = label_sample(sample, records, asking(), tmp_path)
+    reports = records.join(sample, on="record_id", how="semi")["report_raw"]
+    present = sum(("Heart size is normal" in report) + ("Lungs clear" in report) for report in reports)
+    assert present > 0
+    assert audit["evidence"] == {"phrases": 24, "not_in_report": 24 - present, "share": (24 - present) / 24}
+    assert "invented" not in json.dumps(audit) + "".join(capfd.readouterr())
+
+
+def test_an_answer_is_used_as_long_as_the_question_is_the_same(endpoint, asking, sample, records, tmp_path) -> None:
+    """Changes of prompt, report, candidate and settings ask again; old answers stay and come back with their question;
+    other parameters never ask."""
+    label_sample(sample, records, asking(), tmp_path)
+    first = (tmp_path / "llm_cache.jsonl").read_text()
+    for change in ({"concurrency": 1}, {"max_dollars": 5.0}, {"timeout": 3.0}, {"attempts": 1}):
+        assert label_sample(sample, records, asking(**change), tmp_path)["reused"] == 6
+    assert (tmp_path / "llm_cache.jsonl").read_text() == first
+    assert sum(endpoint.seen.values()) == 6
+
+    (tmp_path / "prompt.md").write_text("Answer in JSON.")
+    audit = label_sample(sample, records, asking(prompt_file=str(tmp_path / "prompt.md")), tmp_path)
+    assert (audit["reused"], audit["older_answers"], audit["answered"]) == (0, 6, 6)
+    lines = cached(tmp_path)
+    assert len(lines) == 12 and sum(line["current"] for line in lines) == 6
+    assert len({line["prompt_hash"] for line in lines}) == 2
+    _, built = build(records, tmp_path / "llm_cache.jsonl")
+    assert built["answers"]["read"] == 6
+
+    changed = pl.when(pl.col("record_id") == sample["record_id"][0]).then(pl.lit("New.")).otherwise("report_raw")
+    assert label_sample(sample, records.with_columns(changed.alias("report_raw")), asking(), tmp_path)["reused"] == 5
+    for change in ({"max_tokens": 500}, {"model": "other"}, {"temperature": 0.5}, {"structured": True}):
+        assert label_sample(sample, records, asking(**change), tmp_path)["reused"] == 0
+    before = sum(endpoint.seen.values())
+    assert label_sample(sample, records, asking(), tmp_path)["reused"] == 6
+    assert sum(endpoint.seen.values()) == before
+
+
+def test_other_providers_keep_paid_answers_and_use_none(endpoint, asking, labelling, sample, records, tmp_path) -> None:
+    label_sample(sample, records, asking(), tmp_path)
+    audit = label_sample(sample, records, labelling(), tmp_path)
+    assert (audit["answered"], audit["unanswered"], audit["older_answers"]) == (0, 6, 6)
+    anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
+    assert set(anchors["origin"]) == {"rules"}
+    assert label_sample(sample, records, asking(), tmp_path)["reused"] == 6
+
+
+def test_provider_none_writes_an_empty_cache(sample, records, labelling, tmp_path) -> None:
+    audit = label_sample(sample, records, labelling(), tmp_path)
+    assert (audit["answered"], audit["unanswered"]) == (0, 6)
+    assert cached(tmp_path) == []
+    assert not scratch(tmp_path).exists()
+
+
+def test_recorded_answers(sample, records, labelling, tmp_path) -> None:
+    ids = sample["record_id"].to_list()
+    lines = [{"record_id": i, "response": completion(answer({"sample_uid": i}))} for i in [*ids[:4], "sn-unsampled"]]
+    lines.append({"record_id": ids[4], "response": completion(answer({"sample_uid": ids[0]}))})
+    path = tmp_path / "answers.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    config = labelling(provider="recorded", recorded=str(path))
+    for _ in range(2):
+        audit = label_sample(sample, records, config, tmp_path)
+        assert (audit["answered"], audit["unanswered"], audit["older_answers"]) == (5, 1, 0)
+        assert audit["statuses"] == {"ok": 4, "other_record": 1}
+        assert audit["dollars"] == 0
+    path.write_text("".join(json.dumps(lines[0]) + "\n" for _ in range(2)))
+    with pytest.raises(DataError, match=rf"line 2: record {ids[0]} has two answers"):
+        label_sample(sample, records, config, tmp_path)
+    path.write_text(json.dumps({"record_id": ids[0]}) + "\n")
+    with pytest.raises(DataError, match="line 1 must be an object with record_id and response"):
+        label_sample(sample, records, config, tmp_path)
+
+
+def test_recorded_answers_and_paid_ones_to_the_same_questions(
+    endpoint, asking, labelling, sample, records, tmp_path
+) -> None:
+    """Recorded answers are never taken for the endpoint's, and put none of those aside."""
+    path = tmp_path / "answers.jsonl"
+    lines = [
+        {"record_id": i, "response": completion(answer({"sample_uid": i}, positive=[]))} for i in sample["record_id"]
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    recorded = labelling(provider="recorded", recorded=str(path))
+    label_sample(sample, records, recorded, tmp_path)
+    audit = label_sample(sample, records, asking(), tmp_path)
+    assert (audit["reused"], audit["models"]) == (0, {"served-1": 6})
+    assert sum(endpoint.paid.values()) == 6 and len(cached(tmp_path)) == 6
+    audit = label_sample(sample, records, recorded, tmp_path)
+    assert (audit["older_answers"], len(cached(tmp_path))) == (6, 12)
+    anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
+    assert anchors.filter(origin="llm")["positive"].list.len().sum() == 0
+    assert label_sample(sample, records, asking(), tmp_path)["reused"] == 6
+    assert len(cached(tmp_path)) == 6

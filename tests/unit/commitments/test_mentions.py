@@ -1,0 +1,183 @@
+"""What the rules saw and why: spans in the report, cues, what decided."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.rules.cues import CUES
+from pacer.commitments.rules.extract import extract_anchor, find_mentions
+from pacer.commitments.rules.matching import Pattern, Patterns, entries
+from pacer.commitments.rules.mentions import FINDINGS_OF, MENTIONS
+from pacer.commitments.rules.segments import located_segments, segments
+from pacer.commitments.vocabulary import POLARITIES
+from tests.unit.commitments.test_rules import NAMED, SENTENCES
+from tests.unit.commitments.test_statements import REPORTS
+
+#: Words that begin, carry and break cues and mentions, for texts that no report has.
+_WORDS = """no not without new effusion pleural thickening pneumothorax or and nor the with but rather than there is
+    heart size normal enlarged mediastinum contours mass lesion nodular opacity consistent possible may represent cannot
+    exclude excluded change resolved has have unchanged stable small versus vs. ? . ; , seen history of evaluate for
+    concern edema blunting costophrenic angle removed tube line port 1.5 cm chest infection prior granulomatous
+    tip of in stomach likely picc removal placement complication support devices remain right side if any less given
+    definite andor prior study comparison on lateral view identified probably failure collapse opacity"""
+TEXTS = st.one_of(
+    st.lists(st.sampled_from([*_WORDS.split(), "\n", "\n\n"]), max_size=30).map(" ".join),
+    st.lists(st.sampled_from([*SENTENCES, *REPORTS, *(name for _, name in NAMED)]), max_size=4).map(" ".join),
+    st.text(alphabet="no effusion.İß\n?;/-5,()", max_size=60),
+)
+
+
+@given(text=TEXTS)
+def test_mentions_explain_the_anchor(text: str) -> None:
+    mentions = find_mentions(text)
+    decided = [mention for mention in mentions if mention.decided]
+    assert len({mention.finding for mention in decided}) == len(decided)
+    by_polarity = {name: [m.finding for m in decided if m.polarity == name] for name in POLARITIES}
+    assert Anchor.of(**by_polarity) == extract_anchor(text)
+    assert sorted(mentions, key=lambda mention: mention.start) == mentions
+
+
+@given(text=TEXTS)
+def test_spans_are_places_in_the_report(text: str) -> None:
+    for mention in find_mentions(text):
+        named = text[mention.start : mention.end]
+        assert named.strip() == named
+        # the name is a mention by itself: of this finding, whatever surrounds it ("evidence of failure", "no collapse")
+        alone = {m.finding for m in find_mentions(named)}
+        assert mention.finding in alone or any(word in named.lower() for word in ("pleur", "failure", "collapse"))
+        assert (mention.cue is None) == (mention.kind in (None, "normality"))
+        if mention.cue is not None:
+            start, end = mention.cue
+            assert 0 <= start < end <= len(text)
+            assert text[start:end].strip() == text[start:end]
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        (
+            "Heart normal. No  evidence of\n pneumothorax or EFFUSION.",
+            [
+                ("Heart normal", "cardiomegaly", "negative", None, "normality"),
+                ("pneumothorax", "pneumothorax", "negative", "No", "negative"),
+                ("EFFUSION", "pleural effusion", "negative", "No", "negative"),
+            ],
+        ),
+        (
+            "Opacity (1.5 cm), which may represent pneumonia.",
+            [
+                ("Opacity", "lung opacity", "positive", None, None),
+                ("pneumonia", "pneumonia", "uncertain", "may represent", "uncertain"),
+            ],
+        ),
+        (
+            "History of pneumonia. No new edema.",
+            [("pneumonia", "pneumonia", None, "History of", "silent"), ("edema", "edema", None, "No new", "silent")],
+        ),
+        (
+            "Atelectasis rather than pneumonia; İ; the effusion has resolved.",
+            [
+                ("Atelectasis", "atelectasis", "positive", None, None),
+                ("pneumonia", "pneumonia", "negative", "rather than", "instead"),
+                ("effusion", "pleural effusion", "negative", "has resolved", "negative"),
+            ],
+        ),
+        (
+            "Right hydropneumothorax suggested.",
+            [
+                ("hydropneumothorax", "pneumothorax", "positive", None, None),
+                ("hydropneumothorax", "pleural effusion", "positive", None, None),
+            ],
+        ),
+        ("Findings suggest edema.", [("edema", "edema", "uncertain", "suggest", "hint")]),
+        ("Pericardial effusion.", []),
+    ],
+)
+def test_what_is_shown(report: str, expected: list[tuple]) -> None:
+    shown = [
+        (report[m.start : m.end], m.finding, m.polarity, m.cue and report[slice(*m.cue)], m.kind)
+        for m in find_mentions(report)
+    ]
+    assert shown == expected
+
+
+@pytest.mark.parametrize(
+    ("report", "decided"),
+    [
+        ("No effusion. No effusion. Effusion. Possible effusion.", [False, False, True, False]),
+        ("No effusion. No effusion.", [True, False]),
+        ("Possible effusion. Effusion.", [True, False]),
+        ("No new effusion. No effusion.", [False, True]),
+    ],
+)
+def test_what_decided(report: str, decided: list[bool]) -> None:
+    assert [mention.decided for mention in find_mentions(report)] == decided
+
+
+@given(st.text(alphabet="ab.;!?\n /,(1İ-", max_size=80))
+def test_segments_know_their_places(text: str) -> None:
+    located = list(located_segments(text))
+    assert [segment for segment, _ in located] == [" ".join(s.split()) for s in segments(text) if s.strip()]
+    for segment, places in located:
+        assert len(segment) == len(places)
+        for letter, place in zip(segment, places, strict=True):
+            original = text[place].lower()
+            assert letter in (original, text[place], " ") or (letter == "0" and original.isdecimal())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Edema. Clear.", ["edema", "clear"]),
+        ("Edema; clear", ["edema", "clear"]),
+        ("1.5 cm, 2.5 cm", ["0.0 cm 0.0 cm"]),
+        ("Edema? Clear", ["edema?", "clear"]),
+        ("A vs. B", ["a vs. b"]),
+        ("Per Dr. Roe", ["per dr. roe"]),
+        ("A\nB", ["a b"]),
+        ("A\n\nB", ["a", "b"]),
+        ("A\n- B\n2) C", ["a", "- b", "0 c"]),
+        (" . ", []),
+    ],
+)
+def test_segmentation(text: str, expected: list[str]) -> None:
+    assert [segment for segment, _ in located_segments(text)] == expected
+
+
+def test_patterns_are_sound() -> None:
+    for pattern in (*MENTIONS, *CUES):
+        assert pattern.stems, pattern
+        assert all(stem.removeprefix("=").replace("-", "").isalpha() or stem == "?" for stem in pattern.stems), pattern
+        assert pattern in CUES or pattern.name in FINDINGS_OF, pattern
+
+
+def test_earlier_start_then_earlier_pattern_wins() -> None:
+    patterns = Patterns(
+        [
+            Pattern("one", ("b",), " b c"),
+            Pattern("two", ("b",), " b"),
+            Pattern("three", ("c",), "c d"),
+            Pattern("four", ("=d",), " d"),
+        ]
+    )
+    words = ["a", "b", "c", "d"]
+    assert patterns.find(" ".join(words), words) == [(2, 5, "one"), (6, 7, "four")]
+
+
+def test_a_table_of_patterns() -> None:
+    """Lines of an expression are joined, fields may be empty, comments are left out; blanks within a line count."""
+    table = r"""
+edema* | edema | edem congest
+    o?edema
+    |congest(?: ed){2}
+# what follows is another finding
+mass | | =mass
+    mass \| x
+"""
+    assert entries(table) == [
+        ["edema*", "edema", "edem congest", "o?edema|congest(?: ed){2}"],
+        ["mass", "", "=mass", r"mass \| x"],
+    ]

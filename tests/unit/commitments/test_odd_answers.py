@@ -1,0 +1,118 @@
+"""Complete answers that no well-kept endpoint gives: the work neither breaks on them nor takes them for labels."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from pacer.commitments.labelling.dispatch import MAX_IN_A_ROW
+from pacer.commitments.labelling.draw import sample_records
+from pacer.commitments.labelling.labelling import label_sample
+from pacer.core.errors import PacerError
+from tests.support.endpoint import Reply, answer, completion, good
+
+
+def odd(asked: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
+    """A good completion but for one value."""
+    body = completion(answer(asked, positive=[value]) if where == "finding" else answer(asked))
+    match where:
+        case "usage":
+            body["usage"] = {"prompt_tokens": value, "completion_tokens": value}
+        case "model":
+            body["model"] = value
+        case "finish_reason":
+            body["choices"][0]["finish_reason"] = value
+    return body
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [("finding", "\ud83d"), ("model", "\ud800"), ("finish_reason", "\ud800"), ("usage", 10**400), ("usage", True)],
+)
+def test_odd_values(endpoint, asking, sample, records, tmp_path, where, value) -> None:
+    endpoint.replies = lambda asked, _: Reply(body=odd(asked, where, value))
+    for _ in range(2):
+        audit = label_sample(sample, records, asking(), tmp_path)
+        assert audit["statuses"] == {"ok": 6}
+    assert audit["without_usage"] == (6 if where == "usage" else 0)
+    assert set(endpoint.seen.values()) == {1}
+
+
+@pytest.mark.parametrize("charset", ["utf-16", "hex", "undefined"])
+@pytest.mark.parametrize("status", [200, 500])
+def test_charset_that_is_none(endpoint, asking, sample, records, tmp_path, charset, status) -> None:
+    headers = {"Content-Type": f"application/json; charset={charset}"}
+    endpoint.replies = lambda asked, before: Reply(200 if before else status, completion(answer(asked)), headers)
+    assert label_sample(sample.head(1), records, asking(), tmp_path)["statuses"] == {"ok": 1}
+
+
+def test_refusals_of_everything_are_not_believed(endpoint, asking, records, tmp_path) -> None:
+    """Whatever was answered earlier: 20 in a row end the run, and the endpoint is asked again when it is well."""
+    sample = sample_records(records, 40, seed=1)[0]
+    label_sample(sample.head(1), records, asking(), tmp_path)
+    endpoint.replies = lambda *_: Reply(400, {"error": {"message": "unsupported parameter"}})
+    with pytest.raises(PacerError, match=r"20 requests in a row .*\(HTTP 400\)"):
+        label_sample(sample, records, asking(concurrency=1), tmp_path)
+    assert sum(endpoint.seen.values()) == 1 + MAX_IN_A_ROW
+    endpoint.replies = good
+    audit = label_sample(sample, records, asking(), tmp_path)
+    assert audit["statuses"] == {"ok": sample.height}
+    assert audit["lost_and_perhaps_paid"] == 0
+
+
+def test_refusals_between_answers_are_believed(endpoint, asking, records, tmp_path) -> None:
+    sample = sample_records(records, 40, seed=1)[0]
+    well = set(sample["record_id"].to_list()[10::15])
+    endpoint.replies = lambda asked, _: good(asked) if asked["sample_uid"] in well else Reply(400, {})
+    audit = label_sample(sample, records, asking(concurrency=1), tmp_path)
+    assert audit["statuses"] == {"ok": len(well), "refused": sample.height - len(well)}
+
+
+def test_rubbish_does_not_use_up_the_sample(endpoint, asking, records, tmp_path) -> None:
+    sample = sample_records(records, 40, seed=1)[0]
+    endpoint.replies = lambda *_: Reply(body=b"<html>login</html>")
+    with pytest.raises(PacerError, match=r"20 requests in a row got no answer from 127.0.0.1:\d+ .*\(unparseable\)"):
+        label_sample(sample, records, asking(concurrency=1), tmp_path)
+    assert sum(endpoint.seen.values()) == MAX_IN_A_ROW
+    endpoint.replies = good
+    audit = label_sample(sample, records, asking(), tmp_path)
+    assert audit["statuses"] == {"ok": sample.height - 20, "unparseable": 20}
+    assert set(endpoint.seen.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ({"code": 502, "message": "upstream"}, "HTTP 502"),
+        ({"code": "429"}, "HTTP 429"),
+        ("text", "HTTP 504"),
+        ({"code": ["a"]}, "HTTP 504"),
+    ],
+)
+def test_an_error_in_place_of_the_choices_is_no_answer(
+    endpoint, asking, sample, records, tmp_path, error, reason
+) -> None:
+    endpoint.replies = lambda asked, before: good(asked) if before else Reply(body={"error": error})
+    audit = label_sample(sample, records, asking(), tmp_path)
+    assert audit["statuses"] == {"ok": 6}
+    assert audit["troubles"] == {reason: 6}
+    assert audit["lost_and_perhaps_paid"] == (6 if reason == "HTTP 504" else 0)
+
+
+def test_a_refusal_behind_an_http_200(endpoint, asking, sample, records, tmp_path) -> None:
+    endpoint.replies = lambda asked, _: Reply(body={"error": {"code": 400}})
+    with pytest.raises(PacerError, match="refused the request of"):
+        label_sample(sample, records, asking(), tmp_path)
+    assert set(endpoint.seen.values()) == {1}
+    endpoint.replies = good
+    assert label_sample(sample, records, asking(), tmp_path)["statuses"] == {"ok": 6}
+
+
+def test_compressed_answers(endpoint, asking, sample, records, tmp_path) -> None:
+    endpoint.replies = lambda asked, _: Reply(
+        body=gzip.compress(json.dumps(completion(answer(asked))).encode()), headers={"Content-Encoding": "gzip"}
+    )
+    assert label_sample(sample, records, asking(), tmp_path)["statuses"] == {"ok": 6}

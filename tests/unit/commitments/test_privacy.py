@@ -1,0 +1,86 @@
+"""Reports go to the named host alone; they and the key turn up nowhere else."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from pacer.commitments.labelling.labelling import label_sample
+from pacer.core.errors import ConfigError, PacerError
+from tests.support.endpoint import Reply, good
+from tests.support.labelling import KEY
+
+
+@pytest.mark.parametrize(
+    ("consent", "said"), [(None, "not set"), ("api.openai.com", "'api.openai.com'"), ("localhost", "'localhost'")]
+)
+def test_nothing_is_sent_without_consent(endpoint, asking, sample, records, tmp_path, consent, said) -> None:
+    config = asking().model_copy(update={"send_reports_to": consent})
+    message = f"send_reports_to is {said}, the endpoint's host is '127.0.0.1': report text is not sent"
+    with pytest.raises(ConfigError, match=message):
+        label_sample(sample, records, config, tmp_path)
+    assert endpoint.keys == set()
+
+
+def test_endpoint_of_the_environment_needs_consent_too(
+    endpoint, sample, records, labelling, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+    config = labelling(provider="openai", send_reports_to="api.openai.com")
+    with pytest.raises(ConfigError, match="report text is not sent"):
+        label_sample(sample, records, config, tmp_path)
+    assert endpoint.keys == set()
+
+
+def test_no_proxy_sees_reports_without_encryption(endpoint, asking, sample, records, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert label_sample(sample, records, asking(), tmp_path)["statuses"] == {"ok": 6}
+
+
+def test_missing_key(asking, sample, records, tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(ConfigError, match="needs an API key in OPENAI_API_KEY"):
+        label_sample(sample, records, asking(), tmp_path)
+
+
+@pytest.mark.parametrize("key", ["", "sk-k\u00e9", "sk-x\n", "two words"])
+def test_key_that_cannot_be_sent(endpoint, asking, sample, records, tmp_path, monkeypatch, key) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(ConfigError, match="needs an API key in OPENAI_API_KEY") as error:
+        label_sample(sample, records, asking(), tmp_path)
+    assert len(key) < 3 or key.strip() not in str(error.value)
+    assert endpoint.keys == set()
+
+
+@pytest.mark.parametrize(
+    ("address", "consent"),
+    [
+        ("", ""),
+        ("http://[::1/v1", "::1"),
+        ("ftp://localhost/v1", "localhost"),
+        ("http://localhost:99999/v1", "localhost"),
+        ("localhost:8000/v1", "localhost"),
+    ],
+)
+def test_address_that_is_none(endpoint, asking, sample, records, tmp_path, address, consent) -> None:
+    config = asking().model_copy(update={"base_url": address, "send_reports_to": consent})
+    with pytest.raises(ConfigError, match=r"anchors.llm.base_url must be an address such as http://localhost:8000/v1"):
+        label_sample(sample, records, config, tmp_path)
+
+
+def test_the_key_and_reports_turn_up_nowhere(endpoint, asking, sample, records, tmp_path, capfd, caplog) -> None:
+    caplog.set_level("DEBUG")
+    secret = records.with_columns(pl.lit("Zebrafish seen. No effusion.").alias("report_raw"))
+    endpoint.replies = lambda asked, before: good(asked) if before else Reply(500, {"error": {"message": KEY}})
+    label_sample(sample, secret, asking(), tmp_path)
+    endpoint.replies = lambda asked, _: Reply(401, {"error": {"message": f"{KEY} {asked['report']}"}})
+    with pytest.raises(PacerError) as error:
+        label_sample(sample, secret, asking(max_tokens=9), tmp_path)
+    shown = "".join(capfd.readouterr()) + caplog.text + repr(error.value)
+    for cause in (error.value.__cause__, error.value.__context__):
+        assert cause is None or error.value.__suppress_context__
+    files = "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+    assert endpoint.keys == {f"Bearer {KEY}"}
+    assert KEY not in shown + files
+    assert "zebrafish" not in (shown + files).lower()

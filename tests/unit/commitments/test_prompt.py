@@ -1,0 +1,76 @@
+"""The system prompt carries the paper's vocabulary, schema, input format and each of its 21 rules."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pacer.commitments.labelling.request import system_prompt
+from pacer.commitments.vocabulary import FINDINGS
+from pacer.core.errors import ConfigError
+
+#: Words that each rule of the paper needs, however it is put.
+RULES: dict[int, tuple[str, ...]] = {
+    1: ("not allowed", "thirteen"),
+    2: ("at most one",),
+    3: ("`positive`", "only when"),
+    4: ("`negative`", "direct synonym", "lungs are clear", "not mentioned", "normal chest"),
+    5: ("`uncertain`", "possible", "difficult to exclude", "may represent", "concerning for"),
+    6: ("no new", "unchanged", "stable", "leave it out"),
+    7: ("resolved", "no longer seen", "negative"),
+    8: ("tubes", "central lines", "pacemakers", "(ng)", "(et)"),
+    9: ("unchanged", "support devices", "named"),
+    10: ("no fracture", "no displaced fracture", "positive"),
+    11: ("hydropneumothorax", "pneumothorax positive", "pleural effusion"),
+    12: ("thickening", "plaques", "pleural abnormality", "fluid"),
+    13: ("nodules", "masses", "lung lesion"),
+    14: ("infiltrates", "lung opacity positive", "pneumonia uncertain"),
+    15: ("short", "empty"),
+    16: ("left out", "support devices", "more than 6"),
+    17: ("vascular congestion", "could reflect elevated pulmonary venous pressure", "never"),
+    18: ("no focal consolidation concerning for pneumonia", "consolidation negative", "pneumonia negative"),
+    19: ("widened mediastinum", "enlarged mediastinum positive"),
+    20: ("normal heart size", "cardiomegaly", "no other denial"),
+    21: ("several lists", "mixed evidence", "definitely", "explicitly denied"),
+}
+
+
+@pytest.fixture(scope="module")
+def sections() -> dict[str, str]:
+    """Heading -> text, in lower case and with single blanks; the rules by number."""
+    parts = re.split(r"^## (\w+)$", system_prompt(None), flags=re.MULTILINE)
+    found = {name.lower(): text for name, text in zip(parts[1::2], parts[2::2])}
+    rules, _, end = found.pop("rules").partition("\nReturn ")
+    numbered = re.split(r"^(\d+)\. ", rules, flags=re.MULTILINE)
+    found |= dict(zip(numbered[1::2], numbered[2::2])) | {"end": end}
+    return {name: " ".join(text.lower().split()) for name, text in found.items()}
+
+
+def test_the_rules_are_the_papers(sections: dict[str, str]) -> None:
+    assert [name for name in sections if name.isdigit()] == [str(number) for number in RULES]
+    lacking = {number: [word for word in words if word not in sections[str(number)]] for number, words in RULES.items()}
+    assert not any(lacking.values()), lacking
+
+
+def test_vocabulary_schema_and_input_format(sections: dict[str, str]) -> None:
+    assert re.findall(r"- ([a-z ]+?)(?= -|$)", sections["findings"]) == list(FINDINGS)
+    schema = ["sample_uid", "positive", "negative", "uncertain", "rationale"]
+    assert re.findall(r'"(\w+)":', sections["output"]) == schema
+    for field in ("sample_uid", "scenario", "report", "regex_anchor", "risk_buckets"):
+        assert f'"{field}":' in sections["input"]
+    assert "sn|sw|mn|mw" in sections["input"]
+    assert '{"positive": [], "negative": [], "uncertain": []}' in sections["input"]
+    assert "no markdown" in sections["end"] and "json object alone" in sections["end"]
+
+
+def test_prompt_file(tmp_path) -> None:
+    path = tmp_path / "prompt.md"
+    path.write_text("Own words, as JSON.")
+    assert system_prompt(str(path)) == "Own words, as JSON."
+    for text, message in ((" \n", "is empty"), ("Own words.", "must ask for a JSON object")):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=message):
+            system_prompt(str(path))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        system_prompt(str(tmp_path / "none.md"))

@@ -1,0 +1,117 @@
+"""Anchors as text: rendering and parsing are inverses, and parsing forgives what a generator gets wrong."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.render import contains_anchor, parse_anchor, render_anchor
+from pacer.commitments.vocabulary import FINDINGS, MAX_PER_FIELD, POLARITIES, normalize_finding
+
+_FIELDS = st.lists(st.sampled_from(("positive", "negative", "uncertain", None)), min_size=13, max_size=13)
+
+
+@st.composite
+def anchors(draw) -> Anchor:
+    states = draw(_FIELDS)
+    return Anchor(*(tuple(f for f, state in zip(FINDINGS, states) if state == name) for name in POLARITIES))
+
+
+def cut(anchor: Anchor) -> Anchor:
+    return Anchor(*(field[:MAX_PER_FIELD] for field in (anchor.positive, anchor.negative, anchor.uncertain)))
+
+
+def test_form() -> None:
+    anchor = Anchor(("cardiomegaly", "edema"), ("pneumothorax",))
+    text = "<ANCHOR> positive: cardiomegaly, edema; negative: pneumothorax; uncertain: none </ANCHOR>"
+    assert render_anchor(anchor) == text
+    assert render_anchor(Anchor()) == "<ANCHOR> positive: none; negative: none; uncertain: none </ANCHOR>"
+
+
+@given(anchors())
+def test_inverse(anchor: Anchor) -> None:
+    text = render_anchor(anchor)
+    assert parse_anchor(text) == cut(anchor)
+    assert render_anchor(parse_anchor(text)) == text
+    assert contains_anchor(text)
+
+
+@given(anchors(), st.text())
+def test_inverse_inside_a_generation(anchor: Anchor, report: str) -> None:
+    generated = f"{render_anchor(anchor)}\n<REPORT>\n{report}\n</REPORT>"
+    assert parse_anchor(generated) == cut(anchor)
+
+
+def test_at_most_eight_of_a_field_are_written() -> None:
+    anchor = Anchor(negative=FINDINGS)
+    assert parse_anchor(render_anchor(anchor)).negative == FINDINGS[:8]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<ANCHOR> positive: edema; negative: fracture; uncertain: none",  # cut off
+        "<ANCHOR> positive: edema; negative: fracture; uncertain: none\n<REPORT>\npositive: pneumonia",
+        "< anchor >  Positive : Edema ;\nNEGATIVE: fractures. uncertain: </ anchor > positive: pneumonia",
+        "<ANCHOR> negative: fracture; positive: edema, edema, hernia </ANCHOR>",
+        "<ANCHOR> positive: edema; negative: edema, fracture; uncertain: edema </ANCHOR>",
+        "noise <ANCHOR> positive edema positive: edema negative: fracture </ANCHOR> <ANCHOR> positive: mass </ANCHOR>",
+    ],
+)
+def test_imperfect_text(text: str) -> None:
+    assert parse_anchor(text) == Anchor(("edema",), ("fracture",))
+
+
+@pytest.mark.parametrize("text", ["", "lungs are clear .", "positive: edema", "<ANCHOR> edema </ANCHOR>", "<ANCHOR>"])
+def test_text_without_a_commitment(text: str) -> None:
+    assert not contains_anchor(text)
+    assert parse_anchor(text) == Anchor()
+
+
+@given(st.text())
+def test_parsing_never_fails(text: str) -> None:
+    parse_anchor(text)
+    parse_anchor(f"<ANCHOR> {text}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ((("hernia",),), "hernia: not among the findings"),
+        ((("edema",), ("edema",)), "stands in an anchor twice"),
+        ((("edema", "edema"),), "stands in an anchor twice"),
+        ((("edema", "atelectasis"),), "vocabulary's order"),
+    ],
+)
+def test_invalid_anchors(fields: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Anchor(*fields)
+
+
+def test_conflicts_follow_the_published_priority() -> None:
+    everywhere = ["edema"]
+    assert Anchor.of(everywhere, everywhere, everywhere) == Anchor(("edema",))
+    assert Anchor.of([], everywhere, everywhere) == Anchor((), (), ("edema",))
+
+
+def test_unknown_finding_in_of() -> None:
+    with pytest.raises(ValueError, match="hernia: not among the findings"):
+        Anchor.of(["hernia"])
+
+
+@pytest.mark.parametrize(
+    ("name", "finding"),
+    [
+        ("Pleural_Effusions", "pleural effusion"),
+        (" LUNG-OPACITIES. ", "lung opacity"),
+        ("none", None),
+        ("", None),
+        ("support device", "support devices"),
+        ("atelectases", "atelectasis"),
+        ("mass", None),
+    ],
+)
+def test_normalize_finding(name: str, finding: str | None) -> None:
+    assert normalize_finding(name) == finding

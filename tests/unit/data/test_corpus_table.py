@@ -1,0 +1,627 @@
+"""The reader of a table of one's own studies."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacer.config import Corpus, load_params
+from pacer.core.errors import DataError
+from pacer.data.priors import DatedStudy, choose_priors
+from pacer.data.readers.dates import DATE_FORMS
+from pacer.data.readers.table import read
+from pacer.data.rows import Examination, Notes, Prior, Problem, Row
+from pacer.data.source import Source
+from pacer.data.splits import seeded_split
+
+ROOT = Path(__file__).resolve().parents[3]
+COVID = ROOT.parent / "shared" / "data" / "rg4" / "covid"
+BASE = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+SECRET = "Zephyrine opacity"  # a report text that no message may hold
+
+
+def config_of(columns: dict[str, str] | None = None, **more: Any) -> Corpus:
+    table = {"file": "t", "columns": columns or {}, "delimiter": more.pop("delimiter", None)}
+    table["encoding"] = more.pop("encoding", "utf-8")
+    return Corpus.model_validate(BASE | {"source": "files", "format": "table", "root": ".", "table": table} | more)
+
+
+def row(subject: Any = "p1", study: Any = "s1", view: Any = "PA", image: Any = None, **more: Any) -> dict[str, Any]:
+    fields = {"subject": subject, "study": study, "view": view, "image": image or f"{study}_{view}.jpg"}
+    return fields | {"findings": f"{SECRET} {study}."} | more
+
+
+def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    """The rows in the layout that the file name tells."""
+    names = list(dict.fromkeys(name for entry in rows for name in entry))
+    name = path.name
+    if ".jsonl" in name.lower():
+        lines = "".join(json.dumps(entry) + "\n" for entry in rows).encode()
+        path.write_bytes(gzip.compress(lines) if name.lower().endswith(".gz") else lines)
+        return path
+    frame = pl.DataFrame([{n: entry.get(n) for n in names} for entry in rows], infer_schema_length=None)
+    if name.endswith(".parquet"):
+        frame.write_parquet(path)
+    else:
+        content = frame.write_csv(separator="\t" if ".tsv" in name else ",").encode()
+        path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return path
+
+
+def read_file(path: Path, config: Corpus | None = None) -> tuple[list[Row], Notes]:
+    notes = Notes()
+    found = list(read(Source(path.parent, {"table": path}, None), config or config_of(), notes))
+    assert sum(entry.rows for entry in found) == notes.read["table"]
+    assert SECRET not in repr([entry for entry in found if not isinstance(entry, Examination)])
+    return found, notes
+
+
+@pytest.fixture
+def reading(tmp_path: Path):
+    def read_rows(rows: Sequence[dict[str, Any]], name: str = "t.parquet", **settings: Any) -> tuple[list[Row], Notes]:
+        found, notes = read_file(write(tmp_path / name, rows), config_of(**settings))
+        assert notes.read["table"] == len(rows)
+        return found, notes
+
+    return read_rows
+
+
+def only(rows: list[Row]) -> Row:
+    assert len(rows) == 1
+    return rows[0]
+
+
+def exams(rows: list[Row]) -> dict[str, Examination]:
+    found = [entry for entry in rows if isinstance(entry, Examination)]
+    assert len({entry.id for entry in found}) == len(found)
+    return {entry.id: entry for entry in found}
+
+
+def others(rows: list[Row]) -> list[tuple]:
+    """What is no examination: how many lines below the first, reason (field and reason of a problem), rows."""
+    return [
+        (entry.place.index - 1, *((entry.field,) if isinstance(entry, Problem) else ()), entry.reason, entry.rows)
+        for entry in rows
+        if not isinstance(entry, Examination)
+    ]
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+FULL = [
+    row("007", "050", date="2180-05-06", time="08:50", impression="I.", indication="Cough.", history="H.", split="dev"),
+    row(
+        "007",
+        "050",
+        "LATERAL",
+        date="2180-05-06",
+        time="08:50",
+        impression="I.",
+        indication="Cough.",
+        history="H.",
+        split="dev",
+    ),
+    row(
+        "007",
+        "049",
+        "AP",
+        date="2180-05-07",
+        time="09:50",
+        findings='One\n"two", three.',
+        impression=None,
+        indication=None,
+        history=" ",
+        split="dev",
+    ),
+]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv.gz", "t.parquet", "T.JSONL.GZ"])
+def test_all_kinds_of_file_give_the_same(reading, name: str) -> None:
+    first, second = reading(FULL, name)[0]
+    assert isinstance(first, Examination) and isinstance(second, Examination)
+    assert first.place[1:] == ("", 1 if "sv" not in name.lower() else 2) and first.place.file.endswith(name)
+    assert first[1:] == (
+        "050",
+        ("sn", "mn"),
+        "val",
+        "050",
+        "007",
+        "PA",
+        "050_PA.jpg",
+        "050_LATERAL.jpg",
+        f"{SECRET} 050.",
+        "I.",
+        None,
+        "Cough.",
+        "H.",
+        None,
+        2,
+    )
+    assert second[1:] == (
+        "049",
+        ("sn", "sw"),
+        "val",
+        "049",
+        "007",
+        "AP",
+        "049_AP.jpg",
+        None,
+        'One\n"two", three.',
+        None,
+        Prior(f"{SECRET} 050.", "I.", "050", 25 / 24, "date and time", False, 0),
+        None,
+        None,
+        None,
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("dates", "times"),
+    [
+        ([date(2180, 5, 6), date(2180, 5, 7)], [time(8), time(20)]),
+        ([datetime(2180, 5, 6, 8), datetime(2180, 5, 7, 20)], None),
+        ([datetime(2180, 5, 6), datetime(2180, 5, 7)], [time(8), time(20)]),
+        ([datetime(2180, 5, 6, 8, tzinfo=UTC), datetime(2180, 5, 7, 20, tzinfo=UTC)], None),
+        ([21800506, 21800507], [80000.0, 200000.0]),
+        ([21800506.0, 21800507.0], ["080000", "20:00"]),
+        (["2180-05-06T08:00", "2180-05-07 20:00:00"], None),
+    ],
+)
+def test_typed_dates_and_times(tmp_path: Path, dates: list, times: list | None) -> None:
+    columns = {
+        "subject": [7.0, 7.0],
+        "study": [2, 1],
+        "view": ["PA", "PA"],
+        "image": ["a", "b"],
+        "impression": ["A", "B"],
+        "date": dates,
+        "findings": [float("nan")] * 2,
+    }
+    pl.DataFrame(columns | ({"time": times} if times else {})).write_parquet(tmp_path / "t.parquet")
+    found = exams(read_file(tmp_path / "t.parquet")[0])
+    assert found["1"].prior == Prior(None, "A", "2", 1.5, "date and time", False, 0)
+    assert found["1"].subject_id == "7" and found["1"].findings is None
+
+
+def test_instants_that_are_all_midnight_are_days(reading) -> None:
+    days = [datetime(2180, 5, 6), datetime(2180, 5, 6)]
+    _, notes = reading([row(study=f"s{n}", date=day) for n, day in enumerate(days)])
+    assert notes.found("priors") == {"table": {"same day, order unknown": 2}}
+
+
+def test_numbers_in_jsonl(reading) -> None:
+    rows = [row(7.0, 12, date=21800506, time=85027.0), row(7, 13.0, date="2180-05-07", time="0.0")]
+    found, _ = reading(rows, "t.jsonl")
+    assert exams(found)["13"].prior and exams(found)["13"].subject_id == "7"
+    assert exams(found)["12"].subject_id == "7"
+
+
+GOOD = b"subject,study,view,image,findings\n"
+LINE = b'{"subject": "p", "study": "s", "view": "PA", "image": "i", "findings": "f"}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("t.csv", b"", "The table has: no columns"),
+        ("t.csv", b"subject,study,view,image,image,findings\np,s,PA,i,j,f\n", "column image more than once"),
+        ("t.parquet", b"PAR1" + b"x" * 99, "cannot be read"),
+        ("t.jsonl", b'{"subject": "' + SECRET.encode(), "line 1 is not valid JSON"),
+        ("t.jsonl", b'{}\n["' + SECRET.encode() + b'"]\n', "line 2: expected an object, got a list"),
+        ("t.jsonl", LINE.replace(b'"p"', b"true"), "line 1, subject: expected text or a number"),
+        ("t.jsonl", LINE.replace(b'"f"', b'"\\ud800"'), "line 1, findings: half of a surrogate pair"),
+        ("t.jsonl", b'{"subject": "\xe9"}\n', "not UTF-8"),
+        ("t.jsonl", b'{"subject": ' + b"9" * 5000 + b"}\n", "line 1 is not valid JSON: Exceeds the limit"),
+        ("t.jsonl", b"[" * 100_000 + b"\n", "line 1"),
+        ("t.jsonl.gz", gzip.compress(b'{"subject": "p"}\n' * 99)[:-9], "is cut off, or not a gzip file"),
+    ],
+)
+def test_broken_files(tmp_path: Path, name: str, content: bytes, expected: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        read_file(tmp_path / name)
+    assert str(tmp_path / name) in str(caught.value) and expected in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_nested_columns(tmp_path: Path) -> None:
+    pl.DataFrame([row(findings=["a", "b"])]).write_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"column findings holds List\(String\)"):
+        read_file(tmp_path / "t.parquet")
+
+
+def test_layout_of_csv(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    header = b"\xef\xbb\xbf" + GOOD.replace(b"\n", b"\r\n")
+    path.write_bytes(header + b'007,01,PA,i,"a\r\nb"\r\n\r\n,,,,\r\n" ","",,,\r\n')
+    found, _ = read_file(path)
+    exam = exams(found)["01"]
+    assert (exam.subject_id, exam.findings) == ("007", "a\r\nb")
+    assert others(found) == [(n, "an empty row", 1) for n in (3, 4, 5)]  # lines 4 to 6
+    path.write_bytes(GOOD)
+    assert read_file(path)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "findings"),
+    [
+        (b'p,s,PA,i,5" line\np,t,PA,i,f\n', ['5" line', "f"]),
+        (b"p,s,PA,i,f\rp,t,PA,i,g\r", ["f", "g"]),
+        (b"p,s,PA,i,f\r\r\np,t,PA,i,g\n", ["f", "g"]),
+    ],
+)
+def test_stray_quotes_and_mixed_line_ends(tmp_path: Path, rows: bytes, findings: list[str]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(GOOD + rows)
+    assert [exam.findings for exam in exams(read_file(path)[0]).values()] == findings
+
+
+# Columns -------------------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_mapped(reading) -> None:
+    content = {"subject_id": "p", "study": "s", "path": "i", "view": "PA", "history": "F", "subject": "x", "Age": 3}
+    found, notes = reading([content], columns={"subject": "subject_id", "image": "path", "findings": "history"})
+    exam = only(found)
+    assert isinstance(exam, Examination)
+    assert (exam.subject_id, exam.frontal, exam.findings, exam.history) == ("p", "i", "F", None)
+    assert notes.found("unknown_fields") == {"table": {"Age": 1, "subject": 1}}
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (
+            {"subjct": "subject"},
+            "has subjct, which is none of subject, study, view, image, findings, impression, date, "
+            "time, indication, history, split (did you mean subject?)",
+        ),
+        ({"study": "studie"}, "there is no column studie for study (did you mean study?)"),
+        ({"findings": "image", "image": "image"}, "names column image more than once"),
+        ({"subject": "a", "date": "b"}, "no column a for subject; there is no column b for date"),
+    ],
+)
+def test_columns_that_do_not_fit(reading, columns: dict[str, str], expected: str) -> None:
+    with pytest.raises(DataError) as caught:
+        reading([row()], columns=columns)
+    assert expected in str(caught.value)
+    assert "The table has: subject, study, view, image, findings" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["subject", "study", "view", "image", "findings"])
+def test_required_columns(reading, name: str) -> None:
+    content = row()
+    del content[name]
+    with pytest.raises(DataError, match=f"there is no column for {name}"):
+        reading([content])
+
+
+# Images --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("views", "frontal", "lateral", "rest"),
+    [
+        (["PA"], 0, None, []),
+        (["AP", "PA"], 1, None, [(0, "a further frontal image of the study", 1)]),
+        (["Frontal", "AP"], 1, None, [(0, "a further frontal image of the study", 1)]),
+        (["LL", "Frontal"], 1, 0, []),
+        (
+            ["AP", "AP", "LATERAL", "LL"],
+            0,
+            2,
+            [(1, "a further frontal image of the study", 1), (3, "a further lateral image of the study", 1)],
+        ),
+        (["PA", "oblique", None, "?"], 0, None, [(number, "unknown view", 1) for number in (1, 2, 3)]),
+        (["LL", "LL"], None, None, [(0, "no frontal image", 2)]),
+        (["?", "LL"], None, None, [(0, "unknown view", 1), (1, "no frontal image", 1)]),
+    ],
+)
+def test_choice_of_images(reading, views: list, frontal: int | None, lateral: int | None, rest: list[tuple]) -> None:
+    rows = [row(view=view, image=f"{number}.jpg") for number, view in enumerate(views)]
+    found, notes = reading(rows)
+    assert others(found) == rest
+    if frontal is None:
+        assert not exams(found)
+    else:
+        exam = exams(found)["s1"]
+        assert (exam.place.index - 1, exam.frontal) == (frontal, f"{frontal}.jpg")
+        assert exam.lateral == (None if lateral is None else f"{lateral}.jpg")
+        assert exam.view == {"LL": "other", "Frontal": "other"}.get(views[frontal], views[frontal])
+        assert exam.contexts == (("sn",) if lateral is None else ("sn", "mn"))
+        assert exam.rows == 1 + (lateral is not None)
+    unknown = Counter("(none)" if view is None else view for view in views if view in ("oblique", None, "?"))
+    assert notes.found("unknown_views").get("table", {}) == dict(unknown)
+
+
+def test_rows_that_are_no_image(reading) -> None:
+    rows = [row(), row(image=" "), row(None), row(study=" "), row(None, None)]
+    found, _ = reading([*rows, row(study="s2", findings=" \n", image="x")])
+    assert others(found) == [
+        (2, "subject", "there is no id", 1),
+        (3, "study", "there is no id", 1),
+        (4, "subject", "there is no id", 1),
+        (1, "image", "there is no path of an image", 1),
+        (5, "neither findings nor impression", 1),
+    ]
+
+
+# Studies -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("date", ("2180-05-06", "2180-05-07")),
+        ("time", ("08:00", "09:00")),
+        ("findings", ("A.", "B.")),
+        ("impression", ("A.", "B.")),
+        ("indication", ("A.", "B.")),
+        ("history", ("A.", "B.")),
+        ("split", ("train", "val")),
+        ("date", ("2180-05-06T08:00", "2180-05-06T09:00")),
+    ],
+)
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_rows_of_a_study_must_agree(reading, name: str, values: tuple[str, str], order: tuple[int, int]) -> None:
+    rows = [row(image=f"{n}", **{name: values[k]}) for n, k in enumerate(order)]
+    rows += [row(image="2", **{name: None}), row(study="s2", split="test" if name == "split" else None)]
+    found, _ = reading(rows)
+    assert others(found) == [(0, name, "the rows of the study differ in it", 3)]
+    assert list(exams(found)) == ["s2"]
+
+
+def test_the_same_value_in_two_forms_is_no_conflict(reading) -> None:
+    found, _ = reading(
+        [
+            row(date="2180-05-06", time="08:50:27", split="dev"),
+            row(view="LL", date="21800506", time="85027.0", split=" Validation "),
+        ]
+    )
+    assert exams(found)["s1"].split == "val"
+
+
+def test_gaps_are_filled_from_the_other_rows(reading) -> None:
+    fields = {"date": "2180-05-06", "impression": "I.", "indication": "N.", "history": "H.", "split": "test"}
+    rows = [row(view="LL", **dict.fromkeys(fields)), row(findings=None, **fields)]
+    found, _ = reading([*rows, row(study="s2", date="2180-05-08", split="test")])
+    exam = exams(found)["s1"]
+    assert exam[9:11] == (f"{SECRET} s1.", "I.") and exam[12:14] == ("N.", "H.") and exam.split == "test"
+    assert exams(found)["s2"].prior == Prior(f"{SECRET} s1.", "I.", "s1", 2.0, "date", False, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("date", "05/06/2018", DATE_FORMS),
+        ("time", "noon", "expected HH:MM"),
+        ("split", "holdout", "expected train"),
+        ("split", None, "splits are given, but none for this study"),
+    ],
+)
+def test_bad_values_of_a_study(reading, name: str, value: Any, reason: str) -> None:
+    good = {"date": "2180-05-06", "time": "08:00", "split": "train"}
+    found, _ = reading([row(**good | {name: value}), row(view="LL", **good | {name: value}), row(study="s2", **good)])
+    problem = found[0]
+    assert isinstance(problem, Problem) and list(exams(found)) == ["s2"]
+    assert (problem.field, problem.rows) == (name, 2) and problem.reason.startswith(reason)
+
+
+def test_a_study_of_two_subjects(reading) -> None:
+    rows = [row("p1", "s1"), row("p2", "s1", "AP"), row("p2", "s1", "LL"), row("p1", "s1", "LL"), row("p2", "s2")]
+    found, _ = reading(rows)
+    # nobody can tell whose it is
+    reason = "the study is given under more than one subject"
+    assert others(found) == [(0, "study", reason, 2), (1, "study", reason, 2)]
+    assert {name: exam.subject_id for name, exam in exams(found).items()} == {"s2": "p2"}
+
+
+@pytest.mark.parametrize("given", [{}, {"split": None}])
+def test_split_by_subject_where_the_table_has_none(reading, given: dict) -> None:
+    rows = [row(f"p{n % 40}", f"s{n}", **given) for n in range(80)]
+    found, _ = reading(rows, split={"val": 0.3, "test": 0.3}, seed=3)
+    for exam in exams(found).values():
+        assert exam.split == seeded_split(exam.subject_id, 3, 0.3, 0.3)
+    assert {exam.split for exam in exams(found).values()} == {"train", "val", "test"}
+
+
+# Priors --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_prior_needs_a_report_not_images(reading) -> None:
+    rows = [
+        row(study="a", date="2180-01-01"),
+        row(study="b", date="2180-01-02", view="LL"),
+        row(study="c", date="2180-01-03", view="?"),
+        row(study="d", date="2180-01-04", findings=None),
+        row(study="e", date="2180-01-05"),
+    ]
+    found, _ = reading(rows)
+    prior = exams(found)["e"].prior
+    assert prior == Prior(f"{SECRET} c.", None, "c", 2.0, "date", False, 1)
+
+
+def test_a_study_that_is_a_problem_is_passed_over(reading) -> None:
+    rows = [
+        row(study="a", date="2180-01-01"),
+        row(study="b", date="2180-01-02", findings="A."),
+        row(study="b", view="AP", findings="B."),
+        row(study="c", date="2180-01-03"),
+    ]
+    prior = exams(reading(rows)[0])["c"].prior
+    assert prior is not None and (prior.study_id, prior.passed_over) == ("a", 1)
+
+
+def test_what_is_counted_about_priors(reading) -> None:
+    rows = [
+        row(study="a"),
+        row(study="b", date="2180-01-02", time="08:00"),
+        row(study="c", date="2180-01-02"),
+        row("p2", "d", date="2180-01-01", findings=None),
+        row("p2", "e", date="2180-01-02"),
+    ]
+    _, notes = reading(rows)
+    assert notes.found("priors") == {
+        "table": {"same day, order unknown": 2, "earlier studies, none with a report": 1, "undated": 1}
+    }
+
+
+# Any table -----------------------------------------------------------------------------------------------------------
+
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "subject": st.sampled_from(["p1", "p1", "p2", "", None]),
+            "study": st.sampled_from(["a", "b", "c", "d", None]),
+            "view": st.sampled_from(["PA", "AP", "LL", "Frontal", "?", None]),
+            "image": st.sampled_from(["i", "j", "k", " "]),
+            "date": st.sampled_from(["2180-01-01", "2180-01-01", "21800102", "2180/01/03", None, "1/2/2180"]),
+            "time": st.sampled_from(["08:00", "80000.0", "09:00", None, None, "x"]),
+            "findings": st.sampled_from(["F", "F", None, " "]),
+            "impression": st.sampled_from(["I", None, None, "J"]),
+            "split": st.sampled_from([None, None, None, "test"]),
+        }
+    ),
+    min_size=1,
+    max_size=14,
+)
+#: Tables whose rows of a study agree.
+SOUND = st.lists(
+    st.tuples(
+        st.sampled_from(["p1", "p2"]),
+        st.none() | st.integers(1, 4),
+        st.none() | st.integers(6, 9),
+        st.booleans(),
+        st.lists(st.sampled_from(["PA", "AP", "LL", "?"]), min_size=1, max_size=3),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(ROWS, st.randoms())
+def test_no_row_is_lost_in_any_table(tmp_path_factory: pytest.TempPathFactory, rows: list[dict], random) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    outcomes = []
+    for name in ("t.csv", "t.jsonl", "t.parquet"):
+        found, notes = read_file(write(folder / name, rows))
+        assert notes.read["table"] == len(rows)
+        first = 2 if name == "t.csv" else 1
+        outcomes.append([e._replace(place=e.place._replace(file="", index=e.place.index - first)) for e in found])
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+    # One study id under two subjects goes to the first of them, so the order matters only there.
+    subjects: dict[Any, set] = {}
+    for entry in rows:
+        subjects.setdefault(entry["study"], set()).add(entry["subject"] or None)
+    if all(len(of - {None}) < 2 for of in subjects.values()):
+        shuffled = random.sample(rows, len(rows))
+        again, _ = read_file(write(folder / "t.csv", shuffled))
+        assert summary(again) == summary(outcomes[0])
+
+
+def summary(rows: list[Row]) -> tuple:
+    """What does not depend on the order of rows: all but the places, and which of two equal views is taken."""
+    found = {
+        name: exam._replace(place=exam.place._replace(file="", index=0), frontal="", lateral=exam.lateral and "")
+        for name, exam in exams(rows).items()
+    }
+    rest = Counter()
+    for entry in rows:
+        if not isinstance(entry, Examination):
+            rest[(entry.field if isinstance(entry, Problem) else "", entry.reason)] += entry.rows
+    return found, rest
+
+
+@given(SOUND)
+def test_priors_of_any_table_are_the_nearest_earlier_ones(tmp_path_factory, drawn: list[tuple]) -> None:
+    rows, subjects = [], {}
+    for number, (subject, day, hour, report, views) in enumerate(drawn):
+        when, clock = (day and date(2180, 1, day)), (hour and time(hour))
+        subjects.setdefault(subject, []).append(DatedStudy(f"s{number}", when, clock, report))
+        fields = {"date": when and str(when), "time": clock and str(clock), "findings": "F" if report else None}
+        rows += [row(subject, f"s{number}", view, f"{number}{place}", **fields) for place, view in enumerate(views)]
+    found = exams(read_file(write(tmp_path_factory.mktemp("any") / "t.jsonl", rows))[0])
+    for studies in subjects.values():
+        when = {study.study_id: (study.day, study.clock or time()) for study in studies}
+        for study, choice in zip(studies, choose_priors(studies), strict=True):
+            exam = found.get(study.study_id)
+            if exam is None:
+                assert not study.has_report or not {"PA", "AP"} & set(drawn[int(study.study_id[1:])][4])
+            elif choice.study_id is None:
+                assert exam.prior is None
+            else:
+                assert exam.prior == Prior("F", None, *choice[:5])
+                assert when[choice.study_id] < when[study.study_id] or study.clock is None
+
+
+# Real studies --------------------------------------------------------------------------------------------------------
+
+
+def covid_row(study: str, image: str, view: str, findings: str) -> dict[str, Any]:
+    """A row from what an image's name says (``p91_d3_…``: patient 91, day 3; ``dNA``: no day)."""
+    patient, day = Path(image).name.split("_")[:2]
+    when = None if day == "dNA" else str(date(2020, 3, 1) + timedelta(days=int(day[1:])))
+    return {"patient": patient, "study": study, "date": when, "view": view, "path": image, "findings": findings}
+
+
+def test_real_studies(tmp_path: Path) -> None:
+    """A collection with genuine earlier studies, as a table of days: the priors are those of its annotation files.
+
+    Two things differ by intent. Four studies occur in the files as a previous report only; the table has them as
+    studies. And the files give no previous report where it would be word for word the target; the table does.
+    """
+    if not COVID.is_dir():
+        pytest.skip(f"the real studies are not at {COVID}")
+    records = {c: json.loads((COVID / f"{c}.json").read_text())["test"] for c in ("sn", "sw", "mn", "mw")}
+    listed = {entry["study_id"]: context for context, content in records.items() for entry in content}
+    rows, prior_only = [], {}
+    for entry in [entry for content in records.values() for entry in content]:
+        study, findings = entry["study_id"], entry["finding"]
+        rows.append(covid_row(study, entry["APPA_imagepath"], entry["APPA_flag"], findings))
+        if "lateral_imagepath" in entry:
+            rows.append(covid_row(study, entry["lateral_imagepath"], "L", findings))
+        if entry.get("last_study_id", study) not in listed:
+            prior_only[entry["last_study_id"]] = covid_row(
+                entry["last_study_id"], entry["last_APPA_imagepath"], "AP", entry["last_finding"]
+            )
+    rows += prior_only.values()
+    random.Random(0).shuffle(rows)
+    found, notes = read_file(write(tmp_path / "t.csv", rows), config_of({"subject": "patient", "image": "path"}))
+    assert not others(found)
+    by_id = exams(found)
+    assert len(prior_only) == 4 and set(by_id) == set(listed) | set(prior_only)
+    repeated, checked = set(), Counter()
+    for context, content in records.items():
+        for entry in content:
+            exam = by_id[entry["study_id"]]
+            assert (exam.frontal, exam.lateral, exam.view) == (
+                entry["APPA_imagepath"],
+                entry.get("lateral_imagepath"),
+                entry["APPA_flag"],
+            )
+            if context[1] == "n" and exam.prior:
+                assert exam.prior.findings == exam.findings
+                repeated.add(exam.id)
+                continue
+            assert exam.contexts[-1] == context
+            assert exam.prior == (
+                Prior(entry["last_finding"], None, entry["last_study_id"], entry["days_since_last"], "date", False, 0)
+                if context[1] == "w"
+                else None
+            )
+            checked[context] += 1
+    assert checked == {"sn": 95, "sw": 55, "mn": 27, "mw": 7} and len(repeated) == 7
+    assert notes.found("priors") == {"table": {"undated": len({entry["study"] for entry in rows if not entry["date"]})}}

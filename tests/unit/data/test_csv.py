@@ -1,0 +1,207 @@
+"""CSV files, read strictly."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pacer.core.errors import DataError
+from pacer.data.tables import LARGEST, CsvForm, kind_of, numbered_csv, open_table
+
+SECRET = "Zephyrine opacity"  # a report text that no message may hold
+
+
+def rows_of(folder: Path, content: bytes | str, name: str = "t.csv") -> list[list[str]]:
+    content = content.encode() if isinstance(content, str) else content
+    (folder / name).write_bytes(gzip.compress(content) if name.lower().endswith(".gz") else content)
+    return cells_of(folder / name)
+
+
+def cells_of(path: Path) -> list[list[str]]:
+    return [cells for _, cells in numbered_csv(path)]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "T.CSV.GZ", "t.tsv"])
+def test_kinds_of_file(name: str, tmp_path: Path) -> None:
+    assert kind_of(name) == "csv"
+    text = '\ufeffa,b\r\n1,"x\r\ny ""z"""\r\n,\r\n'
+    text = text.replace(",", "\t") if "tsv" in name else text
+    assert rows_of(tmp_path, text, name) == [["a", "b"], ["1", 'x\r\ny "z"'], ["", ""]]
+
+
+def test_other_files_are_not_csv() -> None:
+    for name, kind in (("t.jsonl", "jsonl"), ("T.JSONL.gz", "jsonl"), ("t.parquet", "parquet")):
+        assert kind_of(name) == kind
+    for name in ("t.gz", "csv", "t.csv.bz2", "t.parquet.gz"):
+        with pytest.raises(DataError, match="must be a table"):
+            kind_of(name)
+
+
+def test_blank_lines(tmp_path: Path) -> None:
+    """Before the header they are passed over; below it each is an empty row, to be counted or left out."""
+    assert rows_of(tmp_path, "\n\r\na,b\n\n1,2\n\n") == [["a", "b"], [], ["1", "2"], []]
+    assert rows_of(tmp_path, "") == rows_of(tmp_path, "\n\n") == []
+    assert rows_of(tmp_path, "a,b") == [["a", "b"]]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (f'1,c,Clear.,"ok\n2,c,{SECRET},bad\n', "line 2: unexpected end of data"),
+        (f'1,c,d,e\n2,c,"Clear.","No pneumothorax. {SECRET}', "line 3: unexpected end of data"),
+        (f'1,c,"a\nb",e\n\n2,c,"{SECRET}" x,e\n', "line 5: ',' expected after"),
+        (f"1,c,d,e\n1,c,{SECRET}\n", "line 3: 3 fields, but the header has 4"),
+        (f"1,c,d,e,{SECRET}\n", "line 2: 5 fields, but the header has 4"),
+        (" \n", "line 2: 1 field, but the header has 4"),
+        (b"1,c,d,e\n1,c,caf\xe9,e\n", "not UTF-8"),
+    ],
+)
+def test_damage_is_named_by_row_and_not_quoted(content: str | bytes, message: str, tmp_path: Path) -> None:
+    content = content.encode() if isinstance(content, str) else content
+    with pytest.raises(DataError) as caught:
+        rows_of(tmp_path, b"uid,indication,findings,impression\n" + content)
+    assert message in str(caught.value) and str(tmp_path / "t.csv") in str(caught.value)
+    assert SECRET not in str(caught.value) and "caf" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["t.xlsx", "t.XLS", "t.ods", "renamed.csv", "renamed.tsv"])
+def test_spreadsheets_are_to_be_saved_as_csv(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"PK\x03\x04" + bytes(40))
+    with pytest.raises(DataError, match=rf"{name} is a spreadsheet; save the sheet as CSV \(UTF-8\)"):
+        open_table(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("t.csv", "subject;study\n1;a, b\n", "semicolons"),
+        ("t.csv", "subject\tstudy\n", "tabs"),
+        ("t.csv", "subject|study\n", "pipes"),
+        ("t.csv", "Fall;Bild\n1;2\n", "semicolons"),
+        ("t.csv", '"Befund, Text";ID\nKlein;1\n', "semicolons"),
+        ("t.csv", "Patienten Nummer der Klinik;Text des Befundes hier\n1;2\n", "semicolons"),
+        ("t.tsv", "subject,study\n", "commas"),
+        ("t.csv.gz", "subject;study\n", "semicolons"),
+    ],
+)
+def test_another_separator_is_told(name: str, content: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content.encode())
+    with pytest.raises(DataError) as caught:
+        open_table(tmp_path / name, ("subject", "study"), CsvForm(settings="corpus.table."))
+    assert f"the header is separated by {words}; expected commas in a .csv file" in str(caught.value)
+    assert f"set corpus.table.delimiter to {words[:-1]}" in str(caught.value)
+    form = CsvForm(words[:-1], settings="corpus.table.")
+    assert len(open_table(tmp_path / name, ("subject", "study"), form).columns) > 1
+
+
+def test_a_header_with_the_expected_separator_is_believed(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a;b,c;d\n1,2\n")
+    assert open_table(tmp_path / "t.csv", ("subject",)).columns == ["a;b", "c;d"]
+    (tmp_path / "t.csv").write_text("frontal\nx.png\n")
+    assert open_table(tmp_path / "t.csv", ("frontal",)).columns == ["frontal"]
+
+
+@pytest.mark.parametrize(("name", "encoding"), [("t.csv", "cp1252"), ("t.csv.gz", "utf-16"), ("t.csv", "UTF-8")])
+def test_encodings(name: str, encoding: str, tmp_path: Path) -> None:
+    text = 'id;text\r\n\r\n1;"größer, als\r\nvorher"\r\n2;é\r\n'
+    content = text.encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    table = open_table(tmp_path / name, (), CsvForm("semicolon", encoding))
+    assert [(row.place, row.values) for row in table.rows(["id", "text"])] == [
+        ("line 2", (None, None)),
+        ("line 3", ("1", "größer, als\r\nvorher")),
+        ("line 5", ("2", "é")),
+    ]
+    assert list(table.places) == [2, 3, 5]
+    assert table.frame(["text"])["text"].drop_nulls().to_list() == ["größer, als\r\nvorher", "é"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16-le", "utf-16"])
+def test_a_byte_order_mark_is_no_part_of_the_header(encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes("\ufeffid,text\n1,größer\n".encode(encoding))
+    table = open_table(tmp_path / "t.csv", ("id",), CsvForm(encoding=encoding))
+    assert table.columns == ["id", "text"]
+    assert table.frame(["id", "text"]).rows() == [("1", "größer")]
+
+
+def test_another_encoding_is_named_where_it_can_be_said(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes("a,b\ngrößer,c\n".encode("cp1252"))
+    with pytest.raises(
+        DataError, match=r"not UTF-8 .*; save the file as UTF-8, or set --encoding, for example to cp1252"
+    ):
+        open_table(tmp_path / "t.csv", (), CsvForm(settings="--"))
+    with pytest.raises(DataError, match=r"save the file as UTF-8$"):
+        open_table(tmp_path / "t.csv")
+
+
+def test_a_stray_quote_in_the_header(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="line 1: unexpected end of data"):
+        rows_of(tmp_path, 'a,"b\n1,2\n')
+
+
+def test_long_fields(tmp_path: Path) -> None:
+    assert len(rows_of(tmp_path, f'a\n"{"x" * 200_000}"\n')[1][0]) == 200_000
+    with pytest.raises(DataError, match="line 2: field larger"):
+        rows_of(tmp_path, f'a\n"{"x" * (LARGEST + 1)}"\n')
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.csv does not exist"):
+        cells_of(tmp_path / "none.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(DataError, match=r"folder\.csv cannot be read"):
+        cells_of(tmp_path / "folder.csv")
+    sound = gzip.compress(b"a,b\n1,2\n" * 2000)
+    for content in (b"a,b\n1,2\n", sound[:-9], sound[: len(sound) // 2], sound[:20] + b"\xff" * 9 + sound[29:]):
+        (tmp_path / "t.csv.gz").write_bytes(content)
+        with pytest.raises(DataError, match=r"t\.csv\.gz cannot be read"):
+            cells_of(tmp_path / "t.csv.gz")
+
+
+TABLES = st.integers(2, 4).flatmap(
+    lambda width: st.lists(
+        st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=width, max_size=width),
+        min_size=1,
+        max_size=6,
+    )
+)
+
+
+@given(TABLES, st.integers(0, 200))
+@example([["", ""], ["0", "000"], ["0", "00000"], ["0000", "0000"], ["000000", "0"]], 55)
+def test_what_is_written_is_read_and_a_lost_end_is_no_other_table(
+    tmp_path_factory: pytest.TempPathFactory, table: list[list[str]], cut: int
+) -> None:
+    folder = tmp_path_factory.mktemp("csv")
+    written = io.StringIO(newline="")
+    csv.writer(written, quoting=csv.QUOTE_ALL).writerows(table)
+    text = written.getvalue()
+    assert rows_of(folder, "\ufeff" + text) == table
+    if any('"' in cell for row in table for cell in row):
+        return  # cut between two quotes that stand for one, a cell looks whole
+    try:
+        found = rows_of(folder, ("\ufeff" + text)[: cut + 1])
+    except DataError:
+        return
+    if len(found) >= 2:
+        *whole, last = found
+        assert whole == table[: len(whole)]
+        # a file that ends just behind a separator looks as if its last cell were empty
+        assert last in (table[len(whole)], [*table[len(whole)][:-1], ""])
+
+
+@given(st.binary(), st.sampled_from(["t.csv", "t.csv.gz", "t.tsv"]))
+def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str) -> None:
+    path = tmp_path_factory.mktemp("csv") / name
+    path.write_bytes(content)
+    try:
+        rows = cells_of(path)
+    except DataError:
+        return
+    assert all(len(row) in (0, len(rows[0])) for row in rows)

@@ -1,0 +1,44 @@
+"""Whole sentences in the tokens of a language model."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacer.data.cleaning import CLEANERS
+from pacer.data.emphasis import sentence_ends, token_marks
+from pacer.phantom.tokenizer import phantom_tokenizer
+
+TOKENIZER = phantom_tokenizer(600)
+SENTENCES = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from(["the", "heart", "1.2", "cm", "effusion", "is", "äé", ".5", "pm", "-"]), min_size=1),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(SENTENCES)
+def test_marked_tokens_are_exactly_those_of_marked_sentences(sentences: list[tuple[list[str], bool]]) -> None:
+    texts = [f"{' '.join(words)} ." for words, _ in sentences]
+    report, marked = " ".join(texts), [marked for _, marked in sentences]
+    ends = sentence_ends(report)
+    assert [report[a:b].strip() for a, b in zip([0, *ends], ends, strict=False)] == texts
+    encoding = TOKENIZER.encode(report, add_special_tokens=False)
+    marks = token_marks(ends, marked, [end for _, end in encoding.offsets])
+    assert marks[0] == 0.0 and marks[-1] == 0.0 and len(marks) == len(encoding.ids) + 2
+    kept = [number for number, mark in zip(encoding.ids, marks[1:-1], strict=True) if mark]
+    assert TOKENIZER.decode(kept).strip() == " ".join(t for t, m in zip(texts, marked, strict=True) if m)
+
+
+@given(st.text(" .,:/1aB\n", max_size=40), st.sampled_from(sorted(CLEANERS)))
+def test_sentences_cover_any_text_without_gaps(text: str, cleaner: str) -> None:
+    report = CLEANERS[cleaner](text)
+    ends = sentence_ends(report)
+    assert ends[-1] == len(report) and ends == sorted(set(ends))
+
+
+def test_a_text_without_an_end_is_one_sentence() -> None:
+    assert sentence_ends("no effusion") == [11] and sentence_ends("") == [0] and sentence_ends("a . b") == [3, 5]

@@ -1,0 +1,100 @@
+"""Looking at every image once: what is found, and copies across splits."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from PIL import Image
+
+from pacer.data.images import SCHEMA, copies_across_splits, inspect_images
+from tests.support.dicom import write_dicom
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Twenty images of different sizes; ``p/00.jpg`` is 20 wide and 15 high, ``p/19.jpg`` 39 wide."""
+    (tmp_path / "images" / "p").mkdir(parents=True)
+    for i in range(20):
+        Image.linear_gradient("L").resize((20 + i, 15)).save(tmp_path / "images" / "p" / f"{i:02}.jpg")
+    return tmp_path / "images"
+
+
+def test_one_row_per_image(folder: Path) -> None:
+    found = inspect_images(["p/03.jpg", "p/01.jpg", "p/01.jpg"], folder)
+    assert dict(found.schema) == SCHEMA
+    assert found["image_id"].to_list() == ["p/01.jpg", "p/03.jpg"]
+    assert found["path"].to_list() == [str(folder / "p" / "01.jpg"), str(folder / "p" / "03.jpg")]
+    assert found["bytes"].to_list() == [os.path.getsize(path) for path in found["path"]]
+    assert found.select("width", "height", "problem").rows() == [(21, 15, None), (23, 15, None)]
+
+
+def test_another_part_of_the_body_is_no_problem(tmp_path: Path) -> None:
+    pixels = np.arange(400).reshape(20, 20)
+    write_dicom(tmp_path / "a.dcm", pixels, BodyPartExamined="ABDOMEN")
+    write_dicom(tmp_path / "b.dcm", pixels, BodyPartExamined="CHEST")
+    found = inspect_images(["a.dcm", "b.dcm"], tmp_path)
+    assert found.select("problem", "part").rows() == [(None, "ABDOMEN"), (None, None)]
+
+
+def test_problems(folder: Path) -> None:
+    (folder / "text.jpg").write_text("not an image")
+    (folder / "dir.jpg").mkdir()
+    found = inspect_images(["p/00.jpg", "gone.jpg", "p/00.jpg/inside.jpg", "text.jpg", "dir.jpg"], folder)
+    assert dict(found.select("image_id", "problem").iter_rows()) == {
+        "p/00.jpg": None,
+        "gone.jpg": "the file does not exist",
+        "p/00.jpg/inside.jpg": "the file does not exist",
+        "text.jpg": "the file is not an image",
+        "dir.jpg": "it is a folder, not a file",
+    }
+    bad = found.filter(pl.col("problem").is_not_null())
+    assert bad.select("bytes", "width", "height").sum().row(0) == (0, 0, 0)
+    assert bad["path"].null_count() == 0
+
+
+def test_copies_across_splits_are_found_among_files_of_one_size(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    contents = {name: rng.bytes(20_000) for name in "abc"}
+    files = {
+        "t1": contents["a"],
+        "t2": contents["b"],
+        "t3": contents["a"],  # a copy within train is none of two splits
+        "v1": contents["b"],
+        "v2": contents["c"],
+        "e1": contents["a"],
+        "e2": contents["b"][:5000] + b"x" + contents["b"][5001:],
+        "e3": b"short",
+        "both": b"another",
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    splits = {"t": "train", "v": "val", "e": "test", "b": "train"}
+    rows = [{"split": splits[name[0]], "frontal": name, "lateral": None} for name in files]
+    rows.append({"split": "test", "frontal": "e3", "lateral": "both"})  # one name in two splits is counted elsewhere
+    records = pl.DataFrame(rows, {"split": str, "frontal": str, "lateral": str})
+    images = pl.DataFrame(
+        [{"image_id": name, "path": str(tmp_path / name), "bytes": len(content)} for name, content in files.items()]
+    )
+    assert copies_across_splits(images, records) == {
+        "train-val": [("t2", "v1")],
+        "train-test": [("t1", "e1")],
+        "val-test": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("/p/03.jpg", "it is an absolute path; write it relative to the folder"),
+        ("C:\\p\\03.jpg", "it is an absolute path; write it relative to the folder"),
+        ("../images/p/03.jpg", "it leads out of the folder"),
+        ("p/../../images/p/03.jpg", "it leads out of the folder"),
+        ("p/../p/03.jpg", None),
+    ],
+)
+def test_paths_stay_below_the_folder(folder: Path, name: str, problem: str | None) -> None:
+    assert inspect_images([name], folder)["problem"].to_list() == [problem]

@@ -1,0 +1,237 @@
+"""MIMIC-CXR from PhysioNet's own files; all texts, ids and images are invented."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from pacer.config import Corpus
+from pacer.config.profiles import load_profile
+from pacer.core.errors import DataError
+from pacer.data.build_corpus import build_corpus
+from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
+from pacer.data.source import point_to_files
+
+ROOT = Path(__file__).resolve().parents[3]
+BASE = load_profile(ROOT / "configs" / "mimic_cxr.yaml").corpus.model_dump()
+SECRET = "Zephyrine opacity"  # a report text that no message may hold
+
+
+class Tree:
+    """Images, reports and tables as PhysioNet ships them."""
+
+    def __init__(self, root: Path):
+        self.root, self.settings = root, {"root": str(root), "mimic_cxr": dict(BASE["mimic_cxr"])}
+        self.metadata: list[dict[str, Any]] = []
+        self.split: list[dict[str, Any]] = []
+        self.reports: dict[str, str] = {}
+
+    def add(
+        self,
+        study: int,
+        views: str = "PA",
+        *,
+        subject: int = 10000032,
+        date: Any = 21800506,
+        time: Any = 83045.5,
+        report: str | None = "",
+        split: str = "train",
+    ) -> None:
+        """A study with an image for each of the views; a report that says which study it is."""
+        for number, view in enumerate(views.split(",")):
+            dicom = f"{study}-{number}"
+            ids = {"dicom_id": dicom, "subject_id": subject, "study_id": study}
+            self.metadata.append(ids | {"ViewPosition": view, "Rows": 4, "StudyDate": date, "StudyTime": time})
+            self.split.append({"dicom_id": dicom, "study_id": study, "subject_id": subject, "split": split})
+            image = self.root / "files" / f"p{str(subject)[:2]}/p{subject}/s{study}/{dicom}.jpg"
+            image.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (16, 16), number).save(image)
+        if report is not None:
+            text = report or f" FINAL REPORT\n INDICATION:  Cough.\n\n FINDINGS: \n \n {SECRET} {study}.\n"
+            self.reports[f"files/p{str(subject)[:2]}/p{subject}/s{study}.txt"] = text
+
+    def write(self) -> None:
+        for name, rows in (("metadata", self.metadata), ("split", self.split)):
+            table = pl.DataFrame(rows, infer_schema_length=None).write_csv().encode()
+            (self.root / BASE["mimic_cxr"][name]).write_bytes(gzip.compress(table))
+        with zipfile.ZipFile(self.root / "mimic-cxr-reports.zip", "w") as archive:
+            for name, text in self.reports.items():
+                archive.writestr(name, text)
+
+    def build(self) -> dict[str, Any]:
+        """The audit; no text of a report is in it or in the list of problems."""
+        self.write()
+        config = Corpus.model_validate(BASE | self.settings)
+        point_to_files(config, self.root / "source")
+        audit = build_corpus(config, self.root / "source", self.root / "corpus")
+        account = audit["rows"]
+        assert sum(account["read"].values()) == sum(account[n] for n in ("used", "bad", "left_out", "beyond_limit"))
+        assert "Zephyrine" not in json.dumps(audit) + (self.root / "corpus" / "problems.csv").read_text()
+        return audit
+
+    def records(self) -> dict[str, dict[str, Any]]:
+        return {row["record_id"]: row for row in read_records(self.root / "corpus" / "records.parquet").to_dicts()}
+
+    def problems(self) -> list[tuple]:
+        table = pl.read_csv(self.root / "corpus" / "problems.csv", infer_schema=False)
+        return table.with_columns(pl.col("file").str.split("/").list.last()).drop("split").rows()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+def test_the_folder_of_the_reports_is_read_as_their_archive_is(tree: Tree) -> None:
+    for number in range(3):
+        tree.add(50000001 + number, "PA,LL", date=21800506 + number)
+    tree.build()
+    records = tree.records()
+    shutil.unpack_archive(tree.root / "mimic-cxr-reports.zip", tree.root / "unpacked")
+    tree.settings["mimic_cxr"]["reports"] = "unpacked"
+    tree.build()
+    assert tree.records() == records
+    for path in (tree.root / "unpacked").rglob("*.txt"):
+        path.rename(tree.root / "unpacked" / path.name)
+    tree.build()
+    assert tree.records() == records
+
+
+def test_a_report_in_another_subjects_folder_is_not_the_studys(tree: Tree) -> None:
+    tree.add(50000001)
+    tree.add(50000002)
+    tree.reports["files/p10/p10000033/s50000002.txt"] = tree.reports.pop("files/p10/p10000032/s50000002.txt")
+    tree.build()
+    assert [reason for *_, reason, _ in tree.problems()] == ["its study is not in the metadata", "there is no report"]
+
+
+@pytest.mark.parametrize(
+    ("views", "chosen"),
+    [
+        ("LL,AP,LATERAL", (1, 0, "AP")),
+        ("AP AXIAL,XTABLE LATERAL", (0, 1, "AP")),
+        ("AP LLD,AP", (1, None, "AP")),
+        ("PA RLD,AP", (1, None, "AP")),
+        ("PA RLD", (0, None, "PA")),
+    ],
+)
+def test_which_of_several_images_are_used(tree: Tree, views: str, chosen: tuple) -> None:
+    tree.add(50000001, views)
+    tree.build()
+    record = list(tree.records().values())[-1]
+    names = [record[name] and int(record[name].rpartition("-")[2][0]) for name in ("frontal", "lateral")]
+    assert (*names, record["view"]) == chosen
+
+
+def test_tables_and_reports_that_do_not_fit_each_other(tree: Tree) -> None:
+    tree.add(50000001)
+    tree.add(50000002, "PA,LL")  # one of its images has no split
+    tree.add(50000003, "PA,LL")  # none has
+    tree.add(50000004)  # not in the metadata
+    tree.add(50000005, "PA,LL")  # in two splits
+    del tree.metadata[5]
+    tree.split = [row for row in tree.split if row["dicom_id"] not in ("50000002-1", "50000003-0", "50000003-1")]
+    tree.split[-1]["split"] = "test"
+    tree.build()
+    listed = (tree.root / "corpus" / "problems.csv").read_text()
+    assert f"left out,{tree.root}/mimic-cxr-reports.zip/p10000032/s50000004.txt," in listed
+    metadata, split = "mimic-cxr-2.0.0-metadata.csv.gz", "mimic-cxr-2.0.0-split.csv.gz"
+    assert tree.problems() == [
+        ("left out", "s50000004.txt", "3", None, "its study is not in the metadata", "1"),
+        ("left out", split, "4", None, "its image is not in the metadata", "1"),
+        ("left out", metadata, "4", None, "the image is not in the table of splits", "1"),
+        ("left out", metadata, "5", None, "the table of splits has none of its images", "2"),
+        ("left out", metadata, "7", None, "its images are in two splits", "2"),
+    ]
+    assert list(tree.records()) == ["sn-50000001", "sn-50000002"]
+
+
+def test_images_of_a_study_at_different_times_count_as_at_the_first(tree: Tree) -> None:
+    tree.add(50000001, "PA,LL", time=130500.25)
+    tree.metadata[0]["StudyTime"] = 130501.0
+    tree.metadata[1]["StudyTime"] = 95959.0  # earlier, although later as text
+    tree.add(50000002, time=130000)
+    audit = tree.build()
+    assert audit["notes"]["study_times"] == {"metadata": {"the first image counts": 1}}
+    prior = read_table(tree.root / "corpus" / "priors.parquet", PRIOR_SCHEMA).row(0, named=True)
+    assert (prior["study_id"], prior["gap_days"] * 86400) == ("50000002", pytest.approx(3 * 3600 + 1))
+
+
+def test_times_are_numbers_whose_first_zeros_are_lost(tree: Tree) -> None:
+    tree.add(50000001, time="0")
+    tree.add(50000002, time="900")
+    tree.build()
+    prior = read_table(tree.root / "corpus" / "priors.parquet", PRIOR_SCHEMA).row(0, named=True)
+    assert (prior["study_id"], prior["gap_days"] * 86400) == ("50000002", pytest.approx(9 * 60))
+
+
+def test_a_table_without_its_header_is_not_quoted(tree: Tree) -> None:
+    tree.add(50000001)
+    tree.write()
+    path = tree.root / BASE["mimic_cxr"]["metadata"]
+    path.write_bytes(gzip.compress(f"1,{SECRET} in the left lower lobe,PA\n2,Clear,AP\n".encode()))
+    config = Corpus.model_validate(BASE | tree.settings)
+    point_to_files(config, tree.root / "source")
+    with pytest.raises(DataError, match=r"it has 1, a name of 40 characters, PA$"):
+        build_corpus(config, tree.root / "source", tree.root / "corpus")
+
+
+def test_a_conclusion_without_a_heading_is_counted(tree: Tree) -> None:
+    tree.add(50000001, report=" FINAL REPORT\n CHEST\n \n Lungs clear.\n")
+    audit = tree.build()
+    assert audit["notes"]["last_paragraphs"] == {"reports": {"the impression has no heading": 1}}
+    assert tree.records()["sn-50000001"]["sections"] == "impression"
+
+
+def test_what_is_missing_is_said_before_anything_is_read(tree: Tree) -> None:
+    tree.add(50000001)
+    tree.write()
+    (tree.root / "mimic-cxr-2.0.0-split.csv.gz").unlink()
+    with pytest.raises(DataError, match=r"corpus\.mimic_cxr\.split: .*split\.csv\.gz does not exist"):
+        point_to_files(Corpus.model_validate(BASE | tree.settings), tree.root / "source")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda tree: tree.metadata[0].pop("StudyTime"), r"metadata\.csv\.gz lacks StudyTime; it has dicom_id"),
+        (lambda tree: tree.split.append(tree.split[0] | {"split": "test"}), r"gives image '50000001-0' two splits"),
+        (
+            lambda tree: tree.reports.update({"copy/p10/p10000032/s50000001.txt": "IMPRESSION: Other."}),
+            r"holds two reports of study 50000001; keep one",
+        ),
+    ],
+)
+def test_files_that_cannot_be_used(tree: Tree, spoil: Any, message: str) -> None:
+    tree.add(50000001)
+    spoil(tree)
+    with pytest.raises(DataError, match=message) as caught:
+        tree.build()
+    assert SECRET not in str(caught.value)
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.sampled_from(("", "train", "test"))), max_size=8))
+def test_rows_are_conserved(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int, str]]) -> None:
+    tree = Tree(tmp_path_factory.mktemp("tree"))
+    tree.settings["max_bad_rows"] = 100
+    tree.add(50000009)
+    for number, (study, kind, split) in enumerate(rows):
+        name = f"i{number}"
+        ids = {"dicom_id": name, "subject_id": 10000040, "study_id": study}
+        if kind != 1:
+            tree.metadata.append(ids | {"ViewPosition": "PA", "Rows": 4, "StudyDate": 21800501, "StudyTime": 10000.0})
+        if split:
+            tree.split.append(ids | {"split": split})
+        if kind != 2:
+            tree.reports[f"p10/p10000040/s{study}.txt"] = "IMPRESSION: Clear."
+    assert tree.build()["records"] >= 1

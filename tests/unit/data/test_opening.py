@@ -1,0 +1,577 @@
+"""Radiographs of every kind become 8-bit images: lungs dark, bones bright, ordinary files untouched."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pydicom
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from pydicom.dataset import Dataset
+from pydicom.uid import (
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRBigEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+    JPEGBaseline8Bit,
+    JPEGExtended12Bit,
+    JPEGLosslessSV1,
+    RLELossless,
+)
+
+from pacer.core.errors import DataError
+from pacer.data import radiographs as pixels
+from pacer.data.radiographs import OTHER_PART, ImageError, image_header, open_image
+from tests.support.dicom import write_dicom
+
+ROOT = Path(__file__).resolve().parents[3]
+REAL = ROOT.parent / "shared" / "data" / "dicom"
+RAMP = np.array([[0, 1, 700], [1500, 2047, 900]])
+
+
+@pytest.fixture(autouse=True)
+def tiny_images_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What decides a value is seen on a few pixels."""
+    monkeypatch.setattr(pixels, "MIN_SIDE", 1)
+
+
+def opened(path: Path) -> np.ndarray:
+    image = open_image(path)
+    assert image.mode == "L"
+    assert image.size == image_header(path)[:2]
+    return np.asarray(image)
+
+
+def stretched(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """The expected result, pixel by pixel."""
+    return np.array([[round(255 * min(max((v - low) / (high - low), 0), 1)) for v in row] for row in values.tolist()])
+
+
+# --- ordinary files ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "bmp"])
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_ordinary_files_keep_what_pillow_reads(tmp_path: Path, mode: str, suffix: str) -> None:
+    shape = (9, 14) if mode == "L" else (9, 14, 3)
+    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    path = tmp_path / f"a.{suffix}"
+    Image.fromarray(pixels).save(path)
+    image = open_image(path)
+    assert image.mode == mode and image.size == image_header(path)[:2] == (14, 9)
+    with Image.open(path) as plain:
+        for wanted in ("RGB", "L"):
+            np.testing.assert_array_equal(np.asarray(image.convert(wanted)), np.asarray(plain.convert(wanted)))
+
+
+@pytest.mark.parametrize(
+    ("mode", "suffix", "result"),
+    [
+        ("1", "png", "L"),
+        ("LA", "png", "L"),
+        ("P", "png", "RGB"),
+        ("P", "gif", "RGB"),
+        ("RGB", "webp", "RGB"),
+        ("RGBA", "png", "RGB"),
+        ("CMYK", "jpg", "RGB"),
+        ("CMYK", "tif", "RGB"),
+        ("YCbCr", "tif", "RGB"),
+    ],
+)
+def test_other_modes_become_grey_or_rgb(tmp_path: Path, mode: str, suffix: str, result: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    packed = {"compression": "packbits"} if mode == "YCbCr" else {}  # Pillow cannot read its own without
+    picture = Image.new("RGB", (5, 4), (200, 10, 10))
+    picture.putpixel((2, 1), (0, 60, 200))
+    picture.convert(mode).save(path, **packed)
+    image = open_image(path)
+    assert image.mode == result
+    with Image.open(path) as plain:
+        np.testing.assert_array_equal(np.asarray(image.convert("RGB")), np.asarray(plain.convert("RGB")))
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+def test_sixteen_bits_are_stretched_and_not_clipped(tmp_path: Path, suffix: str) -> None:
+    stored = np.array([[300, 301, 4000], [65535, 20000, 300]], dtype=np.uint16)
+    Image.fromarray(stored).save(tmp_path / f"a.{suffix}")
+    np.testing.assert_array_equal(opened(tmp_path / f"a.{suffix}"), stretched(stored, 300, 65535))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_integer_and_float_tiffs_are_stretched(tmp_path: Path, dtype: type) -> None:
+    stored = np.array([[-1000, 0, 40], [500, 2000, 999]], dtype=dtype)
+    Image.fromarray(stored).save(tmp_path / "a.tif")
+    np.testing.assert_array_equal(opened(tmp_path / "a.tif"), stretched(stored, -1000, 2000))
+
+
+def test_a_deep_tiff_whose_smallest_value_is_white_is_inverted(tmp_path: Path) -> None:
+    stored = np.array([[0, 1000, 2000]], dtype=np.uint16)
+    Image.fromarray(stored).save(tmp_path / "a.tif", tiffinfo={262: 0})
+    with Image.open(tmp_path / "a.tif") as plain:
+        assert plain.tag_v2[262] == 0
+    np.testing.assert_array_equal(opened(tmp_path / "a.tif"), 255 - stretched(stored, 0, 2000))
+
+
+def deep_png(colour_type: int, channels: int) -> bytes:
+    """A PNG of 4 x 3 pixels with 16 bits a channel, which Pillow cannot write."""
+    rows = b"".join(b"\0" + bytes(range(4 * channels * 2)) for _ in range(3))
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 3, 16, colour_type, 0, 0, 0))
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
+@pytest.mark.parametrize(("colour_type", "channels"), [(2, 3), (4, 2), (6, 4)])
+def test_deep_png_with_several_channels_is_refused(tmp_path: Path, read: Any, colour_type: int, channels: int) -> None:
+    """Pillow keeps the high byte of each: a radiograph of 12 bits would be nearly black."""
+    (tmp_path / "a.png").write_bytes(deep_png(colour_type, channels))
+    with pytest.raises(ImageError, match=r"a\.png: .*it has several channels of 16 bits"):
+        read(tmp_path / "a.png")
+    (tmp_path / "b.png").write_bytes(deep_png(0, 1))
+    read(tmp_path / "b.png")
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
+def test_deep_tiff_that_pillow_would_wrap_or_cut_is_refused(tmp_path: Path, read: Any) -> None:
+    def tiff(bits: int, kind: int, samples: int = 1) -> Path:
+        """Little-endian, 2 x 1 pixels, one strip behind the header."""
+        data = bytes(samples * bits // 8) + b"\1" * (samples * bits // 8)
+        fields = [
+            (256, 3, 1, 2),
+            (257, 3, 1, 1),
+            (258, 3, 1, bits),
+            (259, 3, 1, 1),
+            (262, 3, 1, 1),
+            (273, 4, 1, 8),
+            (277, 3, 1, samples),
+            (278, 3, 1, 1),
+            (279, 4, 1, len(data)),
+            (339, 3, 1, kind),
+        ]
+        entries = b"".join(struct.pack("<HHII", *field) for field in fields)
+        directory = struct.pack("<H", len(fields)) + entries + bytes(4)
+        path = tmp_path / f"{bits}-{kind}.tif"
+        path.write_bytes(b"II*\0" + struct.pack("<I", 8 + len(data)) + data + directory)
+        return path
+
+    for bits, kind in ((16, 1), (16, 2), (8, 1), (32, 3)):
+        read(tiff(bits, kind))
+    for bits, kind in ((32, 1), (8, 2)):
+        with pytest.raises(ImageError, match="signed with 8 bits, or unsigned with 32"):
+            read(tiff(bits, kind))
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
+@pytest.mark.parametrize("suffix", ["tif", "gif"])
+def test_several_frames_are_refused(tmp_path: Path, read: Any, suffix: str) -> None:
+    frames = [Image.new("L", (4, 3), level) for level in (0, 90, 200)]
+    frames[0].save(tmp_path / f"a.{suffix}", save_all=True, append_images=frames[1:])
+    with pytest.raises(ImageError, match="it has several frames, not one"):
+        read(tmp_path / f"a.{suffix}")
+
+
+@pytest.mark.parametrize("value", [np.uint8(0), np.uint8(255), np.uint16(5000), (7, 9, 9)])
+def test_an_image_of_one_colour_is_refused(tmp_path: Path, value: Any) -> None:
+    picture = np.array(np.broadcast_to(np.asarray(value), (9, 8, *np.shape(value))))
+    Image.fromarray(picture if np.ndim(value) == 0 else picture.astype(np.uint8)).save(tmp_path / "a.png")
+    with pytest.raises(ImageError, match=r"a\.png: all pixels of the image have one colour"):
+        open_image(tmp_path / "a.png")
+    flat = write_dicom(tmp_path / "b.dcm", np.full((9, 8), 7), WindowCenter=100, WindowWidth=20)
+    with pytest.raises(ImageError, match="have one colour"):
+        open_image(flat)
+    picture[0, 7] = 3  # one pixel is enough
+    Image.fromarray(picture if np.ndim(value) == 0 else picture.astype(np.uint8)).save(tmp_path / "c.png")
+    open_image(tmp_path / "c.png")
+
+
+def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    Image.fromarray(np.array([[0, np.nan]], dtype=np.float32)).save(tmp_path / "a.tif")
+    with pytest.raises(ImageError, match="not finite"):
+        open_image(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize(
+    ("orientation", "shown"),
+    [
+        (1, [[0, 1, 2], [3, 4, 5]]),
+        (2, [[2, 1, 0], [5, 4, 3]]),
+        (3, [[5, 4, 3], [2, 1, 0]]),
+        (4, [[3, 4, 5], [0, 1, 2]]),
+        (5, [[0, 3], [1, 4], [2, 5]]),
+        (6, [[3, 0], [4, 1], [5, 2]]),
+        (7, [[5, 2], [4, 1], [3, 0]]),
+        (8, [[2, 5], [1, 4], [0, 3]]),
+        (9, [[0, 1, 2], [3, 4, 5]]),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["png", "tif", "jpg"])
+def test_an_exif_orientation_is_applied(tmp_path: Path, suffix: str, orientation: int, shown: list) -> None:
+    exif = Image.Exif()
+    exif[274] = orientation
+    tiles = np.kron(np.arange(6, dtype=np.uint8).reshape(2, 3) * 40, np.ones((8, 8), dtype=np.uint8))
+    Image.fromarray(tiles).save(tmp_path / f"a.{suffix}", exif=exif)
+    assert np.rint(opened(tmp_path / f"a.{suffix}")[4::8, 4::8] / 40).tolist() == shown
+
+
+def test_transparency_of_a_palette_is_dropped_without_a_warning(tmp_path: Path) -> None:
+    palette = Image.fromarray(np.random.default_rng(0).integers(0, 256, (4, 5, 3), dtype=np.uint8)).convert("P")
+    palette.save(tmp_path / "a.png", transparency=bytes(range(256)))
+    np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "a.png")), np.asarray(palette.convert("RGB")))
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
+def test_more_pixels_than_allowed_are_refused(tmp_path: Path, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.fromarray(np.arange(20, dtype=np.uint8).reshape(4, 5)).save(tmp_path / "a.png")
+    write_dicom(tmp_path / "b.dcm", np.arange(20).reshape(4, 5))
+    for name in ("a.png", "b.dcm"):
+        monkeypatch.setattr(pixels, "MAX_PIXELS", 20)
+        read(tmp_path / name)
+        monkeypatch.setattr(pixels, "MAX_PIXELS", 19)
+        with pytest.raises(ImageError, match=rf"{name}: the image has more than 80,000,000 pixels"):
+            read(tmp_path / name)
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
+def test_strips_are_refused(tmp_path: Path, read: Any) -> None:
+    for size in ((300, 3), (3, 300)):
+        Image.linear_gradient("L").resize(size).save(tmp_path / "a.png")
+        read(tmp_path / "a.png")
+    for size in ((301, 3), (3, 301)):
+        Image.new("L", size).save(tmp_path / "a.png")
+        with pytest.raises(ImageError, match=r"a\.png: the image is more than 100 times as long as it is wide"):
+            read(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
+def test_images_of_less_than_a_patch_are_refused(tmp_path: Path, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    for number, shape in enumerate(((1, 1), (13, 20), (20, 13))):
+        grey = np.arange(shape[0] * shape[1], dtype=np.uint8).reshape(shape)
+        Image.fromarray(grey).save(tmp_path / f"{number}.png")
+        write_dicom(tmp_path / f"{number}.dcm", grey, 8)
+        for kind in ("png", "dcm"):
+            with pytest.raises(ImageError, match="the image has fewer than 14 pixels on a side"):
+                read(tmp_path / f"{number}.{kind}")
+    Image.fromarray(np.arange(14 * 14, dtype=np.uint8).reshape(14, 14)).save(tmp_path / "a.png")
+    read(tmp_path / "a.png")
+
+
+# --- DICOM: what decides the grey --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
+@pytest.mark.parametrize(
+    ("bits", "signed"), [(8, False), (10, False), (12, True), (14, True), (15, False), (16, False), (16, True)]
+)
+def test_full_range_without_a_window(tmp_path: Path, bits: int, signed: bool, photometric: str) -> None:
+    low = -(1 << bits - 1) if signed else 0
+    stored = np.random.default_rng(bits).integers(low, low + (1 << bits), (7, 5))
+    expected = stretched(stored, stored.min(), stored.max())
+    result = opened(write_dicom(tmp_path / "a.dcm", stored, bits, signed, photometric))
+    np.testing.assert_array_equal(result, 255 - expected if photometric == "MONOCHROME1" else expected)
+
+
+@pytest.mark.parametrize(
+    "syntax", [ImplicitVRLittleEndian, ExplicitVRBigEndian, DeflatedExplicitVRLittleEndian, RLELossless]
+)
+def test_transfer_syntaxes_that_need_no_plugin(tmp_path: Path, syntax: str) -> None:
+    path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=ExplicitVRLittleEndian if syntax == RLELossless else syntax)
+    if syntax == RLELossless:
+        data = pydicom.dcmread(path)
+        data.compress(RLELossless)
+        data.save_as(path)
+    np.testing.assert_array_equal(opened(path), stretched(RAMP, 0, 2047))
+
+
+@pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
+@pytest.mark.parametrize(("center", "width"), [(1000, 800), ([1000, 10], [800, 5]), (1000.5, 801)])
+def test_the_first_window_decides(tmp_path: Path, center: Any, width: Any, photometric: str) -> None:
+    path = write_dicom(tmp_path / "a.dcm", RAMP, photometric=photometric, WindowCenter=center, WindowWidth=width)
+    first, wide = np.ravel(center)[0], np.ravel(width)[0]
+    expected = stretched(RAMP, first - 0.5 - (wide - 1) / 2, first - 0.5 + (wide - 1) / 2)  # PS3.3 C.11.2.1.2.1
+    np.testing.assert_array_equal(opened(path), 255 - expected if photometric == "MONOCHROME1" else expected)
+
+
+def test_the_other_window_functions(tmp_path: Path) -> None:
+    window = {"WindowCenter": 1000, "WindowWidth": 800}
+    exact = opened(write_dicom(tmp_path / "a.dcm", RAMP, VOILUTFunction="LINEAR_EXACT", **window))
+    np.testing.assert_array_equal(exact, stretched(RAMP, 600, 1400))
+    sigmoid = opened(write_dicom(tmp_path / "b.dcm", RAMP, VOILUTFunction="SIGMOID", **window))
+    np.testing.assert_array_equal(sigmoid, np.rint(255 / (1 + np.exp(-4 * (RAMP - 1000) / 800))))
+    with pytest.raises(ImageError, match="VOILUTFunction is not"):
+        open_image(write_dicom(tmp_path / "c.dcm", RAMP, VOILUTFunction="CUBIC", **window))
+
+
+def test_a_window_of_one_is_a_threshold(tmp_path: Path) -> None:
+    result = opened(write_dicom(tmp_path / "a.dcm", RAMP, WindowCenter=900, WindowWidth=1))
+    np.testing.assert_array_equal(result, np.where(RAMP > 899.5, 255, 0))
+
+
+@pytest.mark.parametrize(
+    "window", [{"WindowCenter": 0, "WindowWidth": 0}, {"WindowCenter": "", "WindowWidth": ""}, {"WindowCenter": 1000}]
+)
+def test_a_window_that_says_nothing_is_none(tmp_path: Path, window: dict[str, Any]) -> None:
+    np.testing.assert_array_equal(opened(write_dicom(tmp_path / "a.dcm", RAMP, **window)), stretched(RAMP, 0, 2047))
+
+
+def test_the_window_is_in_rescaled_units(tmp_path: Path) -> None:
+    rescale = {"RescaleSlope": 0.25, "RescaleIntercept": -100.5}
+    path = write_dicom(tmp_path / "a.dcm", RAMP, WindowCenter=100, WindowWidth=201, **rescale)
+    np.testing.assert_array_equal(opened(path), stretched(RAMP * 0.25 - 100.5, -0.5, 199.5))
+    path = write_dicom(tmp_path / "b.dcm", RAMP, RescaleSlope=-2, RescaleIntercept=7)
+    np.testing.assert_array_equal(opened(path), stretched(-RAMP, -2047, 0))
+    with pytest.raises(ImageError, match="RescaleSlope is zero"):
+        open_image(write_dicom(tmp_path / "c.dcm", RAMP, RescaleSlope=0, RescaleIntercept=7))
+
+
+def lut(entries: list[int], first: int, depth: int, packed: bool = False) -> Dataset:
+    item = Dataset()
+    item.LUTDescriptor = [len(entries), first, depth]
+    item.add_new("LUTData", "OW" if packed else "US", np.array(entries, dtype="<u2").tobytes() if packed else entries)
+    return item
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_tables_hold_their_ends_and_come_before_windows(tmp_path: Path, packed: bool) -> None:
+    stored = np.array([[0, 9, 10, 11, 12, 13, 4000]])
+    voi = {"VOILUTSequence": [lut([0, 100, 1000, 4095], 10, 12, packed)], "WindowCenter": 5, "WindowWidth": 3}
+    expected = stretched(np.array([[0, 0, 0, 100, 1000, 4095, 4095]]), 0, 4095)
+    np.testing.assert_array_equal(opened(write_dicom(tmp_path / "a.dcm", stored, **voi)), expected)
+    modality = lut([50, 40, 30, 10], 10, 12, packed)
+    modality.ModalityLUTType = "OD"
+    result = opened(write_dicom(tmp_path / "b.dcm", stored, ModalityLUTSequence=[modality]))
+    np.testing.assert_array_equal(result, stretched(np.array([[50, 50, 50, 40, 30, 10, 10]]), 10, 50))
+
+
+@pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
+def test_padding_is_black_and_decides_nothing(tmp_path: Path, photometric: str) -> None:
+    stored = np.array([[-2000, -2000, 10], [20, 30, -1990]])
+    padding = {"PixelPaddingValue": -2000, "PixelPaddingRangeLimit": -1990}
+    result = opened(write_dicom(tmp_path / "a.dcm", stored, 16, True, photometric, **padding))
+    inside = [255, 127, 0] if photometric == "MONOCHROME1" else [0, 128, 255]
+    np.testing.assert_array_equal(result, [[0, 0, inside[0]], [inside[1], inside[2], 0]])
+    only = write_dicom(tmp_path / "b.dcm", np.full((2, 2), 7), photometric=photometric, PixelPaddingValue=7)
+    with pytest.raises(ImageError, match="one colour"):
+        open_image(only)
+
+
+def test_bits_beyond_the_stored_ones_are_ignored(tmp_path: Path) -> None:
+    dirty = RAMP | 0xF000  # an overlay in the unused bits, as old files have it
+    np.testing.assert_array_equal(opened(write_dicom(tmp_path / "a.dcm", dirty)), stretched(RAMP, 0, 2047))
+    signs = np.array([[0x800, 0x000, 0x7FF]])  # 12 bits whose sign was not extended
+    result = opened(write_dicom(tmp_path / "b.dcm", signs, signed=True))
+    np.testing.assert_array_equal(result, stretched(np.array([[-2048, 0, 2047]]), -2048, 2047))
+
+
+@given(data=st.data(), bits=st.integers(10, 16), signed=st.booleans(), inverse=st.booleans(), windowed=st.booleans())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_grey_follows_the_stored_value(
+    tmp_path: Path, data: st.DataObject, bits: int, signed: bool, inverse: bool, windowed: bool
+) -> None:
+    low = -(1 << bits - 1) if signed else 0
+    values = data.draw(st.lists(st.integers(low, low + (1 << bits) - 1), min_size=2, max_size=30))
+    window = {}
+    if windowed:
+        window = {
+            "WindowCenter": data.draw(st.integers(low, low + (1 << bits))),
+            "WindowWidth": data.draw(st.integers(1, 1 << bits)),
+        }
+    photometric = "MONOCHROME1" if inverse else "MONOCHROME2"
+    path = write_dicom(tmp_path / "a.dcm", np.array([values]), bits, signed, photometric, **window)
+    try:
+        result = opened(path)
+    except ImageError as error:
+        assert error.problem == pixels.ONE_COLOUR and (windowed or len(set(values)) == 1)
+        return
+    assert result.dtype == np.uint8 and result.shape == (1, len(values))
+    steps = np.diff(result[0, np.argsort(values, kind="stable")].astype(int))
+    assert (steps <= 0).all() if inverse else (steps >= 0).all()
+    if not windowed and len(set(values)) > 1:
+        assert result.min() == 0 and result.max() == 255
+
+
+# --- DICOM: what is read and what is refused ---------------------------------------------------------------------
+
+
+def test_dicom_is_known_by_content_or_extension(tmp_path: Path) -> None:
+    named = write_dicom(tmp_path / "a.dcm", RAMP)
+    (tmp_path / "b.jpg").write_bytes(named.read_bytes())
+    content = named.read_bytes()
+    (tmp_path / "c.DICOM").write_bytes(content[content.index(b"\x08\x00\x16\x00") :])  # neither preamble nor meta
+    for name in ("b.jpg", "c.DICOM"):
+        np.testing.assert_array_equal(opened(tmp_path / name), opened(named))
+
+
+def test_jpeg_inside_dicom(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (16, 16), dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG")
+    path = write_dicom(tmp_path / "a.dcm", pixels, 8, syntax=JPEGBaseline8Bit, pixel_data=buffer.getvalue())
+    with Image.open(buffer) as plain:
+        decoded = np.asarray(plain)
+    np.testing.assert_array_equal(opened(path), stretched(decoded, decoded.min(), decoded.max()))
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"PhotometricInterpretation": "PALETTE COLOR"}, "PhotometricInterpretation is not MONOCHROME1 or MONOCHROME2"),
+        ({"PhotometricInterpretation": "RGB", "SamplesPerPixel": 3}, "PhotometricInterpretation is not"),
+        ({"PhotometricInterpretation": None}, "PhotometricInterpretation is not"),
+        ({"NumberOfFrames": 4}, "it has 4 frames, not one"),
+        ({"Rows": 0}, "Rows or Columns are zero"),
+        ({"BitsAllocated": 32}, "not allocated 8 or 16 bits"),
+    ],
+)
+def test_what_is_no_single_grey_image_is_refused(tmp_path: Path, read: Any, fields: dict, reason: str) -> None:
+    path = write_dicom(tmp_path / "a.dcm", RAMP, **fields)
+    with pytest.raises(DataError, match=rf"a\.dcm: the file cannot be decoded \(.*{reason}"):
+        read(path)
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
+def test_a_missing_plugin_is_named(tmp_path: Path, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = pydicom.pixels.get_decoder(JPEGLosslessSV1)
+    monkeypatch.setattr(type(decoder), "is_available", property(lambda self: False))
+    path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=JPEGLosslessSV1, pixel_data=b"\xff\xd8\xff\xd9")
+    with pytest.raises(ImageError, match=r"JPEG Lossless.*pip install 'pylibjpeg\[all\]'"):
+        read(path)
+
+
+def test_a_syntax_nobody_decodes_is_named(tmp_path: Path) -> None:
+    path = write_dicom(tmp_path / "a.dcm", RAMP, syntax="1.2.840.10008.1.2.4.100", pixel_data=b"\0\0")  # MPEG-2
+    with pytest.raises(ImageError, match="decodes its transfer syntax MPEG2"):
+        open_image(path)
+
+
+def test_a_syntax_of_ones_own_is_not_repeated(tmp_path: Path) -> None:
+    path = write_dicom(tmp_path / "a.dcm", RAMP, syntax="1.2.3.19790412", pixel_data=b"\0\0")
+    with pytest.raises(ImageError, match="transfer syntax is none of the standard"):
+        open_image(path)
+
+
+def test_twelve_bit_jpeg_that_pillow_cannot_read(tmp_path: Path) -> None:
+    path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=JPEGExtended12Bit, pixel_data=b"\xff\xd8\xff\xd9")
+    with pytest.raises(ImageError, match=r"JPEG Extended.*pylibjpeg\[all\]'.* or the file is damaged"):
+        open_image(path)
+
+
+def test_headers_that_contradict_the_pixels(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="HighBit is not BitsStored - 1"):
+        open_image(write_dicom(tmp_path / "a.dcm", RAMP << 4, HighBit=15))
+    for read in (open_image, image_header):
+        with pytest.raises(ImageError, match=r"decoded \(it is cut off or damaged\)"):
+            read(write_dicom(tmp_path / "b.dcm", RAMP, Rows=RAMP.shape[0] + 7))
+        with pytest.raises(ImageError, match="it holds no pixels"):
+            read(write_dicom(tmp_path / "c.dcm", RAMP, PixelData=None))
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
+@pytest.mark.parametrize(
+    ("tags", "reason"),
+    [
+        ({"Modality": "CT"}, "its Modality is CT"),
+        ({"Modality": "MG", "BodyPartExamined": "CHEST"}, "its Modality is MG"),
+        ({"Modality": "SMITH^ANNE"}, "its Modality is not that of one"),
+        ({"Modality": "CR", "BodyPartExamined": "CHEST"}, None),
+        ({"Modality": "dx", "BodyPartExamined": "Thorax"}, None),
+        ({"Modality": "", "BodyPartExamined": ""}, None),
+        ({"Modality": "RG", "BodyPartExamined": "POITRINE"}, None),
+    ],
+)
+def test_tags_that_name_no_radiograph(tmp_path: Path, read: Any, tags: dict[str, str], reason: str | None) -> None:
+    path = write_dicom(tmp_path / "a.dcm", RAMP, **tags)
+    if reason is None:
+        read(path)
+        return
+    with pytest.raises(ImageError, match=f"the DICOM file is no radiograph: {reason}"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("tag", "part"),
+    [
+        ("HAND", "HAND"),
+        ("right knee", "KNEE"),
+        ("L_SPINE", "L SPINE"),
+        ("Thorax", None),
+        ("POITRINE", None),
+        ("CHEST ABDOMEN", None),
+        ("", None),
+    ],
+)
+def test_another_part_of_the_body_is_told_and_not_refused(tmp_path: Path, tag: str, part: str | None) -> None:
+    path = write_dicom(tmp_path / "a.dcm", RAMP, BodyPartExamined=tag)
+    assert image_header(path).part == part
+    assert open_image(path).info == ({} if part is None else {OTHER_PART: part})
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
+def test_files_that_are_no_images(tmp_path: Path, read: Any) -> None:
+    with pytest.raises(ImageError) as missing:
+        read(tmp_path / "gone.jpg")
+    assert missing.value.problem == "the file does not exist"
+    text = "Doe^Jane, 7 May: effusion."
+    for name, content in (("a.jpg", text), ("a.dcm", text), ("b.jpg", ""), ("b.dcm", "")):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(ImageError) as other:
+            read(tmp_path / name)
+        assert str(other.value).startswith(f"image {tmp_path / name}: the file ") and "Doe" not in str(other.value)
+    again = pickle.loads(pickle.dumps(missing.value))
+    assert (str(again), again.problem) == (str(missing.value), missing.value.problem)
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "tif"])
+def test_a_torn_file_cannot_be_decoded(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8)).save(path)
+    path.write_bytes(path.read_bytes()[:-1500])
+    with pytest.raises(ImageError, match=r"the file cannot be decoded \(it is cut off or damaged\)"):
+        open_image(path)
+    for read in (open_image, image_header):
+        with pytest.raises(ImageError, match="it is a folder, not a file"):
+            read(tmp_path)
+
+
+# --- real files ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def real() -> Path:
+    if not REAL.is_dir():
+        pytest.skip(f"the real DICOM files are not at {REAL}")
+    return REAL
+
+
+def test_a_real_15_bit_film_has_dark_lungs_and_a_bright_spine(real: Path) -> None:
+    path = real / "RG1_UNCR.dcm"
+    grey = opened(path)
+    assert grey.shape == (1955, 1841)
+    lungs, spine = grey[300:420, [*range(480, 640), *range(1150, 1300)]], grey[800:1200, 880:960]
+    assert np.median(lungs) + 60 < np.median(spine)
+    stored = pydicom.dcmread(path).pixel_array.astype(float)
+    ramp = ((stored - 14999.5) / 29999 + 0.5).clip(0, 1) * 255
+    np.testing.assert_array_equal(grey, 255 - np.rint(ramp))
+
+
+def test_a_real_jpeg_film_follows_its_header(real: Path) -> None:
+    """Its header says MONOCHROME1 of pixels that are not, so it comes out as a negative: the header is believed."""
+    path = real / "Fake_MONOHR1.dcm"
+    stored = pydicom.dcmread(path).pixel_array.astype(float)
+    np.testing.assert_array_equal(opened(path), 255 - np.rint(stored / 254 * 255))

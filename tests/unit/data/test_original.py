@@ -1,0 +1,144 @@
+"""Original findings from R2Gen's file, PhysioNet's folders and their archive; the texts are invented."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pacer.core.errors import DataError
+from pacer.core.io import files_below
+from pacer.data.readers.original import read_original_findings
+from tests.unit.data.test_sections import FULL
+
+FINDINGS = "The heart is of normal size. A 1.2 cm nodule projects over the left base. LINES AND TUBES: None."
+WITHOUT = " FINAL REPORT\n CHEST, TWO VIEWS\n\n IMPRESSION:  No pneumonia.\n"
+SECOND = " FINDINGS:  Clear lungs.\n IMPRESSION:  Normal.\n"
+REPORTS = {
+    "p10/p10000032/s50000001.txt": FULL,
+    "p10/p10000032/s50000002.txt": WITHOUT,
+    "p11/p11000099/s50000003.txt": SECOND,
+}
+
+
+def folder(root: Path, reports: dict[str, str] = REPORTS) -> Path:
+    for name, text in reports.items():
+        file = root / "files" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (root / "files" / "index.html").write_text("no report")
+    return root
+
+
+def archive(root: Path, reports: dict[str, str] = REPORTS) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(root / "mimic-cxr-reports.zip", "w") as file:
+        file.writestr("files/README.txt", "no report")
+        for name, text in reports.items():
+            file.writestr(f"files/{name}", text)
+    return root / "mimic-cxr-reports.zip"
+
+
+def annotations(root: Path, splits: dict[str, list]) -> Path:
+    path = root / "annotation.json"
+    path.write_text(json.dumps(splits))
+    return path
+
+
+def record(study: object, report: object, image: str = "a") -> dict:
+    return {"id": image, "study_id": study, "subject_id": 1, "report": report, "image_path": [f"{image}.jpg"]}
+
+
+# --- the three sources ---
+
+
+@pytest.mark.parametrize("make", [folder, archive])
+def test_report_files(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    read = read_original_findings(make(tmp_path))
+    assert read.findings == {"50000001": FINDINGS, "50000003": "Clear lungs."}
+    assert (read.without_findings, read.conflicting) == (1, 0)
+
+
+@pytest.mark.parametrize("make", [folder, archive])
+def test_two_files_of_one_study(make: Callable[..., Path], tmp_path: Path) -> None:
+    again = {"p20/p20000000/s50000003.txt": " FINDINGS: Other words.\n", "p21/p21000000/s50000001.txt": FULL}
+    read = read_original_findings(make(tmp_path, REPORTS | again))
+    assert read.findings["50000003"] == "Clear lungs." and read.conflicting == 1
+
+
+def test_every_real_folder_is_walked_once_in_the_same_order(tmp_path: Path) -> None:
+    for name in ("b", "a", "z/c"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "2").touch()
+        (tmp_path / name / "1").touch()
+    (tmp_path / "z" / "again").symlink_to(tmp_path / "a")
+    (tmp_path / "b" / "deep").symlink_to(tmp_path / "z")
+    walked = [os.path.relpath(path, tmp_path) for path in files_below(tmp_path)]
+    assert walked == ["a/1", "a/2", "b/1", "b/2", "z/c/1", "z/c/2"]
+
+
+def test_annotations(tmp_path: Path) -> None:
+    path = annotations(
+        tmp_path,
+        {
+            "train": [record(50000001, " The  heart\nis normal. "), record(50000001, "The heart is normal.", "b")],
+            "val": [record("s50000002", "Clear."), record("50000003", " ")],
+            "test": [record(50000002, "Not clear.")],
+        },
+    )
+    read = read_original_findings(path)
+    assert read.findings == {"50000001": "The heart is normal.", "50000002": "Clear."}
+    assert (read.without_findings, read.conflicting) == (1, 1)
+
+
+@pytest.mark.parametrize("study", [None, "", "CXR1", True, 1.5, [], "50000001x", "s", "s50000001x"])
+def test_annotation_without_study(study: object, tmp_path: Path) -> None:
+    path = annotations(tmp_path, {"train": [record(1, "a")], "val": [record(2, "b"), record(study, "c")], "test": []})
+    with pytest.raises(DataError, match="record 1 of val has no usable study_id"):
+        read_original_findings(path)
+
+
+@pytest.mark.parametrize("bad", [{"study_id": 1}, {"study_id": 1, "report": None}, "text", None])
+def test_malformed_annotation(bad: object, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="record 0 of test"):
+        read_original_findings(annotations(tmp_path, {"train": [], "val": [], "test": [bad]}))
+
+
+def test_errors_quote_no_report_text(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        read_original_findings(annotations(tmp_path, {"train": [record("secret words", "secret words")]}))
+    assert "secret" not in str(caught.value)
+
+
+def test_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    source = folder(tmp_path)
+    (source / "files/p11/p11000099/s50000003.txt").write_bytes(b" FINDINGS: caf\xe9\n")
+    with pytest.raises(DataError, match=r"s50000003\.txt is not valid UTF-8"):
+        read_original_findings(source)
+    (tmp_path / "zip").mkdir()
+    shutil.make_archive(str(tmp_path / "zip" / "reports"), "zip", source)
+    with pytest.raises(DataError, match=r"reports\.zip:.*s50000003\.txt is not valid UTF-8"):
+        read_original_findings(tmp_path / "zip" / "reports.zip")
+
+
+def test_sources_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="does not exist"):
+        read_original_findings(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="holds no MIMIC-CXR report files"):
+        read_original_findings(tmp_path / "empty")
+    (tmp_path / "broken.zip").write_bytes(b"PK no archive")
+    with pytest.raises(DataError, match=r"broken\.zip cannot be read as a zip archive"):
+        read_original_findings(tmp_path / "broken.zip")
+    with pytest.raises(DataError, match="damaged"):
+        source = archive(tmp_path / "damaged")
+        content = bytearray(source.read_bytes())
+        at = content.index(b"1.2 cm")
+        content[at] ^= 1
+        source.write_bytes(content)
+        read_original_findings(source)

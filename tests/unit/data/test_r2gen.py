@@ -1,0 +1,255 @@
+"""R2Gen's annotation.json, for IU X-Ray and MIMIC-CXR."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pacer.config import Corpus, load_params
+from pacer.core.errors import DataError
+from pacer.data.readers.r2gen import read
+from pacer.data.rows import Examination, LeftOut, Notes, Place, Problem, Row
+from pacer.data.source import Source
+
+ROOT = Path(__file__).resolve().parents[3]
+PHANTOM = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+
+IU = {
+    "id": "CXR2384_IM-0942",
+    "report": "Lungs are clear.",
+    "split": "train",
+    "image_path": ["CXR2384_IM-0942/0.png", "CXR2384_IM-0942/1.png"],
+}
+FOLDER = "p10/p10000032/s50414267"
+MIMIC = {
+    "id": "02aa804e",
+    "report": "No effusion.",
+    "image_path": [f"{FOLDER}/02aa804e.jpg"],
+    "split": "train",
+    "subject_id": 10000032,
+    "study_id": 50414267,
+}
+
+
+def rows_of(folder: Path, splits: Any, views: str | None = None) -> tuple[list[Row], Notes]:
+    (folder / "annotation.json").write_text(splits if isinstance(splits, str) else json.dumps(splits))
+    files = {"annotation": folder / "annotation.json"}
+    if views is not None:
+        files["views"] = folder / "views.csv"
+        files["views"].write_text(views)
+    config = Corpus.model_validate(
+        PHANTOM
+        | {
+            "source": "files",
+            "format": "r2gen",
+            "root": str(folder),
+            "contexts": ["sn", "mn"],
+            "r2gen": {"annotation": "annotation.json", "views": None},
+        }
+    )
+    notes = Notes()
+    return list(read(Source(folder / "images", files, None), config, notes)), notes
+
+
+def row_of(folder: Path, record: Any, views: str | None = None) -> tuple[Row, Notes]:
+    (row,), notes = rows_of(folder, {"train": [record]}, views)
+    assert notes.read == {"annotation": 1}
+    return row, notes
+
+
+def test_iu_xray(tmp_path: Path) -> None:
+    row, notes = row_of(tmp_path, IU)
+    assert row == Examination(
+        place=Place(str(tmp_path / "annotation.json"), "train", 0),
+        id="CXR2384_IM-0942",
+        contexts=("sn", "mn"),
+        split="train",
+        study_id="CXR2384",
+        subject_id="CXR2384",
+        view="other",
+        frontal="CXR2384_IM-0942/0.png",
+        lateral="CXR2384_IM-0942/1.png",
+        findings="Lungs are clear.",
+        impression=None,
+        prior=None,
+        indication=None,
+        history=None,
+    )
+    assert notes.found("assumed_views") == {"annotation": {"frontal": 1, "lateral": 1}}
+    row, _ = row_of(tmp_path, IU | {"id": "CXR1_1_IM-0001", "image_path": ["CXR1_1_IM-0001/0.png"]})
+    assert isinstance(row, Examination)
+    assert (row.subject_id, row.contexts, row.lateral) == ("CXR1", ("sn",), None)
+
+
+@pytest.mark.parametrize("absent", [(), ("subject_id",), ("study_id",), ("subject_id", "study_id", "split")])
+def test_mimic_ids_from_fields_or_path(absent: tuple[str, ...], tmp_path: Path) -> None:
+    row, notes = row_of(tmp_path, {name: value for name, value in MIMIC.items() if name not in absent})
+    assert isinstance(row, Examination)
+    assert (row.id, row.subject_id, row.study_id) == ("02aa804e", "10000032", "50414267")
+    assert (row.frontal, row.view, row.contexts) == (f"{FOLDER}/02aa804e.jpg", "other", ("sn",))
+    assert notes.found("unknown_fields") == {}
+
+
+def test_fields_win_over_the_path_and_lose_mimics_letters(tmp_path: Path) -> None:
+    row, _ = row_of(tmp_path, MIMIC | {"subject_id": "p1", "study_id": "s2"})
+    assert isinstance(row, Examination) and (row.subject_id, row.study_id) == ("1", "2")
+
+
+@pytest.mark.parametrize(
+    ("text", "view"), [("PA", "PA"), ("AP", "AP"), ("LL", None), ("LATERAL", None), ("Frontal", "other")]
+)
+def test_views_of_mimic(text: str, view: str | None, tmp_path: Path) -> None:
+    row, notes = row_of(tmp_path, MIMIC, f"dicom_id,ViewPosition\n02aa804e,{text}\n")
+    if view is None:
+        assert isinstance(row, LeftOut) and row.reason == "no frontal image"
+    else:
+        assert isinstance(row, Examination) and row.view == view
+    assert notes.topics == {}
+
+
+@pytest.mark.parametrize("line", ["02aa804e,", "02aa804e,LAO", "02aa804e,unheard of", "another,PA"])
+def test_unknown_views_of_mimic_are_not_frontal(line: str, tmp_path: Path) -> None:
+    row, notes = row_of(tmp_path, MIMIC, f"dicom_id,ViewPosition\n{line}\n")
+    assert isinstance(row, LeftOut) and row.reason == "unknown view"
+    assert notes.topics == {"unknown_views": {"annotation": {"not used": 1}}}
+    images = [MIMIC["image_path"][0], f"{FOLDER}/b.jpg", f"{FOLDER}/c.jpg"]
+    row, notes = row_of(tmp_path, MIMIC | {"image_path": images}, f"dicom_id,ViewPosition\n{line}\nb,LL\n")
+    assert isinstance(row, LeftOut) and row.reason == "no frontal image"
+    assert notes.topics == {"unknown_views": {"annotation": {"not used": 2}}}
+    row, _ = row_of(tmp_path, MIMIC | {"image_path": images}, f"dicom_id,ViewPosition\n{line}\nc,AP\n")
+    assert isinstance(row, Examination) and (row.frontal, row.lateral, row.view) == (images[2], None, "AP")
+
+
+@pytest.mark.parametrize(
+    ("views", "frontal", "lateral", "unknown"),
+    [
+        (("", "PA"), 1, None, {"not used": 1}),
+        (("", "LL"), 0, 1, {"frontal": 1}),
+        (("PA", ""), 0, 1, {"lateral": 1}),
+        (("LL", ""), None, None, {"not used": 1}),
+        (("", ""), 0, 1, {"frontal": 1, "lateral": 1}),
+        (("LL", "AP"), 1, 0, {}),
+    ],
+)
+def test_known_views_win_over_the_order(
+    views: tuple[str, str], frontal: int | None, lateral: int | None, unknown: dict[str, int], tmp_path: Path
+) -> None:
+    table = "".join(f"{image},{view}\n" for image, view in zip(IU["image_path"], views, strict=True))
+    row, notes = row_of(tmp_path, IU, f"image,view\n{table}")
+    assert notes.found("unknown_views").get("annotation", {}) == unknown
+    if frontal is None:
+        assert isinstance(row, LeftOut) and row.reason == "no frontal image"
+        return
+    assert isinstance(row, Examination)
+    assert row.frontal == IU["image_path"][frontal]
+    assert row.lateral == (None if lateral is None else IU["image_path"][lateral])
+    assert row.view == {"LL": "other", "": "other"}.get(views[frontal], views[frontal])
+
+
+def test_two_frontals_and_unknown_images(tmp_path: Path) -> None:
+    row, notes = row_of(tmp_path, IU, "image,view\nCXR2384_IM-0942/0.png,AP\nCXR2384_IM-0942/1.png,PA\n")
+    assert isinstance(row, Examination)
+    assert (row.frontal, row.lateral, row.view) == ("CXR2384_IM-0942/0.png", None, "AP")
+    assert notes.found("further_images") == {"annotation": {"frontal": 1}}
+    row, notes = row_of(tmp_path, IU, "image,view\nCXR2384_IM-0942/0.png,LL\n")
+    assert isinstance(row, LeftOut)
+    row, notes = row_of(tmp_path, IU, "image,view\nCXR2384_IM-0942/0.png,PA\n")
+    assert isinstance(row, Examination) and row.lateral == "CXR2384_IM-0942/1.png"
+    assert notes.found("unknown_views") == {"annotation": {"lateral": 1}}
+
+
+def test_the_order_of_several_mimic_images_means_nothing(tmp_path: Path) -> None:
+    images = [f"{FOLDER}/{name}.jpg" for name in "abc"]
+    row, notes = row_of(tmp_path, MIMIC | {"image_path": images})
+    assert isinstance(row, Examination) and (row.frontal, row.lateral) == (images[0], None)
+    assert notes.found("assumed_views") == {"annotation": {"not used": 2, "frontal": 1}}
+    row, _ = row_of(tmp_path, MIMIC | {"image_path": images}, "dicom_id,ViewPosition\na,LATERAL\nb,PA\nc,AP\n")
+    assert isinstance(row, Examination)
+    assert (row.frontal, row.lateral, row.view) == (images[1], images[0], "PA")
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "reason"),
+    [
+        ({"id": None}, "id", "expected a name or a number, got None"),
+        ({"id": " "}, "id", "blank text"),
+        ({"id": "\ud800"}, "id", "surrogate"),
+        ({"report": 0}, "report", "expected text, got int"),
+        ({"report": "secret \udfff"}, "report", "surrogate"),
+        ({"image_path": "a.png"}, "image_path", "expected a list of image paths, got str"),
+        ({"image_path": []}, "image_path", "the list is empty"),
+        ({"image_path": ["a", 1]}, "image_path", "expected the path of an image, got int"),
+        ({"image_path": [" "]}, "image_path", "expected the path of an image, got blank text"),
+        ({"image_path": ["\ud800"]}, "image_path", "surrogate"),
+        ({"id": "patient5"}, "subject_id", "the field is missing"),
+        ({"id": "patient5", "subject_id": 5}, "study_id", "the field is missing"),
+        ({"subject_id": None}, "subject_id", "got None"),
+    ],
+)
+def test_problems(change: dict[str, Any], field: str, reason: str, tmp_path: Path) -> None:
+    row, _ = row_of(tmp_path, IU | change)
+    assert isinstance(row, Problem)
+    assert row.field == field and reason in row.reason and "secret" not in row.reason
+
+
+@pytest.mark.parametrize("name", ["id", "report", "image_path"])
+def test_missing_fields(name: str, tmp_path: Path) -> None:
+    row, _ = row_of(tmp_path, {key: value for key, value in IU.items() if key != name})
+    assert isinstance(row, Problem) and (row.field, row.reason) == (name, "the field is missing")
+
+
+def test_records_that_are_no_objects_and_blank_reports(tmp_path: Path) -> None:
+    rows, notes = rows_of(tmp_path, {"val": [None, IU | {"report": " \n"}, [1]], "train": [], "test": ["text"]})
+    assert [type(row) for row in rows] == [Problem, LeftOut, Problem, Problem]
+    assert rows[1] == LeftOut(Place(str(tmp_path / "annotation.json"), "val", 1), "neither findings nor impression")
+    assert notes.read["annotation"] == 4
+
+
+def test_notes(tmp_path: Path) -> None:
+    _, notes = row_of(tmp_path, IU | {"labels": [1], "\ud800": 0, "split": "test"})
+    assert notes.found("unknown_fields") == {"annotation": {"\\ud800": 1, "labels": 1}}
+    assert notes.found("split_field_ignored") == {"annotation": {"train": 1}}
+
+
+def test_a_broken_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not valid JSON"):
+        rows_of(tmp_path, '{"train": [')
+    with pytest.raises(DataError, match="needs one of the columns"):
+        rows_of(tmp_path, {"train": []}, "a,b\n")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+RECORD = JSON | st.fixed_dictionaries(
+    {},
+    optional={
+        "id": JSON | st.sampled_from(["CXR1_IM-1", "x"]),
+        "report": JSON,
+        "subject_id": JSON,
+        "study_id": JSON,
+        "image_path": JSON | st.lists(st.text(max_size=4) | st.sampled_from(["a.png", f"{FOLDER}/b.jpg"]), max_size=4),
+        "split": JSON,
+        "more": JSON,
+    },
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(st.sampled_from(["train", "val", "test"]), st.lists(RECORD, max_size=5), min_size=1), st.booleans()
+)
+def test_every_record_ends_in_one_row(tmp_path: Path, splits: dict[str, list[Any]], with_views: bool) -> None:
+    rows, notes = rows_of(tmp_path, splits, "image,view\na.png,PA\nb,LL\n" if with_views else None)
+    assert sum(row.rows for row in rows) == sum(notes.read.values()) == sum(map(len, splits.values()))
+    for row in rows:
+        if isinstance(row, Examination):
+            (row.frontal + row.id + (row.findings or "")).encode()
+            assert row.contexts == (("sn",) if row.lateral is None else ("sn", "mn"))

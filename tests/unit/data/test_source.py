@@ -1,0 +1,81 @@
+"""Pointing to a corpus of files, and refusing what cannot be read before any work starts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from pacer.core.errors import DataError
+from pacer.data.source import describe_source, point_to_files, read_source
+
+
+def test_pointer_holds_sizes_and_hashes(tiny) -> None:
+    tiny.write()
+    point_to_files(tiny.config(), tiny.out / "source")
+    raw = json.loads((tiny.out / "source" / "source.json").read_text())
+    assert raw["root"] == str(tiny.root.resolve())
+    assert raw["files"]["mw"]["bytes"] == (tiny.root / "mw.json").stat().st_size
+    assert len(raw["files"]["mw"]["sha256"]) == 64
+    source = read_source(tiny.out / "source")
+    assert source.images == tiny.root.resolve() / "files"
+    assert source.truth is None
+
+
+def test_source_that_lies_beside_its_files_can_be_moved(tiny, tmp_path) -> None:
+    tiny.write()
+    described = describe_source(tiny.root, ".", "files", {"sn": "sn.json"})
+    (tiny.root / "source.json").write_text(json.dumps(described))
+    moved = tmp_path / "moved"
+    shutil.move(tiny.root, moved)
+    assert read_source(moved).files == {"sn": moved / "sn.json"}
+
+
+def test_missing_root(tiny) -> None:
+    tiny.settings["root"] = str(tiny.root / "nowhere")
+    with pytest.raises(DataError, match=r"corpus\.root is .*nowhere, which is not a folder"):
+        point_to_files(tiny.config(), tiny.out)
+
+
+def test_all_problems_are_listed_at_once(tiny) -> None:
+    tiny.write()
+    (tiny.root / "sn.json").write_text("{not json")
+    (tiny.root / "sw.json").unlink()
+    (tiny.root / "mn.json").write_text('{"training": []}')
+    (tiny.root / "mw.json").write_text('{"train": {}}')
+    with pytest.raises(DataError) as error:
+        point_to_files(tiny.config(), tiny.out)
+    message = str(error.value)
+    assert "sn.json is not valid JSON" in message
+    assert "sw.json does not exist" in message
+    assert "mn.json must hold the splits train, val, test; it holds training" in message
+    assert "mw.json: train must be a list of records; it is an object" in message
+    assert not tiny.out.exists()
+
+
+def test_changed_annotation_file_is_refused(tiny) -> None:
+    tiny.build()
+    tiny.files["sn"]["train"].pop()
+    tiny.write()
+    with pytest.raises(DataError, match=r"the sn file .* has changed"):
+        read_source(tiny.out / "source")
+
+
+def test_malformed_pointer(tmp_path) -> None:
+    (tmp_path / "source.json").write_text('{"root": "."}')
+    with pytest.raises(DataError, match="must hold root, images and files"):
+        read_source(tmp_path)
+
+
+def test_a_folder_is_known_by_the_names_and_sizes_of_its_files(tiny) -> None:
+    folder = tiny.root / "reports"
+    folder.mkdir()
+    (folder / "s1.txt").write_text("one")
+    tiny.settings["original_references"] = "reports"
+    tiny.write()
+    point_to_files(tiny.config(), tiny.out / "source")
+    assert read_source(tiny.out / "source").files["original_references"] == tiny.root.resolve() / "reports"
+    (folder / "s2.txt").write_text("two")
+    with pytest.raises(DataError, match=r"original_references file .* has changed"):
+        read_source(tiny.out / "source")

@@ -1,0 +1,78 @@
+"""The split by subject."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from pacer.config.profiles import load_profile
+from pacer.core.errors import DataError
+from pacer.data.splits import check_splits, seeded_split
+
+#: The micro profile.
+MICRO = load_profile(Path(__file__).parents[3] / "configs" / "micro.yaml")
+SHARES = st.floats(0, 0.5)
+
+
+@given(st.text(), st.integers(), SHARES, SHARES)
+def test_a_pure_function_of_its_arguments(subject: str, seed: int, val: float, test: float) -> None:
+    split = seeded_split(subject, seed, val, test)
+    assert split in ("train", "val", "test")
+    assert seeded_split(subject, seed, val, test) == split
+
+
+@given(st.lists(st.text(max_size=8), unique=True, max_size=30), st.randoms(use_true_random=False))
+def test_other_subjects_and_order_move_nobody(subjects: list[str], random: Random) -> None:
+    alone = {subject: seeded_split(subject, 3, 0.3, 0.3) for subject in subjects[::2]}
+    random.shuffle(subjects)
+    together = {subject: seeded_split(subject, 3, 0.3, 0.3) for subject in subjects}
+    assert alone.items() <= together.items()
+
+
+@given(st.text(), st.integers(), SHARES, SHARES, SHARES)
+def test_a_larger_share_takes_from_train_alone(subject: str, seed: int, val: float, test: float, more: float) -> None:
+    assume(more >= test)
+    before, after = seeded_split(subject, seed, val, test), seeded_split(subject, seed, val, more)
+    assert after == before or (before, after) == ("train", "test")
+    # the two shares are treated alike
+    before, after = seeded_split(subject, seed, test, val), seeded_split(subject, seed, more, val)
+    assert after == before or (before, after) == ("train", "val")
+
+
+@pytest.mark.parametrize("seed", [0, 7, 42])
+def test_shares_hold(seed: int) -> None:
+    number, shares = 20_000, {"train": 0.7, "val": 0.1, "test": 0.2}
+    counts = Counter(seeded_split(str(subject), seed, 0.1, 0.2) for subject in range(number))
+    for split, share in shares.items():
+        assert abs(counts[split] - number * share) < 4 * math.sqrt(number * share * (1 - share))
+
+
+def test_seeds_differ() -> None:
+    splits = [[seeded_split(str(n), seed, 0.5, 0.5) for n in range(200)] for seed in (1, 2)]
+    assert 60 < sum(a == b for a, b in zip(*splits, strict=True)) < 140
+
+
+@given(st.text(), st.integers())
+def test_whole_shares(subject: str, seed: int) -> None:
+    assert seeded_split(subject, seed, 0, 0) == "train"
+    assert seeded_split(subject, seed, 1, 0) == "val"
+    assert seeded_split(subject, seed, 0, 1) == "test"
+
+
+@given(st.sets(st.tuples(st.sampled_from(["sn", "mw"]), st.sampled_from(["train", "val", "test"]))), st.booleans())
+def test_what_a_run_needs_is_there_or_the_first_that_lacks_is_named(present: set[tuple[str, str]], best: bool) -> None:
+    train = MICRO.train.model_copy(update={"checkpoint": "best" if best else "last"})
+    params = MICRO.model_copy(update={"train": train})
+    lacks = [split for split in ("train", "val")[: 1 + best] if ("sn", split) not in present]
+    lacks += ["test"] if not present & {("sn", "test"), ("mw", "test")} else []
+    if not lacks:
+        check_splits(present, params)
+        return
+    with pytest.raises(DataError, match=f"there is no record of .*split {lacks[0]}, which "):
+        check_splits(present, params)

@@ -1,0 +1,220 @@
+"""A corpus from a table of one's own studies, from the file to the records, the priors and the account of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from PIL import Image
+
+from pacer.config import Corpus, load_params
+from pacer.core.errors import DataError
+from pacer.data.build_corpus import build_corpus
+from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
+from pacer.data.source import point_to_files
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Studies:
+    """Rows of a table, written and read as a corpus of all four contexts."""
+
+    delimiter: str | None = None
+    encoding = "utf-8"
+
+    def __init__(self, folder: Path):
+        self.folder, self.rows, self.settings = folder, [], {}
+        (folder / "images").mkdir()
+
+    def add(self, study: str, date: str, view: str = "PA", image: str | None = "", subject: str = "p1", **more: Any):
+        image = f"{study}-{view}.png" if image == "" else image
+        if image:
+            Image.new("L", (16, 16)).save(self.folder / "images" / image)
+        self.rows.append(
+            {
+                "subject": subject,
+                "study": study,
+                "date": date,
+                "view": view,
+                "image": image,
+                "findings": f"Report of {study}.",
+                "split": "train",
+            }
+            | more
+        )
+
+    def build(self) -> dict[str, Any]:
+        separator = ";" if self.delimiter == "semicolon" else ","
+        text = pl.DataFrame(self.rows, infer_schema_length=None).write_csv(separator=separator)
+        (self.folder / "studies.csv").write_bytes(text.encode(self.encoding))
+        base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+        config = Corpus.model_validate(
+            base
+            | {
+                "source": "files",
+                "format": "table",
+                "root": str(self.folder),
+                "images": "images",
+                "table": {"file": "studies.csv", "columns": {}, "delimiter": self.delimiter, "encoding": self.encoding},
+            }
+            | self.settings
+        )
+        point_to_files(config, self.folder / "source")
+        audit = build_corpus(config, self.folder / "source", self.folder / "corpus")
+        account = audit["rows"]
+        assert sum(account["read"].values()) == len(self.rows)
+        assert len(self.rows) == sum(account[name] for name in ("used", "bad", "left_out", "beyond_limit"))
+        return audit
+
+    @property
+    def records(self) -> pl.DataFrame:
+        return read_records(self.folder / "corpus" / "records.parquet")
+
+    @property
+    def priors(self) -> list[tuple]:
+        table = read_table(self.folder / "corpus" / "priors.parquet", PRIOR_SCHEMA)
+        return table.select("study_id", "prior_study_id", "gap_days", "rule").rows()
+
+
+@pytest.fixture
+def studies(tmp_path: Path) -> Studies:
+    return Studies(tmp_path)
+
+
+def test_a_study_gives_every_context_that_its_sources_allow(studies: Studies) -> None:
+    studies.add("b", "2180-03-01")
+    studies.add("b", "2180-03-01", "LATERAL")
+    studies.add("a", "2180-02-01")
+    audit = studies.build()
+    records = studies.records
+    assert sorted(records["record_id"]) == ["mn-b", "mw-b", "sn-a", "sn-b", "sw-b"]
+    assert records["report"].n_unique() == 2
+    assert records.filter(pl.col("context").is_in(["sw", "mw"]))["prior_report"].to_list() == ["report of a ."] * 2
+    assert records.filter(pl.col("context").is_in(["sn", "mn"]))["prior_report"].null_count() == 3
+    assert studies.priors == [("b", "a", 29.0, "date")]
+    assert audit["priors"]["known"] == 1
+    assert audit["priors"]["gaps"]["up to 30"] == 1
+
+
+def test_a_row_falls_with_its_last_record(studies: Studies) -> None:
+    studies.add("a", "2180-01-01")
+    studies.add("b", "2180-02-01")
+    studies.add("b", "2180-02-01", "LATERAL")
+    (studies.folder / "images" / "b-LATERAL.png").unlink()
+    studies.settings["max_bad_rows"] = 2
+    audit = studies.build()
+    assert sorted(studies.records["record_id"]) == ["sn-a", "sn-b", "sw-b"]
+    assert (audit["rows"]["used"], audit["rows"]["bad"], audit["excluded"]["count"]) == (3, 0, 1)
+
+    (studies.folder / "images" / "b-PA.png").unlink()
+    audit = studies.build()
+    assert studies.records["record_id"].to_list() == ["sn-a"]
+    assert (audit["rows"]["used"], audit["rows"]["bad"]) == (1, 2)
+    assert audit["excluded"] == {"count": 2, "reasons": {"image: the file does not exist": 2}}
+    assert audit["priors"]["known"] == 0  # of studies in the records alone
+    assert studies.priors == []
+
+    studies.settings["max_bad_rows"] = 1
+    with pytest.raises(DataError, match=r"2 unusable rows, corpus\.max_bad_rows allows 1"):
+        studies.build()
+
+
+def test_a_previous_study_needs_no_image(studies: Studies) -> None:
+    studies.add("a", "2180-01-01", image=None)
+    studies.add("b", "2180-02-01")
+    audit = studies.build()
+    assert sorted(studies.records["record_id"]) == ["sn-b", "sw-b"]
+    assert audit["left_out"]["reasons"] == {"no image: its report can only be a previous one": 1}
+
+
+def test_two_times_of_day_are_a_problem_of_the_study(studies: Studies) -> None:
+    studies.add("a", "2180-01-01 09:00", time="11:00")
+    studies.add("b", "2180-01-01 10:00", time="10:00")
+    with pytest.raises(DataError, match=r"csv, line 2, time: the date holds another time of day"):
+        studies.build()
+
+
+def test_untouched_findings_are_joined_on_the_study(studies: Studies) -> None:
+    studies.add("s50000001", "2180-01-01")
+    studies.add("s50000002", "2180-02-01", subject="p2")
+    reports = studies.folder / "reports" / "p10" / "p1"
+    reports.mkdir(parents=True)
+    (reports / "s50000001.txt").write_text(" FINAL REPORT\n FINDINGS:  The 1.2 cm\n nodule.\n\n IMPRESSION:  None.\n")
+    studies.settings["original_references"] = "reports"
+    audit = studies.build()
+    found = dict(studies.records.select("record_id", "findings_original").rows())
+    assert found == {"sn-s50000001": "The 1.2 cm nodule.", "sn-s50000002": None}
+    assert audit["original_references"] == {
+        "supplied": True,
+        "records": 1,
+        "without": 1,
+        "conflicting": 0,
+        "without_findings": 0,
+    }
+
+
+def test_one_image_of_two_patients_is_noticed(studies: Studies) -> None:
+    studies.add("a", "2180-01-01", image="same.png", indication="Cough.")
+    studies.add("b", "2180-02-01", image="same.png", subject="p2", split="test", findings="A 1.2 cm nodule.")
+    studies.add("b", "2180-02-01", "LATERAL", image="side.png", subject="p2", split="test", findings="A 1.2 cm nodule.")
+    audit = studies.build()
+    assert audit["shared_images"] == {"study": 1, "subject": 1, "split": 1}
+    assert audit["clinical_context"] == {"mn": {"indication": 0, "history": 0}, "sn": {"indication": 1, "history": 0}}
+
+
+def test_a_table_in_the_form_of_a_hospital(studies: Studies) -> None:
+    studies.add("a", "2180-01-01", findings="Erguß, klein; sonst\nunauffällig.")
+    studies.add("b", "2180-02-01", findings="No change.")
+    studies.build()
+    plain = studies.records
+    studies.delimiter, studies.encoding = "semicolon", "cp1252"
+    studies.build()
+    assert studies.records.equals(plain)
+    assert "erguß" in plain["report"][0]
+
+
+def test_words_for_no_text_are_none(studies: Studies) -> None:
+    word = "\u200bnull"
+    studies.add("a", "2180-01-01", findings=word, impression="Clear.", indication=word)
+    studies.add("b", "2180-02-01", findings=word, impression=word)
+    studies.add("c", "2180-03-01", findings="Larger.", impression=word, history="Cough")
+    audit = studies.build()
+    records = {row["record_id"]: row for row in studies.records.to_dicts()}
+    assert list(records) == ["sn-a", "sn-c", "sw-c"]
+    assert (records["sn-a"]["report"], records["sn-a"]["sections"]) == ("clear .", "impression")
+    assert records["sn-a"]["indication"] is None and records["sn-c"]["history"] == "Cough"
+    assert records["sw-c"]["prior_report"] == "clear ."  # b has none
+    assert audit["left_out"]["reasons"] == {"neither findings nor impression": 1}
+    assert audit["notes"]["absent_words"] == {"texts": {"findings": 2, "impression": 2, "indication": 1}}
+
+
+def test_control_characters_make_a_study_bad_and_the_line_is_that_of_the_file(studies: Studies) -> None:
+    studies.add("a", "2180-01-01", findings="Clear.\nNo effusion.")
+    studies.add("b", "2180-02-01", findings="secret \x07")
+    with pytest.raises(
+        DataError, match=r"1 unusable row, .*\n.*studies\.csv, line 4, findings: a control char"
+    ) as error:
+        studies.build()
+    assert "secret" not in str(error.value)
+
+
+def test_copies_of_an_image_in_train_and_test_are_listed(studies: Studies) -> None:
+    studies.add("a", "2180-01-01")
+    studies.add("b", "2180-01-01", subject="p2", split="test")
+    audit = studies.build()
+    assert audit["image_copies"]["train-test"] == {"count": 1, "examples": [("a-PA.png", "b-PA.png")]}
+    assert audit["shared_images"] == {"study": 0, "subject": 0, "split": 0}  # their names differ
+
+
+def test_ids_are_checked_where_they_enter(studies: Studies) -> None:
+    """What does not show in a name, or is longer than one, would fail in the last stage; slashes and dots may stay."""
+    studies.settings["max_bad_rows"] = 3
+    for study in ("a\x1bb", "x" * 201, "a\u202eb", "2019/0012", "../../x"):
+        studies.add(study, "2180-01-01", image="one.png", subject=f"patient of {len(study)}", findings="Clear.")
+    audit = studies.build()
+    assert set(studies.records["study_id"]) == {"2019/0012", "../../x"} and audit["rows"]["bad"] == 3
+    problems = (studies.folder / "corpus" / "problems.csv").read_text()
+    for why in ("character 2 of an id is U+001B", "201 characters, more than 200", "U+202E, which does not show"):
+        assert why in problems

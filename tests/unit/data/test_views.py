@@ -1,0 +1,189 @@
+"""Views of images: what a text says, and tables of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacer.core.errors import DataError
+from pacer.data.readers.views import View, image_key, parse_view, read_views, view_of
+
+AP, PA, OTHER, LATERAL = (
+    View("frontal", "AP"),
+    View("frontal", "PA"),
+    View("frontal", "other"),
+    View("lateral", "other"),
+)
+
+
+@pytest.mark.parametrize(
+    ("texts", "view"),
+    [
+        (
+            (
+                "AP",
+                "ap",
+                " AP ",
+                "AP SUPINE",
+                "AP Supine",
+                "AP erect",
+                "AP AXIAL",
+                "AP_horizontal",
+                "antero-posterior",
+                "AP LLD",
+                "AP left lateral decubitus",
+                "APSupine",
+                "APSUPINE",
+                "apsupine",
+                "APerect",
+                "AP_PortableSupine",
+                "APSemiErect",
+                "APHorizontal",
+            ),
+            AP,
+        ),
+        (("PA", "PA LLD", "PA RLD", "postero-anterior", "PosteroAnterior", "Frontal PA", "PAerect", "PAUpright"), PA),
+        (("FRONTAL", "Frontal", "AP/PA"), OTHER),
+        (("LATERAL", "Lateral", "LL", "RL", "L", "LARGE LATERAL", "XTABLE LATERAL", "left lateral"), LATERAL),
+        (
+            (
+                "",
+                "  ",
+                "unknown",
+                "LAO",
+                "LATERAL OBLIQUE",
+                "PA and lateral",
+                "Frontal/Lateral",
+                "SWIMMERS",
+                "LLD",
+                "lateral decubitus",
+                "APEX",
+                "PAN",
+                "APICAL",
+                "PASSIVE",
+                "PARTERECT",
+                "APERTURE",
+                "LAPSUPINE",
+                "MARKER L",
+                None,
+                1,
+                0.5,
+                ["PA"],
+            ),
+            None,
+        ),
+    ],
+)
+def test_parse_view(texts: tuple[Any, ...], view: View | None) -> None:
+    for text in texts:
+        assert parse_view(text) == view, text
+
+
+@given(st.one_of(st.text(), st.none(), st.integers(), st.floats(), st.lists(st.text())))
+def test_parse_view_takes_anything(value: Any) -> None:
+    view = parse_view(value)
+    assert view is None or (view.kind in ("frontal", "lateral") and view.view in ("AP", "PA", "other"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CXR1_1_IM-0001-4001",
+        "1_IM-0001-4001.dcm.png",
+        "1_IM-0001-4001.jpg",
+        "CXR1_IM-0001-4001.dcm",
+        "1_IM-0001-4001",
+        "CXR1_1_IM-0001-4001.PNG",
+        " 1_IM-0001-4001.jpeg ",
+    ],
+)
+def test_one_key_for_all_distributions(name: str) -> None:
+    assert image_key(name) == "1_IM-0001-4001"
+
+
+def test_keys_keep_what_tells_images_apart() -> None:
+    assert image_key("CXR10_IM-0002-1001") == "10_IM-0002-1001"
+    assert image_key("CXR1_11_IM-0001") == "1_11_IM-0001"
+    assert image_key("CXR2384_IM-0942/0.png") == "CXR2384_IM-0942/0"
+    assert image_key("p10/p1/s5/02aa804e-bde0afdd.jpg") == "p10/p1/s5/02aa804e-bde0afdd"
+    assert image_key("1.2.840.113") == "1.2.840.113"
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Rows in the format of the path's ending."""
+    frame = pl.DataFrame(rows)
+    if path.suffix == ".jsonl":
+        frame.write_ndjson(path)
+    else:
+        frame.write_csv(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("image,other\na,PA\n", "needs one of the columns view"),
+        ("image,view\n,PA\n", "line 2 names no image"),
+        ("image,view\na,PA\na,AP\n", "line 3 gives image 'a' another view"),
+        ("image,View,view\na,PA,AP\n", r"column view more than once \(View, view\)"),
+    ],
+)
+def test_broken_tables(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "v.csv").write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_views(tmp_path / "v.csv")
+
+
+def test_kaggle_and_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "indiana_projections.csv"
+    path.write_text(
+        "\ufeffuid,filename,projection\n1,1_IM-0001-4001.dcm.png,Frontal\n,,\n1,1_IM-0001-3001.dcm.png,Lateral\n"
+    )
+    assert read_views(path) == {"1_IM-0001-4001": OTHER, "1_IM-0001-3001": LATERAL}
+
+
+def test_the_first_view_column_decides_and_others_add(tmp_path: Path) -> None:
+    rows = [
+        {"image": "a", "view": "frontal", "projection": "PA"},
+        {"image": "b", "view": "lateral", "projection": "PA"},
+        {"image": "c", "view": "frontal", "projection": "LL"},
+        {"image": "d", "view": "", "projection": "AP"},
+        {"image": "e", "view": "", "projection": ""},
+    ]
+    assert read_views(write(tmp_path / "v.csv", rows)) == {"a": PA, "b": LATERAL, "c": OTHER, "d": AP}
+
+
+def test_images_in_folders(tmp_path: Path) -> None:
+    rows = [
+        {"image": name, "view": view}
+        for name, view in (("A/0.png", "PA"), ("A/1.png", "LL"), ("B/0.png", ""), ("B/only.png", "AP"), ("x", "PA"))
+    ]
+    views = read_views(write(tmp_path / "v.csv", rows))
+    assert view_of(views, "A/0.png") == PA
+    assert view_of(views, "images/A/1.png") == LATERAL
+    assert view_of(views, "B/0.png") is None, "0 stands for two images"
+    assert view_of(views, "C/0.png") is None
+    assert view_of(views, "elsewhere/only.jpg") == AP
+    assert view_of(views, "deep/down/x.jpg") == PA
+    assert view_of(views, "y") is None
+
+
+def test_a_name_of_several_images_tells_nothing(tmp_path: Path) -> None:
+    for order in (("A", "B"), ("B", "A")):
+        rows = [{"image": f"{folder}/0.png", "view": "PA" if folder == "A" else ""} for folder in order]
+        assert read_views(write(tmp_path / "v.csv", rows)) == {"A/0": PA}
+
+
+def test_columns_of_which_one_is_empty(tmp_path: Path) -> None:
+    rows = [{"image": None, "filename": "a.png", "view": None, "ViewPosition": "PA"}, {"image": "7", "view": "LL"}]
+    assert read_views(write(tmp_path / "v.jsonl", rows)) == {"a": PA, "7": LATERAL}
+
+
+def test_repeated_images_of_the_same_view(tmp_path: Path) -> None:
+    rows = [{"image": "a", "view": ""}, {"image": "a.png", "view": "PA"}, {"image": "a", "view": "PA"}]
+    assert read_views(write(tmp_path / "v.csv", rows)) == {"a": PA}
