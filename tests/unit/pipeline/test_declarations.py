@@ -16,18 +16,18 @@ BASELINES = YAML(typ="safe").load(ROOT / "baselines" / "dvc.yaml")["stages"]
 STAGES = PIPELINE | BASELINES  # the paths of both start at the root
 #: DVC tracks the parameters' values, so their code is in no deps.
 PARAMS = ROOT / "pacer" / "config"
-#: Rooms from the bottom to the top; one may use what stands in a row above its own.
+#: Packages from the bottom to the top; one may use what stands in a row above its own.
 LEVELS = (
     ("core", "model.prompt"),
     ("config", "backbones.pointers"),
     ("data", "backbones.tokenizer"),
-    ("commitments", "features", "metrics.chexbert", "phantom", "model", "emphasis"),
-    ("backbones", "metrics", "training", "decoding", "released"),
+    ("commitments", "features", "metrics.chexbert", "phantom", "model"),
+    ("backbones", "metrics", "training", "decoding", "released", "emphasis"),
     ("comparison", "external", "baselines"),
     ("reporting",),
     ("serving", "studies"),
 )
-LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
+LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 STAGE_OF_SCRIPT = re.compile(r"stages/(?!launch)(\w+)\.py(?: (\w+))?")
 
 
@@ -70,12 +70,12 @@ def script_of(stage: str) -> Path:
     return ROOT / "stages" / f"{match[1]}.py"
 
 
-def rooms_of(stage: str) -> list[Path]:
+def packages_of(stage: str) -> list[Path]:
     return [ROOT / d for d in STAGES[stage]["deps"] if d.startswith("pacer/")]
 
 
 def only_says_what_it_is(path: Path) -> bool:
-    """A package's first file without code, which Python imports with every room inside."""
+    """A package's first file without code, which Python imports with every package inside."""
     return path.name == "__init__.py" and len(ast.parse(path.read_text(encoding="utf-8")).body) <= 1
 
 
@@ -85,7 +85,7 @@ def test_everything_that_a_stage_reaches_is_declared(stage: str) -> None:
     undeclared = {
         str(path.relative_to(ROOT))
         for path in reached(script_of(stage))
-        if not only_says_what_it_is(path) and not any(path.is_relative_to(room) for room in declared)
+        if not only_says_what_it_is(path) and not any(path.is_relative_to(package) for package in declared)
     }
     assert not undeclared, f"{stage} uses {sorted(undeclared)}, which dvc.yaml does not declare"
 
@@ -93,19 +93,21 @@ def test_everything_that_a_stage_reaches_is_declared(stage: str) -> None:
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_uses_most_of_the_lines_that_it_declares(stage: str) -> None:
     """What is declared and not used would re-run the stage for nothing: hours of a GPU for a reworded phrase."""
-    rooms = rooms_of(stage)
+    packages = packages_of(stage)
 
     def lines(paths: Iterable[Path]) -> int:
         return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
 
     used = reached(script_of(stage))
     scripts = {path for path in used if path.parent.name == "stages"}
-    declared = scripts | {path for room in rooms for path in (room.rglob("*.py") if room.is_dir() else [room])}
+    declared = scripts | {
+        path for package in packages for path in (package.rglob("*.py") if package.is_dir() else [package])
+    }
     used &= declared
     share = lines(used) / lines(declared)
     assert share >= 0.75, f"{stage} reaches {share:.0%} of the lines that it declares"
-    unused = [room for room in rooms if not any(path.is_relative_to(room) for path in used)]
-    assert not unused, f"{stage} uses nothing of {', '.join(str(room.relative_to(ROOT)) for room in unused)}"
+    unused = [package for package in packages if not any(path.is_relative_to(package) for path in used)]
+    assert not unused, f"{stage} uses nothing of {', '.join(str(package.relative_to(ROOT)) for package in unused)}"
 
 
 def parameters_read(script: Path) -> set[str]:
@@ -144,8 +146,8 @@ def test_every_parameter_that_a_stage_reads_is_declared(stage: str) -> None:
         assert any(read == d or read.startswith(f"{d}.") for d in declared), f"{stage} reads {read}"
 
 
-def room_of(module: str) -> str | None:
-    """The room that a module of the package lies in; None for the command line, which calls every room."""
+def package_of(module: str) -> str | None:
+    """The package that a module of the package lies in; None for the command line, which calls every package."""
     parts = module.split(".")[1:]
     return next((name for n in (2, 1) if (name := ".".join(parts[:n])) in LEVEL), None)
 
@@ -153,12 +155,12 @@ def room_of(module: str) -> str | None:
 def test_data_flows_one_way() -> None:
     for path in (ROOT / "pacer").rglob("*.py"):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        room = room_of(module)
-        if room is None:
+        package = package_of(module)
+        if package is None:
             continue
-        for other in map(room_of, imports(path)):
-            if other is not None and other != room:
-                assert LEVEL[other] < LEVEL[room], f"{path.relative_to(ROOT)}, of {room}, uses {other}"
+        for other in map(package_of, imports(path)):
+            if other is not None and other != package:
+                assert LEVEL[other] < LEVEL[package], f"{path.relative_to(ROOT)}, of {package}, uses {other}"
 
 
 def test_nothing_in_the_library_imports_dvc_or_reads_the_environment() -> None:
