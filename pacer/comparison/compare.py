@@ -193,6 +193,8 @@ def read_run(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
         DataError: there are none, or they are damaged.
     """
     folder = Path(folder)
+    if folder.is_file():
+        raise DataError(f"{folder} is a file; give the folder that `pacer score --out` wrote")
     inside = folder if (folder / "cases.parquet").is_file() else folder / "metrics"
     path = inside / "cases.parquet"
     try:

@@ -102,11 +102,11 @@ def test_runs_of_other_labellers_are_refused(tmp_path, meteor, runs):
     other = run(tmp_path / "c", meteor, 2, 0.9, labeller="b" * 64)
     path = other / "metrics/cases.parquet"
     pl.read_parquet(path).with_columns(reference_labels=pl.lit([0] * 14, dtype=pl.List(pl.Int64))).write_parquet(path)
-    with pytest.raises(DataError, match="labelled by different labellers or in different arithmetic"):
+    with pytest.raises(DataError, match="different labellers, different arithmetic"):
         compare_runs(runs[0], other)
     for folder, arithmetic in zip(runs, ("float32", "bfloat16"), strict=True):
         edit(folder, clinical={"labeller": {"files": {"chexbert.pth": "a"}, "arithmetic": arithmetic}})
-    with pytest.raises(DataError, match="labelled by different labellers or in different arithmetic"):
+    with pytest.raises(DataError, match="different labellers, different arithmetic"):
         compare_runs(*runs)
 
 
@@ -129,7 +129,7 @@ def test_columns_are_compared_over_the_records_that_both_have(runs):
     assert found.scores["sn"]["mine"].difference == found.scores["mean"]["mine"].difference == 2.0
     assert found.left_out == ["alone"] and found.partial == {"mine": 47}
     notes = comparison_notes(found)
-    assert "alone is left out: one run alone has this column" in notes
+    assert "alone is left out: only one run has this column" in notes
     assert "mine: over the 47 records with a number in both runs" in notes
 
 
