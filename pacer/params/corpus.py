@@ -114,13 +114,14 @@ class Corpus(Strict):
     @model_validator(mode="after")
     def _consistent(self) -> Corpus:
         if len(set(self.contexts)) != len(self.contexts):
-            raise ValueError("contexts holds a context twice")
+            raise ValueError("contexts lists a context twice")
         if self.source == "files":
             if self.root is None:
-                raise ValueError("source: files needs corpus.root, the folder that the annotation files lie in")
+                raise ValueError("source: files needs corpus.root, the folder that contains the corpus")
             missing = [c for c in self.contexts if getattr(self.annotations, c) is None]
             if self.format == "rg4" and missing:
-                raise ValueError(f"annotations names no file for {', '.join(missing)}, listed in corpus.contexts")
+                named = ", ".join(missing)
+                raise ValueError(f"annotations has no file for {named}; set it, or shorten corpus.contexts")
             needed = {
                 "mimic_cxr": {f"mimic_cxr.{name}": path for name, path in self.mimic_cxr},
                 "r2gen": {"r2gen.annotation": self.r2gen.annotation},
@@ -131,7 +132,7 @@ class Corpus(Strict):
             if unset:
                 raise ValueError(f"format: {self.format} needs {', '.join(unset)}")
             if self.format in ("openi", "r2gen") and set(self.contexts) & {"sw", "mw"}:
-                raise ValueError(f"format: {self.format} knows no previous reports; contexts may hold sn and mn")
+                raise ValueError(f"format: {self.format} has no previous reports; set contexts: [sn] or [sn, mn]")
         elif self.format != "rg4":
-            raise ValueError("source: phantom writes format: rg4 alone; for a corpus of your own set source: files")
+            raise ValueError("source: phantom requires format: rg4; for your data set source: files")
         return self

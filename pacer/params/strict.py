@@ -65,7 +65,7 @@ def read_mapping(path: str | Path, yaml: YAML) -> Any:
     try:
         raw = yaml.load(Path(path).read_bytes().decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError, YAMLError) as error:
-        raise ConfigError(f"{path} is not a parameter file: {_unread(error)}; expected YAML in UTF-8") from None
+        raise ConfigError(f"{path} cannot be read as YAML: {_unread(error)}; correct the file") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} must be a mapping of groups, such as corpus and train")
     return raw
@@ -104,11 +104,11 @@ def _explain(problem: Any, kind: type[Strict]) -> str:
     if problem["type"] == "extra_forbidden":
         siblings = _fields_at(problem["loc"][:-1], kind)
         close = difflib.get_close_matches(str(problem["loc"][-1]), siblings, n=1, cutoff=0.0)
-        return f"unknown key {key}; the closest known key is {close[0] if close else '-'}"
+        return f"unknown key {key} (closest known key: {close[0] if close else 'none'})"
     if problem["type"] == "missing":
         return f"{key} is missing"
     shown = "" if isinstance(value, dict) else f" = {value!r:.200}"
-    message = problem["msg"].removeprefix("Value error, ")
+    message = problem["msg"].removeprefix("Value error, ").replace("Input should", "must")
     return f"{key}{shown}{': ' * bool(key)}{message[0].lower()}{message[1:]}"
 
 
