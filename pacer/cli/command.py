@@ -59,7 +59,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
     from pacer.cli.doctor import diagnose
 
     found = diagnose(load_params(params))
-    console.print(f"{params}: {profile_in_use(params, CONFIGS) or 'valid, with values of no profile'}")
+    console.print(f"{params}: {profile_in_use(params, CONFIGS) or 'valid; not equal to a profile'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
     for title, findings in found.items():
         console.print(f"\n{title}")
@@ -70,7 +70,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
         for command in _FETCH.findall("".join(finding.detail for finding in findings)):
             say(f"  {command}")  # unbroken however narrow the window is, to be pasted
     if any(finding.state == "missing" for findings in found.values() for finding in findings):
-        raise ConfigError("a run would stop: see what is marked `missing` above")
+        raise ConfigError("`dvc repro` would stop; fix what is marked `missing` above")
 
 
 for command in (audit, decode, export, generate, serve, score, compare, show):

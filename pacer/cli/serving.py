@@ -84,10 +84,10 @@ def generate(
     for option in ctx.command.params:
         name = str(option.name)
         if ctx.params[name] not in (None, False) and mode_of.get(name, mode) != mode:
-            raise ConfigError(f"{option.opts[0]} goes with {mode_of[name]}, not with {mode}; leave one of them out")
+            raise ConfigError(f"{option.opts[0]} is for {mode_of[name]}, not for {mode}; omit one of them")
     if cases is not None:
         if out is None:
-            raise ConfigError("--cases needs --out, the file for the results, such as reports.jsonl")
+            raise ConfigError("--cases needs --out: a file for the results, such as reports.jsonl")
         from pacer.serving.batch import read_cases, report_cases
 
         found = read_cases(cases)
@@ -98,7 +98,7 @@ def generate(
         show_summary(done, out, reporter.notes)
         return
     if frontal is None:
-        raise ConfigError("give --frontal and what else there is of one case, or --cases and --out")
+        raise ConfigError("give --frontal (with --lateral, --prior) for one case, or --cases and --out for many")
     from pacer.serving.sources import text_or_file
 
     previous = text_or_file(prior, "--prior")
@@ -133,7 +133,7 @@ def serve(
     import sys
 
     if importlib.util.find_spec("uvicorn") is None:
-        raise ConfigError("the page needs the extra app, which is not installed: pip install -e '.[app]'")
+        raise ConfigError("the page needs the extra app; install it: `pip install -c constraints.txt -e '.[app]'`")
     from pacer.serving.server import served
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)

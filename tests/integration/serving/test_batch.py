@@ -253,7 +253,7 @@ def test_paths_of_a_table_stay_below_its_folder(table, tmp_path: Path) -> None:
 
 
 def test_a_table_that_is_no_csv_is_refused(table) -> None:
-    with pytest.raises(DataError, match=r"is not a table \.csv or \.tsv"):
+    with pytest.raises(DataError, match=r"is not a \.csv or \.tsv table"):
         read_cases(table("{}", "cases.jsonl"))
 
 

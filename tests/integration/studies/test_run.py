@@ -120,7 +120,7 @@ def test_several_seeds_are_runs_of_their_own(repository: FakeRepository, run) ->
 
 def test_without_dvc_the_error_says_where_to_look(repository: FakeRepository, run, monkeypatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ConfigError, match="the command 'dvc' is not found"):
+    with pytest.raises(ConfigError, match="the command `dvc` is not on the PATH"):
         run()
 
 

@@ -98,7 +98,7 @@ def test_an_index_of_the_other_format_needs_no_shards(cache, tmp_path):
 
 
 def test_not_an_id(cache, tmp_path):
-    with pytest.raises(BackboneError, match="not a hub id"):
+    with pytest.raises(BackboneError, match="not a Hugging Face id"):
         point_to(Backbone(provider="hub", id="a/b/c", revision="main"), "text", tmp_path / "out")
 
 
@@ -151,7 +151,7 @@ def test_a_directory_without_pointer_is_itself(local):
 def test_broken_pointers_are_errors(local, tmp_path):
     point_to(backbone(local), "text", tmp_path / "out")
     local.rename(tmp_path / "gone")
-    with pytest.raises(BackboneError, match="which is not there"):
+    with pytest.raises(BackboneError, match="which does not exist"):
         resolve(tmp_path / "out")
     (tmp_path / "out" / "pointer.json").write_text('{"file": 1}')
     with pytest.raises(BackboneError, match="malformed"):
@@ -168,5 +168,5 @@ def test_a_provider_that_makes_a_model_is_refused(tmp_path):
 def test_locate_is_the_check_that_the_stage_makes(local, tmp_path):
     assert locate(backbone(local), "text") == local and locate(Backbone(provider="standin"), "text") is None
     (local / "model.safetensors").unlink()
-    with pytest.raises(BackboneError, match=r"is not whole, it lacks weights .* complete the directory"):
+    with pytest.raises(BackboneError, match=r"is incomplete: no weights .* correct backbones"):
         locate(backbone(local), "text")
