@@ -48,6 +48,8 @@ class Standin(Strict):
 
 
 class VisionStandin(Standin):
+    """A Dinov2; image and patch size in pixels, patches N = (image_size // patch_size)^2."""
+
     image_size: Positive
     patch_size: Positive
     images: Annotated[int, Field(ge=2)]
@@ -60,12 +62,16 @@ class VisionStandin(Standin):
 
 
 class TextStandin(Standin):
+    """A text model of ``layers`` blocks and ``vocabulary`` tokens, trained on ``texts`` reports."""
+
     layers: Positive
     vocabulary: Annotated[int, Field(ge=300)]
     texts: Positive
 
 
 class LanguageStandin(TextStandin):
+    """A Llama; its condition takes ``slots`` positions of the prefix."""
+
     slots: Positive
 
     @model_validator(mode="after")
@@ -78,6 +84,8 @@ class LanguageStandin(TextStandin):
 
 
 class Backbones(Strict):
+    """The group ``backbones``: the four frozen models and the settings of their stand-ins."""
+
     seed: Natural
     train_on: Literal["phantom", "corpus"]
     vision: Backbone

@@ -26,6 +26,8 @@ class Adaptation(Warmup):
 
 
 class SimMLM(Adaptation):
+    """Experts of rank ``rank`` and a gate on the frozen parent."""
+
     rank: Positive
     d_gate: Positive
     mixing: Literal["per_slot", "post_fusion"]
@@ -40,18 +42,24 @@ class SimMLM(Adaptation):
 
 
 class Bank(Strict):
+    """The complete train studies in which RAGPT retrieves neighbours."""
+
     neighbours: Positive
     entries: Positive | None
     seed: Natural
 
 
 class RAGPT(Adaptation):
+    """Generated missing sources and prompts from retrieved neighbours."""
+
     bank: Bank
     prompt_tokens: Positive
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class LLMRG4(Strict):
+    """Weights and beam search of LLM-RG4 as released."""
+
     weights: str | None
     num_beams: Positive
     min_new_tokens: Natural

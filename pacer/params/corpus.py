@@ -18,6 +18,8 @@ Delimiter = Literal["comma", "semicolon", "tab", "pipe"]
 
 
 class Phantom(Strict):
+    """Size of the synthetic corpus; fractions are shares of patients."""
+
     patients: Positive
     studies_per_patient: PositiveFloat
     lateral_fraction: Fraction
@@ -90,6 +92,8 @@ class SubjectShares(Strict):
 
 
 class Corpus(Strict):
+    """The group ``corpus``: source, format, contexts and cleaning of the records."""
+
     source: Literal["phantom", "files"]
     format: Literal["rg4", "mimic_cxr", "r2gen", "openi", "table"]
     root: str | None

@@ -71,6 +71,7 @@ class Results:
 
     @cached_property
     def intervals(self) -> Intervals:
+        """Confidence intervals of the scores, by context."""
         return score_intervals(self.cases, self.convention, columns=columns_in(self.signature, "scores"))
 
     @property

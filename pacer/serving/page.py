@@ -46,6 +46,7 @@ class Page:
         self._reporter, self._examples, self._writing = reporter, examples, Lock()
 
     def app(self) -> Starlette:
+        """The ASGI application: page, examples, images and reports."""
         return Starlette(
             routes=[
                 Route("/", self._page),
