@@ -1,4 +1,4 @@
-"""The command ``pacer``: joins the commands of the rooms, and has those about the project itself.
+"""The command ``pacer``: joins the commands of all files, and has those about the project itself.
 
 Heavy imports wait until a command needs them.
 """

@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 from pacer.params.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Strict, read_params
 from pacer.params.training import Warmup
 
-#: Whose prompt and target the halves of a pair have. ``own_and_poorer``: each its own where it is trained on, and a
-#: third part has the poorer record's with more sources, for the ranking alone; ``poorer``: the poorer record's on both;
-#: ``own``: each its own.
+#: Whose prompt and target the two records of a pair have. ``own``: each its own. ``poorer``: both those of the record
+#: with fewer sources. ``own_and_poorer``: each its own in the training loss; the ranking compares the poorer record's
+#: with fewer and with more sources.
 PairTarget = Literal["own_and_poorer", "poorer", "own"]
 
 

@@ -13,7 +13,7 @@ from pacer.params.strict import Fraction, Natural, Positive, PositiveFloat, Stri
 #: How report text is cleaned; :data:`pacer.corpus.text.CLEANERS` has the functions.
 Cleaner = Literal["upstream", "iu_xray"]
 
-#: What stands between the cells of a CSV file; :data:`pacer.tables.table.SEPARATORS` has the characters.
+#: The separator of a CSV file; :data:`pacer.tables.table.SEPARATORS` has the characters.
 Delimiter = Literal["comma", "semicolon", "tab", "pipe"]
 
 
@@ -68,8 +68,8 @@ class OpenI(Strict):
 
 
 class TableOfStudies(Strict):
-    """A table of one's own studies, relative to ``corpus.root``; ``columns`` maps our names to the table's; the form
-    need only be said where it is not that of a plain CSV file."""
+    """A table of studies, relative to ``corpus.root``; ``columns`` maps our names to the table's. ``delimiter`` and
+    ``encoding`` are for CSV files with other separators than commas, or not in UTF-8."""
 
     file: str | None
     columns: dict[str, str]
@@ -78,8 +78,8 @@ class TableOfStudies(Strict):
 
 
 class SubjectShares(Strict):
-    """Shares of the subjects in val and test, where a corpus names no split; the rest is train. A corpus that is only
-    evaluated has none."""
+    """Shares of subjects in val and test for a corpus without a split; the rest is train, and may be empty if the
+    corpus is for evaluation only."""
 
     val: Fraction
     test: Fraction
@@ -87,7 +87,7 @@ class SubjectShares(Strict):
     @model_validator(mode="after")
     def _shares(self) -> SubjectShares:
         if self.val + self.test > 1:
-            raise ValueError("val + test must not exceed 1; what they leave is train")
+            raise ValueError("val + test must not exceed 1; the rest is train")
         return self
 
 

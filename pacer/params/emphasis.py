@@ -1,4 +1,4 @@
-"""Which report tokens L_TLW counts."""
+"""Which report tokens enter L_TLW."""
 
 from __future__ import annotations
 

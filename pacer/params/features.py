@@ -1,4 +1,4 @@
-"""What is stored of the frozen encoders."""
+"""Which hidden states of the frozen encoders are stored, and how."""
 
 from __future__ import annotations
 

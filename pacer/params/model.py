@@ -14,7 +14,7 @@ class Prompt(Strict):
 
     before_tokens: Annotated[int, Field(ge=8)]
     unknown_view: Literal["upstream", "by_sections"]
-    truncation: Literal["context", "upstream"] = "context"  # checkpoints of earlier versions do not name it
+    truncation: Literal["context", "upstream"] = "context"  # absent in checkpoints of earlier versions
 
 
 class Trajectory(Strict):

@@ -57,7 +57,7 @@ class Page:
             ],
             exception_handlers={
                 ClientDisconnect: _sentence(499, "Nobody waits for this."),
-                Exception: _sentence(500, "The server could not answer; its terminal says where."),
+                Exception: _sentence(500, "The server could not answer; see its terminal."),
             },
         )
 

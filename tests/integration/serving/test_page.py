@@ -197,7 +197,7 @@ def test_an_error_that_nobody_foresaw(site: Site, reporter: Reporter, monkeypatc
     monkeypatch.setattr(reporter, "prepare", lambda case: 1 / 0)
     site.log.clear()
     status, told = ask(site, "/report/own", case())
-    assert status == 500 and b"its terminal says where" in told
+    assert status == 500 and b"see its terminal" in told
     deadline = time.monotonic() + 10  # the line is written once the answer is given
     while not site.log and time.monotonic() < deadline:
         time.sleep(0.02)

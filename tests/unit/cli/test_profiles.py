@@ -160,8 +160,8 @@ def test_the_published_profiles_decode_as_the_published_rows_were():
 @pytest.mark.parametrize(
     ("group", "key", "changes", "message"),
     [
-        ("backbones", "text_standin", {"width": 32, "heads": 5}, "heads must divide it"),
-        ("backbones", "language_standin", {"width": 36, "heads": 4}, "the width of a head must be even"),
+        ("backbones", "text_standin", {"width": 32, "heads": 5}, "must be a multiple of heads"),
+        ("backbones", "language_standin", {"width": 36, "heads": 4}, "width / heads must be even"),
         (
             "backbones",
             "vision_standin",
@@ -203,7 +203,7 @@ def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
         ({"format": "table"}, "format: table needs corpus.table.file"),
         ({"format": "rg4", "annotations": {"mn": None}}, "annotations has no file for mn"),
         ({"format": "csv"}, "corpus.format"),
-        ({"split": {"val": 0.5, "test": 0.6}}, "val \\+ test must not exceed 1; what they leave is train"),
+        ({"split": {"val": 0.5, "test": 0.6}}, "val \\+ test must not exceed 1; the rest is train"),
         ({"source": "phantom", "format": "mimic_cxr"}, "source: phantom requires format: rg4"),
         ({"openi": {"split": "split.csv"}}, "corpus.openi.split"),
     ],
