@@ -43,7 +43,7 @@ def use(
     name: Annotated[str | None, typer.Argument(help="Profile in configs/; none: list them.")] = None,
     force: Annotated[bool, typer.Option(help="Overwrite a params.yaml that was edited by hand.")] = False,
 ) -> None:
-    """Put a profile in use: write it to params.yaml."""
+    """Select a profile: write it to params.yaml."""
     if name is None:
         current = profile_in_use(PARAMS, CONFIGS) if PARAMS.exists() else None
         for known in profile_names(CONFIGS):
@@ -55,7 +55,7 @@ def use(
 
 @app.command()
 def doctor(params: ParamsFile = PARAMS) -> None:
-    """Show what this machine has and what a run lacks: models, files, disk, consent to send reports."""
+    """Check what a run needs on this machine: models, files, disk, consent to send reports."""
     from pacer.cli.doctor import diagnose
 
     found = diagnose(load_params(params))

@@ -26,7 +26,7 @@ def decode(
     out: Annotated[Path, typer.Option(help="Folder for the predictions; replaced.")],
     model: Annotated[Path, typer.Option(help="Trained model, of the pipeline or exported.")] = Path("models/calibrate"),
     backbones: Annotated[
-        Path | None, typer.Option(help="Frozen models; default: models/backbones, of an exported model its own.")
+        Path | None, typer.Option(help="Frozen models; default: models/backbones, or those of the exported model.")
     ] = None,
     features: Annotated[
         Path | None, typer.Option(help="Feature store; default: data/features, with --images OUT.features.")
@@ -36,7 +36,7 @@ def decode(
     ] = None,
     split: Annotated[str, typer.Option(help="Split to decode: test, val or all.")] = "test",
     context: ContextNames = None,
-    limit: Annotated[int | None, typer.Option(help="Records a context at most.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Maximum records per context.")] = None,
     params: ParamsFile = PARAMS,
 ) -> None:
     """Write reports for a set of records, without controls; an exported model brings its own decoding settings, others

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter
 
 ExportedModel = Annotated[Path, typer.Option("--model", help="Exported model (`pacer export`).")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N; default: a GPU where there is one.")]
-Dtype = Annotated[str | None, typer.Option(help="Of the language model: float32 or bfloat16.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N; default: a GPU if available.")]
+Dtype = Annotated[str | None, typer.Option(help="Type of the language model: float32 or bfloat16.")]
 OtherBackbones = Annotated[
-    Path | None, typer.Option("--backbones", help="Frozen models, where the export's are elsewhere.")
+    Path | None, typer.Option("--backbones", help="Frozen models, if they moved since the export.")
 ]
 
 
@@ -33,7 +33,7 @@ def export(
     metrics: Annotated[Path, typer.Option(help="Its scores, for the model card.")] = Path("metrics"),
     params: ParamsFile = PARAMS,
 ) -> None:
-    """Put a trained model into one folder that needs nothing of the pipeline: for `pacer generate` and for Python."""
+    """Write a trained model to a folder that works without the pipeline: for `pacer generate` and for Python."""
     from pacer.serving.export import export_model
 
     done = export_model(
@@ -70,8 +70,8 @@ def generate(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, depth weights of all patches included.")] = False,
     cases: Annotated[Path | None, typer.Option(help="Many cases: a table .csv or .tsv.")] = None,
     out: Annotated[Path | None, typer.Option(help="With --cases: file for the results, JSON lines.")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Of many cases: leave out those that are bad.")] = False,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Of many cases: so many at a time.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="With --cases: leave out those that are bad.")] = False,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="With --cases: cases at a time.")] = None,
     device: Device = None,
     dtype: Dtype = None,
     backbones: OtherBackbones = None,

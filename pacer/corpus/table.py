@@ -68,7 +68,7 @@ def _resolve(path: Path, have: list[str], columns: dict[str, str]) -> dict[str, 
     A name that is not mapped stands for itself, unless the column of that name is mapped to another one.
     """
     problems = [
-        f"corpus.table.columns has the unknown key {name}{_closest(name, COLUMNS)}; keys are {', '.join(COLUMNS)}"
+        f"corpus.table.columns has the unknown key {name}{_closest(name, COLUMNS)}, not one of {', '.join(COLUMNS)}"
         for name in columns
         if name not in COLUMNS
     ]

@@ -286,7 +286,7 @@ def test_columns_are_mapped(reading) -> None:
     [
         (
             {"subjct": "subject"},
-            "has the unknown key subjct (did you mean subject?); keys are subject, study, view, image, findings, "
+            "has the unknown key subjct (did you mean subject?), not one of subject, study, view, image, findings, "
             "impression, date, time, indication, history, split",
         ),
         ({"study": "studie"}, "no column studie for study (did you mean study?)"),
