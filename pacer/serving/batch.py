@@ -72,7 +72,7 @@ def read_cases(path: Path) -> list[Case | BadCase]:
     twice = [name for name, count in Counter(case.name for case in cases).items() if count > 1]
     if twice:
         more = f" and of {len(twice) - 1} more" * (len(twice) > 1)
-        raise DataError(f"{path} has two cases with the name {twice[0]}{more}; give each its own in a column case")
+        raise DataError(f"{path} has two cases with the name {twice[0]}{more}; name each in a column case")
     return cases
 
 

@@ -124,7 +124,7 @@ class Study(Strict):
         for group, name in bases.items():
             found = [row for row in self.rows if row.name == name and group in (None, row.group)]
             if name is not None and not found:
-                raise ValueError(f"against: {name} is none of the rows" + (f" of group {group}" if group else ""))
+                raise ValueError(f"against: {name} is not one of the rows" + (f" of group {group}" if group else ""))
             if len(found) > 1:
                 raise ValueError(f"against: {name} is a row of several groups; name one for each group")
         for first, second in self.compared:

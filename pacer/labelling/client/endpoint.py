@@ -112,8 +112,7 @@ class Endpoint:
         """The error for an endpoint that will answer nothing."""
         return PacerError(
             f"{self.name} refused the request of {record_id} ({reason}); check the API key, the account, "
-            "anchors.llm.model, anchors.llm.base_url and whether it knows the request's settings. What was answered is "
-            "kept"
+            "anchors.llm.model, anchors.llm.base_url and whether it supports the request's settings. Answers are saved"
         )
 
 

@@ -91,7 +91,7 @@ def test_the_whole_page(full_run, tmp_path: Path):
         "Gate",
         "block 12",
         "Studies in two splits",
-        "2: 2 × finding: neither findings nor impression is there",
+        "2: 2 × finding: neither findings nor impression",
         "raw text: no report found",
         "Drawn for it",
         "17 of 20 stand in their report word for word",

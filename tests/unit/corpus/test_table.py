@@ -351,10 +351,10 @@ def test_rows_that_are_no_image(reading) -> None:
     rows = [row(), row(image=" "), row(None), row(study=" "), row(None, None)]
     found, _ = reading([*rows, row(study="s2", findings=" \n", image="x")])
     assert others(found) == [
-        (2, "subject", "there is no id", 1),
-        (3, "study", "there is no id", 1),
-        (4, "subject", "there is no id", 1),
-        (1, "image", "there is no path of an image", 1),
+        (2, "subject", "the id is missing", 1),
+        (3, "study", "the id is missing", 1),
+        (4, "subject", "the id is missing", 1),
+        (1, "image", "the image path is missing", 1),
         (5, "neither findings nor impression", 1),
     ]
 
