@@ -182,7 +182,7 @@ def load_study(folder: Path, name: str) -> Study:
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():
-        raise ConfigError(f"unknown study {name!r}; {folder} has {', '.join(study_names(folder))}")
+        raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(study_names(folder))}")
     raw = read_yaml(path)
     if not isinstance(raw, dict):
         keys = ", ".join(key for key in Study.model_fields if key != "name")

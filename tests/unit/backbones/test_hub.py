@@ -76,7 +76,7 @@ def test_a_model_that_is_not_cached_names_the_command(cache, tmp_path):
 
 def test_a_snapshot_without_weights_names_the_command(cache, tmp_path):
     cache(**{"config.json": b"{}", "tokenizer.json": b"{}"})
-    with pytest.raises(BackboneError, match=r"lacks weights .*hf download owner/model"):
+    with pytest.raises(BackboneError, match=r"no weights .*hf download owner/model"):
         point_to(HUB, "language", tmp_path / "out")
 
 
@@ -85,7 +85,7 @@ def test_a_missing_shard_is_named(cache, tmp_path):
     cache(
         **{"config.json": b"{}", "vocab.txt": b"", "model.safetensors.index.json": index, "model-1.safetensors": b"1"}
     )
-    with pytest.raises(BackboneError, match=r"lacks model-2\.safetensors"):
+    with pytest.raises(BackboneError, match=r"no model-2\.safetensors"):
         point_to(HUB, "text", tmp_path / "out")
 
 
@@ -110,7 +110,7 @@ def test_each_role_needs_its_files(local, tmp_path, role, named):
 
 
 def test_a_local_directory_must_exist(tmp_path):
-    with pytest.raises(BackboneError, match="nowhere is not a directory"):
+    with pytest.raises(BackboneError, match="nowhere is not a folder"):
         point_to(backbone(tmp_path / "nowhere"), "text", tmp_path / "out")
 
 

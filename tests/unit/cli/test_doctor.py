@@ -115,7 +115,7 @@ def test_before_the_corpus_is_read_the_disk_is_judged_by_the_published_counts(
     assert disk.state == "ok" and disk.detail.endswith("about 1.7 TB (269,402 images, published)")
     free(10**12)
     disk = found("Machine", params, tmp_path)["Disk"]
-    assert disk.state == "missing" and disk.detail.endswith("features.mode: pixels needs 72.3 GB")
+    assert disk.state == "missing" and disk.detail.endswith("set features.mode: pixels (72.3 GB)")
     free(10**9)
     assert found("Machine", params, tmp_path)["Disk"].detail.endswith("free some space")
 

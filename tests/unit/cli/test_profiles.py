@@ -263,7 +263,8 @@ def test_an_unknown_profile_is_one_line_that_lists_the_known_ones(pacer):
     outcome = pacer("use", "mimic_rg5")
     assert outcome.code == 1 and len(outcome.error.splitlines()) == 1
     assert (
-        "there are micro, mimic_cxr, mimic_rg4, mimic_rg4_sn, openi, phantom; did you mean mimic_rg4?" in outcome.error
+        "configs/ contains micro, mimic_cxr, mimic_rg4, mimic_rg4_sn, openi, phantom; did you mean mimic_rg4?"
+        in outcome.error
     )
 
 
