@@ -71,7 +71,7 @@ def test_every_row_is_valid_in_the_profile_that_it_is_for() -> None:
         for weights, expected in (("released.pth", ours), ("null", [row for row in ours if row != "LLM-RG4"])):
             runs = planned(study, params, weights=weights)
             assert [run.name for run in runs] == expected * len(study.seeds), name
-    with pytest.raises(ConfigError, match=r"parent\.contexts holds mw, which corpus\.contexts does not"):
+    with pytest.raises(ConfigError, match=r"parent\.contexts has mw, but corpus\.contexts does not"):
         planned(load_study(STUDIES, "adaptation"), text_of("mimic_rg4_sn"))
 
 
