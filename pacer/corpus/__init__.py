@@ -1,4 +1,4 @@
 """From raw files to records: readers, cleaning, audit.
 
-Uses rooms up to `corpus.source` and `corpus.text`, params and radiographs.
+Uses packages up to `corpus.source` and `corpus.text`, params and radiographs.
 """

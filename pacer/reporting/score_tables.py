@@ -125,6 +125,7 @@ def rows_in(scores: Mapping) -> Sequence[str]:
 
 
 def row_name(context: str) -> str:
+    """A context in capitals, or ``Mean``."""
     return "Mean" if context == MEAN else context.upper()
 
 

@@ -1,6 +1,6 @@
-"""Reading and cleaning the text of reports, for every room that needs it.
+"""Reading and cleaning the text of reports, for every package that needs it.
 
-Uses no other room.
+Uses no other package.
 """
 
 from pacer.corpus.text.cleaning import CLEANERS, clean_report

@@ -64,7 +64,7 @@ def test_a_labelled_run_is_not_compared_with_one_without(
     labelled = pacer(*stated()[:-1], "labelled", "--chexbert", str(chexbert_directory()))
     assert labelled.code == 0 and "F1" in labelled.out
     refused = pacer("compare", "scores", "labelled")
-    assert refused.code == 1 and "were not labelled alike" in refused.error
+    assert refused.code == 1 and "have different or unrecorded labellers" in refused.error
 
 
 def test_labels_without_a_labeller_are_refused(pacer: Callable[..., Outcome], files: Path) -> None:
