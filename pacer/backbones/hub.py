@@ -45,10 +45,10 @@ def locate(backbone: Backbone, role: str) -> Path | None:
     if backbone.provider == "hub":
         target, remedy = _snapshot(backbone)
     else:
-        target, remedy = Path(backbone.path or ""), "complete the directory or correct its path"
+        target, remedy = Path(backbone.path or ""), f"add them, or correct backbones.{role}.path"
         if not target.is_dir():
             wanted = "chexbert.pth and its BERT's config and vocabulary" if role == "chexbert" else "a model's files"
-            raise BackboneError(f"{target} is not a directory; path must name a folder with {wanted}")
+            raise BackboneError(f"backbones.{role}.path: {target} is not a folder; set it to one with {wanted}")
         target = target.resolve()
     _check_whole(target, _files(target), role, remedy)
     if role == "language" and (target / SENTENCEPIECE).is_file():
@@ -87,14 +87,14 @@ def _files(target: Path) -> list[str]:
 
 def _snapshot(backbone: Backbone) -> tuple[Path, str]:
     """The cached snapshot and the command that fetches it."""
-    remedy = f"fetch it with `hf download {backbone.id} --revision {backbone.revision}`"
+    remedy = f"download it with `hf download {backbone.id} --revision {backbone.revision}`"
     try:
         folder = snapshot_download(str(backbone.id), revision=backbone.revision, local_files_only=True)
     except HFValidationError:
-        raise BackboneError(f"{backbone.id} is not a hub id; expected OWNER/NAME") from None
+        raise BackboneError(f"{backbone.id} is not a Hugging Face id; expected OWNER/NAME") from None
     except LocalEntryNotFoundError:
         raise BackboneError(
-            f"{backbone.id} at revision {backbone.revision} is not in the local hub cache; "
+            f"{backbone.id} at revision {backbone.revision} is not in the local Hugging Face cache; "
             f"{remedy} on a machine with network access"
         ) from None
     return Path(folder), remedy
@@ -111,7 +111,7 @@ def _check_whole(target: Path, names: list[str], role: str, remedy: str) -> None
             raise BackboneError(f"{target / index} is not a valid index of weights; {remedy}") from None
         missing += _absent_shards(index, shards, names)
     if missing:
-        raise BackboneError(f"{target} is not whole, it lacks {', '.join(missing)}; {remedy}")
+        raise BackboneError(f"{target} is incomplete: no {', '.join(missing)}; {remedy}")
 
 
 def _absent_shards(index: str, shards: set[str], names: list[str]) -> list[str]:

@@ -114,7 +114,7 @@ def side_by_side(jobs: Mapping[str, Callable[[], None]]) -> None:
                 child.terminate()
             if isinstance(error, BrokenProcessPool):
                 raise BackboneError(
-                    f"a process that made {' or '.join(jobs)} was killed; is there memory for so many at a time?"
+                    f"a process that made {' or '.join(jobs)} was killed, perhaps for lack of memory; free some"
                 ) from None
             raise
 

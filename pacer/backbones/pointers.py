@@ -51,7 +51,8 @@ def resolve(directory: str | Path) -> Path:
     target = Path(pointer.path)
     if not os.path.isdir(target):  # pathlib raises for a name that is too long
         raise BackboneError(
-            f"{directory / POINTER} points to {target}, which is not there; put it back or repeat the stage `backbones`"
+            f"{directory / POINTER} points to {target}, which does not exist; "
+            "restore it or repeat the stage `backbones`"
         )
     for name, expected in pointer.files.items():
         _check(directory / POINTER, target / name, expected)
@@ -164,11 +165,11 @@ def write_pointer(target: str | Path, names: list[str], out: str | Path) -> dict
 
 def _check(pointer: Path, file: Path, expected: str) -> None:
     if not os.path.isfile(file):
-        raise BackboneError(f"{file}, listed in {pointer}, is missing; put it back or repeat the stage `backbones`")
+        raise BackboneError(f"{file}, listed in {pointer}, is missing; restore it or repeat the stage `backbones`")
     if file_hash(file) != expected:
         raise BackboneError(
-            f"{file} is not the file that {pointer} was made for (its content has changed); put the "
-            "old file back, or repeat the stage `backbones` to accept the new one"
+            f"{file} is not the file that {pointer} was made for (its content has changed); restore it, or "
+            "repeat the stage `backbones` to accept the new one"
         )
 
 

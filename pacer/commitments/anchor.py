@@ -27,7 +27,7 @@ class Anchor:
         every = [finding for field in fields for finding in field]
         unknown = sorted(set(every) - _RANK.keys())
         if unknown:
-            raise ValueError(f"{', '.join(unknown)}: not among the findings {', '.join(FINDINGS)}")
+            raise ValueError(f"unknown findings {', '.join(unknown)}; expected {', '.join(FINDINGS)}")
         if len(set(every)) != len(every):
             raise ValueError("a finding stands in an anchor twice; build it with Anchor.of")
         if any(list(field) != sorted(field, key=_RANK.__getitem__) for field in fields):

@@ -26,7 +26,7 @@ def read_anchor(path: str | Path, record_id: str) -> tuple[Anchor, str]:
         DataError: the table is missing or has no anchor for this record.
     """
     if not Path(path).exists():
-        raise DataError(f"{path} is missing; run the stage anchors")
+        raise DataError(f"{path} does not exist; run `dvc repro anchors`")
     row = pl.scan_parquet(path).filter(pl.col("record_id") == record_id).collect()
     if row.is_empty():
         raise DataError(f"{path} has no anchor for record {record_id}; make the anchors again")

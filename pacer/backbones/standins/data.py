@@ -61,6 +61,7 @@ class PhantomData:
 
     @property
     def world(self) -> int:
+        """Seed of the synthetic dataset."""
         return 1_000_003 + self.seed
 
     @property
@@ -68,6 +69,7 @@ class PhantomData:
         return f"phantom world {self.world}"
 
     def tokenizer(self, vocabulary: int) -> Tokenizer:
+        """The tokenizer of generated reports, with ``vocabulary`` tokens."""
         return phantom_tokenizer(vocabulary)
 
     def texts(self, count: int) -> list[LabelledText]:
@@ -91,6 +93,7 @@ class PhantomData:
         )
 
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
+        """``count`` radiographs [size, size], with labels and with masks [grid, grid] of findings."""
         return training_images(self.world, count, size, grid)
 
 
@@ -113,17 +116,20 @@ class CorpusData:
         return f"train split of the corpus ({len(self.reports)} distinct reports), labels by the rules"
 
     def tokenizer(self, vocabulary: int) -> Tokenizer:
+        """A tokenizer trained on the reports and their commitments, with ``vocabulary`` tokens."""
         samples = [self._labelled(*row) for row in self.reports]
         return train_tokenizer(
             [f"{render_anchor(t.anchor)}\n<REPORT>\n{t.cleaned}\n</REPORT>" for t in samples], vocabulary
         )
 
     def texts(self, count: int) -> list[LabelledText]:
+        """``count`` reports in random order; repeated where the corpus has fewer."""
         rows = self.reports
         chosen = np.random.default_rng(self.seed).permutation(np.arange(max(count, len(rows))) % len(rows))[:count]
         return [self._labelled(*rows[i]) for i in chosen]
 
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
+        """At most ``count`` radiographs [size, size], labelled by the rules; without masks."""
         by_image: dict[str, str] = {}
         for frontal, lateral, raw in self.train.select("frontal", "lateral", "report_raw").iter_rows():
             for image_id in filter(None, (frontal, lateral)):

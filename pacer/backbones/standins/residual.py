@@ -43,6 +43,7 @@ class ResidualNetwork(nn.Module):
         self.in_bfloat16 = gains_from_bfloat16()
 
     def forward(self, grey: Tensor) -> tuple[Tensor, Tensor]:
+        """Grey images [B, 1, H, W] -> places [B, C, h, w] and logits of findings [B, findings]."""
         with torch.autocast("cpu", torch.bfloat16, self.in_bfloat16):
             places = self.body(self.stem(grey.contiguous(memory_format=torch.channels_last)))
         places = places.float()

@@ -1,1 +1,1 @@
-"""The commitment targets of a corpus, a room for each step: sample, client, answers, targets."""
+"""The commitment targets of a corpus, one package per step: sample, client, answers, targets."""

@@ -53,7 +53,7 @@ class Budget:
         over = self._over(in_flight)
         if over:
             raise PacerError(
-                f"{over} is spent: {self.requests} requests, ${self.dollars:.2f}. The answers are kept; raise the "
+                f"{over} is spent: {self.requests} requests, ${self.dollars:.2f}. The answers are saved; raise the "
                 "limit and run the stage again for the rest"
             )
 

@@ -102,7 +102,7 @@ class Dispatcher:
         if self._in_a_row == MAX_IN_A_ROW:
             raise PacerError(
                 f"{MAX_IN_A_ROW} requests in a row got no answer from {self._endpoint.name} that can be read, the last "
-                f"that of {question.record_id} ({result}); check that anchors.llm.base_url and anchors.llm.model name "
-                "a model that answers in JSON. What was answered is kept, also what cannot be read: to ask for that "
-                "anew, delete its lines (docs/commitments.md). Run the stage again when the endpoint is well"
+                f"for {question.record_id} ({result}); check that anchors.llm.base_url and anchors.llm.model name a "
+                "model that answers in JSON, and run the stage again. All answers are saved, unreadable ones too: "
+                "delete their lines to ask again (docs/commitments.md)"
             )

@@ -66,7 +66,7 @@ class Endpoint:
         except Exception as error:  # the client's HTTP library has the class, and the address may hold a password
             if type(error).__name__ != "InvalidURL":
                 raise
-            raise ConfigError(f"{_ADDRESS}; it cannot be read") from None
+            raise ConfigError(f"{_ADDRESS}; the given one cannot be parsed") from None
         url, key = client.base_url, client.api_key
         client.close()
         if url.scheme not in ("http", "https") or not url.host or (url.port or 1) >= 2**16:
@@ -76,13 +76,12 @@ class Endpoint:
         consent = config.send_reports_to
         if consent is None or consent.strip().lower() != url.host.lower():
             raise ConfigError(
-                f"anchors.llm.send_reports_to is {'not set' if consent is None else repr(consent)}, the endpoint's "
-                f"host is {url.host!r}: report text is not sent. MIMIC's data use agreement forbids sharing reports "
-                "with third parties; if your data and this endpoint allow it, set send_reports_to to that host. "
-                "provider: none works without any endpoint"
+                f"anchors.llm.send_reports_to is {'not set' if consent is None else repr(consent)}, but the endpoint's "
+                f"host is {url.host!r}: no report text was sent. Set it to that host if your data may go there "
+                "(MIMIC's data use agreement forbids third parties), or set anchors.llm.provider: none"
             )
         if not re.fullmatch(r"[!-~]+", key):
-            raise ConfigError(f"{_KEY}; there is none, or it has blanks or other characters that no key has")
+            raise ConfigError(f"{_KEY}; it is not set, or has spaces or characters that no key can have")
         #: The endpoint as errors call it: its host, and its port where it has one of its own.
         self.name = url.netloc.decode()
         self._transport = _Transport(follow_redirects=False, trust_env=url.scheme == "https")
@@ -113,8 +112,7 @@ class Endpoint:
         """The error for an endpoint that will answer nothing."""
         return PacerError(
             f"{self.name} refused the request of {record_id} ({reason}); check the API key, the account, "
-            "anchors.llm.model, anchors.llm.base_url and whether it knows the request's settings. What was answered is "
-            "kept"
+            "anchors.llm.model, anchors.llm.base_url and whether it supports the request's settings. Answers are saved"
         )
 
 

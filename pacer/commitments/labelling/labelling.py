@@ -101,7 +101,7 @@ def _ask(questions: Sequence[Question], config: Labelling, cache: AnswerCache) -
         record_id, reason = next(iter(failed.items()))
         raise PacerError(
             f"{len(failed)} of {len(missing)} requests got no answer from {endpoint.name}, such as that of "
-            f"{record_id} ({reason}); the other answers are kept, run the stage again for the rest, or set "
+            f"{record_id} ({reason}); the other answers are saved: run the stage again for the rest, or set "
             "anchors.llm.unanswered: rules"
         )
     return dispatcher.lost, dispatcher.troubles

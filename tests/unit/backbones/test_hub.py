@@ -76,7 +76,7 @@ def test_a_model_that_is_not_cached_names_the_command(cache, tmp_path):
 
 def test_a_snapshot_without_weights_names_the_command(cache, tmp_path):
     cache(**{"config.json": b"{}", "tokenizer.json": b"{}"})
-    with pytest.raises(BackboneError, match=r"lacks weights .*hf download owner/model"):
+    with pytest.raises(BackboneError, match=r"no weights .*hf download owner/model"):
         point_to(HUB, "language", tmp_path / "out")
 
 
@@ -85,7 +85,7 @@ def test_a_missing_shard_is_named(cache, tmp_path):
     cache(
         **{"config.json": b"{}", "vocab.txt": b"", "model.safetensors.index.json": index, "model-1.safetensors": b"1"}
     )
-    with pytest.raises(BackboneError, match=r"lacks model-2\.safetensors"):
+    with pytest.raises(BackboneError, match=r"no model-2\.safetensors"):
         point_to(HUB, "text", tmp_path / "out")
 
 
@@ -98,7 +98,7 @@ def test_an_index_of_the_other_format_needs_no_shards(cache, tmp_path):
 
 
 def test_not_an_id(cache, tmp_path):
-    with pytest.raises(BackboneError, match="not a hub id"):
+    with pytest.raises(BackboneError, match="not a Hugging Face id"):
         point_to(Backbone(provider="hub", id="a/b/c", revision="main"), "text", tmp_path / "out")
 
 
@@ -110,7 +110,7 @@ def test_each_role_needs_its_files(local, tmp_path, role, named):
 
 
 def test_a_local_directory_must_exist(tmp_path):
-    with pytest.raises(BackboneError, match="nowhere is not a directory"):
+    with pytest.raises(BackboneError, match="nowhere is not a folder"):
         point_to(backbone(tmp_path / "nowhere"), "text", tmp_path / "out")
 
 
@@ -151,7 +151,7 @@ def test_a_directory_without_pointer_is_itself(local):
 def test_broken_pointers_are_errors(local, tmp_path):
     point_to(backbone(local), "text", tmp_path / "out")
     local.rename(tmp_path / "gone")
-    with pytest.raises(BackboneError, match="which is not there"):
+    with pytest.raises(BackboneError, match="which does not exist"):
         resolve(tmp_path / "out")
     (tmp_path / "out" / "pointer.json").write_text('{"file": 1}')
     with pytest.raises(BackboneError, match="malformed"):
@@ -168,5 +168,5 @@ def test_a_provider_that_makes_a_model_is_refused(tmp_path):
 def test_locate_is_the_check_that_the_stage_makes(local, tmp_path):
     assert locate(backbone(local), "text") == local and locate(Backbone(provider="standin"), "text") is None
     (local / "model.safetensors").unlink()
-    with pytest.raises(BackboneError, match=r"is not whole, it lacks weights .* complete the directory"):
+    with pytest.raises(BackboneError, match=r"is incomplete: no weights .* correct backbones"):
         locate(backbone(local), "text")

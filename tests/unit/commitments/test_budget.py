@@ -32,7 +32,7 @@ def test_work_stops_when_the_money_is_spent_and_goes_on_with_more(endpoint, aski
     """The endpoint counts more tokens than estimated: the limit is passed by no more than the answers in flight."""
     dear = completion("{}") | {"usage": {"prompt_tokens": 20_000, "completion_tokens": 600}}
     endpoint.replies = lambda *_: Reply(body=dear)
-    with pytest.raises(PacerError, match=r"max_dollars: 0.02 is spent: . requests.*answers are kept"):
+    with pytest.raises(PacerError, match=r"max_dollars: 0.02 is spent: . requests.*answers are saved"):
         label_sample(sample, records, asking(max_dollars=0.02, concurrency=1), tmp_path)
     paid = sum(endpoint.paid.values())
     assert 2 <= paid < 6

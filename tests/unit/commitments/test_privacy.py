@@ -16,7 +16,7 @@ from tests.support.labelling import KEY
 )
 def test_nothing_is_sent_without_consent(endpoint, asking, sample, records, tmp_path, consent, said) -> None:
     config = asking().model_copy(update={"send_reports_to": consent})
-    message = f"send_reports_to is {said}, the endpoint's host is '127.0.0.1': report text is not sent"
+    message = f"send_reports_to is {said}, but the endpoint's host is '127.0.0.1': no report text was sent"
     with pytest.raises(ConfigError, match=message):
         label_sample(sample, records, config, tmp_path)
     assert endpoint.keys == set()
@@ -27,7 +27,7 @@ def test_endpoint_of_the_environment_needs_consent_too(
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
     config = labelling(provider="openai", send_reports_to="api.openai.com")
-    with pytest.raises(ConfigError, match="report text is not sent"):
+    with pytest.raises(ConfigError, match="no report text was sent"):
         label_sample(sample, records, config, tmp_path)
     assert endpoint.keys == set()
 

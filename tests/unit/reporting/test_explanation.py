@@ -133,5 +133,5 @@ def test_what_is_not_there_is_named(tables: tuple[Path, Path], tmp_path: Path) -
     pl.read_parquet(tables[1]).filter(pl.col("record_id") != first).write_parquet(tmp_path / "fewer.parquet")
     with pytest.raises(DataError, match="has no anchor for record"):
         explain(first, tables[0], tmp_path / "fewer.parquet")
-    with pytest.raises(DataError, match=r"missing\.parquet does not exist; run the stage"):
+    with pytest.raises(DataError, match=r"missing\.parquet does not exist; correct the path"):
         explain(first, tables[0], tmp_path / "missing.parquet")
