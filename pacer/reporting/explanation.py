@@ -8,13 +8,11 @@ from typing import NamedTuple
 
 import polars as pl
 
-from pacer.commitments.anchor import Anchor
-from pacer.commitments.labelling.evidence import count_missing
-from pacer.commitments.labelling.reading import read_answer
+from pacer.commitments.anchor import ANCHOR_SCHEMA, Anchor
+from pacer.commitments.answers import count_missing, read_answer, read_answers
 from pacer.commitments.rules.extract import Mention, extract_anchor, find_mentions
-from pacer.commitments.table import ANCHOR_SCHEMA, read_anchor
+from pacer.commitments.targets import read_anchor
 from pacer.core.errors import DataError
-from pacer.core.io import read_jsonl
 from pacer.data.schemas import RECORD_SCHEMA, check_columns
 from pacer.reporting.support import cut
 from pacer.reporting.tables import Table
@@ -131,9 +129,9 @@ def _words(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
 
 def _evidence(record_id: str, anchor: Anchor, report: str, answers: Path) -> list[tuple[str, ...]]:
     """The phrases of the answer that this anchor was read from; none where the file or the answer is missing."""
-    for line in read_jsonl(answers) if answers.exists() else ():
-        if isinstance(line, dict) and line.get("record_id") == record_id and line.get("current", True):
-            answer = read_answer(str(line.get("raw")), record_id)
+    for line in read_answers(answers):
+        if line.record_id == record_id and line.current:
+            answer = read_answer(line.raw, record_id)
             if answer.anchor == anchor:
                 return [
                     (finding, text, "not in the report in these words" if count_missing([text], report) else "")

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from pacer.commitments.labelling.request import system_prompt
-from pacer.commitments.vocabulary import FINDINGS
+from pacer.commitments.anchor import FINDINGS
+from pacer.commitments.request import system_prompt
 from pacer.core.errors import ConfigError
 
 #: Words that each rule of the paper needs, however it is put.

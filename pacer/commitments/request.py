@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.commitments.vocabulary import FINDINGS, POLARITIES
 from pacer.config import Labelling
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_json
@@ -36,7 +36,7 @@ def build_questions(sample: pl.DataFrame, records: pl.DataFrame, config: Labelli
     """The question of every sampled record.
 
     Args:
-        sample: the table that :func:`pacer.commitments.labelling.draw.sample_records` returns.
+        sample: the table that :func:`pacer.commitments.sampling.sample_records` returns.
 
     Raises:
         DataError: a sampled record is not in the corpus.
@@ -74,7 +74,7 @@ def system_prompt(prompt_file: str | None) -> str:
         ConfigError: the file is missing or empty, or never says JSON, without which endpoints refuse JSON output.
     """
     if prompt_file is None:
-        return resources.files("pacer.commitments.labelling").joinpath("prompt.md").read_text(encoding="utf-8")
+        return resources.files("pacer.commitments").joinpath("prompt.md").read_text(encoding="utf-8")
     name = f"anchors.llm.prompt_file: {prompt_file}"
     try:
         text = Path(prompt_file).read_text(encoding="utf-8")
