@@ -23,8 +23,12 @@ CHARACTERS_PER_TOKEN = 4
 
 
 class Question(NamedTuple):
-    """One record's chat completion: its arguments, their SHA-256, which is the key of the answer, and an estimate of
-    the input tokens, system prompt included."""
+    """One record's chat completion.
+
+    Attributes:
+        request: its arguments. request_hash: their SHA-256, the key of the answer.
+        prompt_tokens: estimate of the input, system prompt included.
+    """
 
     record_id: str
     request: dict[str, Any]
@@ -71,7 +75,7 @@ def system_prompt(prompt_file: str | None) -> str:
     """The labelling instructions: the built-in ones, or the text of a file.
 
     Raises:
-        ConfigError: the file is missing or empty, or never says JSON, without which endpoints refuse JSON output.
+        ConfigError: the file cannot be read, or never says JSON, without which endpoints refuse JSON output.
     """
     if prompt_file is None:
         return resources.files("pacer.commitments").joinpath("prompt.md").read_text(encoding="utf-8")
@@ -80,8 +84,6 @@ def system_prompt(prompt_file: str | None) -> str:
         text = Path(prompt_file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{name} cannot be read ({type(error).__name__})") from None
-    if not text.strip():
-        raise ConfigError(f"{name} is empty")
     if "json" not in text.lower():
         raise ConfigError(f"{name} must ask for a JSON object: the API refuses JSON output without that word")
     return text

@@ -43,27 +43,15 @@ def build_anchors(records: Path, cache: Path, out: Path) -> dict[str, Any]:
     ids = table["record_id"].to_list()
     anchors = [labelled.get(record_id, anchor) for record_id, anchor in zip(ids, by_rules, strict=True)]
     origins = ["llm" if record_id in labelled else "rules" for record_id in ids]
-    columns = {name: [list(getattr(anchor, name)) for anchor in anchors] for name in POLARITIES}
-    made = pl.DataFrame({"record_id": ids, **columns, "origin": origins}, schema=ANCHOR_SCHEMA)
-    write_table(out, made, ANCHOR_SCHEMA)
+    rows = {anchor: row for row, anchor in enumerate(dict.fromkeys(anchors))}
+    fields = pl.DataFrame(
+        [anchor.as_dict() for anchor in rows], schema={name: ANCHOR_SCHEMA[name] for name in POLARITIES}
+    )
+    frame = fields[pl.Series([rows[anchor] for anchor in anchors], dtype=pl.UInt32)]
+    write_table(out, frame.with_columns(table["record_id"], origin=pl.Series(origins)), ANCHOR_SCHEMA)
     counts = Counter(zip(table["context"], origins, anchors, strict=True))
     both = [(anchor, labelled[record_id]) for record_id, anchor in zip(ids, by_rules) if record_id in labelled]
     return _audit(answers.values(), counts) | {"agreement": agreement(both)}
-
-
-def read_anchor(path: str | Path, record_id: str) -> tuple[Anchor, str]:
-    """The anchor of one record and its origin.
-
-    Raises:
-        DataError: the table is missing or has no anchor for this record.
-    """
-    if not Path(path).exists():
-        raise DataError(f"{path} is missing; run the stage anchors")
-    row = pl.scan_parquet(path).filter(pl.col("record_id") == record_id).collect()
-    if row.is_empty():
-        raise DataError(f"{path} has no anchor for record {record_id}; make the anchors again")
-    found = row.row(0, named=True)
-    return Anchor(*(tuple(found[name]) for name in POLARITIES)), found["origin"]
 
 
 def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:

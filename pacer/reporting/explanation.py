@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA, Anchor
+from pacer.commitments.anchor import ANCHOR_SCHEMA, POLARITIES, Anchor
 from pacer.commitments.answers import count_missing, read_answer, read_answers
 from pacer.commitments.rules.extract import Mention, extract_anchor, find_mentions
-from pacer.commitments.targets import read_anchor
 from pacer.core.errors import DataError
 from pacer.data.schemas import RECORD_SCHEMA, check_columns
 from pacer.reporting.support import cut
@@ -80,7 +79,10 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
         example = pl.scan_parquet(records).select("record_id").head(1).collect().item()
         raise DataError(f"{records} has no record {record_id}; ids look like {example}")
     row = found.row(0, named=True)
-    anchor, origin = read_anchor(anchors, record_id)
+    target = pl.scan_parquet(anchors).filter(pl.col("record_id") == record_id).collect().to_dicts()
+    if not target:
+        raise DataError(f"{anchors} has no anchor for record {record_id}; make the anchors again")
+    origin, anchor = target[0]["origin"], Anchor(*(tuple(target[0][name]) for name in POLARITIES))
     report = row["report_raw"]
     mentions = find_mentions(report)
     read: list[tuple[str, ...]] = [
