@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pacer.commitments.anchor import POLARITIES, Anchor, normalize_finding
 from pacer.core.errors import DataError
-from pacer.core.journal import read_journal
+from pacer.core.io import parse_lines
 
 #: What can become of an answer. Only ``ok`` yields an anchor.
 STATUSES: tuple[str, ...] = ("ok", "unparseable", "malformed", "other_record", "empty", "cut_off", "refused")
@@ -88,8 +89,12 @@ def read_answers(path: Path) -> list[StoredAnswer]:
     Raises:
         DataError: a line lacks a part, or has one of another type.
     """
+    *lines, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    with suppress(ValueError, RecursionError):  # which a last line raises that a kill cut off
+        json.loads(last)
+        lines.append(last)
     answers = []
-    for number, line in read_journal(path):
+    for number, line in parse_lines(lines, path):
         try:
             answers.append(StoredAnswer.model_validate(line))
         except ValidationError as error:

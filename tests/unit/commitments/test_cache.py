@@ -29,6 +29,12 @@ def test_blank_lines_and_a_torn_last_one_are_passed_over(tmp_path: Path) -> None
     assert hashes(tmp_path / "none.jsonl") == []
 
 
+def test_a_last_line_without_its_end_counts(tmp_path: Path) -> None:
+    """As some editors write it."""
+    (tmp_path / "cache.jsonl").write_text("\n".join(json.dumps(line(number)) for number in range(2)))
+    assert hashes(tmp_path / "cache.jsonl") == ["hash of sn-0", "hash of sn-1"]
+
+
 def test_parts_that_older_files_have_are_passed_over(tmp_path: Path) -> None:
     older = line(0) | {"prompt_hash": "h", "lost": 1, "dropped": {"off_vocabulary": [], "repeated": 0}}
     (tmp_path / "cache.jsonl").write_text(json.dumps(older) + "\n")
