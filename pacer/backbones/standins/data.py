@@ -15,10 +15,8 @@ import polars as pl
 from PIL import Image
 from tokenizers import Tokenizer
 
-from pacer.commitments.anchor import Anchor
-from pacer.commitments.render import render_anchor
+from pacer.commitments.anchor import FINDINGS, Anchor, render_anchor
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.commitments.vocabulary import FINDINGS
 from pacer.config.backbones import Backbones
 from pacer.core.errors import DataError
 from pacer.data.cleaning import clean_report

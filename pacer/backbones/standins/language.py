@@ -21,7 +21,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from pacer.backbones.standins.data import Instruct, LabelledText
 from pacer.backbones.standins.training import train
-from pacer.commitments.render import render_anchor
+from pacer.commitments.anchor import render_anchor
 from pacer.config.backbones import LanguageStandin
 from pacer.data.cleaning import clean_report
 

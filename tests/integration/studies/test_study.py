@@ -328,7 +328,7 @@ def test_code_of_readers_phantom_and_labelling_is_in_no_key(target: str | None) 
         )
         assert same is not any(path in stage.deps for stage in readers), path
         if path.startswith(
-            ("pacer/phantom", "pacer/data/readers", "pacer/commitments/labelling", "pacer/features/encode.py")
+            ("pacer/phantom", "pacer/data/readers", "pacer/commitments/targets", "pacer/features/encode.py")
         ):
             assert same, path
         if path.startswith(("pacer/training", "pacer/decoding")) and target != "llm_rg4_score":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from pacer.commitments.labelling.labelling import label_sample
+from pacer.commitments.labelling import label_sample
 from pacer.core.errors import ConfigError, PacerError
 from tests.support.endpoint import Reply, good
 from tests.support.labelling import KEY
@@ -70,7 +70,9 @@ def test_address_that_is_none(endpoint, asking, sample, records, tmp_path, addre
 
 
 def test_the_key_and_reports_turn_up_nowhere(endpoint, asking, sample, records, tmp_path, capfd, caplog) -> None:
+    """Whatever the client is asked to log."""
     caplog.set_level("DEBUG")
+    caplog.set_level("DEBUG", "openai")
     secret = records.with_columns(pl.lit("Zebrafish seen. No effusion.").alias("report_raw"))
     endpoint.replies = lambda asked, before: good(asked) if before else Reply(500, {"error": {"message": KEY}})
     label_sample(sample, secret, asking(), tmp_path)
@@ -81,6 +83,7 @@ def test_the_key_and_reports_turn_up_nowhere(endpoint, asking, sample, records, 
     for cause in (error.value.__cause__, error.value.__context__):
         assert cause is None or error.value.__suppress_context__
     files = "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+    assert not [record for record in caplog.records if record.name.partition(".")[0] in ("openai", "httpx2")]
     assert endpoint.keys == {f"Bearer {KEY}"}
     assert KEY not in shown + files
     assert "zebrafish" not in (shown + files).lower()

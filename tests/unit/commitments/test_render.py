@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.commitments.anchor import Anchor
-from pacer.commitments.render import contains_anchor, parse_anchor, render_anchor
-from pacer.commitments.vocabulary import FINDINGS, MAX_PER_FIELD, POLARITIES, normalize_finding
+from pacer.commitments.anchor import (
+    FINDINGS,
+    MAX_PER_FIELD,
+    POLARITIES,
+    Anchor,
+    contains_anchor,
+    normalize_finding,
+    parse_anchor,
+    render_anchor,
+)
 
 _FIELDS = st.lists(st.sampled_from(("positive", "negative", "uncertain", None)), min_size=13, max_size=13)
 
