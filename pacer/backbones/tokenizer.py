@@ -42,7 +42,7 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
     if reference is not None:
         scores = _scores(reference)
         if not (directory / "tokenizer.json").is_file():
-            _merge_by_score(tokenizer, scores)
+            _merge_by_score(tokenizer.backend_tokenizer, scores)
         _check(tokenizer, reference, scores, directory)
     return tokenizer
 
@@ -65,7 +65,7 @@ def _scores(reference: Any) -> dict[str, float]:
     return {reference.id_to_piece(number): reference.get_score(number) for number in numbers}
 
 
-def _merge_by_score(tokenizer: Any, scores: dict[str, float]) -> None:
+def _merge_by_score(backend: Any, scores: dict[str, float]) -> None:
     """Order the merges of a byte-pair tokenizer as sentencepiece does: by the score of the piece they make.
 
     Of equal scores sentencepiece takes the leftmost pair in the text. A list of merges has no place for that; the one
@@ -73,7 +73,6 @@ def _merge_by_score(tokenizer: Any, scores: dict[str, float]) -> None:
     """
     from tokenizers.models import BPE
 
-    backend = tokenizer.backend_tokenizer
     model = backend.model
     if not isinstance(model, BPE):
         return

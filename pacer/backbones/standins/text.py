@@ -25,7 +25,7 @@ from pacer.data.findings import FINDINGS
 _HIDDEN, _SHOWN_AS_MASK, _SHOWN_AS_OTHER = 0.15, 0.8, 0.1
 
 
-def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path) -> dict:
+def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path) -> dict[str, object]:
     """Train the model on cleaned reports and judge it by the accuracy of each finding on held-out ones.
 
     Raises:

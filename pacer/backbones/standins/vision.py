@@ -45,14 +45,13 @@ RESIDUAL, AT_HALF_SIZE = 5, 0.85
 MEAN, STD = 0.5307, 0.2583
 
 
-def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, out: Path) -> dict:
+def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, out: Path) -> dict[str, object]:
     """Train the encoder and judge it by the mean area under the ROC curve over findings of the endpoint's head on a
     held-out tenth."""
     if len(data.images) < 2:
         raise DataError("a vision stand-in learns from two images at least; the corpus has fewer for training")
     torch.manual_seed(seed)
-    model = Dinov2Model(_architecture(config))
-    _scale_initialisation(model)
+    model = _encoder(config)
     findings = data.labels.shape[1]
     heads = nn.ModuleDict({"label": nn.Linear(config.width, findings)})
     if data.masks is None:
@@ -90,7 +89,12 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     model.eval()
     _standardise_endpoint(model, data, learnt[:512])
     model.save_pretrained(out)
-    _processor(config).save_pretrained(out)
+    BitImageProcessorPil(
+        size={"shortest_edge": config.image_size},
+        crop_size={"height": config.image_size, "width": config.image_size},
+        image_mean=[MEAN] * 3,
+        image_std=[STD] * 3,
+    ).save_pretrained(out)
     return {
         "model": f"Dinov2, {BLOCKS} blocks, width {config.width}",
         "images": len(learnt),
@@ -104,32 +108,23 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
     }
 
 
-def _architecture(config: VisionStandin) -> Dinov2Config:
-    return Dinov2Config(
-        hidden_size=config.width,
-        num_hidden_layers=BLOCKS,
-        num_attention_heads=config.heads,
-        image_size=config.image_size,
-        patch_size=config.patch_size,
-        layerscale_value=0.4,
-        mlp_ratio=4,
+def _encoder(config: VisionStandin) -> Dinov2Model:
+    """With fan-in scaled weights: the library's fixed 0.02 is for wide models and learns slowly at this width."""
+    model = Dinov2Model(
+        Dinov2Config(
+            hidden_size=config.width,
+            num_hidden_layers=BLOCKS,
+            num_attention_heads=config.heads,
+            image_size=config.image_size,
+            patch_size=config.patch_size,
+            layerscale_value=0.4,
+            mlp_ratio=4,
+        )
     )
-
-
-def _scale_initialisation(model: nn.Module) -> None:
-    """Fan-in scaled weights: the library's fixed 0.02 is for wide models and learns slowly at this width."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=module.in_features**-0.5)
-
-
-def _processor(config: VisionStandin) -> BitImageProcessorPil:
-    return BitImageProcessorPil(
-        size={"shortest_edge": config.image_size},
-        crop_size={"height": config.image_size, "width": config.image_size},
-        image_mean=[MEAN] * 3,
-        image_std=[STD] * 3,
-    )
+    return model
 
 
 def _pixels(images: np.ndarray) -> Tensor:
