@@ -19,9 +19,8 @@ from safetensors.torch import load_file, save_file
 
 from pacer.backbones.make_backbones import MODELS, WEIGHTS, make_standins
 from pacer.backbones.pointers import PROVENANCE, provenance
-from pacer.backbones.standins.data import Instruct
 from pacer.config import parse_params
-from pacer.config.backbones import CARD, Backbones
+from pacer.config.backbones import CARD
 from pacer.config.profiles import profile_text
 from pacer.core.errors import BackboneError, run_cleanly
 from pacer.core.io import hash_file, read_json, write_json
@@ -32,31 +31,32 @@ from pacer.model.prompt.instruction import instruction
 QUALITY, LOSSES = 0.02, 1e-3
 
 
-def make_bundle(config: Backbones, instruct: Instruct, out: Path) -> list[str]:
-    """Train the models of ``config`` and write them into ``out`` with a card.
+def main() -> None:
+    """``make stand-ins``: train the models of the default profile again, in place of those of the package.
 
-    Args:
-        config: every provider is ``standin``, ``train_on`` is ``phantom``.
-
-    Returns:
-        How they differ from the models that the card of the package describes; each in one sentence.
+    Raises:
+        BackboneError: they differ from the models that the card describes; each difference in one sentence.
     """
-    known, differences = read_json(CARD)["models"], []
-    models: dict[str, Any] = {}
+    values = YAML(typ="safe").load(profile_text("configs/phantom.yaml"))
+    values["backbones"] |= {role: {"provider": "standin"} for role in MODELS}
+    params = parse_params(values)
+    config, instruct = params.backbones, partial(instruction, unknown_view=params.prompt.unknown_view)
+    known, models, differences = read_json(CARD)["models"], {}, []
     with TemporaryDirectory() as scratch:
         make_standins(config, pl.DataFrame(), pl.DataFrame(), instruct, Path(scratch))
         for role in MODELS:
-            shutil.rmtree(out / role, ignore_errors=True)
-            _halve(Path(scratch, role), out / role)
+            out = CARD.parent / role
+            shutil.rmtree(out, ignore_errors=True)
+            _halve(Path(scratch, role), out)
             training = provenance(Path(scratch, role))
             about = {key: value for key, value in training.items() if key not in ("provider", "data", "seed")}
-            files = {file.name: hash_file(file) for file in sorted((out / role).iterdir())}
-            models[role] = {"training": about, "files": files}
+            models[role] = {"training": about, "files": {file.name: hash_file(file) for file in sorted(out.iterdir())}}
             differences += [f"{role}: {text}" for text in training_differences(known[role]["training"], about)]
     settings = {"seed": config.seed, "train_on": config.train_on}
     settings |= {f"{role}_standin": getattr(config, f"{role}_standin").model_dump() for role in MODELS}
-    write_json(out / CARD.name, {"data": training["data"], "settings": settings, "models": models})
-    return differences
+    write_json(CARD, {"data": training["data"], "settings": settings, "models": models})
+    if differences:
+        raise BackboneError("; ".join(differences))
 
 
 def _halve(folder: Path, out: Path) -> None:
@@ -89,16 +89,6 @@ def _quality(training: dict[str, Any]) -> float:
         return training.get("held_out_auroc", training.get("held_out_loss"))
     by_finding = training["held_out_accuracy"]
     return float(np.mean([[*v.values()] if isinstance(v, dict) else v for v in by_finding.values()]))
-
-
-def main() -> None:
-    """``make stand-ins``: make the models of the default profile again, in place of those of the package."""
-    values = YAML(typ="safe").load(profile_text("configs/phantom.yaml"))
-    values["backbones"] |= {role: {"provider": "standin"} for role in MODELS}
-    params = parse_params(values)
-    instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
-    if differences := make_bundle(params.backbones, instruct, CARD.parent):
-        raise BackboneError("; ".join(differences))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 from pacer.backbones.pointers import PROVENANCE, provenance, write_pointer
 from pacer.backbones.tokenizer import SENTENCEPIECE, read_tokenizer
 from pacer.config import Backbone
-from pacer.core.errors import BackboneError
+from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import read_json, write_json
 
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.txt")
@@ -93,6 +93,10 @@ def _missing_weights(target: Path, names: set[str]) -> list[str]:
     for whole in ("model.safetensors", "pytorch_model.bin"):
         if whole in names:
             return []
-        if f"{whole}.index.json" in names:
-            return sorted(set(read_json(target / f"{whole}.index.json")["weight_map"].values()) - names)
+        index = f"{whole}.index.json"
+        if index in names:
+            try:
+                return sorted(set(read_json(target / index)["weight_map"].values()) - names)
+            except (DataError, KeyError, TypeError, AttributeError):
+                return [f"a valid {index}"]
     return ["weights (model.safetensors or pytorch_model.bin, whole or in shards)"]

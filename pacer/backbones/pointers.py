@@ -47,15 +47,10 @@ def resolve(directory: str | Path) -> Path:
             f"{listed_in} points to {target}, which is not there; put it back or repeat the stage `backbones`"
         )
     for name, expected in pointer.files.items():
-        file = target / name
-        if not os.path.isfile(file):
+        if not os.path.isfile(target / name) or file_hash(target / name) != expected:
             raise BackboneError(
-                f"{file}, listed in {listed_in}, is missing; put it back or repeat the stage `backbones`"
-            )
-        if file_hash(file) != expected:
-            raise BackboneError(
-                f"{file} is not the file that {listed_in} was made for (its content has changed); put the "
-                "old file back, or repeat the stage `backbones` to accept the new one"
+                f"{target / name} is not the file that {listed_in} was made for (it is missing or has changed); "
+                "put the old file back, or repeat the stage `backbones` to accept the new one"
             )
     return target
 

@@ -126,15 +126,12 @@ class CorpusData:
         return [_labelled(*rows[i]) for i in chosen]
 
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
-        by_image: dict[str, str] = {}
-        for frontal, lateral, raw in self.train.select("frontal", "lateral", "report_raw").iter_rows():
-            for image_id in filter(None, (frontal, lateral)):
-                by_image.setdefault(image_id, raw)
-        chosen = list(by_image)[:count]
-        paths = dict(self.files.select("image_id", "path").iter_rows())
-        present = [{*a.positive, *a.uncertain} for a in (extract_anchor(by_image[i]) for i in chosen)]
-        labels = np.array([[f in p for f in FINDINGS] for p in present], dtype=np.float32)
-        return TrainingImages(np.stack([_grey_square(paths[i], size) for i in chosen]), labels, None)
+        images = self.train.select("report_raw", image_id=pl.concat_list("frontal", "lateral")).explode("image_id")
+        images = images.drop_nulls("image_id").unique("image_id", keep="first", maintain_order=True).head(count)
+        paths = images.join(self.files, on="image_id", how="left", maintain_order="left")["path"]
+        present = [{*a.positive, *a.uncertain} for a in map(extract_anchor, images["report_raw"])]
+        labels = np.array([[finding in p for finding in FINDINGS] for p in present], dtype=np.float32)
+        return TrainingImages(np.stack([_grey_square(path, size) for path in paths]), labels, None)
 
 
 def _labelled(

@@ -101,12 +101,8 @@ def _encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct) -> _En
     def ids(piece: str) -> list[int]:
         return tokenizer.encode(piece, add_special_tokens=False).ids
 
-    parts = {
-        commit: instruct(
-            view=text.view, sections=text.sections, indication=text.indication, history=text.history, commit=commit
-        )
-        for commit in (False, True)
-    }
+    about = {"view": text.view, "sections": text.sections, "indication": text.indication, "history": text.history}
+    parts = {commit: instruct(**about, commit=commit) for commit in (False, True)}
     return _Encoded(
         ids(parts[False][0]),
         {commit: ids(after) for commit, (_, after) in parts.items()},
@@ -147,10 +143,9 @@ def _condition(embedding: Tensor, stated: list[list[int]], slots: int, rng: np.r
     free = rng.permutation(slots)
     share = max(1, slots // max(len(stated), 4))
     for i, sentence in enumerate(stated):
-        kept = [token for token in sentence if rng.random() > DROPPED]
-        own = free[i * share : (i + 1) * share][: int(rng.integers(1, share + 1))]
-        if kept and len(own):
-            words = F.layer_norm(embedding[torch.tensor(kept)].sum(0), (embedding.shape[1],))
-            signal[torch.from_numpy(own)] = words
+        tokens = [token for token in sentence if rng.random() > DROPPED]
+        places = free[i * share : (i + 1) * share][: int(rng.integers(1, share + 1))]
+        if tokens and len(places):
+            signal[torch.from_numpy(places)] = F.layer_norm(embedding[torch.tensor(tokens)].sum(0), noise.shape[1:])
     level = float(rng.uniform(*NOISE))
-    return F.layer_norm(torch.where(signal.any(1, keepdim=True), signal + level * noise, noise), (len(noise[0]),))
+    return F.layer_norm(torch.where(signal.any(1, keepdim=True), signal + level * noise, noise), noise.shape[1:])

@@ -117,6 +117,14 @@ def test_weights_are_looked_for_as_transformers_does(cache, tmp_path):
         point_to(HUB, "text", tmp_path / "out")
 
 
+@pytest.mark.parametrize("index", ["{", "[]", '{"weight_map": ["a"]}'])
+def test_an_index_that_cannot_be_read_is_named(local, tmp_path, index):
+    (local / "model.safetensors").rename(local / "model-1.safetensors")
+    (local / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(BackboneError, match=r"lacks a valid model\.safetensors\.index\.json; complete the directory"):
+        point_to(backbone(local), "text", tmp_path / "out")
+
+
 def test_not_an_id(cache, tmp_path):
     with pytest.raises(BackboneError, match="not a hub id"):
         point_to(Backbone(provider="hub", id="a/b/c", revision="main"), "text", tmp_path / "out")
