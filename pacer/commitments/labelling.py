@@ -128,8 +128,8 @@ def _ask(questions: Sequence[Question], answers: Answers, config: Labelling, pat
                     raise PacerError(
                         f"{endpoint.name} gave no usable answer for {question.record_id} ({result}, {in_a_row} in a "
                         "row); check the API key, the account, anchors.llm.model, anchors.llm.base_url and whether "
-                        "the endpoint supports the request's settings. All answers are saved; run the stage again for the "
-                        "rest (docs/commitments.md)"
+                        "the endpoint supports the request's settings. All answers are saved; run the stage again for "
+                        "the rest (docs/commitments.md)"
                     )
                 if config.max_dollars is not None and spent > config.max_dollars:
                     raise PacerError(

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
-from pacer.backbones.hub import locate, point_to
+from pacer.backbones import hub
+from pacer.backbones.hub import locate
 from pacer.backbones.pointers import fingerprint, is_standin, provenance, resolve
 from pacer.config import Backbone
 from pacer.core.errors import BackboneError
@@ -48,6 +50,14 @@ def local(tmp_path):
 
 def backbone(folder) -> Backbone:
     return Backbone(provider="local", path=str(folder))
+
+
+def point_to(model: Backbone, role: str, out: Path) -> Path:
+    """As the stage does."""
+    target = locate(model, role)
+    assert target is not None
+    hub.point_to(target, model, out)
+    return target
 
 
 def test_a_cached_snapshot_is_pointed_to(cache, tmp_path):
@@ -95,6 +105,24 @@ def test_an_index_of_the_other_format_needs_no_shards(cache, tmp_path):
         **{"config.json": b"{}", "vocab.txt": b"", "pytorch_model.bin.index.json": index, "model.safetensors": b"all"}
     )
     assert point_to(HUB, "text", tmp_path / "out").name == COMMIT
+
+
+def test_weights_are_looked_for_as_transformers_does(cache, tmp_path):
+    """It reads the index of safetensors before a pickle, so the pickle is no help where shards are missing."""
+    index = json.dumps({"weight_map": {"a": "model-1.safetensors"}}).encode()
+    cache(
+        **{"config.json": b"{}", "vocab.txt": b"", "model.safetensors.index.json": index, "pytorch_model.bin": b"all"}
+    )
+    with pytest.raises(BackboneError, match=r"lacks model-1\.safetensors"):
+        point_to(HUB, "text", tmp_path / "out")
+
+
+@pytest.mark.parametrize("index", ["{", "[]", '{"weight_map": ["a"]}'])
+def test_an_index_that_cannot_be_read_is_named(local, tmp_path, index):
+    (local / "model.safetensors").rename(local / "model-1.safetensors")
+    (local / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(BackboneError, match=r"lacks a valid model\.safetensors\.index\.json; complete the directory"):
+        point_to(backbone(local), "text", tmp_path / "out")
 
 
 def test_not_an_id(cache, tmp_path):
@@ -156,13 +184,12 @@ def test_broken_pointers_are_errors(local, tmp_path):
     (tmp_path / "out" / "pointer.json").write_text('{"file": 1}')
     with pytest.raises(BackboneError, match="malformed"):
         resolve(tmp_path / "out")
+    for name in ("../config.json", "/etc/passwd", "a/config.json", ".."):
+        (tmp_path / "out" / "pointer.json").write_text(json.dumps({"path": str(tmp_path), "files": {name: "0"}}))
+        with pytest.raises(BackboneError, match="malformed"):
+            resolve(tmp_path / "out")
     with pytest.raises(BackboneError, match="is not a directory"):
         resolve(tmp_path / "nothing")
-
-
-def test_a_provider_that_makes_a_model_is_refused(tmp_path):
-    with pytest.raises(BackboneError, match="standin"):
-        point_to(Backbone(provider="standin"), "text", tmp_path / "out")
 
 
 def test_locate_is_the_check_that_the_stage_makes(local, tmp_path):
