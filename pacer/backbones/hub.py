@@ -98,5 +98,5 @@ def _missing_weights(target: Path, names: set[str]) -> list[str]:
             try:
                 return sorted(set(read_json(target / index)["weight_map"].values()) - names)
             except (DataError, KeyError, TypeError, AttributeError):
-                return [f"a valid {index}"]
+                return [f"valid {index}"]
     return ["weights (model.safetensors or pytorch_model.bin, whole or in shards)"]
