@@ -1,4 +1,4 @@
-"""The command ``pacer``: joins the commands of the rooms, and has those about the project itself.
+"""The command ``pacer``: joins the commands of all files, and has those about the project itself.
 
 Heavy imports wait until a command needs them.
 """
@@ -43,7 +43,7 @@ def use(
     name: Annotated[str | None, typer.Argument(help="Profile in configs/; none: list them.")] = None,
     force: Annotated[bool, typer.Option(help="Overwrite a params.yaml that was edited by hand.")] = False,
 ) -> None:
-    """Put a profile in use: write it to params.yaml."""
+    """Select a profile: write it to params.yaml."""
     if name is None:
         current = profile_in_use(PARAMS, CONFIGS) if PARAMS.exists() else None
         for known in profile_names(CONFIGS):
@@ -55,11 +55,11 @@ def use(
 
 @app.command()
 def doctor(params: ParamsFile = PARAMS) -> None:
-    """Show what this machine has and what a run lacks: models, files, disk, consent to send reports."""
+    """Check what a run needs on this machine: models, files, disk, consent to send reports."""
     from pacer.cli.doctor import diagnose
 
     found = diagnose(load_params(params))
-    console.print(f"{params}: {profile_in_use(params, CONFIGS) or 'valid, with values of no profile'}")
+    console.print(f"{params}: {profile_in_use(params, CONFIGS) or 'valid; not equal to a profile'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
     for title, findings in found.items():
         console.print(f"\n{title}")
@@ -70,7 +70,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
         for command in _FETCH.findall("".join(finding.detail for finding in findings)):
             say(f"  {command}")  # unbroken however narrow the window is, to be pasted
     if any(finding.state == "missing" for findings in found.values() for finding in findings):
-        raise ConfigError("a run would stop: see what is marked `missing` above")
+        raise ConfigError("`dvc repro` would stop; fix what is marked `missing` above")
 
 
 for command in (audit, decode, export, generate, serve, score, compare, show):

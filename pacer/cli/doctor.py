@@ -1,4 +1,4 @@
-"""Looks at this machine and at what ``params.yaml`` names: what is there, and what a run lacks."""
+"""Checks this machine and what ``params.yaml`` names: what is available, and what a run lacks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def models(params: Params) -> list[Finding]:
     start = params.parent.start
     if start != "warmup":
         there = Path(start).expanduser().exists()
-        found.append(Finding("parent.start", "ok" if there else "missing", start if there else f"{start} is not there"))
+        detail = start if there else f"{start} does not exist"
+        found.append(Finding("parent.start", "ok" if there else "missing", detail))
     return found
 
 
@@ -91,7 +92,7 @@ def _gpus() -> Finding:
 
     devices = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
     names = ", ".join(f"{device.name} ({decimal(device.total_memory)})" for device in devices)
-    return Finding("GPU", "ok" if names else "note", names or "none visible")
+    return Finding("GPU", "ok" if names else "note", names or "none available, models run on the CPU")
 
 
 def _disk(params: Params, root: Path) -> Finding:
@@ -101,17 +102,17 @@ def _disk(params: Params, root: Path) -> Finding:
     free, images = shutil.disk_usage(root).free, _counted(params, root / "data")
     told = f"{decimal(free)} free"
     if images is not None and (root / "data" / "features").exists():
-        return Finding("Disk", "ok", f"{told}, data/features is there")
+        return Finding("Disk", "ok", f"{told}, data/features exists")
     origin = "published" if images is None else "counted"
     images = images or _published(params)
     if images is None:
-        return Finding("Disk", "note", f"{told}; features: unknown before `dvc repro corpus` has counted the images")
+        return Finding("Disk", "note", f"{told}; what features need is known after `dvc repro corpus`")
     shape = _encoder(params)
     need, pixels = (images * image_bytes(params.features, mode, *shape) for mode in (params.features.mode, "pixels"))
     told += f", features need about {decimal(need)} ({images:,} images, {origin})"
     if fits(need, free):
         return Finding("Disk", "ok", told)
-    remedy = f"features.mode: pixels needs {decimal(pixels)}" if fits(pixels, free) else "free space"
+    remedy = f"set features.mode: pixels ({decimal(pixels)})" if fits(pixels, free) else "free some space"
     return Finding("Disk", "missing", f"{told}; {remedy}")
 
 
@@ -180,7 +181,7 @@ def _labels(params: Params) -> Finding:
             with Endpoint(config) as endpoint:
                 return f"reports of the sample are sent to {endpoint.name}"
         if config.provider == "recorded" and params.corpus.source != "phantom" and not recorded.is_file():
-            raise ConfigError(f"anchors.llm.recorded: {recorded} does not exist")
+            raise ConfigError(f"recorded: {recorded} does not exist; correct the path, or set provider: none")
         return f"provider {config.provider}: no report leaves this machine"
 
     return _look("anchors.llm", look)

@@ -47,7 +47,7 @@ def use_profile(name: str, params: Path, configs: Path, *, force: bool = False) 
     if name not in names:
         close = difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        raise ConfigError(f"there is no profile {name!r} in {configs}; there are {', '.join(names)}{hint}")
+        raise ConfigError(f"unknown profile {name!r}; {configs} has {', '.join(names)}{hint}")
     chosen = configs / f"{name}.yaml"
     load_profile(chosen)
     in_use = None
@@ -55,7 +55,7 @@ def use_profile(name: str, params: Path, configs: Path, *, force: bool = False) 
         in_use = profile_in_use(params, configs)
     if params.exists() and not force and in_use is None:
         raise ConfigError(
-            f"{params} was edited and equals no profile in {configs}; keep it with `cp {params} {configs}/mine.yaml`, "
-            "or overwrite it with --force"
+            f"{params} has changes that no profile in {configs} has; save them with `cp {params} {configs}/mine.yaml`, "
+            "or overwrite them with --force"
         )
     write_text(params, profile_text(chosen))

@@ -1,6 +1,6 @@
-"""Typed parameters, a file per group of ``params.yaml``; DVC tracks the values, so no stage declares this room.
+"""Typed parameters, a file per group of ``params.yaml``; DVC tracks the values, so no stage depends on this package.
 
-Uses core alone. What many rooms use can be imported from here, the rest from its file.
+Uses core only. What many packages use can be imported from here, the rest from its file.
 """
 
 from pacer.config.anchors import Labelling

@@ -10,6 +10,8 @@ from pacer.config.strict import Natural, NaturalFloat, Positive, PositiveFloat, 
 
 
 class Labelling(Strict):
+    """How the LLM labels the sampled reports."""
+
     provider: Literal["none", "recorded", "openai"]
     recorded: str | None
     model: str
@@ -36,6 +38,8 @@ class Labelling(Strict):
 
 
 class Anchors(Strict):
+    """The group ``anchors``: the sample and how it is labelled."""
+
     seed: Natural
     sample_per_context: Natural
     llm: Labelling

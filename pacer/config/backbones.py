@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from pacer.config.strict import Natural, Positive, PositiveFloat, Strict
 
-#: What the bundled stand-ins were made with, and what they are.
+#: Settings and origin of the bundled stand-ins.
 CARD = Path(__file__).parents[1] / "backbones" / "bundled" / "card.json"
 
 
@@ -32,7 +32,7 @@ class Backbone(Strict):
 
 
 class Standin(Strict):
-    """Size and training of a model that is made here."""
+    """Size and training of a stand-in."""
 
     width: Positive
     heads: Positive
@@ -43,11 +43,13 @@ class Standin(Strict):
     @model_validator(mode="after")
     def _divides(self) -> Self:
         if self.width % self.heads or self.width // self.heads < 4:
-            raise ValueError(f"width {self.width}: heads must divide it and leave each head 4 at least")
+            raise ValueError(f"width {self.width} must be a multiple of heads ({self.heads}), with 4 per head at least")
         return self
 
 
 class VisionStandin(Standin):
+    """A Dinov2; image and patch size in pixels, patches N = (image_size // patch_size)^2."""
+
     image_size: Positive
     patch_size: Positive
     images: Annotated[int, Field(ge=2)]
@@ -60,24 +62,30 @@ class VisionStandin(Standin):
 
 
 class TextStandin(Standin):
+    """A text model of ``layers`` blocks and ``vocabulary`` tokens, trained on ``texts`` reports."""
+
     layers: Positive
     vocabulary: Annotated[int, Field(ge=300)]
     texts: Positive
 
 
 class LanguageStandin(TextStandin):
+    """A Llama; its condition takes ``slots`` positions of the prefix."""
+
     slots: Positive
 
     @model_validator(mode="after")
     def _even(self) -> Self:
         if self.width // self.heads % 2:
             raise ValueError(
-                f"width {self.width}, heads {self.heads}: the width of a head must be even (its rotations)"
+                f"width {self.width}, heads {self.heads}: width / heads must be even, for rotary positions"
             )
         return self
 
 
 class Backbones(Strict):
+    """The group ``backbones``: the four frozen models and the settings of their stand-ins."""
+
     seed: Natural
     train_on: Literal["phantom", "corpus"]
     vision: Backbone
@@ -92,7 +100,7 @@ class Backbones(Strict):
     @model_validator(mode="after")
     def _providers(self) -> Backbones:
         if self.chexbert.provider == "hub":
-            raise ValueError("chexbert: its weights lie on no hub; use provider local with path, or standin")
+            raise ValueError("chexbert: no hub has its weights; set provider: local with path, or provider: standin")
         return self
 
     @model_validator(mode="after")
@@ -111,7 +119,7 @@ class Backbones(Strict):
 
 
 def _difference(key: str, own: Any, made: Any) -> str:
-    """The first value that is not the bundled model's."""
+    """The first value that differs from the bundled model's."""
     if isinstance(own, dict):
         key, own, made = next((f"{key}.{name}", own[name], made[name]) for name in own if own[name] != made[name])
-    return f"{key} = {own!r}, and the bundled model was made with {made!r}"
+    return f"{key} = {own!r}, but the bundled model was made with {made!r}"

@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 from pacer.config.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Strict, read_params
 from pacer.config.training import Warmup
 
-#: Whose prompt and target the halves of a pair have. ``own_and_poorer``: each its own where it is trained on, and a
-#: third part has the poorer record's with more sources, for the ranking alone; ``poorer``: the poorer record's on both;
-#: ``own``: each its own.
+#: Whose prompt and target the two records of a pair have. ``own``: each its own. ``poorer``: both those of the record
+#: with fewer sources. ``own_and_poorer``: each its own in the training loss; the ranking compares the poorer record's
+#: with fewer and with more sources.
 PairTarget = Literal["own_and_poorer", "poorer", "own"]
 
 
@@ -26,6 +26,8 @@ class Adaptation(Warmup):
 
 
 class SimMLM(Adaptation):
+    """Experts of rank ``rank`` and a gate on the frozen parent."""
+
     rank: Positive
     d_gate: Positive
     mixing: Literal["per_slot", "post_fusion"]
@@ -40,18 +42,24 @@ class SimMLM(Adaptation):
 
 
 class Bank(Strict):
+    """The complete train studies in which RAGPT retrieves neighbours."""
+
     neighbours: Positive
     entries: Positive | None
     seed: Natural
 
 
 class RAGPT(Adaptation):
+    """Generated missing sources and prompts from retrieved neighbours."""
+
     bank: Bank
     prompt_tokens: Positive
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class LLMRG4(Strict):
+    """Weights and beam search of LLM-RG4 as released."""
+
     weights: str | None
     num_beams: Positive
     min_new_tokens: Natural

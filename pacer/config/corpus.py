@@ -13,11 +13,13 @@ from pacer.core.io import known_encoding
 #: How report text is cleaned; :data:`pacer.data.cleaning.CLEANERS` has the functions.
 Cleaner = Literal["upstream", "iu_xray"]
 
-#: What stands between the cells of a CSV file; :data:`pacer.data.tables.SEPARATORS` has the characters.
+#: The separator of a CSV file; :data:`pacer.data.tables.SEPARATORS` has the characters.
 Delimiter = Literal["comma", "semicolon", "tab", "pipe"]
 
 
 class Phantom(Strict):
+    """Size of the synthetic corpus; fractions are shares of patients."""
+
     patients: Positive
     studies_per_patient: PositiveFloat
     lateral_fraction: Fraction
@@ -66,8 +68,8 @@ class OpenI(Strict):
 
 
 class TableOfStudies(Strict):
-    """A table of one's own studies, relative to ``corpus.root``; ``columns`` maps our names to the table's; the form
-    need only be said where it is not that of a plain CSV file."""
+    """A table of studies, relative to ``corpus.root``; ``columns`` maps our names to the table's. ``delimiter`` and
+    ``encoding`` are for CSV files with other separators than commas, or not in UTF-8."""
 
     file: str | None
     columns: dict[str, str]
@@ -76,8 +78,8 @@ class TableOfStudies(Strict):
 
 
 class SubjectShares(Strict):
-    """Shares of the subjects in val and test, where a corpus names no split; the rest is train. A corpus that is only
-    evaluated has none."""
+    """Shares of subjects in val and test for a corpus without a split; the rest is train, and may be empty if the
+    corpus is for evaluation only."""
 
     val: Fraction
     test: Fraction
@@ -85,11 +87,13 @@ class SubjectShares(Strict):
     @model_validator(mode="after")
     def _shares(self) -> SubjectShares:
         if self.val + self.test > 1:
-            raise ValueError("val + test must not exceed 1; what they leave is train")
+            raise ValueError("val + test must not exceed 1; the rest is train")
         return self
 
 
 class Corpus(Strict):
+    """The group ``corpus``: source, format, contexts and cleaning of the records."""
+
     source: Literal["phantom", "files"]
     format: Literal["rg4", "mimic_cxr", "r2gen", "openi", "table"]
     root: str | None
@@ -114,13 +118,14 @@ class Corpus(Strict):
     @model_validator(mode="after")
     def _consistent(self) -> Corpus:
         if len(set(self.contexts)) != len(self.contexts):
-            raise ValueError("contexts holds a context twice")
+            raise ValueError("contexts lists a context twice")
         if self.source == "files":
             if self.root is None:
-                raise ValueError("source: files needs corpus.root, the folder that the annotation files lie in")
+                raise ValueError("source: files needs corpus.root, the folder that contains the corpus")
             missing = [c for c in self.contexts if getattr(self.annotations, c) is None]
             if self.format == "rg4" and missing:
-                raise ValueError(f"annotations names no file for {', '.join(missing)}, listed in corpus.contexts")
+                named = ", ".join(missing)
+                raise ValueError(f"annotations has no file for {named}; set it, or shorten corpus.contexts")
             needed = {
                 "mimic_cxr": {f"mimic_cxr.{name}": path for name, path in self.mimic_cxr},
                 "r2gen": {"r2gen.annotation": self.r2gen.annotation},
@@ -131,7 +136,7 @@ class Corpus(Strict):
             if unset:
                 raise ValueError(f"format: {self.format} needs {', '.join(unset)}")
             if self.format in ("openi", "r2gen") and set(self.contexts) & {"sw", "mw"}:
-                raise ValueError(f"format: {self.format} knows no previous reports; contexts may hold sn and mn")
+                raise ValueError(f"format: {self.format} has no previous reports; set contexts: [sn] or [sn, mn]")
         elif self.format != "rg4":
-            raise ValueError("source: phantom writes format: rg4 alone; for a corpus of your own set source: files")
+            raise ValueError("source: phantom requires format: rg4; for your data set source: files")
         return self

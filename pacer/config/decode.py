@@ -10,6 +10,8 @@ from pacer.config.strict import Beams, LengthPenalty, Natural, Positive, Positiv
 
 
 class Decode(Strict):
+    """The group ``decode``: records, beam search (lengths in tokens) and controls."""
+
     split: Literal["test", "val", "all"]
     limit: Positive | None
     engine: Literal["beam", "generate"]

@@ -1,4 +1,4 @@
-"""Which report tokens L_TLW counts."""
+"""Which report tokens enter L_TLW."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pacer.config.strict import NaturalFloat, Positive, Strict
 
 
 class Emphasis(Strict):
+    """The group ``emphasis``: marks from the corpus, computed ones, or none."""
+
     source: Literal["corpus", "computed", "none"]
     steps: Positive
     smoothing: NaturalFloat

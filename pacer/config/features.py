@@ -1,4 +1,4 @@
-"""What is stored of the frozen encoders."""
+"""Which hidden states of the frozen encoders are stored, and how."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pacer.config.strict import Natural, Positive, Strict
 
 
 class Features(Strict):
+    """The group ``features``: encoder blocks, stored type and size of shards."""
+
     mode: Literal["states", "pixels"]
     depths: Annotated[list[Positive], Field(min_length=1)]
     dtype: Literal["float32", "float16", "bfloat16"]

@@ -10,20 +10,28 @@ from pacer.config.strict import Fraction, Positive, PositiveFloat, Size, Strict
 
 
 class Prompt(Strict):
+    """The group ``prompt``; lengths in tokens."""
+
     before_tokens: Annotated[int, Field(ge=8)]
     unknown_view: Literal["upstream", "by_sections"]
-    truncation: Literal["context", "upstream"] = "context"  # checkpoints of earlier versions do not name it
+    truncation: Literal["context", "upstream"] = "context"  # absent in checkpoints of earlier versions
 
 
 class Trajectory(Strict):
+    """The group ``trajectory``: maximum report length in tokens, BOS included."""
+
     report_tokens: Annotated[int, Field(ge=8)]
 
 
 class Commit(Strict):
+    """The group ``commit``: whether a report is written directly or after its commitment."""
+
     route: Literal["stochastic", "always", "direct"]
 
 
 class Refine(Strict):
+    """The group ``refine``: router over depths; alpha_D starts at init_scale < max_scale, its bound."""
+
     variant: Literal["patchwise", "global", "endpoint"]
     d_routing: Size | None
     max_scale: PositiveFloat
@@ -37,6 +45,8 @@ class Refine(Strict):
 
 
 class Interface(Strict):
+    """The group ``interface``: compression of each source to ``num_queries`` tokens, and their fusion."""
+
     num_queries: Size
     num_heads: Size
     d_hidden: Size
@@ -47,6 +57,8 @@ class Interface(Strict):
 
 
 class Lora(Strict):
+    """The group ``lora``: adapters of the language model, scaled by alpha / rank."""
+
     rank: Size
     alpha: Positive
     dropout: Fraction

@@ -25,7 +25,7 @@ from pacer.config.training import Batches, Calibrate, Parent, Train, Warmup
 class Params(Strict):
     """The whole of ``params.yaml``."""
 
-    if_missing = "; `pacer use NAME` writes it from a profile in configs/"
+    if_missing = "; correct the path, or write params.yaml with `pacer use NAME` (`pacer use` lists the profiles)"
     if_incomplete = "; compare with configs/phantom.yaml, which has every key, or write a profile with `pacer use NAME`"
 
     corpus: Corpus
@@ -65,9 +65,9 @@ class Params(Strict):
                 "decodes test or val"
             )
         if "sn" not in self.corpus.contexts:
-            raise ValueError("corpus.contexts must hold sn: the warm-up trains on it")
+            raise ValueError("corpus.contexts must contain sn: the warm-up trains on it")
         if others := set(self.parent.contexts or ()) - set(self.corpus.contexts):
-            raise ValueError(f"parent.contexts holds {', '.join(sorted(others))}, which corpus.contexts does not")
+            raise ValueError(f"parent.contexts has {', '.join(sorted(others))}, but corpus.contexts does not")
         return self
 
 

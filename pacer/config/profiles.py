@@ -1,6 +1,6 @@
-"""Profiles: ``configs/phantom.yaml`` holds every key, any other file there the values in which it differs.
+"""Profiles: ``configs/phantom.yaml`` has every key; every other file there has only the values that differ.
 
-An overlay takes the rest from ``phantom``, or from the profile that its key ``extends`` names.
+It takes the rest from ``phantom``, or from the profile in its key ``extends``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pacer.config.params import Params, parse_params
 from pacer.config.strict import read_mapping
 from pacer.core.errors import ConfigError
 
-#: The complete profile, and the key of an overlay that names another one to start from.
+#: The complete profile, and the key of an overlay for the profile to start from.
 COMPLETE, EXTENDS = "phantom", "extends"
 
 
@@ -59,7 +59,7 @@ def _merged(path: Path, extended_by: tuple[str, ...]) -> CommentedMap:
         return values
     base = _merged(path.with_stem(values.pop(EXTENDS, COMPLETE)), (*extended_by, path.stem))
     _overlay(base, values)
-    base.ca.comment = values.ca.comment  # what the file begins with
+    base.ca.comment = values.ca.comment  # the comment at the top of the file
     return base
 
 
@@ -75,7 +75,7 @@ def _overlay(base: CommentedMap, values: CommentedMap) -> None:
 
 
 def _beside(values: CommentedMap, key: Any) -> str | None:
-    """The comment in the line of a key."""
+    """The comment on the line of a key."""
     tokens = values.ca.items.get(key)
     return tokens[2].value.partition("\n")[0] if tokens and tokens[2] else None
 

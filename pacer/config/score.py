@@ -9,6 +9,8 @@ from pacer.config.strict import Positive, Strict
 
 
 class Score(Strict):
+    """The group ``score``: convention of F1, references and the labeller's batches."""
+
     convention: Literal["llm-rg4", "r2gen", "nicolson", "top5", "weighted"]
     originals: Literal[Cleaner, "lowercase", "as_is"]
     batch_size: Positive

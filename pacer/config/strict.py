@@ -1,4 +1,4 @@
-"""What every group of parameters is: typed, frozen, without unknown keys; and how a file of groups is read.
+"""The base of all groups of parameters (typed, frozen, no unknown keys), and reading a file of groups.
 
 An unknown key, a wrong type or a forbidden value is one :class:`ConfigError` that names the key, the value and what is
 allowed.
@@ -21,10 +21,10 @@ _SHOWN = 50
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(ge=1)]
-#: Of a trained block; models of others must not ask for more memory than there is.
+#: A size of a trained block; bounded, so that a foreign model cannot exhaust the memory.
 Size = Annotated[int, Field(ge=1, le=16_384)]
 Beams = Annotated[int, Field(ge=1, le=64)]
-#: Of one text; and the exponent of a report's length, which must not leave the numbers that there are.
+#: Tokens of one text; and the exponent of a report's length, bounded to keep scores finite.
 Tokens = Annotated[int, Field(ge=1, le=100_000)]
 LengthPenalty = Annotated[float, Field(ge=-10.0, le=10.0)]
 Natural = Annotated[int, Field(ge=0)]
@@ -37,7 +37,7 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    #: What an error adds where the file of these groups is missing, or a key of it.
+    #: Added to the error if the file of these groups is missing, or a key in it.
     if_missing: ClassVar[str] = ""
     if_incomplete: ClassVar[str] = ""
 
@@ -65,7 +65,7 @@ def read_mapping(path: str | Path, yaml: YAML) -> Any:
     try:
         raw = yaml.load(Path(path).read_bytes().decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError, YAMLError) as error:
-        raise ConfigError(f"{path} is not a parameter file: {_unread(error)}; expected YAML in UTF-8") from None
+        raise ConfigError(f"{path} cannot be read as YAML: {_unread(error)}; correct the file") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} must be a mapping of groups, such as corpus and train")
     return raw
@@ -89,7 +89,7 @@ def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
 
 
 def _unread(error: Exception) -> str:
-    """Why a file is not YAML, without what it holds where it is no text."""
+    """Why a file is not YAML; content that is not text is not quoted."""
     if isinstance(error, UnicodeDecodeError):
         return f"not UTF-8 ({error.reason} at byte {error.start})"
     if isinstance(error, MarkedYAMLError) and error.problem_mark:
@@ -104,11 +104,11 @@ def _explain(problem: Any, kind: type[Strict]) -> str:
     if problem["type"] == "extra_forbidden":
         siblings = _fields_at(problem["loc"][:-1], kind)
         close = difflib.get_close_matches(str(problem["loc"][-1]), siblings, n=1, cutoff=0.0)
-        return f"unknown key {key}; the closest known key is {close[0] if close else '-'}"
+        return f"unknown key {key} (closest known key: {close[0] if close else 'none'})"
     if problem["type"] == "missing":
         return f"{key} is missing"
     shown = "" if isinstance(value, dict) else f" = {value!r:.200}"
-    message = problem["msg"].removeprefix("Value error, ")
+    message = problem["msg"].removeprefix("Value error, ").replace("Input should", "must")
     return f"{key}{shown}{': ' * bool(key)}{message[0].lower()}{message[1:]}"
 
 

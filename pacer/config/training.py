@@ -11,6 +11,8 @@ from pacer.core.contexts import Context
 
 
 class Train(Strict):
+    """The group ``train``: what the three phases share; intervals in updates."""
+
     seed: Natural
     lambda_tlw: NaturalFloat
     weight_decay: NaturalFloat
@@ -28,11 +30,15 @@ class Train(Strict):
 
 
 class Batches(Strict):
+    """The group ``batches``: mixing and sorting of micro-batches."""
+
     mix: bool
     window: Positive
 
 
 class Warmup(Strict):
+    """The group ``warmup``, and the schedule of every phase; batch size in records over all processes."""
+
     learning_rate: PositiveFloat
     batch_size: Positive
     accumulation: Positive
@@ -41,6 +47,8 @@ class Warmup(Strict):
 
 
 class Parent(Warmup):
+    """The group ``parent``: schedule, rise of rho and weight of commitment tokens."""
+
     contexts: Annotated[list[Context], Field(min_length=1)] | None
     rho_start: Fraction
     rho_end: Fraction
@@ -52,6 +60,8 @@ class Parent(Warmup):
 
 
 class Calibrate(Warmup):
+    """The group ``calibrate``: schedule, loss weights and size of the calibrator."""
+
     trains: Literal["calibrator", "interface", "lora"]
     rho: Fraction
     lambda_q: NaturalFloat

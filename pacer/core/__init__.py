@@ -1,4 +1,4 @@
-"""What every room uses: errors, atomic files and manifests, contexts, progress.
+"""What every package uses: errors, atomic files and manifests, contexts, progress.
 
-Uses no other room.
+Uses no other package.
 """

@@ -51,11 +51,9 @@ def run_cleanly(main: Callable[[], None]) -> None:
             place = getattr(error, "filename", None)
             said = f"the disk is full{f' ({place})' if place else ''}; free some space and run the same command again"
         elif _no_memory(error):
-            said = (
-                "there is too little memory; docs/training.md says what each phase takes, and which settings take less"
-            )
+            said = "out of memory; docs/training.md lists what each phase needs, and which settings need less"
         elif isinstance(error, OSError) and error.filename is not None:
-            said = f"{error.filename}: {error.strerror}; put that right and run the same command again"
+            said = f"{error.filename}: {error.strerror}; correct this and run the same command again"
         else:
             raise
         if show_traceback:

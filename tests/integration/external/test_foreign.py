@@ -201,7 +201,7 @@ def test_the_protocols_change_the_reports():
 
 
 def test_unknown_protocols_are_refused():
-    with pytest.raises(ConfigError, match=r"missing = .*input should be"):
+    with pytest.raises(ConfigError, match=r"missing = .*must be"):
         validated({"missing": "zero"}, "pacer score", Protocol)
 
 

@@ -48,7 +48,7 @@ def test_missing_weights_say_how_to_get_them(pacer):
     assert pacer("use", "mimic_rg4").code == 0
     outcome = pacer("doctor")
     assert outcome.code == 1
-    assert outcome.error.strip() == "error: a run would stop: see what is marked `missing` above"
+    assert outcome.error.strip() == "error: `dvc repro` would stop; fix what is marked `missing` above"
     command = "  hf download lmsys/vicuna-7b-v1.5 --revision 3321f76e3f527bd14065daf69dad9344000a201d"
     assert command in outcome.out.splitlines(), "it can be pasted"
     assert "corpus.root" in outcome.out
@@ -115,9 +115,9 @@ def test_before_the_corpus_is_read_the_disk_is_judged_by_the_published_counts(
     assert disk.state == "ok" and disk.detail.endswith("about 1.7 TB (269,402 images, published)")
     free(10**12)
     disk = found("Machine", params, tmp_path)["Disk"]
-    assert disk.state == "missing" and disk.detail.endswith("features.mode: pixels needs 72.3 GB")
+    assert disk.state == "missing" and disk.detail.endswith("set features.mode: pixels (72.3 GB)")
     free(10**9)
-    assert found("Machine", params, tmp_path)["Disk"].detail.endswith("free space")
+    assert found("Machine", params, tmp_path)["Disk"].detail.endswith("free some space")
 
 
 def test_images_are_counted_by_the_audit_of_the_same_corpus_only(free: Callable[[int], None], tmp_path: Path):

@@ -44,7 +44,7 @@ def test_a_file_that_is_gone_is_one_line(tmp_path: Path, capsys: pytest.CaptureF
     with pytest.raises(SystemExit):
         run_cleanly(lambda: print((tmp_path / "gone").read_text()))
     assert capsys.readouterr().err == (
-        f"error: {tmp_path}/gone: No such file or directory; put that right and run the same command again\n"
+        f"error: {tmp_path}/gone: No such file or directory; correct this and run the same command again\n"
     )
 
 
@@ -65,4 +65,4 @@ def test_too_little_memory_is_one_line(capsys: pytest.CaptureFixture) -> None:
         with pytest.raises(SystemExit):
             ended(error)
         told = capsys.readouterr().err
-        assert told.startswith("error: there is too little memory; docs/training.md") and told.count("\n") == 1
+        assert told.startswith("error: out of memory; docs/training.md") and told.count("\n") == 1
