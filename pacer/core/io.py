@@ -139,15 +139,6 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def known_encoding(name: str) -> str:
-    """The name of an encoding of text, once it is one; else a ValueError."""
-    try:
-        "A".encode(name)
-    except (LookupError, UnicodeError):
-        raise ValueError("expected the name of an encoding, such as utf-8, cp1252, latin-1 or utf-16") from None
-    return name
-
-
 def write_jsonl(path: str | Path, rows: Iterable[dict], *, durable: bool = False) -> None:
     """Write one JSON object per line, atomically; ``durable`` as in :func:`atomic_path`."""
     write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), durable=durable)

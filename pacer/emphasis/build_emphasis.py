@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from pacer.backbones.pointers import fingerprint, resolve
 from pacer.backbones.tokenizer import read_tokenizer
-from pacer.config.emphasis import Emphasis
+from pacer.config.anchors import Emphasis
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, hash_json, publish, scratch_directory, write_json, write_jsonl
 from pacer.core.journal import Journal, read_journal

@@ -63,7 +63,7 @@ def test_a_file_that_is_not_the_cards_is_refused(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("group", "changes", "message"),
     [
-        (None, {"seed": 12}, r"backbones\.seed = 12, and the bundled model was made with 11; set backbones\.vision"),
+        (None, {"seed": 12}, r"backbones\.seed = 12, but the bundled model was made with 11; set backbones\.vision"),
         (None, {"train_on": "corpus"}, r"backbones\.train_on = 'corpus'"),
         (
             "text_standin",
