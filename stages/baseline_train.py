@@ -9,8 +9,8 @@ from curves import dvclive_log
 from pacer.baselines.run import train_ragpt, train_simmlm
 from pacer.config import load_params
 from pacer.config.baselines import load_baseline_params
+from pacer.core.devices import share_cores
 from pacer.core.errors import run_cleanly
-from pacer.core.threads import share_cores
 from pacer.training.run import Inputs
 
 MODELS = Path("baselines/models")

@@ -7,8 +7,8 @@ from pathlib import Path
 from curves import dvclive_log
 
 from pacer.config import Params, load_params
+from pacer.core.devices import share_cores
 from pacer.core.errors import run_cleanly
-from pacer.core.threads import share_cores
 from pacer.training.run import Inputs, run_phase
 
 PHASES = ("warmup", "parent", "calibrate")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pacer.core.processor import gains_from_bfloat16
+from pacer.core.devices import gains_from_bfloat16
 
 #: Channels of the four stages; the last two share a resolution.
 WIDTHS = (24, 48, 96, 192)
