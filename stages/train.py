@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from curves import dvclive_log
@@ -35,8 +36,8 @@ def main() -> None:
         anchors=None if phase == "warmup" else Path("data/anchors/anchors.parquet"),
         start=start_of(phase, params),
     )
-    metrics = Path(f"metrics/{phase}")
-    run_phase(phase, params, inputs, Path(f"models/{phase}"), lambda scratch: dvclive_log(scratch, metrics))
+    open_log = partial(dvclive_log, final=Path(f"metrics/{phase}"))
+    run_phase(phase, params, inputs, Path(f"models/{phase}"), open_log)
 
 
 if __name__ == "__main__":
