@@ -46,7 +46,7 @@ def use_profile(name: str, params: Path, configs: Path, *, force: bool = False) 
     if name not in names:
         close = difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        raise ConfigError(f"unknown profile {name!r}; {configs} has {', '.join(names)}{hint}")
+        raise ConfigError(f"unknown profile {name!r}; {configs}/ contains {', '.join(names)}{hint}")
     chosen = configs / f"{name}.yaml"
     load_profile(chosen)
     in_use = None

@@ -51,7 +51,7 @@ def _yaml() -> YAML:
 
 
 def _merged(path: Path, extended_by: tuple[Path, ...]) -> CommentedMap:
-    values = read_mapping(path, _yaml())
+    values = read_mapping(path, _yaml(), Params)
     if EXTENDS not in values:
         return values
     if path.name == "params.yaml":

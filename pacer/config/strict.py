@@ -47,19 +47,19 @@ def read_params(path: str | Path, kind: type[Groups]) -> Groups:
     Raises:
         ConfigError: the file is missing, is not YAML, or any value is refused; all problems are listed.
     """
-    if not Path(path).exists():
-        raise ConfigError(f"{path} does not exist{kind.hint}")
-    return validated(read_mapping(path, YAML(typ="safe")), str(path), kind)
+    return validated(read_mapping(path, YAML(typ="safe"), kind), str(path), kind)
 
 
-def read_mapping(path: str | Path, yaml: YAML) -> Any:
-    """The groups of a parameter file, as ``yaml`` reads them, unvalidated.
+def read_mapping(path: str | Path, yaml: YAML, kind: type[Strict]) -> Any:
+    """The groups of a parameter file of this kind, as ``yaml`` reads them, unvalidated.
 
     Raises:
         ConfigError: the file is missing, is not YAML, or is not a mapping.
     """
     try:
         raw = yaml.load(Path(path).read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist{kind.hint}") from None
     except (OSError, ValueError, RecursionError, YAMLError) as error:
         reason = " ".join(str(error).split())
         if isinstance(error, MarkedYAMLError) and error.problem_mark:  # whose text quotes the file

@@ -143,7 +143,7 @@ def test_a_parent_sees_the_contexts_that_it_is_given(phase, tmp_path: Path, monk
         "validation/mw",
         "validation/mean",
     }
-    with pytest.raises(ConfigError, match=r"parent.contexts holds mn, which corpus.contexts does not"):
+    with pytest.raises(ConfigError, match=r"parent.contexts has mn, but corpus.contexts does not"):
         values = params.model_dump()
         values["corpus"]["contexts"] = ["sn", "mw"]
         parse_params(values | {"parent": values["parent"] | {"contexts": ["sn", "mn"]}})

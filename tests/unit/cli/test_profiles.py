@@ -263,6 +263,7 @@ def test_a_parameter_file_may_have_the_keys_alone_in_which_it_differs_from_a_pro
         (repository / "mine.yaml").write_text(text)
         outcome = pacer("doctor", "--params", "mine.yaml")
         assert outcome.code == 1 and message in outcome.error
+    assert "nowhere.yaml does not exist; compare with" in pacer("doctor", "--params", "nowhere.yaml").error
 
 
 def test_a_missing_key_is_named_with_where_to_find_it(tmp_path: Path):
@@ -298,7 +299,10 @@ def test_use_without_a_name_marks_the_one_in_use(pacer):
 def test_an_unknown_profile_is_one_line_that_lists_the_known_ones(pacer):
     outcome = pacer("use", "mimic_rg5")
     assert outcome.code == 1 and len(outcome.error.splitlines()) == 1
-    assert "micro, mimic_cxr, mimic_rg4, mimic_rg4_sn, openi, phantom, table; did you mean mimic_rg4?" in outcome.error
+    assert (
+        "configs/ contains micro, mimic_cxr, mimic_rg4, mimic_rg4_sn, openi, phantom, table; did you mean mimic_rg4?"
+        in outcome.error
+    )
 
 
 @pytest.mark.parametrize(
