@@ -13,10 +13,7 @@ import traceback
 from collections.abc import Callable
 
 #: How Python, PyTorch and Arrow report that there is no memory, or no thread, which needs memory too.
-_NO_MEMORY = (
-    *("can't allocate memory", "out of memory", os.strerror(errno.ENOMEM)),
-    *("start new thread", "worker thread"),
-)
+_NO_MEMORY = "can't allocate memory", "out of memory", os.strerror(errno.ENOMEM), "start new thread", "worker thread"
 
 
 class PacerError(Exception):
