@@ -4,8 +4,8 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.commitments.labelling.draw import COLUMNS
-from pacer.commitments.labelling.labelling import label_sample
+from pacer.commitments.labelling import label_sample
+from pacer.commitments.sampling import COLUMNS
 from pacer.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import write_json

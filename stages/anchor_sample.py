@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pacer.commitments.labelling.draw import COLUMNS, sample_records
+from pacer.commitments.sampling import COLUMNS, sample_records
 from pacer.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import atomic_path, write_json

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pacer.commitments.labelling.build_anchors import build_anchors
+from pacer.commitments.targets import build_anchors
 from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json, write_json
 

@@ -1,4 +1,1 @@
-"""Frozen models as the stage `backbones` makes them: by pointer, or stand-ins, bundled or trained.
-
-Uses phantom, rules and what lies below them.
-"""
+"""Frozen models as the stage `backbones` makes them: by pointer, or stand-ins, bundled or trained."""

@@ -6,7 +6,6 @@ Provider ``local``: any directory in Hugging Face format.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
@@ -15,20 +14,18 @@ from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 from pacer.backbones.pointers import PROVENANCE, provenance, write_pointer
 from pacer.backbones.tokenizer import SENTENCEPIECE, read_tokenizer
 from pacer.config import Backbone
-from pacer.core.errors import BackboneError
-from pacer.core.io import write_json
+from pacer.core.errors import BackboneError, DataError
+from pacer.core.io import read_json, write_json
 
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.txt")
 
-#: What the directory of each role must hold: one name of every group.
+#: What the directory of each role must hold beside its weights: one name of every group.
 _REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "vision": (("config.json",), ("preprocessor_config.json", "processor_config.json")),
     "language": (("config.json",), _TOKENIZER),
     "text": (("config.json",), _TOKENIZER),
     "chexbert": (("config.json",), ("chexbert.pth",), _TOKENIZER),
 }
-
-_WEIGHTS = (".safetensors", ".bin", ".pth")
 
 
 def locate(backbone: Backbone, role: str) -> Path | None:
@@ -43,80 +40,63 @@ def locate(backbone: Backbone, role: str) -> Path | None:
     if backbone.provider in ("bundled", "standin"):
         return None
     if backbone.provider == "hub":
-        target, remedy = _snapshot(backbone)
+        remedy = f"download it with `hf download {backbone.id} --revision {backbone.revision}`"
+        target = _snapshot(backbone, remedy)
     else:
-        target, remedy = Path(backbone.path or ""), "complete the directory or correct its path"
+        target, remedy = Path(backbone.path or ""), f"add them, or correct backbones.{role}.path"
         if not target.is_dir():
             wanted = "chexbert.pth and its BERT's config and vocabulary" if role == "chexbert" else "a model's files"
-            raise BackboneError(f"{target} is not a directory; path must name a folder with {wanted}")
+            raise BackboneError(f"backbones.{role}.path: {target} is not a folder; set it to one with {wanted}")
         target = target.resolve()
-    _check_whole(target, _files(target), role, remedy)
-    if role == "language" and (target / SENTENCEPIECE).is_file():
+    names = _files(target)
+    missing = [" or ".join(group) for group in _REQUIRED[role] if names.isdisjoint(group)]
+    if role != "chexbert":
+        missing += _missing_weights(target, names)
+    if missing:
+        raise BackboneError(f"{target} is incomplete: no {', '.join(missing)}; {remedy}")
+    if role == "language" and SENTENCEPIECE in names:
         read_tokenizer(target)  # which refuses one that disagrees with its sentencepiece model
     return target
 
 
-def point_to(backbone: Backbone, role: str, out: str | Path) -> Path:
-    """Write ``out/pointer.json`` and ``out/provenance.json`` for a model of provider ``hub`` or ``local``.
-
-    Returns:
-        The directory pointed to.
-
-    Raises:
-        BackboneError: as :func:`locate`.
-    """
-    target = locate(backbone, role)
-    if target is None:
-        raise BackboneError(f"provider {backbone.provider} does not point to a model")
-    out = Path(out)
+def point_to(target: Path, backbone: Backbone, out: Path) -> None:
+    """Write ``out/pointer.json`` and ``out/provenance.json`` for a model that :func:`locate` gave."""
     out.mkdir(parents=True, exist_ok=True)
-    files = write_pointer(target, _files(target), out)
-    source: dict = {"provider": backbone.provider, "path": str(target.absolute()), "files": files}
+    files = write_pointer(target, sorted(_files(target)), out)
+    source: dict[str, object] = {"provider": backbone.provider, "path": str(target.absolute()), "files": files}
     if backbone.provider == "hub":
         source |= {"id": backbone.id, "revision": backbone.revision, "commit": target.name}
-    origin = provenance(target)
-    if origin:
+    if origin := provenance(target):
         source["origin"] = origin
     write_json(out / PROVENANCE, source)
-    return target
 
 
-def _files(target: Path) -> list[str]:
-    return [file.name for file in target.iterdir() if file.is_file() and not file.name.startswith(".")]
+def _files(target: Path) -> set[str]:
+    return {file.name for file in target.iterdir() if file.is_file() and not file.name.startswith(".")}
 
 
-def _snapshot(backbone: Backbone) -> tuple[Path, str]:
-    """The cached snapshot and the command that fetches it."""
-    remedy = f"fetch it with `hf download {backbone.id} --revision {backbone.revision}`"
+def _snapshot(backbone: Backbone, remedy: str) -> Path:
     try:
-        folder = snapshot_download(str(backbone.id), revision=backbone.revision, local_files_only=True)
+        return Path(snapshot_download(str(backbone.id), revision=backbone.revision, local_files_only=True))
     except HFValidationError:
-        raise BackboneError(f"{backbone.id} is not a hub id; expected OWNER/NAME") from None
+        raise BackboneError(f"{backbone.id} is not a Hugging Face id; expected OWNER/NAME") from None
     except LocalEntryNotFoundError:
         raise BackboneError(
-            f"{backbone.id} at revision {backbone.revision} is not in the local hub cache; "
+            f"{backbone.id} at revision {backbone.revision} is not in the local Hugging Face cache; "
             f"{remedy} on a machine with network access"
         ) from None
-    return Path(folder), remedy
 
 
-def _check_whole(target: Path, names: list[str], role: str, remedy: str) -> None:
-    missing = [" or ".join(group) for group in _REQUIRED[role] if not any(name in names for name in group)]
-    if not any(name.endswith(_WEIGHTS) for name in names):
-        missing.append("weights (.safetensors, .bin or .pth)")
-    for index in (name for name in names if name.endswith((".safetensors.index.json", ".bin.index.json"))):
-        try:
-            shards = set(json.loads((target / index).read_text(encoding="utf-8"))["weight_map"].values())
-        except (ValueError, KeyError, AttributeError):
-            raise BackboneError(f"{target / index} is not a valid index of weights; {remedy}") from None
-        missing += _absent_shards(index, shards, names)
-    if missing:
-        raise BackboneError(f"{target} is not whole, it lacks {', '.join(missing)}; {remedy}")
-
-
-def _absent_shards(index: str, shards: set[str], names: list[str]) -> list[str]:
-    """Shards that an index names and the directory lacks; none matter when the other format is there in full."""
-    kind = ".bin" if index.endswith(".bin.index.json") else ".safetensors"
-    other = [name for name in names if name.endswith(_WEIGHTS) and not name.endswith(kind)]
-    absent = sorted(shards - set(names))
-    return [] if absent and len(absent) == len(shards) and other else absent
+def _missing_weights(target: Path, names: set[str]) -> list[str]:
+    """What is missing of the weights that transformers would load: it looks for a whole file, then for the index of
+    its shards, in safetensors and then as a pickle."""
+    for whole in ("model.safetensors", "pytorch_model.bin"):
+        if whole in names:
+            return []
+        index = f"{whole}.index.json"
+        if index in names:
+            try:
+                return sorted(set(read_json(target / index)["weight_map"].values()) - names)
+            except (DataError, KeyError, TypeError, AttributeError):
+                return [f"a valid {index}"]
+    return ["weights (model.safetensors or pytorch_model.bin, whole or in shards)"]

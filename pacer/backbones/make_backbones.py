@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import polars as pl
 
-from pacer.backbones.hub import point_to
+from pacer.backbones.hub import locate, point_to
 from pacer.backbones.pointers import PROVENANCE
 from pacer.backbones.standins.data import Instruct, TrainingData, load_data
-from pacer.backbones.unpack import unpack
-from pacer.config.backbones import Backbones
-from pacer.core.errors import BackboneError, PacerError
-from pacer.core.io import write_json
+from pacer.config.backbones import CARD, Backbones
+from pacer.core.errors import BackboneError
+from pacer.core.io import read_json, write_json
 
 #: Slowest stand-in first.
 MODELS = ("vision", "language", "chexbert", "text")
+#: Weights of the bundled models; CheXbert's format is a pickle, which is written from them.
+WEIGHTS = "model.safetensors"
 
 
 def locate_backbones(config: Backbones, out: Path) -> None:
@@ -33,47 +35,32 @@ def locate_backbones(config: Backbones, out: Path) -> None:
     Raises:
         BackboneError: weights are missing; the message says what to download or where to put them.
     """
-    for name in MODELS:
-        backbone = getattr(config, name)
-        if backbone.provider == "bundled":
-            unpack(name, out / name)
-        elif backbone.provider != "standin":
-            point_to(backbone, name, out / name)
+    for role in MODELS:
+        backbone = getattr(config, role)
+        target = locate(backbone, role)
+        if target is not None:
+            point_to(target, backbone, out / role)
+        elif backbone.provider == "bundled":
+            unpack(role, out / role)
 
 
-class StandinJob(NamedTuple):
-    """All that the training of one stand-in needs, in whatever process."""
-
-    name: str
-    config: Backbones
-    data: TrainingData
-    instruct: Instruct
-    out: Path
-
-    def __call__(self) -> None:
-        """Train the model and write it with its provenance, on one thread: more would round otherwise. torch is loaded
-        here alone."""
+def unpack(role: str, out: Path) -> None:
+    """Write a model that comes with the package (:mod:`pacer.backbones.bundle`) into ``out``, which does not exist, in
+    the format of the model that it stands for."""
+    card = read_json(CARD)
+    shutil.copytree(CARD.parent / role, out, copy_function=shutil.copyfile)
+    if role == "chexbert":
         import torch
-        from transformers.utils import logging
+        from safetensors.torch import load_file
 
-        from pacer.backbones.standins import chexbert, language, text, vision
+        from pacer.metrics.chexbert.observations import CHECKPOINT
 
-        logging.disable_progress_bar()
-        torch.set_num_threads(1)
-        self.out.mkdir(parents=True, exist_ok=True)
-        own, data, seed = getattr(self.config, f"{self.name}_standin"), self.data, self.config.seed
-        match self.name:
-            case "vision":
-                images = data.images(own.images, own.image_size, own.image_size // own.patch_size)
-                facts = vision.make_vision_standin(own, images, seed, self.out)
-            case "language":
-                tokenizer, texts = data.tokenizer(own.vocabulary), data.texts(own.texts)
-                facts = language.make_language_standin(own, tokenizer, texts, self.instruct, seed, self.out)
-            case "text":
-                facts = text.make_text_standin(own, data.texts(own.texts), seed, self.out)
-            case _:
-                facts = chexbert.make_chexbert_standin(own, data.texts(own.texts), seed, self.out)
-        write_json(self.out / PROVENANCE, {"provider": "standin", "data": data.origin, "seed": seed} | facts)
+        weights = load_file(out / WEIGHTS).items()
+        state = {name: weight.float() if weight.is_floating_point() else weight for name, weight in weights}
+        torch.save({"model_state_dict": state}, out / CHECKPOINT)
+        (out / WEIGHTS).unlink()
+    origin = {"provider": "bundled", "data": card["data"], "seed": card["settings"]["seed"]}
+    write_json(out / PROVENANCE, origin | card["models"][role]["training"])
 
 
 def make_standins(
@@ -90,57 +77,65 @@ def make_standins(
     Raises:
         PacerError: the first of a training; the others are ended.
     """
-    wanted = [name for name in MODELS if getattr(config, name).provider == "standin"]
-    if not wanted:
-        return
-    data = load_data(config, records, images)
-    side_by_side({name: StandinJob(name, config, data, instruct, out / name) for name in wanted})
+    wanted = [role for role in MODELS if getattr(config, role).provider == "standin"]
+    if wanted:
+        data = load_data(config, records, images)
+        side_by_side([partial(train_standin, role, config, data, instruct, out / role) for role in wanted])
 
 
-def side_by_side(jobs: Mapping[str, Callable[[], None]]) -> None:
+def train_standin(role: str, config: Backbones, data: TrainingData, instruct: Instruct, out: Path) -> None:
+    """Train one model and write it with its provenance, on one thread: more would round otherwise."""
+    import torch  # this and the models here alone: the first process only waits
+    from transformers.utils import logging
+
+    from pacer.backbones.standins import chexbert, language, text, vision
+
+    logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    out.mkdir(parents=True, exist_ok=True)
+    settings, seed = getattr(config, f"{role}_standin"), config.seed
+    match role:
+        case "vision":
+            images = data.images(settings.images, settings.image_size, settings.image_size // settings.patch_size)
+            facts = vision.make_vision_standin(settings, images, seed, out)
+        case "language":
+            tokenizer, texts = data.tokenizer(settings.vocabulary), data.texts(settings.texts)
+            facts = language.make_language_standin(settings, tokenizer, texts, instruct, seed, out)
+        case "text":
+            facts = text.make_text_standin(settings, data.texts(settings.texts), seed, out)
+        case _:
+            facts = chexbert.make_chexbert_standin(settings, data.texts(settings.texts), seed, out)
+    write_json(out / PROVENANCE, {"provider": "standin", "data": data.origin, "seed": seed} | facts)
+
+
+def side_by_side(jobs: Iterable[Callable[[], None]]) -> None:
     """Run picklable jobs in processes, as many at a time as there are cores, in the order given.
 
     Raises:
         BackboneError: a process was killed. Whatever a job raises, once; the others are ended.
     """
     context = multiprocessing.get_context("spawn")  # a fork would copy the locks of the tables' threads
-    with ProcessPoolExecutor(min(_cores(), len(jobs)), context, initializer=_end_with_parent) as pool:
-        running = [pool.submit(_picklable_errors, job) for job in jobs.values()]
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), context, initializer=_end_with_parent) as pool:
         try:
-            for done in as_completed(running):
+            for done in as_completed([pool.submit(job) for job in jobs]):
                 done.result()
         except BaseException as error:
             for child in multiprocessing.active_children():
                 child.terminate()
             if isinstance(error, BrokenProcessPool):
                 raise BackboneError(
-                    f"a process that made {' or '.join(jobs)} was killed; is there memory for so many at a time?"
+                    "a process that trained a stand-in was killed, perhaps for lack of memory; free some"
                 ) from None
             raise
-
-
-def _picklable_errors(job: Callable[[], None]) -> None:
-    """Run the job; an error that could not travel between processes would look like a killed one."""
-    try:
-        job()
-    except PacerError:
-        raise
-    except Exception as error:
-        raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 def _end_with_parent() -> None:
     """In a process of the pool: no life after the stage's own, and Ctrl-C is the stage's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
 
     def watch() -> None:
-        if parent is not None:
+        if parent := multiprocessing.parent_process():
             parent.join()
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

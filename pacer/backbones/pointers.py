@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ValidationError
+from pydantic import BaseModel, StringConstraints, ValidationError
 
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import hash_file, hash_json, read_json, write_json
@@ -20,17 +19,11 @@ POINTER = "pointer.json"
 PROVENANCE = "provenance.json"
 
 
-def _below(name: str) -> str:
-    if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-        raise ValueError("leads out of the folder")
-    return name
-
-
 class Pointer(BaseModel, strict=True):
-    """What ``pointer.json`` says."""
+    """What ``pointer.json`` says; the files lie at the top of the directory."""
 
     path: str
-    files: dict[Annotated[str, AfterValidator(_below)], str]
+    files: dict[Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$")], str]
 
 
 def resolve(directory: str | Path) -> Path:
@@ -47,14 +40,18 @@ def resolve(directory: str | Path) -> Path:
         raise BackboneError(f"{directory} is not a directory; the stage `backbones` makes it")
     if not (directory / POINTER).is_file():
         return directory
-    pointer = read_pointer(directory)
+    pointer, listed_in = read_pointer(directory), directory / POINTER
     target = Path(pointer.path)
     if not os.path.isdir(target):  # pathlib raises for a name that is too long
         raise BackboneError(
-            f"{directory / POINTER} points to {target}, which is not there; put it back or repeat the stage `backbones`"
+            f"{listed_in} points to {target}, which does not exist; restore it or repeat the stage `backbones`"
         )
     for name, expected in pointer.files.items():
-        _check(directory / POINTER, target / name, expected)
+        if not os.path.isfile(target / name) or file_hash(target / name) != expected:
+            raise BackboneError(
+                f"{target / name} is not the file that {listed_in} was made for (it is missing or has changed); "
+                "restore it, or repeat the stage `backbones` to accept the new one"
+            )
     return target
 
 
@@ -68,7 +65,7 @@ def fingerprint(directory: str | Path) -> str:
     """
     directory = Path(directory)
     target = resolve(directory)
-    if target != directory or (directory / POINTER).is_file():
+    if (directory / POINTER).is_file():
         return hash_json(read_pointer(directory).files)
     files = [file for file in sorted(target.iterdir()) if file.is_file() and file.name != PROVENANCE]
     return hash_json({file.name: file_hash(file) for file in files})
@@ -109,34 +106,28 @@ def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
 
 
 def load_frozen(kind: Any, directory: str | Path, **options: Any) -> Any:
-    """:func:`from_files` of a model: without a progress bar, and without transformers' report where that names nothing
-    but weights that are not used here.
+    """:func:`from_files` of a model, without transformers' progress bar and report of weights.
 
     Raises:
         BackboneError: as from_files, or a weight is missing, in whose place transformers would draw random numbers.
     """
-    from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
+    from transformers.utils import logging
 
-    shown, logger = is_progress_bar_enabled(), logging.getLogger("transformers.modeling_utils")
-    disable_progress_bar()
-    logger.addFilter(_matters)
+    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         model, info = from_files(kind, directory, output_loading_info=True, **options)
     finally:
-        logger.removeFilter(_matters)
+        logging.set_verbosity(verbosity)
         if shown:
-            enable_progress_bar()
+            logging.enable_progress_bar()
     if missing := sorted(info["missing_keys"]):
         raise BackboneError(
             f"{directory} lacks {len(missing)} of the weights of a {type(model).__name__}, such as {missing[0]}; "
             "fetch its files again"
         )
     return model
-
-
-def _matters(record: logging.LogRecord) -> bool:
-    message = record.getMessage()
-    return "LOAD REPORT" not in message or any(word in message for word in ("MISSING", "MISMATCH", "CONVERSION"))
 
 
 def read_pointer(directory: str | Path) -> Pointer:
@@ -162,18 +153,8 @@ def write_pointer(target: str | Path, names: list[str], out: str | Path) -> dict
     return files
 
 
-def _check(pointer: Path, file: Path, expected: str) -> None:
-    if not os.path.isfile(file):
-        raise BackboneError(f"{file}, listed in {pointer}, is missing; put it back or repeat the stage `backbones`")
-    if file_hash(file) != expected:
-        raise BackboneError(
-            f"{file} is not the file that {pointer} was made for (its content has changed); put the "
-            "old file back, or repeat the stage `backbones` to accept the new one"
-        )
-
-
 def file_hash(file: Path) -> str:
-    """Content hash; computed again only when size, time or inode differ."""
+    """SHA-256 of a file's content; computed again only when its size, time or inode differ."""
     state = file.stat()
     return _hash(file, state.st_size, state.st_mtime_ns, state.st_ino)
 

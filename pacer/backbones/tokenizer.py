@@ -9,12 +9,14 @@ transformers' tokenizer joins two blanks before it joins the second one to its w
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pacer.backbones.pointers import from_files
 from pacer.core.errors import BackboneError
 
 if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
 SENTENCEPIECE = "tokenizer.model"
@@ -42,12 +44,12 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
     if reference is not None:
         scores = _scores(reference)
         if not (directory / "tokenizer.json").is_file():
-            _merge_by_score(tokenizer, scores)
+            _merge_by_score(tokenizer.backend_tokenizer, scores)
         _check(tokenizer, reference, scores, directory)
     return tokenizer
 
 
-def _sentencepiece(model: Path) -> Any:
+def _sentencepiece(model: Path) -> SentencePieceProcessor:
     from sentencepiece import SentencePieceProcessor
 
     try:
@@ -58,14 +60,14 @@ def _sentencepiece(model: Path) -> Any:
         ) from None
 
 
-def _scores(reference: Any) -> dict[str, float]:
+def _scores(reference: SentencePieceProcessor) -> dict[str, float]:
     """``{piece: score}`` of the pieces that stand for text: neither control tokens nor bytes."""
     apart = reference.is_control, reference.is_unknown, reference.is_byte, reference.is_unused
     numbers = (n for n in range(reference.get_piece_size()) if not any(kind(n) for kind in apart))
     return {reference.id_to_piece(number): reference.get_score(number) for number in numbers}
 
 
-def _merge_by_score(tokenizer: Any, scores: dict[str, float]) -> None:
+def _merge_by_score(backend: Tokenizer, scores: dict[str, float]) -> None:
     """Order the merges of a byte-pair tokenizer as sentencepiece does: by the score of the piece they make.
 
     Of equal scores sentencepiece takes the leftmost pair in the text. A list of merges has no place for that; the one
@@ -73,7 +75,6 @@ def _merge_by_score(tokenizer: Any, scores: dict[str, float]) -> None:
     """
     from tokenizers.models import BPE
 
-    backend = tokenizer.backend_tokenizer
     model = backend.model
     if not isinstance(model, BPE):
         return
@@ -93,7 +94,9 @@ def _merge_by_score(tokenizer: Any, scores: dict[str, float]) -> None:
     )
 
 
-def _check(tokenizer: Any, reference: Any, scores: dict[str, float], directory: Path) -> None:
+def _check(
+    tokenizer: PreTrainedTokenizerBase, reference: SentencePieceProcessor, scores: dict[str, float], directory: Path
+) -> None:
     """Compare with sentencepiece on every piece, behind one blank and behind two, and on many characters."""
     words = [word for piece in scores if (word := piece.replace(_BLANK, " ").strip())]
     characters = "".join(map(chr, range(1, 0x3000)))

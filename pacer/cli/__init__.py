@@ -1,6 +1,6 @@
-"""The command ``pacer``: a file for each room's commands, apart from the rooms, which are units of rebuilding.
+"""The command ``pacer``: one file per group of commands; no stage depends on this package.
 
-Uses every room.
+Uses every package.
 """
 
 from pacer.cli.command import app, main

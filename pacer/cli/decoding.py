@@ -27,7 +27,7 @@ def decode(
     out: Annotated[Path, typer.Option(help="Folder for the predictions; replaced.")],
     model: Annotated[Path, typer.Option(help="Trained model, of the pipeline or exported.")] = Path("models/calibrate"),
     backbones: Annotated[
-        Path | None, typer.Option(help="Frozen models; default: models/backbones, of an exported model its own.")
+        Path | None, typer.Option(help="Frozen models; default: models/backbones, or those of the exported model.")
     ] = None,
     features: Annotated[
         Path | None, typer.Option(help="Feature store; default: data/features, with --images OUT.features.")
@@ -37,7 +37,7 @@ def decode(
     ] = None,
     split: Annotated[str, typer.Option(help="Split to decode: test, val or all.")] = "test",
     context: ContextNames = None,
-    limit: Annotated[int | None, typer.Option(help="Records a context at most.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Maximum records per context.")] = None,
     params: ParamsFile = PARAMS,
 ) -> None:
     """Write reports for a set of records, without controls; an exported model brings its own decoding settings, others
@@ -64,7 +64,7 @@ def decode(
     chosen = check_contexts(context)
     found = set(plan_runs(table, search)[""]["context"])
     if absent := [name for name in chosen if name not in found]:
-        raise DataError(f"{records} has no record of context {', '.join(absent)} in split {split}")
+        raise DataError(f"{records} has no record of context {', '.join(absent)} in split {split}; choose others")
     if chosen:
         table, found = table.filter(table["context"].is_in(chosen)), set(chosen)
     if package is not None:
@@ -86,7 +86,7 @@ def _check_known(package: PackageSettings, contexts: set[str], records: Path) ->
         way = f"add {' '.join(f'--context {name}' for name in known)}" if known else "none of them can be decoded"
         names = ", ".join(name for name in CONTEXTS if name in unknown)
         raise DataError(
-            f"{records} holds records of {names}, and the model was trained on {', '.join(package.contexts)}; {way}"
+            f"{records} has records of {names}, but the model was trained on {', '.join(package.contexts)}; {way}"
         )
     about = read_about(records)
     for key, own in package.texts.model_dump().items():

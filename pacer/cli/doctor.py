@@ -187,8 +187,8 @@ def _corpus(params: Params, root: Path) -> list[Finding]:
 
 def _labels(params: Params) -> Finding:
     """Whether the stage `anchor_llm` would refuse its settings."""
-    from pacer.commitments.labelling.endpoint import Endpoint
-    from pacer.commitments.labelling.request import system_prompt
+    from pacer.commitments.endpoint import Endpoint
+    from pacer.commitments.request import system_prompt
 
     config, recorded = params.anchors.llm, Path(str(params.anchors.llm.recorded))
 

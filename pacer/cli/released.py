@@ -17,7 +17,7 @@ def import_llm_rg4(
     backbones: BackbonesFolder = BACKBONES,
     params: ParamsFile = PARAMS,
 ) -> None:
-    """Turn LLM-RG4's released weights into a checkpoint: for parent.start, and of its second stage to decode with."""
+    """Convert LLM-RG4's released weights to a checkpoint: for parent.start, or from its second stage for decoding."""
     from pacer.core.io import check_replaceable
     from pacer.model.checkpoint import RECORD, WEIGHTS
     from pacer.released.adopt import adopt_llm_rg4

@@ -116,15 +116,17 @@ def score(
     records: Annotated[Path | None, typer.Option(help="records.parquet that the predictions belong to.")] = None,
     predictions: Annotated[Path | None, typer.Option(help="Folder of {context}.jsonl; of any model.")] = None,
     references: Annotated[
-        Path | None, typer.Option(help="Instead: references as CSV, JSONL, JSON or Parquet (docs/evaluation.md).")
+        Path | None, typer.Option(help="Or: references as CSV, JSONL, JSON or Parquet; with --hypotheses.")
     ] = None,
-    hypotheses: Annotated[Path | None, typer.Option(help="And the reports of any system, in any of these.")] = None,
+    hypotheses: Annotated[
+        Path | None, typer.Option(help="Generated reports of any system, in the same formats.")
+    ] = None,
     chexbert: Annotated[
         Path | None,
         typer.Option(help="CheXbert's folder; default: the pipeline's with --records, none with --references."),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="Keep the labels of the references here; a file that is there is used.")
+        Path | None, typer.Option(help="Save the labels of the references here; an existing file is reused.")
     ] = None,
     truth: Annotated[Path | None, typer.Option(help="truth.parquet of a generated corpus.")] = None,
     split: Annotated[
@@ -133,7 +135,7 @@ def score(
     ] = None,
     context: ContextNames = None,
     missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
-    duplicates: Annotated[str, typer.Option(help="An id that stands twice: error, first, or all.")] = "error",
+    duplicates: Annotated[str, typer.Option(help="An id that occurs more than once: error, first, or all.")] = "error",
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
     deduplicate: Annotated[bool, typer.Option(help="Drop repeated sentences of a report.")] = False,
     clean_references: Annotated[str, typer.Option(help="Clean the references: none, upstream, iu_xray.")] = "none",
@@ -202,7 +204,7 @@ def _print_scores(scores: dict, out: Path, convention: str) -> None:
         f"Against the original findings ({language['original_references']})": original_table(
             scores, language["target"]
         ),
-        "Columns of score.columns, mean over the records that have a number": column_table(
+        "Your columns (--columns): mean over the records with a value": column_table(
             scores, columns_in(signature, "scores")
         ),
         "By label convention": convention_table(scores),

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter
 
 ExportedModel = Annotated[Path, typer.Option("--model", help="Exported model (`pacer export`).")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N; default: a GPU where there is one.")]
-Dtype = Annotated[str | None, typer.Option(help="Of the language model: float32 or bfloat16.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N; default: a GPU if available.")]
+Dtype = Annotated[str | None, typer.Option(help="Type of the language model: float32 or bfloat16.")]
 OtherBackbones = Annotated[
-    Path | None, typer.Option("--backbones", help="Frozen models, where the export's are elsewhere.")
+    Path | None, typer.Option("--backbones", help="Frozen models, if they moved since the export.")
 ]
 
 
@@ -33,7 +33,7 @@ def export(
     metrics: Annotated[Path, typer.Option(help="Its scores, for the model card.")] = Path("metrics"),
     params: ParamsFile = PARAMS,
 ) -> None:
-    """Put a trained model into one folder that needs nothing of the pipeline: for `pacer generate` and for Python."""
+    """Write a trained model to a folder that works without the pipeline: for `pacer generate` and for Python."""
     from pacer.serving.export import export_model
 
     done = export_model(
@@ -70,8 +70,8 @@ def generate(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, depth weights of all patches included.")] = False,
     cases: Annotated[Path | None, typer.Option(help="Many cases: a table .csv or .tsv.")] = None,
     out: Annotated[Path | None, typer.Option(help="With --cases: file for the results, JSON lines.")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Of many cases: leave out those that are bad.")] = False,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Of many cases: so many at a time.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="With --cases: leave out those that are bad.")] = False,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="With --cases: cases at a time.")] = None,
     device: Device = None,
     dtype: Dtype = None,
     backbones: OtherBackbones = None,
@@ -84,10 +84,10 @@ def generate(
     for option in ctx.command.params:
         name = str(option.name)
         if ctx.params[name] not in (None, False) and mode_of.get(name, mode) != mode:
-            raise ConfigError(f"{option.opts[0]} goes with {mode_of[name]}, not with {mode}; leave one of them out")
+            raise ConfigError(f"{option.opts[0]} is for {mode_of[name]}, not for {mode}; omit one of them")
     if cases is not None:
         if out is None:
-            raise ConfigError("--cases needs --out, the file for the results, such as reports.jsonl")
+            raise ConfigError("--cases needs --out: a file for the results, such as reports.jsonl")
         from pacer.serving.batch import read_cases, report_cases
 
         found = read_cases(cases)
@@ -98,7 +98,7 @@ def generate(
         show_summary(done, out, reporter.notes)
         return
     if frontal is None:
-        raise ConfigError("give --frontal and what else there is of one case, or --cases and --out")
+        raise ConfigError("give --frontal (with --lateral, --prior) for one case, or --cases and --out for many")
     from pacer.serving.sources import text_or_file
 
     previous = text_or_file(prior, "--prior")
@@ -133,7 +133,7 @@ def serve(
     import sys
 
     if importlib.util.find_spec("uvicorn") is None:
-        raise ConfigError("the page needs the extra app, which is not installed: pip install -e '.[app]'")
+        raise ConfigError("the page needs the extra app; install it: `pip install -c constraints.txt -e '.[app]'`")
     from pacer.serving.server import served
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)

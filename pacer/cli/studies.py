@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 STUDIES = Path("studies")
 Name = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]
 
-study = typer.Typer(no_args_is_help=True, help="Run many experiments and set them in one table (docs/experiments.md).")
+study = typer.Typer(no_args_is_help=True, help="Run many experiments and show them in one table (docs/experiments.md).")
 
 
 @study.command()
 def run(
     name: Name,
     row: Annotated[list[str] | None, typer.Option(help="Run this row alone; may be given more than once.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs that are made side by side.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
     devices: Annotated[
-        str | None, typer.Option(envvar="CUDA_VISIBLE_DEVICES", help="GPUs that they share out; default: all.")
+        str | None, typer.Option(envvar="CUDA_VISIBLE_DEVICES", help="GPUs to divide among them; default: all.")
     ] = None,
 ) -> None:
-    """Make the runs of a study that are not there yet, and write its table."""
+    """Make the missing runs of a study, and write its table."""
     from pacer.studies.run import run_study
     from pacer.studies.study import load_study
 

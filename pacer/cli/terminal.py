@@ -1,4 +1,4 @@
-"""What the commands of all rooms share on a terminal: common options, plain lines, tables, and commitments."""
+"""What all commands share on a terminal: common options, plain lines, tables, and commitments."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_contexts(names: list[str] | None) -> list[str]:
         ConfigError: one is unknown.
     """
     if unknown := [name for name in names or () if name not in CONTEXTS]:
-        raise ConfigError(f"--context {unknown[0]} is none of {', '.join(CONTEXTS)}")
+        raise ConfigError(f"--context {unknown[0]}: expected one of {', '.join(CONTEXTS)}")
     return [name for name in CONTEXTS if name in (names or ())]
 
 

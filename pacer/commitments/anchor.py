@@ -1,13 +1,40 @@
-"""A clinical commitment (the code says anchor): positive, negative and uncertain findings of one report."""
+"""A clinical commitment (the code says anchor): its type, vocabulary, text form and table.
+
+Paper, appendices "Commitment supervision" and "Preserved Commitment-Labeling Prompt".
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pacer.commitments.vocabulary import FINDINGS
+import polars as pl
+
+from pacer.data.findings import FINDINGS
+
+#: The fields of a commitment, in the order in which they are written.
+POLARITIES: tuple[str, ...] = ("positive", "negative", "uncertain")
+
+#: Findings written in one field at most (paper, appendix "Commitment supervision").
+MAX_PER_FIELD = 8
+
+#: What stands around the report, behind the commitment.
+OPEN_REPORT, CLOSE_REPORT = "<REPORT>", "</REPORT>"
+
+#: The columns of ``anchors.parquet``.
+ANCHOR_SCHEMA: dict[str, pl.DataType] = {
+    "record_id": pl.String(),
+    "positive": pl.List(pl.String()),
+    "negative": pl.List(pl.String()),
+    "uncertain": pl.List(pl.String()),
+    "origin": pl.String(),  # llm | rules
+}
 
 _RANK = {finding: rank for rank, finding in enumerate(FINDINGS)}
+_OPENING = re.compile(r"<\s*anchor\s*>", re.IGNORECASE)
+_CLOSING = re.compile(r"<\s*/\s*anchor\s*>|<\s*report\s*>", re.IGNORECASE)
+_FIELD = re.compile(rf"\b({'|'.join(POLARITIES)})\b\s*:", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -27,7 +54,7 @@ class Anchor:
         every = [finding for field in fields for finding in field]
         unknown = sorted(set(every) - _RANK.keys())
         if unknown:
-            raise ValueError(f"{', '.join(unknown)}: not among the findings {', '.join(FINDINGS)}")
+            raise ValueError(f"unknown findings {', '.join(unknown)}; expected {', '.join(FINDINGS)}")
         if len(set(every)) != len(every):
             raise ValueError("a finding stands in an anchor twice; build it with Anchor.of")
         if any(list(field) != sorted(field, key=_RANK.__getitem__) for field in fields):
@@ -37,17 +64,71 @@ class Anchor:
     def of(cls, positive: Iterable[str] = (), negative: Iterable[str] = (), uncertain: Iterable[str] = ()) -> Anchor:
         """Order and deduplicate known findings; one named in several fields is positive before uncertain before
         negative (paper, labelling rule 21)."""
-        sure, unsure = set(positive), set(uncertain)
-        fields = sure, set(negative) - sure - unsure, unsure - sure
+        affirmed, hedged = set(positive), set(uncertain)
+        fields = affirmed, set(negative) - affirmed - hedged, hedged - affirmed
         return cls(*(tuple(sorted(field, key=lambda finding: _RANK.get(finding, -1))) for field in fields))
 
     def polarity(self, finding: str) -> str | None:
         """positive, negative or uncertain; None for a finding that the anchor does not mention."""
-        for name in ("positive", "negative", "uncertain"):
-            if finding in getattr(self, name):
-                return name
-        return None
+        return next((name for name in POLARITIES if finding in getattr(self, name)), None)
 
     def as_dict(self) -> dict[str, list[str]]:
         """The three fields as lists, for JSON and tables."""
-        return {"positive": list(self.positive), "negative": list(self.negative), "uncertain": list(self.uncertain)}
+        return {name: list(getattr(self, name)) for name in POLARITIES}
+
+
+def _spellings(finding: str) -> set[str]:
+    """A finding in singular and plural."""
+    forms = {finding, f"{finding}s", finding.removesuffix("s")}
+    if finding.endswith("y"):
+        forms.add(f"{finding[:-1]}ies")
+    if finding.endswith("is"):
+        forms.add(f"{finding[:-2]}es")
+    return forms
+
+
+_BY_SPELLING = {spelling: finding for finding in FINDINGS for spelling in _spellings(finding)}
+
+
+def normalize_finding(name: str) -> str | None:
+    """The vocabulary's name for ``name``, whatever its case, number and separators; None when it has none.
+
+    >>> normalize_finding(" Pleural_Effusions ")
+    'pleural effusion'
+    """
+    return _BY_SPELLING.get(re.sub(r"[\s_-]+", " ", name).strip(" .").lower())
+
+
+def render_anchor(anchor: Anchor) -> str:
+    """The text that the decoder learns: ``<ANCHOR> positive: a, b; negative: c; uncertain: none </ANCHOR>``.
+
+    A field without findings is ``none``; of more than eight findings in a field, the first eight are written.
+    """
+    fields = (f"{name}: {', '.join(getattr(anchor, name)[:MAX_PER_FIELD]) or 'none'}" for name in POLARITIES)
+    return f"<ANCHOR> {'; '.join(fields)} </ANCHOR>"
+
+
+def contains_anchor(text: str) -> bool:
+    """Does a generated text hold an opening ``<ANCHOR>`` marker and at least one named field after it?"""
+    return _FIELD.search(_body(text)) is not None
+
+
+def parse_anchor(text: str) -> Anchor:
+    """The commitment in a text; the inverse of :func:`render_anchor` for at most eight findings a field.
+
+    Generated text may be imperfect: the first ``<ANCHOR>`` counts; it ends at ``</ANCHOR>``, at ``<REPORT>`` or with
+    the text; case and blanks do not matter; unknown findings are left out; a finding in several fields is positive
+    before uncertain before negative. Without a commitment (see :func:`contains_anchor`) the anchor is empty.
+    """
+    _, *parts = _FIELD.split(_body(text))  # name, content, name, content, ...
+    fields: dict[str, list[str]] = {name: [] for name in POLARITIES}
+    for name, content in zip(parts[::2], parts[1::2], strict=True):
+        findings = map(normalize_finding, re.split(r"[,;]", content))
+        fields[name.lower()] += [finding for finding in findings if finding is not None]
+    return Anchor.of(**fields)
+
+
+def _body(text: str) -> str:
+    """What stands between the first opening marker and its end; empty without a marker."""
+    _, *after = _OPENING.split(text, maxsplit=1)
+    return _CLOSING.split(after[0], maxsplit=1)[0] if after else ""

@@ -147,16 +147,16 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
     two = one.select("record_id").join(two, on="record_id", how="left", maintain_order="left")
     if _labeller(signature) != _labeller(other):
         raise DataError(
-            f"{first} and {second} were not labelled alike: different labellers, different arithmetic, none for one of "
-            "them, or not recorded; score both with the same --chexbert and score.precision"
+            f"{first} and {second} have different or unrecorded labellers or arithmetic, or one has none; "
+            "score both with the same --chexbert and score.precision"
         )
     groups, theirs = columns_in(signature, "groups"), columns_in(other, "groups")
     for column in ("context", "reference", "reference_labels", *(name for name in groups if name in theirs)):
         unequal = one.filter(one[column].ne_missing(two[column]))
         if len(unequal):
             raise DataError(
-                f"record {unequal['record_id'][0]} has another {column} in {second} than in {first} "
-                f"({len(unequal)} records differ); score both against the same references"
+                f"{first} and {second} differ in the {column} of {len(unequal)} records, such as "
+                f"{unequal['record_id'][0]}; score both against the same references"
             )
     further = [name for name in theirs if name not in groups]
     one = one.with_columns(two.select(further))
@@ -193,14 +193,15 @@ def read_run(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
         DataError: there are none, or they are damaged.
     """
     folder = Path(folder)
+    if folder.is_file():
+        raise DataError(f"{folder} is a file; give the folder that `pacer score --out` wrote")
     inside = folder if (folder / "cases.parquet").is_file() else folder / "metrics"
     path = inside / "cases.parquet"
     try:
         cases = pl.read_parquet(path)
     except FileNotFoundError:
         raise DataError(
-            f"{folder} holds no scored cases (cases.parquet); expected a folder that `pacer score` or the "
-            "stage `score` made"
+            f"{folder} has no cases.parquet; name a folder that `pacer score` or the stage `score` wrote"
         ) from None
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} is damaged ({type(error).__name__}); score the run again") from None

@@ -30,7 +30,7 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
     contexts = [context for context in contexts_of(cases) if "most_frequent_share" in scores[context]]
     found = []
     for key, words in (
-        ("most_frequent_share", "are one and the same"),
+        ("most_frequent_share", "are identical"),
         ("copied_share", "stand word for word in the training split"),
     ):
         shares = {c: (scores[c].get(key), scores[c].get(f"reference_{key}")) for c in contexts}
@@ -40,7 +40,7 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
             if own is not None and expected is not None and own - expected >= EXCESS
         ]
         if beyond:
-            found.append(f"Many of the reports {words}: {', '.join(beyond)}.")
+            found.append(f"Many reports {words}: {', '.join(beyond)}.")
     control = (scores.get("controls") or {}).get(_CONTROL, {})
     same = {c: control[c]["unchanged_share"] for c in contexts if "unchanged_share" in control.get(c, {})}
     if kept := [f"{context.upper()} {share:.0%}" for context, share in same.items() if share >= UNCHANGED]:

@@ -59,4 +59,6 @@ class Journal:
             if durable:
                 os.fsync(self._file.fileno())
         except OSError as error:
-            raise PacerError(f"{self._file.name} cannot be written ({error.strerror}); its lines are kept") from None
+            raise PacerError(
+                f"{self._file.name} cannot be written ({error.strerror}); lines written so far are saved"
+            ) from None

@@ -88,7 +88,7 @@ class Assembler:
             return Problem(exam.place, self.form.images[1], reason, exam.rows)
         text, sections = _join(exam.findings, None if self.findings_only else exam.impression)
         if text is None:
-            return Problem(exam.place, self.form.target, "neither findings nor impression is there", exam.rows)
+            return Problem(exam.place, self.form.target, "neither findings nor impression", exam.rows)
         report = self.clean(text)
         if not says_something(report):
             return Problem(exam.place, self.form.target, "the target report is empty after cleaning", exam.rows)

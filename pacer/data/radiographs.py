@@ -16,7 +16,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 from pacer.core.errors import DataError
 
 MISSING = "the file does not exist"
-NOT_AN_IMAGE = "the file is not an image"
+NOT_AN_IMAGE = "the file is not an image (expected JPEG, PNG, TIFF, BMP or DICOM)"
 DAMAGED = "the file cannot be decoded (it is cut off or damaged)"
 #: Larger images are refused before they are decoded: a small file can ask for all memory. Radiographs stay below.
 MAX_PIXELS = 80_000_000

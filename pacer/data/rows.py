@@ -200,7 +200,7 @@ def weights_of(raw: dict[str, Any], name: str) -> list[float] | None:
     try:
         weights = [float(entry) for entry in value]
     except (TypeError, ValueError, OverflowError):
-        raise Unusable(name, "expected a list of numbers; an entry is none") from None
+        raise Unusable(name, "expected a list of numbers; an entry is not a number") from None
     if not all(math.isfinite(weight) and abs(weight) < 1e38 for weight in weights):
         raise Unusable(name, "expected finite numbers; an entry is NaN, infinite or beyond 1e38")
     return weights

@@ -151,7 +151,7 @@ def readable(path: str | Path) -> Generator[None]:
 def check_columns(path: str | Path, schema: dict[str, pl.DataType]) -> None:
     """What :func:`read_table` refuses, without reading the rows."""
     if not Path(path).is_file():
-        raise DataError(f"{path} does not exist; run the stage that makes it")
+        raise DataError(f"{path} does not exist; correct the path, or run the stage that writes it (`dvc repro`)")
     try:
         found = pl.read_parquet_schema(path)
     except pl.exceptions.PolarsError as error:

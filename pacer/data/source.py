@@ -70,7 +70,7 @@ def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
     """
     root = Path(str(config.root)).expanduser().resolve()
     if not root.is_dir():
-        raise DataError(f"corpus.root is {root}, which is not a folder; set it to the folder of the corpus's files")
+        raise DataError(f"corpus.root: {root} is not a folder; set it to the folder that contains the corpus")
     images = root / config.images
     looked = [NamedFile("images", images, None if images.is_dir() else f"{images} is not a folder")]
     for role, (key, path) in named_files(config).items():
@@ -89,7 +89,7 @@ def point_to_files(config: Corpus, out: Path) -> None:
     root, looked = look_at_files(config)
     problems = [f"corpus.{file.key}: {file.problem}" for file in looked if file.problem]
     if problems:
-        raise DataError("; ".join(problems))
+        raise DataError(f"{'; '.join(problems)}; correct the keys, or corpus.root")
     out.mkdir(parents=True, exist_ok=True)
     paths = {role: path for role, (_, path) in named_files(config).items()}
     try:

@@ -41,8 +41,8 @@ def check_splits(present: Collection[tuple[str, str]], params: Params) -> None:
     for split, why in needed:
         if ("sn", split) not in present:
             raise DataError(
-                f"there is no record of context sn in split {split}, which {why}; fix the corpus's splits or "
-                "corpus.split. Only to evaluate a trained model, use `pacer audit`, `decode` and `score` (README)"
+                f"split {split}, which {why}, has no record of context sn; fix the corpus's splits or corpus.split. "
+                "To evaluate a trained model only, use `pacer audit`, `decode` and `score` (README)"
             )
     if not any(split == params.decode.split for _, split in present):
-        raise DataError(f"there is no record of split {params.decode.split}, which decode.split names")
+        raise DataError(f"split {params.decode.split} has no record; choose another decode.split")

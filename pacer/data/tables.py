@@ -52,6 +52,7 @@ class CsvForm(NamedTuple):
     settings: str = ""
 
     def separator(self, path: str | Path) -> str:
+        """The character between cells of the file at ``path``."""
         if self.delimiter is not None:
             return SEPARATORS[self.delimiter]
         return "\t" if str(path).lower().removesuffix(".gz").endswith(".tsv") else ","

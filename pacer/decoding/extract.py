@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pacer.commitments.anchor import Anchor
-from pacer.commitments.render import CLOSE_REPORT, OPEN_REPORT, contains_anchor, parse_anchor
+from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT, Anchor, contains_anchor, parse_anchor
 
 
 class Extraction(NamedTuple):

@@ -128,7 +128,7 @@ def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
         cases = cases.group_by("context", maintain_order=True).head(config.limit)
     if cases.is_empty():
         others = ", ".join(name for name in SPLITS if name in set(records["split"])) or "no split"
-        raise DataError(f"no record is in split {config.split}, but in {others}; choose another decode.split")
+        raise DataError(f"split {config.split} has no record; records are in {others}: choose another decode.split")
     runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
     return {name: part for name, part in runs.items() if len(part)}
 

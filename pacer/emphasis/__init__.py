@@ -1,4 +1,1 @@
-"""Which report tokens L_TLW counts: the released marks, or marks by LLM-RG4's recipe.
-
-Uses metrics.chexbert, records, pretrained, params and core.
-"""
+"""Which report tokens L_TLW counts: the released marks, or marks by LLM-RG4's recipe."""

@@ -29,13 +29,8 @@ _COUNTED = OBSERVATIONS.index("No Finding")
 
 
 class Read(NamedTuple):
-    """A report as CheXbert reads it.
-
-    Attributes:
-        piece_ends: where each piece ends in the text, without ``[CLS]`` and ``[SEP]``; what is beyond CheXbert's 512
-            has none.
-        scores: of these pieces [observations, pieces], for each observation that is positive or uncertain.
-    """
+    """A report as CheXbert reads it: where each piece ends in the text, without ``[CLS]``, ``[SEP]`` and what is beyond
+    its 512, and their scores [observations, pieces] for each observation that is positive or uncertain."""
 
     piece_ends: list[int]
     scores: np.ndarray
@@ -45,8 +40,8 @@ class Attributor:
     """Attributes CheXbert's positive and uncertain observations to the pieces of reports.
 
     Args:
-        steps: points of the line from the baseline. batch_size: texts of one pass, fewer where they are longer than
-            64 pieces.
+        steps: points of the line from the baseline.
+        batch_size: texts of one pass, fewer where they are longer than 64 pieces.
     """
 
     def __init__(self, labeller: CheXbert, steps: int, batch_size: int):
@@ -88,20 +83,20 @@ class Attributor:
         text = mask.bool() & (mask.cumsum(dim=1) < mask.sum(dim=1, keepdim=True))
         text[:, 0] = False
         blank = torch.tensor(self.labeller.tokenizer.mask_token_id, device=tokens.device)
-        found = [np.zeros((0, tokens.shape[1]), dtype=np.float32)]
+        scores = [np.zeros((0, tokens.shape[1]), dtype=np.float32)]
         size = max(1, min(self.batch_size, self.batch_size * _PIECES // tokens.shape[1]))
         for first in range(0, len(rows), size):
             part = slice(first, first + size)
-            own = rows[part]
+            ids = tokens[rows[part]]
             attributed = self.method.attribute(
-                self.embedding(tokens[own]).requires_grad_(),
-                baselines=self.embedding(torch.where(text[own], blank, tokens[own])),
-                additional_forward_args=(mask[own], observations[part], labels[part]),
+                self.embedding(ids).requires_grad_(),
+                baselines=self.embedding(torch.where(text[rows[part]], blank, ids)),
+                additional_forward_args=(mask[rows[part]], observations[part], labels[part]),
                 n_steps=self.steps,
                 internal_batch_size=size,
             )
-            found.append(attributed.detach().sum(dim=-1).numpy(force=True))
-        return np.concatenate(found)
+            scores.append(attributed.detach().sum(dim=-1).numpy(force=True))
+        return np.concatenate(scores)
 
 
 def sentence_scores(report: str, read: Read, smoothing: float) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import compress
@@ -173,7 +174,8 @@ def pair_reports(
         choices = {"split": protocol.split, "context": protocol.context}
         chosen = "".join(f", {name} {value}" for name, value in choices.items() if value is not None)
         raise DataError(
-            f"in {hypotheses.path} but not in {references.path}{chosen}: {named(extra)}" + _alike(expected, extra)
+            f"{hypotheses.path} has ids that {references.path} has not{chosen}: {named(extra)}"
+            f"{_alike(expected, extra)}; write the ids the same way in both files"
         )
     pairs: list[_Row] = []
     for key, own in expected.items():
@@ -199,8 +201,8 @@ def pair_reports(
         null = sum(pair.hypothesis is not None for pair in missing)
         there = f' ({null} of these {len(missing)} have a row, which holds null: write "" for an empty report)'
         raise DataError(
-            f"no report in {hypotheses.path} for {named([pair.name for pair in missing])}{there * (null > 0)}; "
-            "--missing empty scores an empty one"
+            f"{hypotheses.path} has no report for {named([pair.name for pair in missing])}{there * (null > 0)}; "
+            "to score an empty report there, add --missing empty"
         )
     reports, changes = _changed([text or "" for text in raw], protocol)
     counts = {
@@ -256,13 +258,13 @@ def _rows_by_id(file: ReportFile, protocol: Protocol, contexts: list[Any] | None
     several = [key for key in repeated if contexts and len({contexts[row] for row in rows[key]}) > 1]
     if several and protocol.duplicates != "all":
         raise DataError(
-            f"{file.path} holds in more than one context: {named(several)}; choose one with "
+            f"{file.path} has more than one context for id {named(several)}; choose one with "
             f"--context, {', '.join(CONTEXTS)}"
         )
     if repeated and protocol.duplicates == "error":
         raise DataError(
-            f"{file.path} holds more than once: {named(repeated)}; --duplicates first takes the first "
-            "row of each, --duplicates all pairs every row"
+            f"{file.path} has more than one row for id {named(repeated)}; --duplicates first scores the first row of "
+            "each, --duplicates all scores every row"
         )
     return rows
 
@@ -317,7 +319,11 @@ def _cell(value: Any) -> str | None:
 
 
 def _alike(expected: Iterable[str], extra: list[str]) -> str:
-    """One id of each side, where they differ only in blanks or leading zeros, which no list of names shows."""
-    known = {key.strip().lstrip("0"): key for key in expected}
-    key = next((key for key in extra if key.strip().lstrip("0") in known), None)
-    return "" if key is None else f"; {key!r} is not the same id as {known[key.strip().lstrip('0')]!r}"
+    """One id of each side, where they differ only in spaces, MIMIC's letter, leading zeros or a decimal point."""
+
+    def number(key: str) -> str:
+        return re.sub(r"^[ps]?0*|\.0$", "", key.strip())
+
+    known = {number(key): key for key in expected}
+    key = next((key for key in extra if number(key) in known), None)
+    return "" if key is None else f" ({key!r} is not the same id as {known[number(key)]!r})"

@@ -87,7 +87,7 @@ def read_reports(
     """
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"{path} is not a file; expected reports as .csv, .tsv, .json, .jsonl or .parquet")
+        raise DataError(f"{path} does not exist; expected a file of reports, .csv, .tsv, .json, .jsonl or .parquet")
     if path.suffix.lower() == ".json":
         content = read_json(path)
         if isinstance(content, dict) and not any(isinstance(value, dict) for value in content.values()):
@@ -105,6 +105,8 @@ def read_reports(
         if table.kind == "csv" and len(table.columns) == 1 and not chosen:
             return _without_header(table)
         rows = list(table.rows(table.columns))
+        if not rows:
+            raise DataError(f"{path} has a header but no rows")
     return _of_columns(table, rows, text_columns, id_column, text_column)
 
 
@@ -171,19 +173,19 @@ def _of_columns(
         found = table.named(_REXRANK_COLUMN) or found
     if not found:
         raise DataError(
-            f"{path} has no column of reports: expected {', '.join(text_columns)}, or name it with "
-            f"{_TEXT_OPTIONS}; it has {shown_columns(names)}"
+            f"{path} has no report column, only {shown_columns(names)}; expected {', '.join(text_columns)}, or name it "
+            f"with {_text_option(text_columns)}"
         )
     if len(found) > 1:
         raise DataError(
-            f"{path} has several columns of reports: {', '.join(found)}; say which one is meant with {_TEXT_OPTIONS}"
+            f"{path} has several report columns: {', '.join(found)}; choose one with {_text_option(text_columns)}"
         )
     text = found[0]
     identity = id_column or next((name for known in ID_COLUMNS if (name := table.only(known))), None)
     if identity is None and len(names) > 1:
         raise DataError(
-            f"{path} has no column of ids: expected {', '.join(ID_COLUMNS)}, or name it with "
-            f"--reference-id or --hypothesis-id; it has {shown_columns(names)}"
+            f"{path} has no id column, only {shown_columns(names)}; expected {', '.join(ID_COLUMNS)}, or name it with "
+            f"--reference-id or --hypothesis-id"
         )
 
     def column(name: str) -> list[tuple[str, Any]]:
@@ -199,6 +201,10 @@ def _of_columns(
     )
 
 
+def _text_option(text_columns: Sequence[str]) -> str:
+    return "--hypothesis-text" if text_columns == HYPOTHESIS_COLUMNS else "--reference-text"
+
+
 def _text(place: str, expected: str, value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
         raise DataError(f"{place}: expected {expected}, got {shown(value)}")
@@ -206,6 +212,8 @@ def _text(place: str, expected: str, value: Any) -> str | None:
 
 
 def _id(place: str, value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+    if value == "":
+        raise DataError(f"{place}: the id is empty")
+    if isinstance(value, bool) or not isinstance(value, str | int):
         raise DataError(f"{place}: expected an id as text or a whole number, got {shown(value)}")
     return _text(place, "an id", str(value)) or ""

@@ -194,8 +194,8 @@ def _refuse_unreadable(unreadable: dict[str, str], paths: dict[str, str], out: P
     shown = "; ".join(f"{name} ({problem})" for name, _, problem in rows[:_SHOWN])
     more = f"; and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
     raise DataError(
-        f"{number} cannot be read: {shown}{more}. {listing} lists all. Mend them and start again, which "
-        "keeps what was encoded; or remove the files and raise corpus.max_bad_rows, which leaves their records out"
+        f"{number} cannot be read: {shown}{more}. {listing} lists all. Repair them and run the stage "
+        "again, which reuses what is encoded; or remove them and raise corpus.max_bad_rows to leave their records out"
     )
 
 

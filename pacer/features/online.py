@@ -32,8 +32,8 @@ def open_features(directory: Path, backbones: Path, device: torch.device | str) 
     for name, made_for in store.encoding.encoders.items():
         if made_for != fingerprint(backbones / name):
             raise DataError(
-                f"{directory} was made with another encoder than {backbones / name}; run the features "
-                "stage again, which keeps what does not depend on it"
+                f"{directory} was made with an encoder other than {backbones / name}; run the features stage again, "
+                "which reuses what does not depend on it"
             )
     if store.encoding.mode == "states":
         return store

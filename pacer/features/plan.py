@@ -67,8 +67,8 @@ def announce(needs: Sequence[Need], mode: str, out: Path, state: PartialState) -
             print(f"features: with {setting} it would be {_size(other)}", flush=True)
     if not fits(size, free):
         helps = other != size and fits(other, free)
-        remedy = f"set {setting}, or free space" if helps else "free space: no other setting fits"
-        raise PacerError(f"the features need {_size(size)} more, {_size(free)} are free at {out.parent}; {remedy}")
+        remedy = f"set {setting}, or free some space" if helps else "free some space: no other setting fits"
+        raise PacerError(f"the features need {_size(size)} more, but {out.parent} has {_size(free)} free; {remedy}")
 
 
 def _size(size: int) -> str:

@@ -68,6 +68,7 @@ class Scratch:
         self.store, self.notes = directory / "store", directory / "notes"
 
     def note(self, shard: str) -> Path:
+        """Path of the note that describes a shard."""
         return self.notes / f"{shard}.json"
 
     def left(self) -> dict[Path, ShardRecord]:

@@ -96,10 +96,10 @@ class FeatureStore:
             self.encoding = _ENCODING.validate_python(manifest.get("encoding", {}))
         except ValidationError as error:
             first = error.errors()[0]
+            allowed = first["msg"].replace("Input should", "must")
             name = ".".join(map(str, ("encoding", *first["loc"])))
             raise DataError(
-                f"{self.directory / MANIFEST}: {name} = {first['input']!r:.60}: {first['msg']}; run the features stage "
-                "again"
+                f"{self.directory / MANIFEST}: {name} = {first['input']!r:.60}: {allowed}; run the features stage again"
             ) from None
         self._open: dict[str, dict[str, Tensor]] = {}
         self._memory = _Memory()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from pacer.commitments.vocabulary import POLARITIES
+from pacer.commitments.anchor import POLARITIES
 from pacer.metrics.lines import has_breaks, single_line
 from pacer.metrics.nlg import LanguageScores
 from pacer.metrics.pairing import Prediction

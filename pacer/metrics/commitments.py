@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pacer.commitments.vocabulary import POLARITIES
+from pacer.commitments.anchor import POLARITIES
 from pacer.metrics.polarity import Agreement, polarity_agreement
 
 _AGAINST_REFERENCE = ("agreement", "stated_agreement", *(f"{polarity}_f1" for polarity in POLARITIES))

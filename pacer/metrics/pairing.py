@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pacer.commitments.render import CLOSE_REPORT, OPEN_REPORT
+from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT
 from pacer.core.errors import DataError
 from pacer.core.io import numbered_jsonl
 from pacer.data.findings import FINDINGS

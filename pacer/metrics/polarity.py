@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from pacer.commitments.vocabulary import FINDINGS, POLARITIES
+from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import DataError
 
 #: The states of a finding, in the order of the confusion matrix.

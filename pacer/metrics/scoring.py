@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from pacer.commitments.anchor import ANCHOR_SCHEMA, POLARITIES
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.commitments.table import ANCHOR_SCHEMA
-from pacer.commitments.vocabulary import POLARITIES
 from pacer.config.decode import Score
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError

@@ -100,7 +100,7 @@ def read_record(directory: str | Path) -> CheckpointRecord:
 def read_strictly(path: Path, kind: type[Groups], what: str) -> Groups:
     """A JSON file of a checkpoint; see :func:`read_record`. ``what`` the checkpoint is, for errors."""
     if not path.exists():
-        raise CheckpointError(f"{path.parent} is not {what}: it has no {path.name}")
+        raise CheckpointError(f"{path.parent} is not {what}: {path.name} is missing")
     try:
         content = read_json(path)
     except DataError as error:

@@ -190,6 +190,6 @@ def _load(path: Path) -> Mapping[str, Any]:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except Exception as error:  # a damaged file raises anything
         raise CheckpointError(
-            f"{path} is no whole PyTorch file, or holds more than weights and settings ({type(error).__name__}); fetch "
-            "it again"
+            f"{path} is not a complete PyTorch file, or holds more than weights and settings ({type(error).__name__}); "
+            "download it again"
         ) from None

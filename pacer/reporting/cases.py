@@ -49,11 +49,14 @@ class ContextReport:
 
     @property
     def sources(self) -> str:
+        """The sources of its context in words."""
         return SOURCES[self.record["context"]]
 
 
 @dataclass(frozen=True)
 class ExampleCase:
+    """One study with its images and a report per context."""
+
     study_id: str
     subject_id: str
     view: str

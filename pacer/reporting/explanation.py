@@ -8,13 +8,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from pacer.commitments.anchor import Anchor
-from pacer.commitments.labelling.evidence import count_missing
-from pacer.commitments.labelling.reading import read_answer
+from pacer.commitments.anchor import ANCHOR_SCHEMA, POLARITIES, Anchor
+from pacer.commitments.answers import count_missing, read_answer, read_answers
 from pacer.commitments.rules.extract import Mention, extract_anchor, find_mentions
-from pacer.commitments.table import ANCHOR_SCHEMA, read_anchor
 from pacer.core.errors import DataError
-from pacer.core.io import read_jsonl
 from pacer.data.schemas import RECORD_SCHEMA, check_columns
 from pacer.reporting.support import cut
 from pacer.reporting.tables import Table
@@ -82,7 +79,10 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
         example = pl.scan_parquet(records).select("record_id").head(1).collect().item()
         raise DataError(f"{records} has no record {record_id}; ids look like {example}")
     row = found.row(0, named=True)
-    anchor, origin = read_anchor(anchors, record_id)
+    target = pl.scan_parquet(anchors).filter(pl.col("record_id") == record_id).collect().to_dicts()
+    if not target:
+        raise DataError(f"{anchors} has no anchor for record {record_id}; make the anchors again")
+    origin, anchor = target[0]["origin"], Anchor(*(tuple(target[0][name]) for name in POLARITIES))
     report = row["report_raw"]
     mentions = find_mentions(report)
     read: list[tuple[str, ...]] = [
@@ -131,9 +131,9 @@ def _words(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
 
 def _evidence(record_id: str, anchor: Anchor, report: str, answers: Path) -> list[tuple[str, ...]]:
     """The phrases of the answer that this anchor was read from; none where the file or the answer is missing."""
-    for line in read_jsonl(answers) if answers.exists() else ():
-        if isinstance(line, dict) and line.get("record_id") == record_id and line.get("current", True):
-            answer = read_answer(str(line.get("raw")), record_id)
+    for line in read_answers(answers):
+        if line.record_id == record_id and line.current:
+            answer = read_answer(line.raw, record_id)
             if answer.anchor == anchor:
                 return [
                     (finding, text, "not in the report in these words" if count_missing([text], report) else "")

@@ -98,4 +98,5 @@ def row_axis(axes: Axes, names: Sequence[str], *, top: float = -0.6) -> None:
 
 
 def legend_above(axes: Axes, columns: int, **how: Any) -> None:
+    """Put a legend of ``columns`` columns above the axes, at the left."""
     axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=columns, **{"handlelength": 1.0, **how})

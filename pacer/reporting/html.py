@@ -18,7 +18,7 @@ def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
     error.
 
     Args:
-        folder: another room's templates, which may use those of this room.
+        folder: templates of another package, which may use the ones here.
     """
     return _environment(folder).get_template(template).render(**content)
 

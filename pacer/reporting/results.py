@@ -57,7 +57,7 @@ class Results:
         """
         found = self.records.filter(pl.col("record_id").is_in(list(self.predictions)))
         if found.is_empty():
-            raise DataError("no prediction belongs to a record of the corpus; decode again with this corpus")
+            raise DataError("no prediction matches a record of the corpus; decode again with this corpus")
         return found
 
     @cached_property
@@ -71,6 +71,7 @@ class Results:
 
     @cached_property
     def intervals(self) -> Intervals:
+        """Confidence intervals of the scores, by context."""
         return score_intervals(self.cases, self.convention, columns=columns_in(self.signature, "scores"))
 
     @property

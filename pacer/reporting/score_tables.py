@@ -125,6 +125,7 @@ def rows_in(scores: Mapping) -> Sequence[str]:
 
 
 def row_name(context: str) -> str:
+    """A context in capitals, or ``Mean``."""
     return "Mean" if context == MEAN else context.upper()
 
 
@@ -304,14 +305,16 @@ def comparison_table(comparison: Comparison, first: str = "A", second: str = "B"
 
 def comparison_notes(comparison: Comparison) -> list[str]:
     """How the table was made, and which columns are not compared, or not over all records, one a line."""
-    labelled = any("f1" in scores for scores in comparison.scores.values())
+    if any("f1" in scores for scores in comparison.scores.values()):
+        compared = f"F1 by {comparison.convention}"
+    else:
+        compared = "no CheXbert F1 and no groups without --chexbert; polarity F1 and CIDEr are not compared"
     lines = [
         f"{comparison.records:,} records, resampled by {comparison.unit} ({comparison.units:,}); "
-        f"{comparison.resamples:,} bootstrap and as many randomisation samples, seed {comparison.seed}; "
-        f"{f'F1 by {comparison.convention}' if labelled else 'no F1, for the runs were scored without a labeller'}; "
-        "p values are not corrected for the number of rows"
+        f"{comparison.resamples:,} bootstrap samples and as many randomizations, seed {comparison.seed}; "
+        f"{compared}; p values are not corrected for the number of rows"
     ]
-    lines += [f"{name} is left out: one run alone has this column" for name in comparison.left_out]
+    lines += [f"{name} is left out: only one run has this column" for name in comparison.left_out]
     lines += [
         f"{name}: over the {count:,} records with a number in both runs" for name, count in comparison.partial.items()
     ]

@@ -50,6 +50,7 @@ class Figure:
 
     @property
     def inline(self) -> Markup:
+        """The SVG as markup for the page."""
         return Markup(for_page(self.svg, self.name))
 
 
@@ -65,6 +66,8 @@ class Checks:
 
 @dataclass(frozen=True)
 class ExampleCases:
+    """Studies shown with images and reports."""
+
     kind: ClassVar = "cases"
     cases: Sequence[ExampleCase]
 
@@ -85,9 +88,11 @@ class Section:
     parts: Sequence[Part]
 
     def tables(self) -> Iterator[TableBlock]:
+        """The tables among the parts."""
         return (part for part in self.parts if isinstance(part, TableBlock))
 
     def figures(self) -> Iterator[Figure]:
+        """The figures among the parts, those of example cases included."""
         for part in self.parts:
             yield from [part] if isinstance(part, Figure) else getattr(part, "figures", ())
 

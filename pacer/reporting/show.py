@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from pacer.comparison.compare import read_run
-from pacer.core.contexts import SOURCES
+from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.core.hygiene import file_name
 from pacer.core.io import write_text
 from pacer.data.schemas import read_images, read_records
 from pacer.external.report_files import HYPOTHESIS_COLUMNS, read_reports
+from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.lines import single_line
 from pacer.reporting.html import render
 from pacer.reporting.images import data_uri, read_grey
@@ -88,6 +89,8 @@ def _reports(place: Path, study: str, contexts: Sequence[str], corpus: Mapping[s
             raise DataError(f"{place} has several reports of {study}, {several}; name one of these records")
     if missing := [context for context in contexts if context not in found]:
         there = f"it has {', '.join(found)}: choose with --context" if found else "name another study"
+        if UNKNOWN in found:
+            there = f"it was scored without contexts, and this page needs {', '.join(CONTEXTS)}"
         raise DataError(f"{place} has no report of study {study} in context {missing[0]}; {there}")
     return [found[context] for context in contexts]
 

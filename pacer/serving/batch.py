@@ -48,7 +48,7 @@ def read_cases(path: Path) -> list[Case | BadCase]:
         DataError: the table cannot be read, holds no case, has an unknown column or two cases of one name.
     """
     if kind_of(path) != "csv":
-        raise DataError(f"{path} is not a table .csv or .tsv")
+        raise DataError(f"{path} is not a .csv or .tsv table; save it as one")
     table = open_table(path, COLUMNS)
     header = [column.strip().lower() for column in table.columns]
     if unknown := [column for column in header if column not in COLUMNS]:
@@ -72,7 +72,7 @@ def read_cases(path: Path) -> list[Case | BadCase]:
     twice = [name for name, count in Counter(case.name for case in cases).items() if count > 1]
     if twice:
         more = f" and of {len(twice) - 1} more" * (len(twice) > 1)
-        raise DataError(f"{path} has two cases with the name {twice[0]}{more}; give each its own in a column case")
+        raise DataError(f"{path} has two cases with the name {twice[0]}{more}; name each in a column case")
     return cases
 
 

@@ -10,8 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from pacer.commitments.anchor import Anchor
-from pacer.commitments.vocabulary import POLARITIES
+from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.core.contexts import Context, availability, context_of, contexts_within
 from pacer.serving.sources import ImageSource
 

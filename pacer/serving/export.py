@@ -78,10 +78,10 @@ def export_model(
     """
     check_replaceable(out)
     if not model.exists():
-        raise CheckpointError(f"there is no trained model at {model}; train one (`dvc repro`) or name one with --model")
+        raise CheckpointError(f"{model} does not exist; train a model with `dvc repro`, or name one with --model")
     if read_record(model).phase == "warmup":
         raise CheckpointError(
-            f"{model} is of the warm-up, which knows one context; export models/parent or models/calibrate"
+            f"{model} is a warm-up, which cannot write reports; export models/parent or models/calibrate"
         )
     record, weights = load_weights(model)
     check_frozen(record, frozen_fingerprints(backbones), model)

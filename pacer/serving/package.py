@@ -88,8 +88,7 @@ def read_settings(directory: Path) -> PackageSettings:
     """
     if not (directory / MANIFEST).is_file() or not (directory / SETTINGS).is_file():
         raise CheckpointError(
-            f"{directory} is not an exported model: it has no {MANIFEST} and {SETTINGS}; "
-            "`pacer export` makes one from a trained model"
+            f"{directory} is not an exported model (no {MANIFEST} or {SETTINGS}); create one with `pacer export DIR`"
         )
     manifest = read_json(directory / MANIFEST)
     version = manifest.get("version") if isinstance(manifest, dict) else None
@@ -105,7 +104,7 @@ def read_settings(directory: Path) -> PackageSettings:
     there = {str(PurePosixPath(path.relative_to(directory))) for path in directory.rglob("*") if path.is_file()}
     for name, expected in listed.items():
         if name not in there:
-            raise CheckpointError(f"{directory} is not whole: {name:.200} is missing; copy the folder again")
+            raise CheckpointError(f"{directory} is incomplete: {name:.200} is missing; copy the folder again")
         if hash_file(directory / name) != expected:
             raise CheckpointError(f"{directory / name} has changed since it was exported; copy the folder again")
     settings = read_params(directory / SETTINGS, PackageSettings)

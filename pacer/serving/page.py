@@ -46,6 +46,7 @@ class Page:
         self._reporter, self._examples, self._writing = reporter, examples, Lock()
 
     def app(self) -> Starlette:
+        """The ASGI application: page, examples, images and reports."""
         return Starlette(
             routes=[
                 Route("/", self._page),
@@ -56,7 +57,7 @@ class Page:
             ],
             exception_handlers={
                 ClientDisconnect: _sentence(499, "Nobody waits for this."),
-                Exception: _sentence(500, "The server could not answer; its terminal says where."),
+                Exception: _sentence(500, "The server could not answer; see its terminal."),
             },
         )
 

@@ -159,8 +159,8 @@ class Reporter:
         )
         if prepared.context not in self.contexts:
             raise DataError(
-                f"{name} has the sources of context {prepared.context}, and the model was trained on "
-                f"{', '.join(self.contexts)} alone; leave out the source that it does not know"
+                f"{name} has the sources of context {prepared.context}, but the model was trained on "
+                f"{', '.join(self.contexts)} only; give the sources of one of these"
             )
         return replace(prepared, truncation=self._truncation(prepared), seconds=time.perf_counter() - started)
 
@@ -319,7 +319,7 @@ def _device(device: str | torch.device | None) -> torch.device:
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError):
         raise ConfigError(
-            f"device = {str(device)!r:.40} is not on this machine; expected cpu, cuda or cuda:N"
+            f"device = {str(device)!r:.40}: not available on this machine; expected cpu, cuda or cuda:N"
         ) from None
     return found
 

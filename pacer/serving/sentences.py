@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from pacer.commitments.anchor import Anchor
+from pacer.commitments.anchor import FINDINGS, Anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.rules.segments import located_segments
-from pacer.commitments.vocabulary import FINDINGS
 
 #: ``backed``: every finding that the sentence states has this polarity in the commitment; ``unbacked``: one has not;
 #: ``plain``: the sentence states no finding.

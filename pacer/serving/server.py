@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -64,7 +65,7 @@ def _refusal(scope: Scope) -> Response | None:
     if _name(host) not in LOOPBACK:
         return PlainTextResponse("The page is served to this machine alone, as localhost.", 421)
     if "transfer-encoding" in headers:
-        return PlainTextResponse("A request states its length.", 411)
+        return PlainTextResponse("The request must state its length.", 411)
     if int(headers.get("content-length", "0")) > MAX_BODY:
         return PlainTextResponse(f"The case has more than {MAX_BODY:,} bytes.", 413, {"connection": "close"})
     if scope["method"] == "POST" and headers.get("origin") != f"http://{host}":
@@ -93,7 +94,9 @@ def served(reporter: Reporter, port: int, log: Log) -> Generator[str]:
     try:
         listening = socket.create_server(("127.0.0.1", port), backlog=128)
     except OSError as error:
-        raise ConfigError(f"port {port} cannot be had; name another with --port") from error
+        raise ConfigError(
+            f"port {port} cannot be used ({os.strerror(error.errno or 0)}); choose another with --port"
+        ) from error
     config = uvicorn.Config(
         Guard(Page(reporter, example_cases()).app(), log),
         ws="none",

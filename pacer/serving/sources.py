@@ -83,7 +83,7 @@ def load_image(source: ImageSource, name: str) -> Opened:
 def _read(path: Path, name: str) -> bytes:
     """A file of at most :data:`MAX_BYTES`; a larger one is refused unread."""
     if "\0" in str(path):
-        raise DataError(f"{name}: no file can have the name that was given, as it holds a NUL")
+        raise DataError(f"{name}: the path contains a NUL character, which no path can have")
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -171,7 +171,6 @@ def text_or_file(value: str | None, name: str, folder: Path | None = None) -> st
         return value  # no file can have such a name
     if len(value.split()) == 1 and ("/" in value or path.suffix not in ("", ".")):
         raise DataError(
-            f"{name}: a word with a slash or an ending is taken for a file, and there is no such file; "
-            "name one that exists, or give the text"
+            f"{name}: this looks like the path of a file, but no such file exists; correct it, or give the text"
         )
     return value

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from pacer.commitments.vocabulary import FINDINGS
+from pacer.commitments.anchor import FINDINGS
 from pacer.core.contexts import SOURCES, Context
 from pacer.reporting import html
 from pacer.reporting.images import LONGEST_EDGE, data_uri

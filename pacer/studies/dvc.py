@@ -46,7 +46,7 @@ class Dvc:
     def __init__(self, state: Path):
         found = shutil.which("dvc")
         if found is None:
-            raise ConfigError("the command 'dvc' is not found; put the environment's bin folder on the PATH")
+            raise ConfigError("the command `dvc` is not on the PATH; add the environment's bin folder to it")
         self._command, self._state = found, state
         self._starting, self._stopped = threading.Lock(), False
 

@@ -86,7 +86,7 @@ def run_study(
                 report(f"{study.name}: {row.name} is left out; it needs {', '.join(row.needs)}")
         missing, distinct = _missing(runs, rows, state)
         if not missing:
-            report(f"{study.name}: nothing to do, all {distinct} runs are there")
+            report(f"{study.name}: nothing to do, all {distinct} runs exist")
             return
         report(f"{study.name}: {len(missing)} of {distinct} runs to make")
         runner = StudyRunner(

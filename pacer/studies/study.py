@@ -124,7 +124,7 @@ class Study(Strict):
         for group, name in bases.items():
             found = [row for row in self.rows if row.name == name and group in (None, row.group)]
             if name is not None and not found:
-                raise ValueError(f"against: {name} is none of the rows" + (f" of group {group}" if group else ""))
+                raise ValueError(f"against: {name} is not one of the rows" + (f" of group {group}" if group else ""))
             if len(found) > 1:
                 raise ValueError(f"against: {name} is a row of several groups; name one for each group")
         for first, second in self.compared:
@@ -182,11 +182,11 @@ def load_study(folder: Path, name: str) -> Study:
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():
-        raise ConfigError(f"there is no study {name!r}; {folder} holds {', '.join(study_names(folder))}")
+        raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(study_names(folder))}")
     raw = read_yaml(path)
     if not isinstance(raw, dict):
         keys = ", ".join(key for key in Study.model_fields if key != "name")
-        raise ConfigError(f"{path} must be a mapping with {keys}")
+        raise ConfigError(f"{path} must be a mapping; its keys are {keys}")
     if "name" in raw:
         raise ConfigError(f"{path}: a study is named by its file; remove the key name")
     return validated({"name": name, **raw}, str(path), Study)

@@ -115,6 +115,7 @@ class Worktree:
                 )
 
     def remove(self) -> None:
+        """Delete the checkout and its folder."""
         _git(self._repository, "worktree", "remove", "--force", str(self._tree))
         shutil.rmtree(self._folder)
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from pacer.commitments.anchor import Anchor
-from pacer.commitments.render import render_anchor
+from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.model.collate import FeatureSource, Sources, Target, collate
 from pacer.model.pacer import Batch
 from pacer.model.prompt.instruction import PromptIds, build_prompt

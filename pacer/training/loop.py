@@ -204,8 +204,8 @@ class _Run:
         mean = losses.get("validation/mean", math.inf)
         if losses and not math.isfinite(mean):
             raise PacerError(
-                f"{self.phase.name}: validation after update {self.done} gave {losses}; look for states "
-                "that are not numbers in the feature store, or lower the learning rate"
+                f"{self.phase.name}: validation after update {self.done} gave {losses}; lower "
+                f"{self.phase.name}.learning_rate, or look for values that are not finite in the feature store"
             )
         if self.phase.train.checkpoint == "best" and (self.best is None or mean < self.best["loss"]):
             self.best = {"loss": mean, "weights": self.trained}

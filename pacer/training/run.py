@@ -222,7 +222,7 @@ def _start_from(model: torch.nn.Module, start: Path, own: CheckpointRecord) -> s
     """Load the weights of the phase before, and name it; what it did not train keeps its initial value."""
     record, weights = load_weights(start)
     if record.frozen != own.frozen:
-        raise CheckpointError(f"{start} was trained on other frozen models than those at hand; run its phase again")
+        raise CheckpointError(f"{start} was trained on frozen models other than the current ones; run its phase again")
     check_quantization(record, own.model, start)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in weights)

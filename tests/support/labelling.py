@@ -10,9 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pacer.commitments.labelling.build_anchors import build_anchors
-from pacer.commitments.labelling.draw import sample_records
-from pacer.commitments.table import ANCHOR_SCHEMA
+from pacer.commitments.anchor import ANCHOR_SCHEMA
+from pacer.commitments.answers import StoredAnswer
+from pacer.commitments.sampling import sample_records
+from pacer.commitments.targets import build_anchors
 from pacer.config import Labelling
 from pacer.data.schemas import RECORD_SCHEMA, read_table
 from tests.support.endpoint import Endpoint
@@ -110,11 +111,21 @@ def build(records: pl.DataFrame, cache: Path) -> tuple[pl.DataFrame, dict[str, A
     return read_table(out, ANCHOR_SCHEMA), audit
 
 
+def cache_line(record_id: str, raw: str, **changes: Any) -> dict[str, Any]:
+    """A line of a cache."""
+    answer = StoredAnswer(
+        record_id=record_id,
+        request_hash=f"hash of {record_id}",
+        provider="openai",
+        current=True,
+        raw=raw,
+        dollars=0.01,
+        status="ok",
+        anchor=None,
+    )
+    return answer.model_dump() | changes
+
+
 def cached(out: Path) -> list[dict[str, Any]]:
     """The lines of a cache."""
     return [json.loads(line) for line in (out / "llm_cache.jsonl").read_text().splitlines()]
-
-
-def scratch(out: Path) -> Path:
-    """Where a cache's journal lies while work is under way."""
-    return out / "llm_cache.jsonl.scratch"

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 from openai import _base_client
 
-from pacer.commitments.labelling.labelling import label_sample
+from pacer.commitments.labelling import label_sample
 from pacer.config import Labelling
 from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json, write_json

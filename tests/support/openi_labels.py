@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pacer.commitments.anchor import Anchor
-from pacer.commitments.vocabulary import POLARITIES
+from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.metrics.chexbert.observations import OBSERVATION_OF
 
 #: MeSH labels of each finding.

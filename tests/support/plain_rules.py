@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from pacer.commitments.anchor import Anchor
+from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.cues import CUES
 from pacer.commitments.rules.mentions import FINDINGS_OF, MENTIONS, NORMALITY
-from pacer.commitments.vocabulary import POLARITIES
 
 _MENTIONS = [(pattern.name, re.compile(pattern.expression)) for pattern in MENTIONS]
 _CUES = [(pattern.name, re.compile(pattern.expression)) for pattern in CUES]

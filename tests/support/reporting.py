@@ -12,14 +12,15 @@ import pytest
 from PIL import Image
 from safetensors.numpy import save_file
 
-from pacer.commitments.labelling.build_anchors import build_anchors
-from pacer.commitments.labelling.draw import sample_records
+from pacer.commitments.sampling import sample_records
+from pacer.commitments.targets import build_anchors
 from pacer.config import Corpus, Params, load_params, parse_params
 from pacer.data.build_corpus import build_corpus
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import read_records
 from pacer.data.source import point_to_files
 from pacer.metrics.chexbert.observations import OBSERVATIONS
+from tests.support.labelling import cache_line
 
 SENTENCES = (
     "there is a small left pleural effusion , unchanged since the previous study .",
@@ -313,7 +314,7 @@ def _write_anchor_audit(path: Path, records: pl.DataFrame) -> None:
     texts = dict(records.filter(split="train").select("record_id", "report_raw").head(10).iter_rows())
     answer = json.dumps({"positive": ["edema"], "negative": ["pneumothorax"], "uncertain": []})
     cache = path.with_name("llm_cache.jsonl")
-    cache.write_text("".join(json.dumps({"record_id": name, "raw": answer}) + "\n" for name in texts))
+    cache.write_text("".join(json.dumps(cache_line(name, answer)) + "\n" for name in texts))
     labelling = {
         "provider": "openai",
         "answered": 10,

@@ -32,7 +32,9 @@ _CLASS_WEIGHTS = (1.0, 2.0, 2.0, 3.0)
 _READER_WEIGHT = 2.0
 
 
-def make_chexbert_standin(config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path) -> dict:
+def make_chexbert_standin(
+    config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path
+) -> dict[str, object]:
     """Train the labeller on each text as it is and as :func:`~pacer.data.cleaning.clean_report` leaves it, and
     judge it by the accuracy of each head on held-out ones.
 

@@ -15,10 +15,8 @@ import polars as pl
 from PIL import Image
 from tokenizers import Tokenizer
 
-from pacer.commitments.anchor import Anchor
-from pacer.commitments.render import render_anchor
+from pacer.commitments.anchor import FINDINGS, Anchor, render_anchor
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.commitments.vocabulary import FINDINGS
 from pacer.config.backbones import Backbones
 from pacer.core.errors import DataError
 from pacer.data.cleaning import clean_report
@@ -30,7 +28,8 @@ from pacer.phantom.world import PhantomStudy, make_world
 
 #: Keywords view, sections, indication, history, commit -> instruction text left and right of the visual tokens.
 Instruct = Callable[..., tuple[str, str]]
-STATUS = {"positive": 1, "negative": 2, "uncertain": 3}
+#: The world of ``backbones.seed`` 0.
+_FIRST_WORLD = 1_000_003
 
 
 class LabelledText(NamedTuple):
@@ -49,49 +48,54 @@ class LabelledText(NamedTuple):
     @property
     def statuses(self) -> list[int]:
         """Per finding 0 blank, 1 positive, 2 negative, 3 uncertain (CheXbert's classes)."""
-        by_finding = {f: STATUS[p] for p in STATUS for f in getattr(self.anchor, p)}
-        return [by_finding.get(finding, 0) for finding in FINDINGS]
+        lists = (self.anchor.positive, self.anchor.negative, self.anchor.uncertain)
+        classes = {finding: number for number, findings in enumerate(lists, start=1) for finding in findings}
+        return [classes.get(finding, 0) for finding in FINDINGS]
+
+    @property
+    def commitment_first(self) -> str:
+        """The target of the commitment-first route."""
+        return f"{render_anchor(self.anchor)}\n<REPORT>\n{self.cleaned}\n</REPORT>"
 
 
 @dataclass(frozen=True)
 class PhantomData:
-    """A phantom world that no corpus shares: its seed is derived from ``backbones.seed``."""
+    """A phantom world that no corpus shares."""
 
-    seed: int
-
-    @property
-    def world(self) -> int:
-        return 1_000_003 + self.seed
+    world: int
 
     @property
     def origin(self) -> str:
         return f"phantom world {self.world}"
 
     def tokenizer(self, vocabulary: int) -> Tokenizer:
+        """The tokenizer of generated reports, with ``vocabulary`` tokens."""
         return phantom_tokenizer(vocabulary)
 
     def texts(self, count: int) -> list[LabelledText]:
         """One text for each study, in a context drawn from those that the study has."""
         rng = np.random.default_rng(self.world)
         studies = (study for patient in make_world(self.world, count) for study in patient.studies)
-        return [self._written(study, rng) for study in islice(studies, count)]
-
-    def _written(self, study: PhantomStudy, rng: np.random.Generator) -> LabelledText:
-        contexts = contexts_of(study)
-        report = write_report(study, contexts[rng.integers(len(contexts))], rng)
-        return LabelledText(
-            raw=report.text,
-            cleaned=clean_report(report.text),
-            anchor=Anchor(report.listed("positive"), report.listed("negative"), report.listed("uncertain")),
-            stated=tuple(sentence for sentence, mentioned in report.sentences if mentioned),
-            view=study.view,
-            sections="+".join(name for name in ("findings", "impression") if getattr(report, name)),
-            indication=study.indication,
-            history=study.history,
-        )
+        return [_written(study, rng) for study in islice(studies, count)]
 
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
+        """``count`` radiographs [size, size], with labels and with masks [grid, grid] of findings."""
         return training_images(self.world, count, size, grid)
+
+
+def _written(study: PhantomStudy, rng: np.random.Generator) -> LabelledText:
+    contexts = contexts_of(study)
+    report = write_report(study, contexts[rng.integers(len(contexts))], rng)
+    return LabelledText(
+        raw=report.text,
+        cleaned=clean_report(report.text),
+        anchor=Anchor(report.listed("positive"), report.listed("negative"), report.listed("uncertain")),
+        stated=tuple(sentence for sentence, mentioned in report.sentences if mentioned),
+        view=study.view,
+        sections="+".join(name for name in ("findings", "impression") if getattr(report, name)),
+        indication=study.indication,
+        history=study.history,
+    )
 
 
 @dataclass(frozen=True)
@@ -113,33 +117,31 @@ class CorpusData:
         return f"train split of the corpus ({len(self.reports)} distinct reports), labels by the rules"
 
     def tokenizer(self, vocabulary: int) -> Tokenizer:
-        samples = [self._labelled(*row) for row in self.reports]
-        return train_tokenizer(
-            [f"{render_anchor(t.anchor)}\n<REPORT>\n{t.cleaned}\n</REPORT>" for t in samples], vocabulary
-        )
+        """A tokenizer trained on the reports and their commitments, with ``vocabulary`` tokens."""
+        return train_tokenizer([_labelled(*row).commitment_first for row in self.reports], vocabulary)
 
     def texts(self, count: int) -> list[LabelledText]:
+        """``count`` reports in random order; repeated where the corpus has fewer."""
         rows = self.reports
         chosen = np.random.default_rng(self.seed).permutation(np.arange(max(count, len(rows))) % len(rows))[:count]
-        return [self._labelled(*rows[i]) for i in chosen]
+        return [_labelled(*rows[i]) for i in chosen]
 
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
-        by_image: dict[str, str] = {}
-        for frontal, lateral, raw in self.train.select("frontal", "lateral", "report_raw").iter_rows():
-            for image_id in filter(None, (frontal, lateral)):
-                by_image.setdefault(image_id, raw)
-        chosen = list(by_image)[:count]
-        paths = dict(self.files.select("image_id", "path").iter_rows())
-        present = [{*a.positive, *a.uncertain} for a in (extract_anchor(by_image[i]) for i in chosen)]
-        labels = np.array([[f in p for f in FINDINGS] for p in present], dtype=np.float32)
-        return TrainingImages(np.stack([_grey_square(paths[i], size) for i in chosen]), labels, None)
+        """At most ``count`` radiographs [size, size], labelled by the rules; without masks."""
+        images = self.train.select("report_raw", image_id=pl.concat_list("frontal", "lateral")).explode("image_id")
+        images = images.drop_nulls("image_id").unique("image_id", keep="first", maintain_order=True).head(count)
+        paths = images.join(self.files, on="image_id", how="left", maintain_order="left")["path"]
+        present = [{*a.positive, *a.uncertain} for a in map(extract_anchor, images["report_raw"])]
+        labels = np.array([[finding in p for finding in FINDINGS] for p in present], dtype=np.float32)
+        return TrainingImages(np.stack([_grey_square(path, size) for path in paths]), labels, None)
 
-    def _labelled(
-        self, raw: str, cleaned: str, view: str, sections: str, indication: str | None, history: str | None
-    ) -> LabelledText:
-        anchors = ((sentence, extract_anchor(sentence)) for sentence in raw.split(". "))
-        stated = tuple(sentence for sentence, anchor in anchors if anchor.positive or anchor.uncertain)
-        return LabelledText(raw, cleaned, extract_anchor(raw), stated, view, sections, indication, history)
+
+def _labelled(
+    raw: str, cleaned: str, view: str, sections: str, indication: str | None, history: str | None
+) -> LabelledText:
+    anchors = ((sentence, extract_anchor(sentence)) for sentence in raw.split(". "))
+    stated = tuple(sentence for sentence, anchor in anchors if anchor.positive or anchor.uncertain)
+    return LabelledText(raw, cleaned, extract_anchor(raw), stated, view, sections, indication, history)
 
 
 def _grey_square(path: str, size: int) -> np.ndarray:
@@ -161,7 +163,7 @@ def load_data(config: Backbones, records: pl.DataFrame, files: pl.DataFrame) -> 
         DataError: it is the corpus, and the corpus has no train record.
     """
     if config.train_on == "phantom":
-        return PhantomData(config.seed)
+        return PhantomData(_FIRST_WORLD + config.seed)
     train = records.filter(pl.col("split") == "train")
     if train.is_empty():
         raise DataError("backbones.train_on: corpus needs train records; use train_on: phantom")

@@ -21,7 +21,6 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from pacer.backbones.standins.data import Instruct, LabelledText
 from pacer.backbones.standins.training import train
-from pacer.commitments.render import render_anchor
 from pacer.config.backbones import LanguageStandin
 from pacer.data.cleaning import clean_report
 
@@ -40,11 +39,23 @@ def make_language_standin(
     instruct: Instruct,
     seed: int,
     out: Path,
-) -> dict:
+) -> dict[str, object]:
     """Train the model; ``tokenizer`` has ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
-    model = LlamaForCausalLM(_architecture(config, tokenizer.get_vocab_size()))
+    architecture = LlamaConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=config.width,
+        intermediate_size=round(config.width * 8 / 3),
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        max_position_embeddings=2048,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        pad_token_id=None,
+        tie_word_embeddings=False,
+    )
+    model = LlamaForCausalLM(architecture)
     encoded = [_encode(tokenizer, text, instruct) for text in texts]
     held_out = max(1, len(encoded) // 20)
 
@@ -77,21 +88,6 @@ def make_language_standin(
     }
 
 
-def _architecture(config: LanguageStandin, vocabulary: int) -> LlamaConfig:
-    return LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=config.width,
-        intermediate_size=round(config.width * 8 / 3),
-        num_hidden_layers=config.layers,
-        num_attention_heads=config.heads,
-        max_position_embeddings=2048,
-        bos_token_id=BOS,
-        eos_token_id=EOS,
-        pad_token_id=None,
-        tie_word_embeddings=False,
-    )
-
-
 class _Encoded(NamedTuple):
     before: list[int]
     after: dict[bool, list[int]]
@@ -105,17 +101,12 @@ def _encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct) -> _En
     def ids(piece: str) -> list[int]:
         return tokenizer.encode(piece, add_special_tokens=False).ids
 
-    parts = {
-        commit: instruct(
-            view=text.view, sections=text.sections, indication=text.indication, history=text.history, commit=commit
-        )
-        for commit in (False, True)
-    }
-    committed = f"{render_anchor(text.anchor)}\n<REPORT>\n{text.cleaned}\n</REPORT>"
+    about = {"view": text.view, "sections": text.sections, "indication": text.indication, "history": text.history}
+    parts = {commit: instruct(**about, commit=commit) for commit in (False, True)}
     return _Encoded(
         ids(parts[False][0]),
         {commit: ids(after) for commit, (_, after) in parts.items()},
-        {False: ids(text.cleaned), True: ids(committed)},
+        {False: ids(text.cleaned), True: ids(text.commitment_first)},
         [ids(clean_report(sentence)) for sentence in text.stated],
     )
 
@@ -152,10 +143,9 @@ def _condition(embedding: Tensor, stated: list[list[int]], slots: int, rng: np.r
     free = rng.permutation(slots)
     share = max(1, slots // max(len(stated), 4))
     for i, sentence in enumerate(stated):
-        kept = [token for token in sentence if rng.random() > DROPPED]
-        own = free[i * share : (i + 1) * share][: int(rng.integers(1, share + 1))]
-        if kept and len(own):
-            words = F.layer_norm(embedding[torch.tensor(kept)].sum(0), (embedding.shape[1],))
-            signal[torch.from_numpy(own)] = words
+        tokens = [token for token in sentence if rng.random() > DROPPED]
+        places = free[i * share : (i + 1) * share][: int(rng.integers(1, share + 1))]
+        if tokens and len(places):
+            signal[torch.from_numpy(places)] = F.layer_norm(embedding[torch.tensor(tokens)].sum(0), noise.shape[1:])
     level = float(rng.uniform(*NOISE))
-    return F.layer_norm(torch.where(signal.any(1, keepdim=True), signal + level * noise, noise), (len(noise[0]),))
+    return F.layer_norm(torch.where(signal.any(1, keepdim=True), signal + level * noise, noise), noise.shape[1:])

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BertModel, BertTokenizer
+from transformers import BertTokenizer
 
 from pacer.backbones.standins.bert import FindingReader, small_bert, train_wordpiece
 from pacer.backbones.standins.data import LabelledText
@@ -25,7 +25,7 @@ from pacer.data.findings import FINDINGS
 _HIDDEN, _SHOWN_AS_MASK, _SHOWN_AS_OTHER = 0.15, 0.8, 0.1
 
 
-def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path) -> dict:
+def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path) -> dict[str, object]:
     """Train the model on cleaned reports and judge it by the accuracy of each finding on held-out ones.
 
     Raises:
@@ -39,22 +39,25 @@ def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: 
     pieces = tokenizer(reports, truncation=True)["input_ids"]
     targets = torch.tensor(present, dtype=torch.float32)
     torch.manual_seed(seed)
-    network = _Network(tokenizer, config)
+    bert = small_bert(tokenizer, config.width, config.layers, config.heads)
+    reader = FindingReader(config.width, 1)
+    transform = nn.Sequential(nn.Linear(config.width, config.width), nn.GELU(), nn.LayerNorm(config.width))
 
     def loss_of(ids: Tensor, mask: Tensor, rows: np.ndarray) -> Tensor:
         shown, hidden = _hide(ids, tokenizer)
-        states = network.bert(input_ids=shown, attention_mask=mask).last_hidden_state
-        filled = F.cross_entropy(network.fill(states[hidden]), ids[hidden]) if hidden.any() else 0.0
-        found = F.binary_cross_entropy_with_logits(network.reader(states, mask).squeeze(2), targets[rows])
-        return filled + 2.0 * found
+        states = bert(input_ids=shown, attention_mask=mask).last_hidden_state
+        scores = transform(states[hidden]) @ bert.embeddings.word_embeddings.weight.T
+        filled = F.cross_entropy(scores, ids[hidden]) if hidden.any() else 0.0
+        read = F.binary_cross_entropy_with_logits(reader(states, mask).squeeze(2), targets[rows])
+        return filled + 2.0 * read
 
     def judge(ids: Tensor, mask: Tensor) -> Tensor:
-        return network.reader(network.bert(input_ids=ids, attention_mask=mask).last_hidden_state, mask).squeeze(2) > 0
+        return reader(bert(input_ids=ids, attention_mask=mask).last_hidden_state, mask).squeeze(2) > 0
 
-    first = train_on_texts("train text stand-in", network.parameters(), pieces, learnt, loss_of, config, rng)
-    network.eval()
+    parameters = [*bert.parameters(), *reader.parameters(), *transform.parameters()]
+    first = train_on_texts("train text stand-in", parameters, pieces, learnt, loss_of, config, rng)
     accuracy = held_out_accuracy(judge, [pieces[row] for row in held_out], targets[held_out].bool())
-    network.bert.save_pretrained(out)
+    bert.save_pretrained(out)
     tokenizer.save_pretrained(out)
     return {
         "model": f"BERT, {config.layers} blocks, width {config.width}",
@@ -64,18 +67,6 @@ def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: 
         "first_losses": first,
         "held_out_accuracy": dict(zip(FINDINGS, accuracy, strict=True)),
     }
-
-
-class _Network(nn.Module):
-    def __init__(self, tokenizer: BertTokenizer, config: TextStandin):
-        super().__init__()
-        self.bert: BertModel = small_bert(tokenizer, config.width, config.layers, config.heads)
-        self.reader = FindingReader(config.width, 1)
-        self.transform = nn.Sequential(nn.Linear(config.width, config.width), nn.GELU(), nn.LayerNorm(config.width))
-
-    def fill(self, states: Tensor) -> Tensor:
-        """States of hidden pieces ``[m, width]`` to scores over the vocabulary, with the word embeddings' weights."""
-        return self.transform(states) @ self.bert.embeddings.word_embeddings.weight.T
 
 
 def _hide(ids: Tensor, tokenizer: BertTokenizer) -> tuple[Tensor, Tensor]:

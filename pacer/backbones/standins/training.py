@@ -1,4 +1,4 @@
-"""What the stand-ins' training shares: the loop, its schedule, the held-out tenth, length-sorted batches.
+"""What the stand-ins' training shares: the loop and its schedule, the held-out tenth, length-sorted batches.
 
 Each ``make_*_standin`` saves model and tokenizer (or image processor) into ``out`` in Hugging Face format and returns
 what the provenance says of the training. Its ``seed`` decides everything that is random.
@@ -18,13 +18,10 @@ from pacer.config.backbones import Standin, TextStandin
 from pacer.core.errors import DataError
 from pacer.core.progress import Ticker
 
-#: Share of the steps in which the learning rate rises.
-_RISE = 0.1
-#: Batches drawn together and sorted by length.
-_WINDOW = 8
-_JUDGED_AT_ONCE = 64
-#: Losses that tell one training from another.
-FIRST = 10
+#: Share of the steps in which the learning rate rises; losses that tell one training from another.
+_RISE, _FIRST = 0.1, 10
+#: Batches drawn together and sorted by length; texts judged at once.
+_WINDOW, _JUDGED_AT_ONCE = 8, 64
 #: Id of [PAD], the first special token.
 PADDING = 0
 
@@ -44,8 +41,7 @@ def train(
     ten at most, by which a training is recognised.
 
     Args:
-        what: name of the work in its progress lines.
-        batches: as many as steps at least; endless is fine.
+        what: name of the work in its progress lines. batches: as many as steps at least; endless is fine.
         config: the highest learning rate (see :func:`peak_schedule`), and how many steps unless ``steps`` says so.
     """
     steps = config.steps if steps is None else steps
@@ -62,23 +58,8 @@ def train(
             optimizer.step()
             schedule.step()
             ticker.advance(note=f"loss {loss.item():.3f}")
-            if len(first) < FIRST:
-                first.append(round(loss.item(), 6))
-    return first
-
-
-def train_on_texts(
-    what: str,
-    parameters: Iterable[nn.Parameter],
-    pieces: Sequence[Sequence[int]],
-    rows: np.ndarray,
-    loss_of: Callable[[Tensor, Tensor, np.ndarray], Tensor],
-    config: TextStandin,
-    rng: np.random.Generator,
-) -> list[float]:
-    """:func:`train` on ``rows`` of the token lists ``pieces``; ``loss_of`` gets ids, attention mask and rows."""
-    batches = training_batches(np.array([len(row) for row in pieces]), rows, config.batch_size, rng)
-    return train(what, parameters, batches, lambda batch: loss_of(*pad([pieces[row] for row in batch]), batch), config)
+            first.append(round(loss.item(), 6))
+    return first[:_FIRST]
 
 
 def peak_schedule(step: int, steps: int) -> float:
@@ -100,6 +81,20 @@ def held_out_tenth(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np
     order = rng.permutation(count)
     tenth = max(1, count // 10)
     return order[tenth:], order[:tenth]
+
+
+def train_on_texts(
+    what: str,
+    parameters: Iterable[nn.Parameter],
+    pieces: Sequence[Sequence[int]],
+    rows: np.ndarray,
+    loss_of: Callable[[Tensor, Tensor, np.ndarray], Tensor],
+    config: TextStandin,
+    rng: np.random.Generator,
+) -> list[float]:
+    """:func:`train` on ``rows`` of the token lists ``pieces``; ``loss_of`` gets ids, attention mask and rows."""
+    batches = training_batches(np.array([len(row) for row in pieces]), rows, config.batch_size, rng)
+    return train(what, parameters, batches, lambda batch: loss_of(*pad([pieces[row] for row in batch]), batch), config)
 
 
 def training_batches(
@@ -128,5 +123,5 @@ def held_out_accuracy(
 ) -> list[float]:
     """Share of texts judged right by column of ``targets`` [texts, columns], from ids and attention mask [n, T]."""
     parts = [pieces[start : start + _JUDGED_AT_ONCE] for start in range(0, len(pieces), _JUDGED_AT_ONCE)]
-    found = torch.cat([judge(*pad(part)) for part in parts])
-    return [round(value, 4) for value in (found == targets).float().mean(0).tolist()]
+    right = torch.cat([judge(*pad(part)) for part in parts]) == targets
+    return [round(value, 4) for value in right.float().mean(0).tolist()]

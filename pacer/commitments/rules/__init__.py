@@ -1,7 +1,4 @@
-"""From the text of a report to a commitment.
-
-Uses anchors and what lies below it.
-"""
+"""Commitments by rules, from the text of a report."""
 
 from pacer.commitments.rules.extract import extract_anchor
 

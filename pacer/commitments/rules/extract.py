@@ -13,13 +13,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from pacer.commitments.anchor import Anchor
+from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
 from pacer.commitments.rules.cues import CUES
 from pacer.commitments.rules.matching import Match, Patterns
 from pacer.commitments.rules.mentions import FINDINGS_OF, MENTIONS, NORMALITY
 from pacer.commitments.rules.polarity import Reading, read_mentions
 from pacer.commitments.rules.segments import located_segments, segments
-from pacer.commitments.vocabulary import FINDINGS, POLARITIES
 
 
 class Mention(NamedTuple):

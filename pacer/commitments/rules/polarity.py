@@ -156,8 +156,8 @@ def _spent(segment: str, cue: Match, index: int, mentions: list[Match], cues: li
         denial = hedge and kind == "negative_before"
         # (a name may itself begin with its degree: "increased markings")
         if cue_end <= begin <= start and (denial or kind in ("statement", "degree")):
-            # what the hedge speaks of need not be a finding ("possible scarring, no pneumothorax"), but be there it
-            # must ("probably no pneumothorax")
+            # a hedge needs something to hedge, a finding or not: "possible scarring, no pneumothorax" against
+            # "probably no pneumothorax"
             if denial and segment.count(" ", cue_end, begin) > 2:
                 return True
             met = [other for other in mentions[:index] if cue_end <= other[0] and other[1] <= begin]

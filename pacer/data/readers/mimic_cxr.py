@@ -102,7 +102,7 @@ def _splits(path: Path) -> pl.DataFrame:
         splits = splits.unique([*_IMAGE, "split"], keep="first", maintain_order=True)
     twice = splits.filter(pl.col("dicom").is_duplicated())
     if twice.height:
-        raise DataError(f"{path} gives image {twice['dicom'][0]!r:.80} two splits; keep the one that holds")
+        raise DataError(f"{path} gives image {twice['dicom'][0]!r:.80} two splits; keep the correct one")
     return splits
 
 

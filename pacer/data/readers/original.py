@@ -74,7 +74,7 @@ def _of_annotations(path: Path) -> Iterator[tuple[str, str]]:
     with Ticker("original findings", None) as ticker:
         for split, index, record in stream_records(path):
             if not isinstance(record, dict):
-                raise DataError(f"{path}: record {index} of {split} must be an object, found a {type(record).__name__}")
+                raise DataError(f"{path}: record {index} of {split} must be an object, got a {type(record).__name__}")
             study = _study_id(record.get("study_id"))
             if study is None:
                 raise DataError(

@@ -75,7 +75,7 @@ def examinations(images: pl.DataFrame, file: str, role: str, config: Corpus, not
         if is_empty:
             yield LeftOut(Place(file, "", row), "an empty row")
         else:
-            yield Problem(Place(file, "", row), "study" if subject else "subject", "there is no id")
+            yield Problem(Place(file, "", row), "study" if subject else "subject", "the id is missing")
     for study, prior in zip(studies, _priors(studies, role, notes), strict=True):
         yield from _rows_of(study, prior, file, config)
 
@@ -249,7 +249,7 @@ def _rows_of(study: _Study, prior: Prior | None, file: str, config: Corpus) -> I
     usable: list[_Image] = []
     for row, rank, path in study.images:
         if path is None:
-            yield Problem(Place(file, "", row), "image", "there is no path of an image")
+            yield Problem(Place(file, "", row), "image", "the image path is missing")
         elif rank is None:
             yield LeftOut(Place(file, "", row), "unknown view")
         else:

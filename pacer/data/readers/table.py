@@ -68,12 +68,12 @@ def _resolve(path: Path, have: list[str], columns: dict[str, str]) -> dict[str, 
     A name that is not mapped stands for itself, unless the column of that name is mapped to another one.
     """
     problems = [
-        f"corpus.table.columns has {name}, which is none of {', '.join(COLUMNS)}{_closest(name, COLUMNS)}"
+        f"corpus.table.columns has the unknown key {name}{_closest(name, COLUMNS)}, not one of {', '.join(COLUMNS)}"
         for name in columns
         if name not in COLUMNS
     ]
     problems += [
-        f"there is no column {theirs} for {name}{_closest(theirs, have)}"
+        f"no column {theirs} for {name}{_closest(theirs, have)}"
         for name, theirs in columns.items()
         if name in COLUMNS and theirs not in have
     ]
@@ -82,18 +82,16 @@ def _resolve(path: Path, have: list[str], columns: dict[str, str]) -> dict[str, 
     ours = {name: columns.get(name, name) for name in COLUMNS if name in columns or name not in taken}
     ours = {name: theirs for name, theirs in ours.items() if theirs in have}
     problems += [
-        f"there is no column for {name}{_closest(name, have)}"
-        for name in REQUIRED
-        if name not in ours and name not in columns
+        f"no column for {name}{_closest(name, have)}" for name in REQUIRED if name not in ours and name not in columns
     ]
     if not any(name in ours or name in columns for name in REPORT):
-        problems.append("there is no column for findings or impression")
+        problems.append("no column for findings or impression")
     counted = Counter(have)
     problems += [f"the table has column {column} more than once" for column in ours.values() if counted[column] > 1]
     if problems:
         raise DataError(
-            f"{path}: {'; '.join(problems)}. The table has: {shown_columns(have)}; "
-            "name its columns in corpus.table.columns"
+            f"{path}: {'; '.join(problems)}. Columns of the table: {shown_columns(have)}; "
+            "map yours in corpus.table.columns"
         )
     return ours
 

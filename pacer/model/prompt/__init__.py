@@ -1,4 +1,4 @@
-"""The instruction that stands around the visual tokens.
+"""The instruction around the visual tokens.
 
-Uses no other room.
+Uses no other package.
 """

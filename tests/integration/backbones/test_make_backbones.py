@@ -10,7 +10,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.backbones import make_backbones
 from pacer.backbones.make_backbones import MODELS, make_standins, side_by_side
 from pacer.config.backbones import Backbones
 from pacer.config.profiles import load_profile
@@ -42,15 +41,6 @@ def fail() -> None:
     raise DataError("record sn-3 is not usable")
 
 
-class Unpicklable(Exception):
-    def __init__(self, what: str, why: str):
-        super().__init__(f"{what}: {why}")
-
-
-def fail_unforeseen() -> None:
-    raise Unpicklable("width", "is odd")
-
-
 def make(out: Path, **settings) -> dict[str, str]:
     config = SMALL.model_copy(update=settings)
     make_standins(config, NOTHING, NOTHING, instruction, out)
@@ -58,19 +48,14 @@ def make(out: Path, **settings) -> dict[str, str]:
 
 
 def test_the_error_of_one_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(make_backbones, "_cores", lambda: 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
     with pytest.raises(DataError, match="record sn-3 is not usable"):
-        side_by_side({"vision": partial(wait_for, tmp_path / "never"), "text": fail})
+        side_by_side([partial(wait_for, tmp_path / "never"), fail])
 
 
 def test_a_killed_process_is_one_clear_error() -> None:
-    with pytest.raises(BackboneError, match=r"that made text was killed"):
-        side_by_side({"text": partial(os._exit, 9)})
-
-
-def test_an_unforeseen_error_is_no_killed_process() -> None:
-    with pytest.raises(RuntimeError, match="Unpicklable: width: is odd"):
-        side_by_side({"text": fail_unforeseen})
+    with pytest.raises(BackboneError, match="that trained a stand-in was killed"):
+        side_by_side([partial(os._exit, 9)])
 
 
 def test_a_corpus_without_train_records_is_refused(tmp_path: Path) -> None:

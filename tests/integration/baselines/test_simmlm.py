@@ -305,7 +305,7 @@ def test_a_killed_run_ends_with_the_weights_of_a_whole_one(
 
 
 def test_a_checkpoint_of_another_kind_is_refused(parent: Path, backbones: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"is not a checkpoint of this baseline: it has no adaptation\.json"):
+    with pytest.raises(CheckpointError, match=r"is not a checkpoint of this baseline: adaptation\.json is missing"):
         load_adapted(parent, backbones, SimMLMSettings, SimMLM)
 
 

@@ -99,7 +99,7 @@ def test_contexts_can_be_decoded_and_scored_alone(pacer, ready: Path):
     assert pacer(*audit).code == 0
     refused = pacer(*decode, "--context", "mw")
     assert refused.code == 1 and "has no record of context mw in split all" in refused.error
-    assert pacer(*decode, "--context", "other").error == "error: --context other is none of sn, sw, mn, mw\n"
+    assert pacer(*decode, "--context", "other").error == "error: --context other: expected one of sn, sw, mn, mw\n"
     assert pacer(*decode, "--context", "sn").code == 0
     assert sorted(path.name for path in Path("mine/predictions").glob("*.jsonl")) == ["sn.jsonl"]
     outcome = pacer(*score)
@@ -121,7 +121,7 @@ def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, ready: P
     rehashed(model)
     refused = pacer(*decode)
     assert refused.code == 1
-    assert "holds records of sw, and the model was trained on sn, mn; add --context sn\n" in refused.error
+    assert "has records of sw, but the model was trained on sn, mn; add --context sn\n" in refused.error
     made = pacer(*decode, "--context", "sn", "--limit", "1")
     assert made.code == 0
     assert "was made with corpus.cleaner: upstream, the model's texts with iu_xray" in made.out
@@ -152,7 +152,7 @@ def test_the_pipeline_itself_refuses_such_a_table_before_it_computes_features(pa
         main = runpy.run_path(str(REPOSITORY / "stages" / f"{stage}.py"))["main"]
         if stage == "source":
             main()
-    with pytest.raises(DataError, match="no record of context sn in split train, which the phases train on; fix"):
+    with pytest.raises(DataError, match="split train, which the phases train on, has no record of context sn; fix"):
         main()
     assert read_json("data/corpus/audit.json")["records"] == 5  # which `pacer decode` may use
 

@@ -54,7 +54,7 @@ def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcom
     assert pacer(*[*second[:-1], "others"]).code == 0
     outcome = pacer("compare", "scores", "others", "--resamples", "50")
     assert outcome.code == 0, outcome.error
-    assert "ROUGE-L" in outcome.out and "without a labeller" in outcome.out and "llm-rg4" not in outcome.out
+    assert "ROUGE-L" in outcome.out and "no CheXbert F1" in outcome.out and "llm-rg4" not in outcome.out
 
 
 def test_a_labelled_run_is_not_compared_with_one_without(
@@ -64,7 +64,7 @@ def test_a_labelled_run_is_not_compared_with_one_without(
     labelled = pacer(*stated()[:-1], "labelled", "--chexbert", str(chexbert_directory()))
     assert labelled.code == 0 and "F1" in labelled.out
     refused = pacer("compare", "scores", "labelled")
-    assert refused.code == 1 and "were not labelled alike" in refused.error
+    assert refused.code == 1 and "have different or unrecorded labellers" in refused.error
 
 
 def test_labels_without_a_labeller_are_refused(pacer: Callable[..., Outcome], files: Path) -> None:

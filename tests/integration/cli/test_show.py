@@ -57,7 +57,7 @@ def test_a_study_that_nobody_has_writes_nothing(pacer, run: Run, repository: Pat
 
 def test_a_context_that_does_not_exist_is_named(pacer, run: Run) -> None:
     outcome = pacer("show", "s", "--systems", "A=metrics", "B=metrics", "--context", "xx")
-    assert outcome.code == 1 and outcome.error == "error: --context xx is none of sn, sw, mn, mw\n"
+    assert outcome.code == 1 and outcome.error == "error: --context xx: expected one of sn, sw, mn, mw\n"
 
 
 def test_two_systems_of_one_name_are_refused(pacer, run: Run) -> None:

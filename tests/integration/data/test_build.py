@@ -111,7 +111,7 @@ def test_rows_with_an_empty_previous_report_can_be_kept_as_upstream_trains_them(
         ("sn", {"history": 1}, "history", "expected text, or 0 for none, got 1"),
         ("sn", {"indication": False}, "indication", "expected text, or 0 for none, got False"),
         ("sn", {"new_scores": "1"}, "new_scores", "expected a list of numbers"),
-        ("sn", {"new_scores": ["x"]}, "new_scores", "an entry is none"),
+        ("sn", {"new_scores": ["x"]}, "new_scores", "an entry is not a number"),
         ("sn", {"new_scores": ["nan"]}, "new_scores", "finite"),
         ("sn", {"APPA_imagepath": "image.jpg"}, "APPA_imagepath", "the path names no subject and study"),
         ("sn", {"APPA_imagepath": "p1/p9/s9/gone.jpg"}, "APPA_imagepath", "the file does not exist"),

@@ -142,7 +142,7 @@ def test_a_damaged_line_of_a_stopped_run_is_named(stage, tmp_path: Path, monkeyp
 
 
 def test_a_split_without_records_is_refused(stage) -> None:
-    with pytest.raises(DataError, match="no record is in split val, but in test; choose another"):
+    with pytest.raises(DataError, match="split val has no record; records are in test: choose another"):
         stage("out", split="val")
 
 

@@ -13,6 +13,7 @@ import torch
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, write_json
+from pacer.data.radiographs import NOT_AN_IMAGE
 from pacer.features import build_store as build
 from pacer.features.encoder import ImageEncoder
 from pacer.features.shards import write_tensors
@@ -166,14 +167,14 @@ def test_unreadable_images_are_listed_and_the_rest_is_kept(
     listing = tmp_path / "out.unreadable.csv"
     with pytest.raises(
         DataError,
-        match=r"^2 images cannot be read: img1 \(the file is not an image\); img8 \(the file "
+        match=r"^2 images cannot be read: img1 \(the file is not an image .*\); img8 \(the file "
         r"does not exist\)\. .*out\.unreadable\.csv lists all",
     ):
         build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
     with open(listing, newline="") as file:
         assert list(csv.reader(file)) == [
             ["image_id", "path", "problem"],
-            ["img1", paths["img1"], "the file is not an image"],
+            ["img1", paths["img1"], NOT_AN_IMAGE],
             ["img8", paths["img8"], "the file does not exist"],
         ]
     assert not (tmp_path / "out").exists() and sum(encoded) == 6  # the shards of img1 and img8 were not made

@@ -8,9 +8,9 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from pacer.commitments.labelling.build_anchors import build_anchors
+from pacer.commitments.anchor import ANCHOR_SCHEMA
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.commitments.table import ANCHOR_SCHEMA
+from pacer.commitments.targets import build_anchors
 from pacer.config.decode import Score
 from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl, write_json, write_jsonl

@@ -212,12 +212,12 @@ def test_strange_files(tmp_path: Path, state, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(CheckpointError, match="does not exist; download"):
         import_llm_rg4(tmp_path / "none.pth")
     (tmp_path / "page.pth").write_text("<!DOCTYPE html><html>quota exceeded</html>")
-    with pytest.raises(CheckpointError, match=r"page\.pth is no whole PyTorch file"):
+    with pytest.raises(CheckpointError, match=r"page\.pth is not a complete PyTorch file"):
         import_llm_rg4(tmp_path / "page.pth")
     torch.save({"model": state}, tmp_path / "whole.pth")
     content = (tmp_path / "whole.pth").read_bytes()
     (tmp_path / "cut.pth").write_bytes(content[: len(content) // 2])
-    with pytest.raises(CheckpointError, match=r"cut\.pth is no whole PyTorch file"):
+    with pytest.raises(CheckpointError, match=r"cut\.pth is not a complete PyTorch file"):
         import_llm_rg4(tmp_path / "cut.pth")
     torch.save({"model": state, "config": Trap()}, tmp_path / "trap.pth")
     with pytest.raises(CheckpointError, match="or holds more than weights and settings"):

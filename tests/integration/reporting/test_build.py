@@ -91,7 +91,7 @@ def test_the_whole_page(full_run, tmp_path: Path):
         "Gate",
         "block 12",
         "Studies in two splits",
-        "2: 2 × finding: neither findings nor impression is there",
+        "2: 2 × finding: neither findings nor impression",
         "raw text: no report found",
         "Drawn for it",
         "17 of 20 stand in their report word for word",
@@ -167,7 +167,7 @@ def test_predictions_of_another_corpus_are_refused(full_run, tmp_path: Path):
     table = pl.read_parquet(records)
     table.with_columns(pl.col("record_id") + "-other").write_parquet(records)
     write_json(records.with_name("audit.json"), audit)
-    with pytest.raises(DataError, match="no prediction belongs to a record of the corpus"):
+    with pytest.raises(DataError, match="no prediction matches a record of the corpus"):
         build_report(**full_run.arguments, out=tmp_path / "reports")
 
 

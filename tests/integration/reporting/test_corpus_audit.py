@@ -31,7 +31,7 @@ def test_lines_of_annotation_files(audit: dict):
     found = lines(audit)
     assert found["Rows read"] == "134 (sn 42, sw 40, mn 26, mw 26): 132 used, 2 bad"
     assert found["Records made"] == "132"
-    assert found["Bad rows or records"] == "2: 2 × finding: neither findings nor impression is there"
+    assert found["Bad rows or records"] == "2: 2 × finding: neither findings nor impression"
     assert found["Rows or records left out"] == "none"
     assert found["Images"].endswith(", 112 × 112 pixels")
     assert found["Time since the previous study"] == "the format does not say"

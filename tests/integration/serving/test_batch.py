@@ -216,8 +216,8 @@ def test_a_table_of_cases(table, tmp_path: Path) -> None:
         ("frontal,Frontal\na,b\n", "has a column twice"),
         ("frontal\n", "holds no case"),
         ("", "has no column frontal"),
-        ("frontal\na.png\na.png\n", "two cases with the name a.png; give"),
-        ("frontal\na.png\na.png\nb.png\nb.png\n", "two cases with the name a.png and of 1 more; give"),
+        ("frontal\na.png\na.png\n", "two cases with the name a.png; name each"),
+        ("frontal\na.png\na.png\nb.png\nb.png\n", "two cases with the name a.png and of 1 more; name each"),
         (
             "case;frontal;prior\na;b.png;Clear, no effusion.\n",
             "separated by semicolons; expected commas .*save it again",
@@ -253,7 +253,7 @@ def test_paths_of_a_table_stay_below_its_folder(table, tmp_path: Path) -> None:
 
 
 def test_a_table_that_is_no_csv_is_refused(table) -> None:
-    with pytest.raises(DataError, match=r"is not a table \.csv or \.tsv"):
+    with pytest.raises(DataError, match=r"is not a \.csv or \.tsv table"):
         read_cases(table("{}", "cases.jsonl"))
 
 

@@ -103,7 +103,7 @@ def test_a_previous_report_may_be_a_file(world: World, generate, tmp_path: Path)
         == json.loads(generate(*common, case.prior).out)["generated"]
     )
     refused = generate(*common, tmp_path / "misspelt.txt")
-    assert refused.code == 1 and "--prior: a word with a slash or an ending is taken for a file" in refused.error
+    assert refused.code == 1 and "--prior: this looks like the path of a file" in refused.error
 
 
 def test_a_table_of_cases_and_a_resumed_run(world: World, generate, tmp_path: Path) -> None:
@@ -153,12 +153,12 @@ def test_a_model_of_a_real_corpus_says_nothing_of_generated_ones(reporter, world
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "give --frontal and what else there is of one case, or --cases and --out"),
-        (("--out", "x"), "--out goes with --cases"),
-        (("--frontal", "a.png", "--batch-size", "2"), "--batch-size goes with --cases"),
+        ((), "give --frontal (with --lateral, --prior) for one case, or --cases and --out for many"),
+        (("--out", "x"), "--out is for --cases"),
+        (("--frontal", "a.png", "--batch-size", "2"), "--batch-size is for --cases"),
         (("--cases", "c.csv"), "--cases needs --out"),
-        (("--cases", "c.csv", "--out", "x", "--view", "PA"), "--view goes with one case, not with --cases"),
-        (("--cases", "c.csv", "--out", "x", "--all-contexts"), "--all-contexts goes with one case, not with --cases"),
+        (("--cases", "c.csv", "--out", "x", "--view", "PA"), "--view is for one case, not for --cases"),
+        (("--cases", "c.csv", "--out", "x", "--all-contexts"), "--all-contexts is for one case, not for --cases"),
         (("--cases", "none.csv", "--out", "x"), "none.csv does not exist"),
         (("--frontal", "none.png"), "image frontal of none.png: the file none.png does not exist"),
     ],

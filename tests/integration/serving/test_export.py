@@ -95,7 +95,7 @@ def test_published_models_are_found_in_the_hub_cache(world: World, tmp_path: Pat
     with pytest.raises(BackboneError, match=r"is not the file that .* was made for"):
         Reporter.from_pretrained(out)
     monkeypatch.setattr(hub, "snapshot_download", missing)
-    with pytest.raises(BackboneError, match="fetch it with `hf download owner/name --revision abc123`"):
+    with pytest.raises(BackboneError, match="download it with `hf download owner/name --revision abc123`"):
         Reporter.from_pretrained(out)
 
 
@@ -172,8 +172,8 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, tmp_path: 
     empty = tmp_path / "empty.parquet"
     pl.DataFrame(schema=RECORD_SCHEMA).write_parquet(empty)
     for changes, kind, sentence in (
-        ({"model": warmup}, CheckpointError, "is of the warm-up, which knows one context"),
-        ({"model": tmp_path / "none"}, CheckpointError, "there is no trained model at .*none; train one"),
+        ({"model": warmup}, CheckpointError, "is a warm-up, which cannot write reports"),
+        ({"model": tmp_path / "none"}, CheckpointError, "none does not exist; train a model"),
         ({"model": tmp_path}, CheckpointError, "is not a PACER checkpoint"),
         ({"features": other}, DataError, r"has depths \[2, 3\], and the model was trained on \[1, 2, 3\]"),
         ({"features": encoded}, DataError, "was made with other encoders than the model was trained on"),
@@ -275,7 +275,7 @@ def test_other_versions_and_unknown_settings_are_refused(exported: Path, tmp_pat
     with pytest.raises(CheckpointError, match="has version None of the layout"):
         Reporter.from_pretrained(copy)
     for folder in (tmp_path, tmp_path / "none"):
-        with pytest.raises(CheckpointError, match=r"is not an exported model: .*`pacer export` makes one"):
+        with pytest.raises(CheckpointError, match=r"is not an exported model .*create one with `pacer export"):
             Reporter.from_pretrained(folder)
 
 
@@ -287,5 +287,5 @@ def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, exp
     reporter = Reporter.from_pretrained(copy)
     assert reporter.contexts == ("sn", "mn")
     assert list(reporter.in_all_contexts(world.case("mn-50000002"))) == ["mn", "sn"]
-    with pytest.raises(DataError, match="has the sources of context sw, and the model was trained on sn, mn"):
+    with pytest.raises(DataError, match="has the sources of context sw, but the model was trained on sn, mn"):
         reporter.prepare(world.case("sw-50000002"))

@@ -142,7 +142,7 @@ def test_sizes_are_limited_before_a_body_is_read(site: Site) -> None:
 def test_a_port_that_is_taken_is_refused(site: Site, reporter: Reporter) -> None:
     port = int(site.address.rpartition(":")[2])
     with (
-        pytest.raises(ConfigError, match=f"port {port} cannot be had; name another"),
+        pytest.raises(ConfigError, match=rf"port {port} cannot be used \(Address already in use\); choose another"),
         server.served(reporter, port, print),
     ):
         pass
@@ -197,7 +197,7 @@ def test_an_error_that_nobody_foresaw(site: Site, reporter: Reporter, monkeypatc
     monkeypatch.setattr(reporter, "prepare", lambda case: 1 / 0)
     site.log.clear()
     status, told = ask(site, "/report/own", case())
-    assert status == 500 and b"its terminal says where" in told
+    assert status == 500 and b"see its terminal" in told
     deadline = time.monotonic() + 10  # the line is written once the answer is given
     while not site.log and time.monotonic() < deadline:
         time.sleep(0.02)

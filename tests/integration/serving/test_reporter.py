@@ -220,8 +220,8 @@ def test_a_result_tells_all_in_json(world: World, reporter: Reporter) -> None:
 
 def test_settings_that_there_are_not_are_refused(exported: Path, reporter: Reporter, tmp_path: Path) -> None:
     for arguments, message in (
-        ({"device": "tpu9"}, "device = 'tpu9' is not on this machine; expected cpu"),
-        ({"device": "cuda:99"}, "device = 'cuda:99' is not on this machine"),
+        ({"device": "tpu9"}, "device = 'tpu9': not available on this machine; expected cpu"),
+        ({"device": "cuda:99"}, "device = 'cuda:99': not available on this machine"),
         ({"dtype": "int4"}, "dtype = 'int4': expected float32 or bfloat16"),
         ({"backbones": tmp_path / "none"}, "is not a folder; name one that holds vision"),
     ):

@@ -61,7 +61,7 @@ def test_what_is_no_image(tmp_path: Path) -> None:
         (tmp_path, "is a folder; name the file"),
         (tmp_path / "absent.png", "does not exist"),
         ("", "is a folder; name the file"),  # the working directory
-        ("x\0y.png", "as it holds a NUL"),
+        ("x\0y.png", "contains a NUL character"),
         ("x" * 5000, "cannot be read: File name too long"),
         (tmp_path / "empty.png", r"the file is empty \(0 bytes\)"),
         (b"", r"the file is empty \(0 bytes\)"),
@@ -179,7 +179,7 @@ def test_texts_that_are_refused(tmp_path: Path) -> None:
         (long, "200,000 characters, more than 20,000"),
         (tmp_path / "absent.txt", "does not exist"),
         (tmp_path, "is a folder; name the file"),
-        (Path("a\0b"), "as it holds a NUL"),
+        (Path("a\0b"), "contains a NUL character"),
     ):
         with pytest.raises(DataError, match=f"^previous report of x: .*{sentence}") as error:
             load_text(text, "previous report of x")  # type: ignore[arg-type]
@@ -221,7 +221,7 @@ def test_a_command_line_names_a_file_or_gives_the_text(tmp_path: Path, monkeypat
     for word in ("Normal", "Normal.", "unremarkable...", "clear"):
         assert text_or_file(word, "x") == word
     for path in ("prior.txt", "reports/prior", "/prior", "prior.text"):
-        with pytest.raises(DataError, match="x: a word with a slash or an ending is taken for a file"):
+        with pytest.raises(DataError, match="x: this looks like the path of a file"):
             text_or_file(path, "x")
 
 

@@ -61,7 +61,7 @@ def test_a_baseline_is_run_scored_and_kept_beside_our_rows(repository: FakeRepos
         if (r := read_json(path))["target"]
     ]
     assert record["overrides"]["baselines/params.yaml"] == {"simmlm.rank": 8, "simmlm.seed": 1}
-    assert run("beside")[-1] == "beside: nothing to do, all 2 runs are there"
+    assert run("beside")[-1] == "beside: nothing to do, all 2 runs exist"
 
 
 def test_its_parameters_and_code_decide_its_key_and_nobody_elses(repository: FakeRepository, run) -> None:

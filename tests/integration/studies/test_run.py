@@ -46,7 +46,7 @@ def test_studies_share_runs(repository: FakeRepository, run) -> None:
     run()
     calls = repository.lines("calls")
     repository.write("studies/other.yaml", STUDY.replace("name: gated", "name: everything"))
-    assert run("other") == ["other: nothing to do, all 3 runs are there"] and repository.lines("calls") == calls
+    assert run("other") == ["other: nothing to do, all 3 runs exist"] and repository.lines("calls") == calls
     assert cells(repository, "other")["everything"] == "0.800"
 
 
@@ -95,7 +95,7 @@ def test_what_no_score_depends_on_runs_nothing(repository: FakeRepository, run, 
     run()
     before = repository.read(path) if (repository.folder / path).exists() else ""
     repository.write(path, before + "# a comment\n")
-    assert run() == ["tiny: nothing to do, all 3 runs are there"]
+    assert run() == ["tiny: nothing to do, all 3 runs exist"]
 
 
 def test_other_files_behind_the_source_run_again(repository: FakeRepository, run) -> None:
@@ -120,7 +120,7 @@ def test_several_seeds_are_runs_of_their_own(repository: FakeRepository, run) ->
 
 def test_without_dvc_the_error_says_where_to_look(repository: FakeRepository, run, monkeypatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ConfigError, match="the command 'dvc' is not found"):
+    with pytest.raises(ConfigError, match="the command `dvc` is not on the PATH"):
         run()
 
 
@@ -208,7 +208,7 @@ def test_rows_side_by_side_make_what_they_share_once(repository: FakeRepository,
     assert cells(repository) == {"no gate": "0.550", "direct": "0.300", "no gate again": "0.550", "gated": "0.800"}
     assert "  gated, seed 1, train: made before" in reported
     assert repository.state() == before
-    assert run(jobs=2) == ["tiny: nothing to do, all 3 runs are there"]
+    assert run(jobs=2) == ["tiny: nothing to do, all 3 runs exist"]
 
 
 def test_jobs_share_out_the_devices_and_the_cores() -> None:
@@ -243,4 +243,4 @@ def test_code_that_prepares_data_changes_no_key_when_the_data_are_the_same(
     repository.write("code/source.py", "# reworded\n")
     if again:
         repository.dvc("repro", "score")
-    assert run() == ["tiny: nothing to do, all 3 runs are there"]
+    assert run() == ["tiny: nothing to do, all 3 runs exist"]

@@ -71,7 +71,7 @@ def test_every_row_is_valid_in_the_profile_that_it_is_for() -> None:
         for weights, expected in (("released.pth", ours), ("null", [row for row in ours if row != "LLM-RG4"])):
             runs = planned(study, params, weights=weights)
             assert [run.name for run in runs] == expected * len(study.seeds), name
-    with pytest.raises(ConfigError, match=r"parent\.contexts holds mw, which corpus\.contexts does not"):
+    with pytest.raises(ConfigError, match=r"parent\.contexts has mw, but corpus\.contexts does not"):
         planned(load_study(STUDIES, "adaptation"), text_of("mimic_rg4_sn"))
 
 
@@ -201,7 +201,7 @@ def test_seeds_of_worlds_leave_the_training_alone(tmp_path: Path) -> None:
         ("name: two", "name: one", "the same name"),
         ("name: two", "name: two, files: there, set: {a.b: 1}", "not both"),
         ("calibrate.gate_inputs: none", "train.seed: 3", "train.seed is set by seeds"),
-        ("rows:", "against: three\nrows:", "against: three is none of the rows"),
+        ("rows:", "against: three\nrows:", "against: three is not one of the rows"),
         ("rows:", "compared: [[two, three]]\nrows:", "compared: three must be the name of one row"),
         ("rows:", "compared: [[two, two]]\nrows:", "compared: two cannot be tested against itself"),
         ("rows:", "published: nowhere\nrows:", "published: nowhere is not one of main, conventional_sn"),
@@ -328,7 +328,7 @@ def test_code_of_readers_phantom_and_labelling_is_in_no_key(target: str | None) 
         )
         assert same is not any(path in stage.deps for stage in readers), path
         if path.startswith(
-            ("pacer/phantom", "pacer/data/readers", "pacer/commitments/labelling", "pacer/features/encode.py")
+            ("pacer/phantom", "pacer/data/readers", "pacer/commitments/targets", "pacer/features/encode.py")
         ):
             assert same, path
         if path.startswith(("pacer/training", "pacer/decoding")) and target != "llm_rg4_score":

@@ -152,7 +152,7 @@ def test_a_parent_sees_the_contexts_that_it_is_given(phase, tmp_path: Path, monk
 def test_a_start_from_other_frozen_models_is_refused(phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     phase("warmup", parameters(), None)
     monkeypatch.setattr(run, "frozen_fingerprints", lambda backbones: {"vision": "another"})
-    with pytest.raises(CheckpointError, match="was trained on other frozen models"):
+    with pytest.raises(CheckpointError, match="was trained on frozen models other than the current ones"):
         phase("parent", parameters(), "warmup")
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from pacer.backbones import make_backbones
 from pacer.backbones.make_backbones import MODELS
 from pacer.backbones.pointers import provenance
 from pacer.config import Backbone
@@ -15,9 +15,9 @@ from tests.integration.backbones.test_make_backbones import make
 
 def test_one_at_a_time_makes_the_same_as_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vision = {"vision": Backbone(provider="local", path=".")}  # no stand-in
-    monkeypatch.setattr(make_backbones, "_cores", lambda: 3)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
     beside = make(tmp_path / "beside", **vision)
-    monkeypatch.setattr(make_backbones, "_cores", lambda: 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
     assert make(tmp_path / "alone", **vision) == beside
     assert {file.split("/")[0] for file in beside} == {*MODELS} - {"vision"}
     assert all(provenance(tmp_path / "alone" / name)["data"] == "phantom world 1000014" for name in MODELS[1:])

@@ -11,8 +11,7 @@ from sklearn.metrics import roc_auc_score
 from transformers import Dinov2Model
 
 from pacer.backbones.standins import vision
-from pacer.backbones.standins.residual import ResidualNetwork
-from pacer.backbones.standins.vision import MEAN, STD, make_vision_standin
+from pacer.backbones.standins.vision import MEAN, STD, ResidualNetwork, make_vision_standin
 from pacer.config.backbones import VisionStandin
 from pacer.phantom.training import TrainingImages, training_images
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,16 +9,14 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
-from pacer.backbones import bundle
-from pacer.backbones import unpack as unpacking
-from pacer.backbones.make_backbones import MODELS
+from pacer.backbones.bundle import training_differences
+from pacer.backbones.make_backbones import MODELS, unpack
 from pacer.backbones.pointers import is_standin, provenance
 from pacer.backbones.tokenizer import read_tokenizer
-from pacer.backbones.unpack import unpack
 from pacer.config import parse_params
 from pacer.config.backbones import CARD
 from pacer.config.profiles import load_profile
-from pacer.core.errors import BackboneError, ConfigError
+from pacer.core.errors import ConfigError
 from pacer.core.io import hash_file, read_json
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS
@@ -52,14 +49,6 @@ def test_they_load_as_what_they_stand_for(tmp_path: Path) -> None:
     assert labels[0, OBSERVATIONS.index("Pneumothorax")] == 1
 
 
-def test_a_file_that_is_not_the_cards_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(CARD.parent, tmp_path / "bundled")
-    monkeypatch.setattr(unpacking, "CARD", tmp_path / "bundled" / CARD.name)
-    (tmp_path / "bundled" / "text" / "config.json").write_text("{}")
-    with pytest.raises(BackboneError, match=r"text/config\.json is not the file that .*card\.json describes; install"):
-        unpack("text", tmp_path / "out")
-
-
 @pytest.mark.parametrize(
     ("group", "changes", "message"),
     [
@@ -80,8 +69,17 @@ def test_settings_of_another_model_ask_for_one_that_is_trained(group: str | None
     assert parse_params(PHANTOM | {"backbones": backbones | trained}).backbones.seed == backbones["seed"]
 
 
-def test_a_model_that_is_worse_or_another_is_named() -> None:
-    known = {"training": {"first_losses": [2.0, 1.5], "held_out_auroc": 0.9}}
-    for losses, auroc, count in (([2.0, 1.5009], 0.89, 0), ([2.0, 1.502], 0.9, 1), ([3.0, 1.5], 0.87, 2)):
-        made = {"training": {"first_losses": losses, "held_out_auroc": auroc}}
-        assert len(bundle._differences("vision", known, made)) == count
+@pytest.mark.parametrize(
+    ("losses", "quality", "count"),
+    [
+        ([2.0, 1.5009], {"held_out_auroc": 0.89}, 0),
+        ([2.0, 1.502], {"held_out_auroc": 0.9}, 1),
+        ([3.0, 1.5], {"held_out_auroc": 0.87}, 2),
+        ([2.0, 1.5], {"held_out_loss": 0.93}, 1),
+        ([2.0, 1.5], {"held_out_accuracy": {"edema": 0.8, "fracture": 1.0}}, 0),
+        ([2.0, 1.5], {"held_out_accuracy": {"raw": {"edema": 0.7}, "cleaned": {"edema": 1.0}}}, 1),
+    ],
+)
+def test_a_model_that_is_worse_or_another_is_named(losses: list[float], quality: dict, count: int) -> None:
+    known = {"first_losses": [2.0, 1.5], "held_out_auroc": 0.9}
+    assert len(training_differences(known, {"first_losses": losses} | quality)) == count

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
-from pacer.backbones.hub import locate, point_to
+from pacer.backbones import hub
+from pacer.backbones.hub import locate
 from pacer.backbones.pointers import fingerprint, is_standin, provenance, resolve
 from pacer.config import Backbone
 from pacer.core.errors import BackboneError
@@ -50,6 +52,14 @@ def backbone(folder) -> Backbone:
     return Backbone(provider="local", path=str(folder))
 
 
+def point_to(model: Backbone, role: str, out: Path) -> Path:
+    """As the stage does."""
+    target = locate(model, role)
+    assert target is not None
+    hub.point_to(target, model, out)
+    return target
+
+
 def test_a_cached_snapshot_is_pointed_to(cache, tmp_path):
     cache(**{"config.json": b"{}", "model.safetensors": b"weights", "tokenizer.json": b"{}"})
     target = point_to(HUB, "language", tmp_path / "out")
@@ -76,7 +86,7 @@ def test_a_model_that_is_not_cached_names_the_command(cache, tmp_path):
 
 def test_a_snapshot_without_weights_names_the_command(cache, tmp_path):
     cache(**{"config.json": b"{}", "tokenizer.json": b"{}"})
-    with pytest.raises(BackboneError, match=r"lacks weights .*hf download owner/model"):
+    with pytest.raises(BackboneError, match=r"no weights .*hf download owner/model"):
         point_to(HUB, "language", tmp_path / "out")
 
 
@@ -85,7 +95,7 @@ def test_a_missing_shard_is_named(cache, tmp_path):
     cache(
         **{"config.json": b"{}", "vocab.txt": b"", "model.safetensors.index.json": index, "model-1.safetensors": b"1"}
     )
-    with pytest.raises(BackboneError, match=r"lacks model-2\.safetensors"):
+    with pytest.raises(BackboneError, match=r"no model-2\.safetensors"):
         point_to(HUB, "text", tmp_path / "out")
 
 
@@ -97,8 +107,26 @@ def test_an_index_of_the_other_format_needs_no_shards(cache, tmp_path):
     assert point_to(HUB, "text", tmp_path / "out").name == COMMIT
 
 
+def test_weights_are_looked_for_as_transformers_does(cache, tmp_path):
+    """It reads the index of safetensors before a pickle, so the pickle is no help where shards are missing."""
+    index = json.dumps({"weight_map": {"a": "model-1.safetensors"}}).encode()
+    cache(
+        **{"config.json": b"{}", "vocab.txt": b"", "model.safetensors.index.json": index, "pytorch_model.bin": b"all"}
+    )
+    with pytest.raises(BackboneError, match=r"lacks model-1\.safetensors"):
+        point_to(HUB, "text", tmp_path / "out")
+
+
+@pytest.mark.parametrize("index", ["{", "[]", '{"weight_map": ["a"]}'])
+def test_an_index_that_cannot_be_read_is_named(local, tmp_path, index):
+    (local / "model.safetensors").rename(local / "model-1.safetensors")
+    (local / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(BackboneError, match=r"lacks a valid model\.safetensors\.index\.json; complete the directory"):
+        point_to(backbone(local), "text", tmp_path / "out")
+
+
 def test_not_an_id(cache, tmp_path):
-    with pytest.raises(BackboneError, match="not a hub id"):
+    with pytest.raises(BackboneError, match="not a Hugging Face id"):
         point_to(Backbone(provider="hub", id="a/b/c", revision="main"), "text", tmp_path / "out")
 
 
@@ -110,7 +138,7 @@ def test_each_role_needs_its_files(local, tmp_path, role, named):
 
 
 def test_a_local_directory_must_exist(tmp_path):
-    with pytest.raises(BackboneError, match="nowhere is not a directory"):
+    with pytest.raises(BackboneError, match="nowhere is not a folder"):
         point_to(backbone(tmp_path / "nowhere"), "text", tmp_path / "out")
 
 
@@ -151,22 +179,21 @@ def test_a_directory_without_pointer_is_itself(local):
 def test_broken_pointers_are_errors(local, tmp_path):
     point_to(backbone(local), "text", tmp_path / "out")
     local.rename(tmp_path / "gone")
-    with pytest.raises(BackboneError, match="which is not there"):
+    with pytest.raises(BackboneError, match="which does not exist"):
         resolve(tmp_path / "out")
     (tmp_path / "out" / "pointer.json").write_text('{"file": 1}')
     with pytest.raises(BackboneError, match="malformed"):
         resolve(tmp_path / "out")
+    for name in ("../config.json", "/etc/passwd", "a/config.json", ".."):
+        (tmp_path / "out" / "pointer.json").write_text(json.dumps({"path": str(tmp_path), "files": {name: "0"}}))
+        with pytest.raises(BackboneError, match="malformed"):
+            resolve(tmp_path / "out")
     with pytest.raises(BackboneError, match="is not a directory"):
         resolve(tmp_path / "nothing")
-
-
-def test_a_provider_that_makes_a_model_is_refused(tmp_path):
-    with pytest.raises(BackboneError, match="standin"):
-        point_to(Backbone(provider="standin"), "text", tmp_path / "out")
 
 
 def test_locate_is_the_check_that_the_stage_makes(local, tmp_path):
     assert locate(backbone(local), "text") == local and locate(Backbone(provider="standin"), "text") is None
     (local / "model.safetensors").unlink()
-    with pytest.raises(BackboneError, match=r"is not whole, it lacks weights .* complete the directory"):
+    with pytest.raises(BackboneError, match=r"is incomplete: no weights .* correct backbones"):
         locate(backbone(local), "text")

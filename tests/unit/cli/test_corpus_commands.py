@@ -52,7 +52,7 @@ def test_weights_that_are_not_llm_rg4s_are_one_clear_line(pacer, repository: Pat
     assert outcome.code == 1 and "nowhere.pth does not exist; download LLM-RG4" in outcome.error
     (repository / "page.pth").write_text("<html>quota</html>")
     outcome = pacer("import-llm-rg4", "page.pth", "--out", "llm")
-    assert outcome.code == 1 and "page.pth is no whole PyTorch file" in outcome.error
+    assert outcome.code == 1 and "page.pth is not a complete PyTorch file" in outcome.error
     assert not (repository / "llm").exists()
     outcome = pacer("import-llm-rg4", "page.pth", "--out", "configs")
     assert outcome.code == 1 and "which would be lost" in outcome.error

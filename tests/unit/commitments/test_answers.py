@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.commitments.anchor import Anchor
-from pacer.commitments.labelling.evidence import count_missing
-from pacer.commitments.labelling.reading import STATUSES, read_answer, read_body
-from pacer.commitments.vocabulary import FINDINGS
+from pacer.commitments.anchor import FINDINGS, Anchor
+from pacer.commitments.answers import STATUSES, count_missing, read_answer, read_completion
 from tests.support.endpoint import completion
 
 
@@ -49,7 +47,7 @@ def test_answer_in_a_code_fence() -> None:
     content = '{"positive": ["Lung Opacities"], "negative": ["mass"], "uncertain": ["lung opacity"]}'
     read = read_answer(f"```json\n{content}\n```\nDone {{", "a")
     assert read.anchor == Anchor(("lung opacity",))
-    assert (read.off_vocabulary, read.repeated) == (["mass"], 1)
+    assert (read.off_vocabulary, read.repeated) == (1, 1)
 
 
 def test_the_last_object_with_the_lists_counts() -> None:
@@ -64,7 +62,7 @@ def test_rationale_by_finding() -> None:
     lists = {"positive": [], "negative": [], "uncertain": []}
     read = read_answer(json.dumps(lists | {"rationale": {"edema": ["a", 3, "b"], "mass": "c\ud800"}}), "a")
     assert read.rationale == {"edema": ("a", "b"), "mass": ("c?",)}
-    assert read.phrases == ("a", "b", "c?")
+    assert read.phrases == ["a", "b", "c?"]
 
 
 names = st.lists(st.one_of(st.sampled_from(FINDINGS), st.text(max_size=8)), max_size=6)
@@ -91,16 +89,19 @@ def test_duplicates_follow_the_papers_priority(positive: list, negative: list, u
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
     assert read_answer(text, "a").status in STATUSES
-    assert isinstance(read_body(text).raw, str)
 
 
-def test_bodies() -> None:
-    reply = read_body(json.dumps(completion("hello")))
+def test_completions() -> None:
+    reply = read_completion(completion("hello"))
+    assert reply is not None
     assert (reply.raw, reply.finish_reason, reply.model) == ("hello", "stop", "served-1")
     assert (reply.prompt_tokens, reply.completion_tokens) == (1000, 100)
-    assert read_body(json.dumps(completion(None, refusal="no"))).finish_reason == "refusal"
-    assert read_body("<html>").raw == "<html>"
-    assert read_body('{"choices": [{"message": {"content": ["parts"]}}], "usage": 3}').raw == ""
+    refused = read_completion(completion(None, refusal="no"))
+    assert refused is not None and refused.finish_reason == "refusal"
+    parts = read_completion({"choices": [{"message": {"content": ["parts"]}}], "usage": 3})
+    assert parts is not None and parts.raw == ""
+    for body in (None, [], {}, {"choices": []}, {"choices": [{"message": 1}]}, {"detail": "x"}):
+        assert read_completion(body) is None
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,16 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.commitments.anchor import Anchor
-from pacer.commitments.labelling.build_anchors import agreement
+from pacer.commitments.anchor import ANCHOR_SCHEMA, FINDINGS, POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.commitments.table import ANCHOR_SCHEMA
-from pacer.commitments.vocabulary import FINDINGS, POLARITIES
+from pacer.commitments.targets import agreement
 from pacer.core.errors import DataError
-from tests.support.labelling import build
+from tests.support.labelling import build, cache_line
 
 
 def line(record_id: str, raw: str | None = None, **lists: list[str]) -> dict:
     content = {"sample_uid": record_id, "positive": [], "negative": [], "uncertain": []} | lists
-    return {"record_id": record_id, "raw": json.dumps(content) if raw is None else raw}
+    return cache_line(record_id, json.dumps(content) if raw is None else raw)
 
 
 def write(path: Path, lines: list[dict]) -> Path:
@@ -73,7 +71,7 @@ def test_empty_cache_leaves_everything_to_the_rules(records: pl.DataFrame, tmp_p
         ([line("sn-test0sn")], "1 record_ids of the labelling sample also occur in val or test"),
         ([line("sn-nobody")], "answers for 1 records that the corpus lacks, such as sn-nobody"),
         ([line("sn-train0sn"), line("sn-train0sn")], "record sn-train0sn has two answers"),
-        ([{"record_id": "sn-train0sn"}], "line 1 must be an object with record_id and raw"),
+        ([{"record_id": "sn-train0sn"}], r"line 1 is no labelling answer \(raw is missing or wrong\)"),
     ],
 )
 def test_bad_cache(records: pl.DataFrame, tmp_path: Path, lines: list[dict], message: str) -> None:
@@ -101,15 +99,6 @@ def test_kappa_equals_scikit_learn() -> None:
     assert result["edema"]["kappa"] == pytest.approx(expected)
     assert result["fracture"] == {"kappa": None, "agreement": 1.0, "clashes": 0}
     assert list(result) == list(FINDINGS)
-
-
-def test_blocks_change_nothing(records: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = write(tmp_path / "cache.jsonl", [line("sn-train3sn", positive=["edema"]), line("mw-train1mw")])
-    whole = build(records, cache)
-    monkeypatch.setattr("pacer.commitments.labelling.build_anchors.BATCH", 5)
-    parts = build(records, cache)
-    assert parts[0].equals(whole[0])
-    assert parts[1] == whole[1]
 
 
 def test_a_record_twice(records: pl.DataFrame, tmp_path: Path) -> None:

@@ -1,42 +1,44 @@
-"""The cache and its journal: what was answered, and lines that are no answers."""
+"""The file of answers: what was answered, torn and foreign lines, and links that DVC made."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from pacer.commitments.labelling.cache import AnswerCache, CachedAnswer
-from pacer.commitments.labelling.reading import Reply
-from pacer.commitments.labelling.request import Question
+from pacer.commitments.answers import read_answers
+from pacer.commitments.labelling import label_sample
 from pacer.core.errors import DataError
-
-
-def answer(number: int, content: str = "{}") -> CachedAnswer:
-    request = {"messages": [{"role": "system", "content": "prompt"}]}
-    return CachedAnswer.of(Question(f"sn-{number}", request, f"hash-{number}", 1), Reply(content), dollars=0.01)
+from tests.support.labelling import cache_line
 
 
 def line(number: int) -> dict:
-    return answer(number).model_dump()
+    return cache_line(f"sn-{number}", "{}")
 
 
-def open_cache(folder: Path) -> AnswerCache:
-    return AnswerCache(folder / "cache.jsonl", folder / "journal.jsonl")
+def hashes(path: Path) -> list[str]:
+    return [answer.request_hash for answer in read_answers(path)]
 
 
-def test_a_journal_that_was_cut_keeps_its_whole_lines(tmp_path: Path) -> None:
-    with open_cache(tmp_path) as cache:
-        cache.add(answer(0))
-        cache.add(answer(1))
-    journal = tmp_path / "journal.jsonl"
-    journal.write_bytes(journal.read_bytes()[:-9])
-    with open_cache(tmp_path) as cache:
-        assert cache.answers.keys() == {"hash-0"}
-        cache.add(answer(2))
-    with open_cache(tmp_path) as cache:
-        assert cache.answers == {"hash-0": answer(0), "hash-2": answer(2)}
+def test_blank_lines_and_a_torn_last_one_are_passed_over(tmp_path: Path) -> None:
+    lines = ["", json.dumps(line(0)), "  ", "", json.dumps(line(1)), "", json.dumps(line(2))[:-9]]
+    (tmp_path / "cache.jsonl").write_text("\n".join(lines))
+    assert hashes(tmp_path / "cache.jsonl") == ["hash of sn-0", "hash of sn-1"]
+    assert hashes(tmp_path / "none.jsonl") == []
+
+
+def test_a_last_line_without_its_end_counts(tmp_path: Path) -> None:
+    """As some editors write it."""
+    (tmp_path / "cache.jsonl").write_text("\n".join(json.dumps(line(number)) for number in range(2)))
+    assert hashes(tmp_path / "cache.jsonl") == ["hash of sn-0", "hash of sn-1"]
+
+
+def test_parts_that_older_files_have_are_passed_over(tmp_path: Path) -> None:
+    older = line(0) | {"prompt_hash": "h", "lost": 1, "dropped": {"off_vocabulary": [], "repeated": 0}}
+    (tmp_path / "cache.jsonl").write_text(json.dumps(older) + "\n")
+    assert [answer.model_dump() for answer in read_answers(tmp_path / "cache.jsonl")] == [line(0)]
 
 
 @pytest.mark.parametrize(
@@ -53,36 +55,31 @@ def test_a_journal_that_was_cut_keeps_its_whole_lines(tmp_path: Path) -> None:
     ],
 )
 def test_lines_edited_by_hand(tmp_path: Path, part: str, value: object) -> None:
-    wrong, absent = line(1) | {part: value}, {name: own for name, own in line(1).items() if name != part}
-    for name, edited in (("cache", wrong), ("journal", absent)):
-        content = f"{json.dumps(line(0))}\n\n{json.dumps(edited)}\n{json.dumps(line(2))}\n"
-        (tmp_path / f"{name}.jsonl").write_text(content)
-        with pytest.raises(
-            DataError, match=rf"{name}.jsonl: .*no labelling answer \({part} is missing or wrong\); delete"
-        ):
-            open_cache(tmp_path)
-        (tmp_path / f"{name}.jsonl").unlink()
-
-
-@pytest.mark.parametrize("content", [b'{"record_id": "a\xff"}', b"[" * 200_000, b"{", b'{"a": ' + b"1" * 9999 + b"}"])
-@pytest.mark.parametrize("name", ["cache", "journal"])
-def test_lines_that_cannot_be_read(tmp_path: Path, content: bytes, name: str) -> None:
-    whole = json.dumps(line(0)).encode()
-    (tmp_path / f"{name}.jsonl").write_bytes(b"\n" + content + b"\n" + whole + b"\n")
-    with pytest.raises(DataError, match=rf"{name}.jsonl, line 2 is not valid JSON"):
-        open_cache(tmp_path)
-
-
-def test_blank_lines_are_passed_over(tmp_path: Path) -> None:
-    for number, name in enumerate(("cache", "journal")):
-        lines = ["", json.dumps(line(number)), "  ", "", json.dumps(line(number + 2)), "", ""]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
-    with open_cache(tmp_path) as cache:
-        assert cache.answers.keys() == {f"hash-{n}" for n in range(4)}
+    (tmp_path / "cache.jsonl").write_text(f"{json.dumps(line(0))}\n\n{json.dumps(line(1) | {part: value})}\n")
+    with pytest.raises(
+        DataError, match=rf"cache.jsonl, line 3 is no labelling answer \({part} is missing or wrong\); delete"
+    ):
+        read_answers(tmp_path / "cache.jsonl")
 
 
 @pytest.mark.parametrize("content", ["[]", '"text"', '{"event": "sent"}'])
-def test_journal_of_something_else(tmp_path: Path, content: str) -> None:
-    (tmp_path / "journal.jsonl").write_text(f"{content}\n{json.dumps(line(0))}\n")
-    with pytest.raises(DataError, match=r"journal.jsonl: a line is no labelling answer"):
-        open_cache(tmp_path)
+def test_lines_of_something_else(tmp_path: Path, content: str) -> None:
+    (tmp_path / "cache.jsonl").write_text(f"{content}\n{json.dumps(line(0))}\n")
+    with pytest.raises(DataError, match=r"cache.jsonl, line 1 is no labelling answer"):
+        read_answers(tmp_path / "cache.jsonl")
+
+
+@pytest.mark.parametrize("content", [b'{"record_id": "a\xff"}', b"[" * 200_000, b"{", b'{"a": ' + b"1" * 9999 + b"}"])
+def test_lines_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "cache.jsonl").write_bytes(b"\n" + content + b"\n" + json.dumps(line(0)).encode() + b"\n")
+    with pytest.raises(DataError, match=r"cache.jsonl, line 2 is not valid JSON"):
+        read_answers(tmp_path / "cache.jsonl")
+
+
+def test_a_file_that_dvc_linked_to_its_cache_does_not_grow(endpoint, asking, sample, records, tmp_path) -> None:
+    label_sample(sample.head(2), records, asking(), tmp_path)
+    kept = tmp_path / "kept"
+    os.link(tmp_path / "llm_cache.jsonl", kept)
+    before = kept.read_bytes()
+    assert label_sample(sample, records, asking(), tmp_path)["reused"] == 2
+    assert kept.read_bytes() == before

@@ -7,14 +7,14 @@ import json
 import polars as pl
 import pytest
 
-from pacer.commitments.labelling.labelling import label_sample
-from pacer.commitments.labelling.request import answer_schema, system_prompt
+from pacer.commitments.anchor import FINDINGS
+from pacer.commitments.labelling import label_sample
+from pacer.commitments.request import answer_schema, system_prompt
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.commitments.vocabulary import FINDINGS
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes
 from tests.support.endpoint import Reply, answer, completion
-from tests.support.labelling import build, cached, scratch
+from tests.support.labelling import build, cached
 
 
 def test_success_and_request_of_the_paper(endpoint, asking, sample, records, tmp_path) -> None:
@@ -26,10 +26,9 @@ def test_success_and_request_of_the_paper(endpoint, asking, sample, records, tmp
     lines = cached(tmp_path)
     assert [line["record_id"] for line in lines] == sorted(sample["record_id"])
     assert lines[0]["anchor"] == {"positive": ["edema"], "negative": [], "uncertain": []}
-    assert lines[0]["dropped"] == {"off_vocabulary": ["hernia"], "repeated": 1}
-    assert {line["prompt_hash"] for line in lines} == {hash_bytes(system_prompt(None).encode())}
+    assert audit["prompt"] == hash_bytes(system_prompt(None).encode())
     assert {line["request_hash"] for line in lines} == set(endpoint.paid)  # the key is the hash of what was sent
-    assert not scratch(tmp_path).exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["llm_cache.jsonl"]
 
     request = endpoint.requests[0]
     assert (request["model"], request["temperature"], request["max_tokens"]) == ("gpt-4.1-mini", 0.0, 600)
@@ -89,7 +88,6 @@ def test_an_answer_is_used_as_long_as_the_question_is_the_same(endpoint, asking,
     assert (audit["reused"], audit["older_answers"], audit["answered"]) == (0, 6, 6)
     lines = cached(tmp_path)
     assert len(lines) == 12 and sum(line["current"] for line in lines) == 6
-    assert len({line["prompt_hash"] for line in lines}) == 2
     _, built = build(records, tmp_path / "llm_cache.jsonl")
     assert built["answers"]["read"] == 6
 
@@ -115,7 +113,7 @@ def test_provider_none_writes_an_empty_cache(sample, records, labelling, tmp_pat
     audit = label_sample(sample, records, labelling(), tmp_path)
     assert (audit["answered"], audit["unanswered"]) == (0, 6)
     assert cached(tmp_path) == []
-    assert not scratch(tmp_path).exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["llm_cache.jsonl"]
 
 
 def test_recorded_answers(sample, records, labelling, tmp_path) -> None:

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.commitments.anchor import Anchor
+from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.cues import CUES
 from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.commitments.rules.matching import Pattern, Patterns, entries
 from pacer.commitments.rules.mentions import FINDINGS_OF, MENTIONS
 from pacer.commitments.rules.segments import located_segments, segments
-from pacer.commitments.vocabulary import POLARITIES
 from tests.unit.commitments.test_rules import NAMED, SENTENCES
 from tests.unit.commitments.test_statements import REPORTS
 

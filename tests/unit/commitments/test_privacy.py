@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from pacer.commitments.labelling.labelling import label_sample
+from pacer.commitments.labelling import label_sample
 from pacer.core.errors import ConfigError, PacerError
 from tests.support.endpoint import Reply, good
 from tests.support.labelling import KEY
@@ -16,7 +16,7 @@ from tests.support.labelling import KEY
 )
 def test_nothing_is_sent_without_consent(endpoint, asking, sample, records, tmp_path, consent, said) -> None:
     config = asking().model_copy(update={"send_reports_to": consent})
-    message = f"send_reports_to is {said}, the endpoint's host is '127.0.0.1': report text is not sent"
+    message = f"send_reports_to is {said}, but the endpoint's host is '127.0.0.1': no report text was sent"
     with pytest.raises(ConfigError, match=message):
         label_sample(sample, records, config, tmp_path)
     assert endpoint.keys == set()
@@ -27,7 +27,7 @@ def test_endpoint_of_the_environment_needs_consent_too(
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
     config = labelling(provider="openai", send_reports_to="api.openai.com")
-    with pytest.raises(ConfigError, match="report text is not sent"):
+    with pytest.raises(ConfigError, match="no report text was sent"):
         label_sample(sample, records, config, tmp_path)
     assert endpoint.keys == set()
 
@@ -70,7 +70,9 @@ def test_address_that_is_none(endpoint, asking, sample, records, tmp_path, addre
 
 
 def test_the_key_and_reports_turn_up_nowhere(endpoint, asking, sample, records, tmp_path, capfd, caplog) -> None:
+    """Whatever the client is asked to log."""
     caplog.set_level("DEBUG")
+    caplog.set_level("DEBUG", "openai")
     secret = records.with_columns(pl.lit("Zebrafish seen. No effusion.").alias("report_raw"))
     endpoint.replies = lambda asked, before: good(asked) if before else Reply(500, {"error": {"message": KEY}})
     label_sample(sample, secret, asking(), tmp_path)
@@ -81,6 +83,7 @@ def test_the_key_and_reports_turn_up_nowhere(endpoint, asking, sample, records, 
     for cause in (error.value.__cause__, error.value.__context__):
         assert cause is None or error.value.__suppress_context__
     files = "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+    assert not [record for record in caplog.records if record.name.partition(".")[0] in ("openai", "httpx2")]
     assert endpoint.keys == {f"Bearer {KEY}"}
     assert KEY not in shown + files
     assert "zebrafish" not in (shown + files).lower()

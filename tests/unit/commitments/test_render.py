@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.commitments.anchor import Anchor
-from pacer.commitments.render import contains_anchor, parse_anchor, render_anchor
-from pacer.commitments.vocabulary import FINDINGS, MAX_PER_FIELD, POLARITIES, normalize_finding
+from pacer.commitments.anchor import (
+    FINDINGS,
+    MAX_PER_FIELD,
+    POLARITIES,
+    Anchor,
+    contains_anchor,
+    normalize_finding,
+    parse_anchor,
+    render_anchor,
+)
 
 _FIELDS = st.lists(st.sampled_from(("positive", "negative", "uncertain", None)), min_size=13, max_size=13)
 
@@ -79,7 +86,7 @@ def test_parsing_never_fails(text: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ((("hernia",),), "hernia: not among the findings"),
+        ((("hernia",),), "unknown findings hernia"),
         ((("edema",), ("edema",)), "stands in an anchor twice"),
         ((("edema", "edema"),), "stands in an anchor twice"),
         ((("edema", "atelectasis"),), "vocabulary's order"),
@@ -97,7 +104,7 @@ def test_conflicts_follow_the_published_priority() -> None:
 
 
 def test_unknown_finding_in_of() -> None:
-    with pytest.raises(ValueError, match="hernia: not among the findings"):
+    with pytest.raises(ValueError, match="unknown findings hernia"):
         Anchor.of(["hernia"])
 
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.commitments.anchor import Anchor
+from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.commitments.vocabulary import FINDINGS, POLARITIES
 from pacer.data.cleaning import clean_report
 
 #: Names of each finding; all of them can be affirmed, denied and hedged.

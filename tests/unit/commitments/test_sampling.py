@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from pacer.commitments.labelling.draw import SAMPLE_SCHEMA, STRATA, sample_records
+from pacer.commitments.sampling import SAMPLE_SCHEMA, STRATA, sample_records
 from pacer.core.errors import DataError
 
 

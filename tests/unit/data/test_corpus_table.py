@@ -216,7 +216,7 @@ LINE = b'{"subject": "p", "study": "s", "view": "PA", "image": "i", "findings": 
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("t.csv", b"", "The table has: no columns"),
+        ("t.csv", b"", "Columns of the table: no columns"),
         ("t.csv", b"subject,study,view,image,image,findings\np,s,PA,i,j,f\n", "column image more than once"),
         ("t.parquet", b"PAR1" + b"x" * 99, "cannot be read"),
         ("t.jsonl", b'{"subject": "' + SECRET.encode(), "line 1 is not valid JSON"),
@@ -286,26 +286,26 @@ def test_columns_are_mapped(reading) -> None:
     [
         (
             {"subjct": "subject"},
-            "has subjct, which is none of subject, study, view, image, findings, impression, date, "
-            "time, indication, history, split (did you mean subject?)",
+            "has the unknown key subjct (did you mean subject?), not one of subject, study, view, image, findings, "
+            "impression, date, time, indication, history, split",
         ),
-        ({"study": "studie"}, "there is no column studie for study (did you mean study?)"),
+        ({"study": "studie"}, "no column studie for study (did you mean study?)"),
         ({"findings": "image", "image": "image"}, "names column image more than once"),
-        ({"subject": "a", "date": "b"}, "no column a for subject; there is no column b for date"),
+        ({"subject": "a", "date": "b"}, "no column a for subject; no column b for date"),
     ],
 )
 def test_columns_that_do_not_fit(reading, columns: dict[str, str], expected: str) -> None:
     with pytest.raises(DataError) as caught:
         reading([row()], columns=columns)
     assert expected in str(caught.value)
-    assert "The table has: subject, study, view, image, findings" in str(caught.value)
+    assert "Columns of the table: subject, study, view, image, findings" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["subject", "study", "view", "image", "findings"])
 def test_required_columns(reading, name: str) -> None:
     content = row()
     del content[name]
-    with pytest.raises(DataError, match=f"there is no column for {name}"):
+    with pytest.raises(DataError, match=f"no column for {name}"):
         reading([content])
 
 
@@ -351,10 +351,10 @@ def test_rows_that_are_no_image(reading) -> None:
     rows = [row(), row(image=" "), row(None), row(study=" "), row(None, None)]
     found, _ = reading([*rows, row(study="s2", findings=" \n", image="x")])
     assert others(found) == [
-        (2, "subject", "there is no id", 1),
-        (3, "study", "there is no id", 1),
-        (4, "subject", "there is no id", 1),
-        (1, "image", "there is no path of an image", 1),
+        (2, "subject", "the id is missing", 1),
+        (3, "study", "the id is missing", 1),
+        (4, "subject", "the id is missing", 1),
+        (1, "image", "the image path is missing", 1),
         (5, "neither findings nor impression", 1),
     ]
 

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from pacer.data.images import SCHEMA, copies_across_splits, inspect_images
+from pacer.data.radiographs import NOT_AN_IMAGE
 from tests.support.dicom import write_dicom
 
 
@@ -48,7 +49,7 @@ def test_problems(folder: Path) -> None:
         "p/00.jpg": None,
         "gone.jpg": "the file does not exist",
         "p/00.jpg/inside.jpg": "the file does not exist",
-        "text.jpg": "the file is not an image",
+        "text.jpg": NOT_AN_IMAGE,
         "dir.jpg": "it is a folder, not a file",
     }
     bad = found.filter(pl.col("problem").is_not_null())

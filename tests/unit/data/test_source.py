@@ -34,7 +34,7 @@ def test_source_that_lies_beside_its_files_can_be_moved(tiny, tmp_path) -> None:
 
 def test_missing_root(tiny) -> None:
     tiny.settings["root"] = str(tiny.root / "nowhere")
-    with pytest.raises(DataError, match=r"corpus\.root is .*nowhere, which is not a folder"):
+    with pytest.raises(DataError, match=r"corpus\.root: .*nowhere is not a folder"):
         point_to_files(tiny.config(), tiny.out)
 
 

@@ -38,7 +38,6 @@ class Case:
         room.build_emphasis(
             Emphasis.model_validate(config), self.folder / "records.parquet", self.backbones, self.folder / "emphasis"
         )
-        assert not (self.folder / "emphasis.scratch").exists()
         table = read_table(self.folder / "emphasis" / "emphasis.parquet", EMPHASIS_SCHEMA)
         assert table["record_id"].to_list() == [row["record_id"] for row in self.rows]
         return table["emphasis"].to_list()
@@ -165,7 +164,9 @@ def test_a_stopped_run_goes_on_and_no_report_is_read_twice(
     with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
         stopped.setattr(room.Ticker, "advance", stop)
         case.make()
-    assert len(read) == 2 and not (case.folder / "emphasis").exists()
+    assert len(read) == 2 and not (case.folder / "emphasis" / room.TABLE).exists()
+    with open(case.folder / "emphasis" / room.CACHE, "a") as cache:
+        cache.write('{"key": "cut o')
     # with other groups and another threshold the same scores are used
     monkeypatch.setattr(room, "_GROUP", 16)
     resumed = case.make(threshold=0.2)
@@ -203,7 +204,7 @@ def test_only_new_texts_and_settings_of_the_attribution_are_attributed(case: Cas
 def test_a_line_that_holds_no_scores_is_named(case: Case) -> None:
     (case.folder / "emphasis").mkdir()
     (case.folder / "emphasis" / room.CACHE).write_text('{"key": "a"}\n')
-    with pytest.raises(DataError, match=r"attributions.jsonl, line 1 holds no scores"):
+    with pytest.raises(DataError, match=r"attributions.jsonl: a line lacks key or scores; delete it"):
         case.make()
 
 

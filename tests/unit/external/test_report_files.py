@@ -58,10 +58,10 @@ SECRET = "zephyrine effusion"
     [
         ("r.csv", "", "is empty"),
         ("r.jsonl", "\n", "is empty"),
-        ("r.csv", f"id,words\n1,{SECRET}\n", "no column of reports: expected hypothesis, .*it has id, words"),
-        ("r.csv", f"key,report\n1,{SECRET}\n", "no column of ids: expected record_id, .*it has key, report"),
+        ("r.csv", f"id,words\n1,{SECRET}\n", "no report column, only id, words; expected hypothesis, .*"),
+        ("r.csv", f"key,report\n1,{SECRET}\n", "no id column, only key, report; expected record_id, .*"),
         ("r.csv", f"id,report\n1,{SECRET}\n\n2,x\n", "line 3 is blank"),
-        ("r.csv", f"id,report\n,{SECRET}\n", "line 2, id: expected an id .*got blank text"),
+        ("r.csv", f"id,report\n,{SECRET}\n", "line 2, id: the id is empty"),
         ("r.csv", f'id,report\n1,"{SECRET}\n', "line 2: unexpected end"),
         ("r.json", "[1]", "row 1: expected an object, got 1"),
         ("r.json", '"text"', "expected an object of ids and texts"),
@@ -71,7 +71,7 @@ SECRET = "zephyrine effusion"
         ("r.jsonl", "{cut", "line 1 is not valid JSON"),
         ("r.jsonl", "\n[]", "line 2: expected an object, got a list of 0"),
         ("r.json", f'{{"a": {{"report": "x"}}, "b": "{SECRET}"}}', "id b: expected an object as for the others"),
-        ("r.json", '{"": "a"}', "row 1, the keys: expected an id .*got blank text"),
+        ("r.json", '{"": "a"}', "row 1, the keys: the id is empty"),
         ("r.parquet", SECRET, "cannot be read"),
         ("r.txt", SECRET, "must be a table"),
     ],
@@ -96,7 +96,7 @@ def test_other_encodings_are_named(tmp_path, name, content, encoding):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(DataError, match="is not a file; expected reports as"):
+    with pytest.raises(DataError, match="does not exist; expected a file of reports"):
         read_reports(tmp_path / "r.csv", HYPOTHESIS_COLUMNS)
     pl.DataFrame(ROWS).write_csv(tmp_path / "r.csv")
     with pytest.raises(DataError, match="no column uid for the ids; it has study_id, report"):
@@ -117,7 +117,9 @@ def test_several_columns_of_reports_are_not_chosen_from(tmp_path, columns, known
         table = pl.DataFrame({column: [column] for column in columns})
         write = {"r.csv": table.write_csv, "r.jsonl": table.write_ndjson, "r.parquet": table.write_parquet}[name]
         write(tmp_path / name)
-        with pytest.raises(DataError, match=f"several columns of reports: {problem}; .*--reference-text or --hypo"):
+        with pytest.raises(
+            DataError, match=f"several report columns: {problem}; choose one with --(hypothesis|reference)-text"
+        ):
             read_reports(tmp_path / name, known)
         assert read_reports(tmp_path / name, known, text_column=columns[1]).texts == [columns[1]]
 

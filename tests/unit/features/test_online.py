@@ -106,7 +106,7 @@ def test_pixels_outlive_a_new_encoder_but_are_not_read_with_it(
     )
     build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "states")
     for store in ("out", "states"):
-        with pytest.raises(DataError, match=r"was made with another encoder than .*vision; run the features stage"):
+        with pytest.raises(DataError, match=r"was made with an encoder other than .*vision; run the features stage"):
             open_features(tmp_path / store, other, "cpu")
     monkeypatch.setattr(build, "encode_images", lambda *a: pytest.fail("an image was prepared again"))
     build.build_store(config, images, TEXTS, other, tmp_path / "out")
@@ -145,8 +145,8 @@ def test_the_wrong_question_to_a_store_is_refused(backbones: Path, images: pl.Da
 @pytest.mark.parametrize(
     ("mode", "free", "remedy"),
     [
-        ("states", 10_000, "free space: no other setting fits"),
-        ("pixels", 16_000, "set features.mode: states, or free space"),
+        ("states", 10_000, "free some space: no other setting fits"),
+        ("pixels", 16_000, "set features.mode: states, or free some space"),
     ],
 )
 def test_a_plan_that_does_not_fit_names_the_setting_that_does(
@@ -160,7 +160,7 @@ def test_a_plan_that_does_not_fit_names_the_setting_that_does(
 ) -> None:
     """As float32 states take 14,336 bytes and as pixels 21,952 (here: the encoder's images are tiny)."""
     monkeypatch.setattr(plan.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free})())
-    with pytest.raises(PacerError, match=rf"the features need .* MB more, 0.01\d? MB are free at .*; {remedy}"):
+    with pytest.raises(PacerError, match=rf"the features need .* MB more, but .* has 0.01\d? MB free; {remedy}"):
         build.build_store(CONFIG.model_copy(update={"mode": mode}), images, [], backbones, tmp_path / "out")
     assert not (tmp_path / "out").exists() and not list(tmp_path.rglob("*.safetensors"))
 

@@ -121,8 +121,8 @@ def test_what_is_not_there_is_named_among_what_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"dtype": "fp8_e4m3"}, r"encoding\.dtype = 'fp8_e4m3': Input should be 'float32', 'float16' or 'bfloat16'"),
-        ({"mode": "tokens"}, r"encoding\.mode = 'tokens': Input should be 'states' or 'pixels'"),
+        ({"dtype": "fp8_e4m3"}, r"encoding\.dtype = 'fp8_e4m3': must be 'float32', 'float16' or 'bfloat16'"),
+        ({"mode": "tokens"}, r"encoding\.mode = 'tokens': must be 'states' or 'pixels'"),
         ({"scales": 1}, r"encoding\.scales = 1: Extra inputs are not permitted"),
     ],
 )

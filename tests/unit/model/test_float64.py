@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from pacer.commitments.render import render_anchor
+from pacer.commitments.anchor import render_anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.calibrate import PrefixCalibrator

@@ -13,12 +13,13 @@ from typer.testing import CliRunner
 
 from pacer.cli import app
 from pacer.commitments.anchor import Anchor
-from pacer.commitments.labelling.build_anchors import build_anchors
 from pacer.commitments.rules.extract import extract_anchor, find_mentions
+from pacer.commitments.targets import build_anchors
 from pacer.core.errors import DataError
 from pacer.core.io import write_jsonl
 from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.reporting.explanation import explain, mark
+from tests.support.labelling import cache_line
 from tests.support.made_records import few_records
 
 WORDS = (
@@ -53,8 +54,8 @@ def tables(tmp_path: Path) -> tuple[Path, Path]:
     train = records.filter(pl.col("split") == "train")["record_id"][0]
     lists = {"positive": ["edema"], "negative": [], "uncertain": []}
     raw = json.dumps(lists | {"rationale": {"edema": ["possible EDEMA", "wet <b>lungs</b>"]}})
-    old = {"record_id": train, "raw": raw.replace("wet", "older"), "current": False}
-    write_jsonl(tmp_path / "cache.jsonl", [old, {"record_id": train, "raw": raw, "current": True}])
+    old = cache_line(train, raw.replace("wet", "older"), current=False)
+    write_jsonl(tmp_path / "cache.jsonl", [old, cache_line(train, raw)])
     build_anchors(tmp_path / "records.parquet", tmp_path / "cache.jsonl", tmp_path / "anchors.parquet")
     return tmp_path / "records.parquet", tmp_path / "anchors.parquet"
 
@@ -133,5 +134,5 @@ def test_what_is_not_there_is_named(tables: tuple[Path, Path], tmp_path: Path) -
     pl.read_parquet(tables[1]).filter(pl.col("record_id") != first).write_parquet(tmp_path / "fewer.parquet")
     with pytest.raises(DataError, match="has no anchor for record"):
         explain(first, tables[0], tmp_path / "fewer.parquet")
-    with pytest.raises(DataError, match=r"missing\.parquet does not exist; run the stage"):
+    with pytest.raises(DataError, match=r"missing\.parquet does not exist; correct the path"):
         explain(first, tables[0], tmp_path / "missing.parquet")

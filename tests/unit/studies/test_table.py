@@ -372,7 +372,7 @@ def test_each_group_has_its_own_control() -> None:
     assert asked == [[(Path("0"), Path("1"))], [(Path("2"), Path("3"))]]
     with pytest.raises(ValueError, match="off is a row of several groups"):
         study(rows=rows, metrics=["f1"], against="off")
-    with pytest.raises(ValueError, match="off is none of the rows of group C"):
+    with pytest.raises(ValueError, match="off is not one of the rows of group C"):
         study(rows=rows, metrics=["f1"], against={"C": "off"})
 
 

@@ -36,7 +36,6 @@ STRATA: dict[str, str] = {
     r"|wors\w+|increased?|decreased?|resolved|resolution|persistent|since|no longer)\b",
 }
 
-
 #: Columns in which no sampled record may meet one of val or test.
 HELD_OUT_BY: tuple[str, ...] = ("record_id", "study_id", "subject_id")
 #: Columns of the records that drawing the sample and labelling it read.
@@ -63,23 +62,17 @@ def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> tuple[
     order = pl.Series([hash_bytes(f"{seed}:{record_id}".encode()) for record_id in train["record_id"]], dtype=pl.String)
     matches = [pl.col("report_raw").str.contains(f"(?i){pattern}").alias(name) for name, pattern in STRATA.items()]
     train = train.with_columns(order.alias("order"), *matches).drop("report_raw").sort("order")
-    drawn, contexts = [], {}
-    for context in CONTEXTS:
-        chosen, counts = _draw(train.filter(pl.col("context") == context), per_context)
-        drawn.append(chosen)
-        contexts[context] = counts
-    strata = pl.concat_list([pl.when(name).then(pl.lit(name)) for name in STRATA]).list.drop_nulls()
-    sample = pl.concat(drawn).with_columns(strata.alias("strata")).select(list(SAMPLE_SCHEMA))
+    drawn = {context: _draw(train.filter(pl.col("context") == context), per_context) for context in CONTEXTS}
+    strata = pl.concat_list([pl.when(name).then(pl.lit(name)) for name in STRATA]).list.drop_nulls().alias("strata")
+    sample = pl.concat([rows for rows, _ in drawn.values()]).select("record_id", "context", strata)
     sample = sample.cast(pl.Schema(SAMPLE_SCHEMA)).sort("context", "record_id")
-    disjoint = refuse_held_out(records, sample["record_id"])
-    audit = {
+    return sample, {
         "seed": seed,
         "per_context": per_context,
         "patterns": STRATA,
-        "contexts": contexts,
-        "disjoint_from_val_and_test": disjoint,
+        "contexts": {context: counts for context, (_, counts) in drawn.items()},
+        "disjoint_from_val_and_test": refuse_held_out(records, sample["record_id"]),
     }
-    return sample, audit
 
 
 def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> dict[str, dict[str, int]]:
@@ -108,17 +101,17 @@ def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> dict[str, d
 def _draw(train: pl.DataFrame, count: int) -> tuple[pl.DataFrame, dict[str, Any]]:
     """The first ``count`` rows of one context under the strata's shares, and the counts; rows are in drawing order."""
     names = sorted(STRATA, key=lambda name: (int(train[name].sum()), name))
-    members = {name: train[name].to_list() for name in names}
-    taken: set[int] = set()
+    members = {name: train[name].arg_true().to_list() for name in names}
+    drawn: set[int] = set()
     strata: dict[str, dict[str, int]] = {}
     for position, name in enumerate(names):
-        quota = -(-(count - len(taken)) // (len(names) - position))
-        fresh = [row for row, member in enumerate(members[name]) if member and row not in taken][:quota]
-        taken.update(fresh)
-        strata[name] = {"train_records": sum(members[name]), "quota": quota, "drawn_for_it": len(fresh)}
-    rest = [row for row in range(train.height) if row not in taken][: count - len(taken)]
-    taken.update(rest)
+        quota = -(-(count - len(drawn)) // (len(names) - position))
+        fresh = [row for row in members[name] if row not in drawn][:quota]
+        drawn.update(fresh)
+        strata[name] = {"train_records": len(members[name]), "quota": quota, "drawn_for_it": len(fresh)}
+    rest = [row for row in range(train.height) if row not in drawn][: count - len(drawn)]
+    drawn.update(rest)
     for name in names:
-        strata[name]["in_sample"] = sum(members[name][row] for row in taken)
-    counts = {"train_records": train.height, "drawn": len(taken), "strata": strata, "drawn_to_fill_up": len(rest)}
-    return train[sorted(taken)], counts
+        strata[name]["in_sample"] = len(drawn.intersection(members[name]))
+    counts = {"train_records": train.height, "drawn": len(drawn), "strata": strata, "drawn_to_fill_up": len(rest)}
+    return train[sorted(drawn)], counts

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.commitments.vocabulary import FINDINGS, POLARITIES
 from pacer.config import Labelling
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_json
@@ -23,8 +23,12 @@ CHARACTERS_PER_TOKEN = 4
 
 
 class Question(NamedTuple):
-    """One record's chat completion: its arguments, their SHA-256, which is the key of the answer, and an estimate of
-    the input tokens, system prompt included."""
+    """One record's chat completion.
+
+    Attributes:
+        request: its arguments. request_hash: their SHA-256, the key of the answer.
+        prompt_tokens: estimate of the input, system prompt included.
+    """
 
     record_id: str
     request: dict[str, Any]
@@ -36,7 +40,7 @@ def build_questions(sample: pl.DataFrame, records: pl.DataFrame, config: Labelli
     """The question of every sampled record.
 
     Args:
-        sample: the table that :func:`pacer.commitments.labelling.draw.sample_records` returns.
+        sample: the table that :func:`pacer.commitments.sampling.sample_records` returns.
 
     Raises:
         DataError: a sampled record is not in the corpus.
@@ -71,17 +75,15 @@ def system_prompt(prompt_file: str | None) -> str:
     """The labelling instructions: the built-in ones, or the text of a file.
 
     Raises:
-        ConfigError: the file is missing or empty, or never says JSON, without which endpoints refuse JSON output.
+        ConfigError: the file cannot be read, or never says JSON, without which endpoints refuse JSON output.
     """
     if prompt_file is None:
-        return resources.files("pacer.commitments.labelling").joinpath("prompt.md").read_text(encoding="utf-8")
+        return resources.files("pacer.commitments").joinpath("prompt.md").read_text(encoding="utf-8")
     name = f"anchors.llm.prompt_file: {prompt_file}"
     try:
         text = Path(prompt_file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{name} cannot be read ({type(error).__name__})") from None
-    if not text.strip():
-        raise ConfigError(f"{name} is empty")
     if "json" not in text.lower():
         raise ConfigError(f"{name} must ask for a JSON object: the API refuses JSON output without that word")
     return text

@@ -1,0 +1,135 @@
+"""The anchors of a corpus: every record by rules, sampled training records by their labelling answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pacer.commitments.anchor import ANCHOR_SCHEMA, FINDINGS, MAX_PER_FIELD, POLARITIES, Anchor
+from pacer.commitments.answers import STATUSES, Answer, read_answer, read_answers
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.commitments.sampling import COLUMNS, refuse_held_out
+from pacer.core.errors import DataError
+from pacer.data.columns import read_columns
+from pacer.data.schemas import write_table
+
+#: Where an anchor comes from.
+ORIGINS = ("llm", "rules")
+
+
+def build_anchors(records: Path, cache: Path, out: Path) -> dict[str, Any]:
+    """Write the anchor of every record.
+
+    Args:
+        records: ``records.parquet``; rules read ``report_raw``.
+        cache: ``llm_cache.jsonl``. Answers that cannot be read leave their record to the rules.
+        out: where the table of :data:`~pacer.commitments.anchor.ANCHOR_SCHEMA` goes, in the order of the records.
+
+    Returns:
+        The audit of how the anchors came about.
+
+    Raises:
+        DataError: the records are missing or malformed, two have one id; the cache is missing or malformed, or names a
+            record that is unknown, repeated or held out.
+    """
+    table = read_columns(records, COLUMNS)
+    answers = _read_cache(cache, table)
+    by_rules = [extract_anchor(report) for report in table["report_raw"]]
+    labelled = {record_id: answer.anchor for record_id, answer in answers.items() if answer.anchor is not None}
+    ids = table["record_id"].to_list()
+    anchors = [labelled.get(record_id, anchor) for record_id, anchor in zip(ids, by_rules, strict=True)]
+    origins = ["llm" if record_id in labelled else "rules" for record_id in ids]
+    rows = {anchor: row for row, anchor in enumerate(dict.fromkeys(anchors))}
+    fields = pl.DataFrame(
+        [anchor.as_dict() for anchor in rows], schema={name: ANCHOR_SCHEMA[name] for name in POLARITIES}
+    )
+    frame = fields[pl.Series([rows[anchor] for anchor in anchors], dtype=pl.UInt32)]
+    write_table(out, frame.with_columns(table["record_id"], origin=pl.Series(origins)), ANCHOR_SCHEMA)
+    counts = Counter(zip(table["context"], origins, anchors, strict=True))
+    both = [(anchor, labelled[record_id]) for record_id, anchor in zip(ids, by_rules) if record_id in labelled]
+    return _audit(answers.values(), counts) | {"agreement": agreement(both)}
+
+
+def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
+    """The answers in use by record id, read anew from the model's own words."""
+    if not path.exists():
+        raise DataError(f"{path} does not exist; run the stage anchor_llm")
+    answers: dict[str, Answer] = {}
+    for line in read_answers(path):
+        if not line.current:  # paid for, and for another prompt or sample
+            continue
+        if line.record_id in answers:
+            raise DataError(f"{path}: record {line.record_id} has two answers; label the sample again")
+        answers[line.record_id] = read_answer(line.raw, line.record_id, line.finish_reason)
+    unknown = sorted(answers.keys() - set(records["record_id"]))
+    if unknown:
+        raise DataError(f"{path} has answers for {len(unknown)} records that the corpus lacks, such as {unknown[0]}")
+    refuse_held_out(records, pl.Series("record_id", list(answers), dtype=pl.String))
+    return answers
+
+
+def _audit(answers: Collection[Answer], counts: Counter[tuple[str, str, Anchor]]) -> dict[str, Any]:
+    """How the anchors came about, and what they say. ``counts``: of records by context, origin and anchor."""
+    origins: dict[str, dict[str, int]] = {}
+    by_origin = {origin: _no_findings() for origin in ORIGINS}
+    by_context: dict[str, dict[str, dict[str, int]]] = {}
+    named: Counter[int] = Counter()
+    over = 0
+    for (context, origin, anchor), count in sorted(counts.items(), key=lambda item: item[0][0]):
+        origins.setdefault(context, dict.fromkeys(ORIGINS, 0))[origin] += count
+        in_context = by_context.setdefault(context, _no_findings())
+        fields = anchor.as_dict()
+        for name, findings in fields.items():
+            for finding in findings:
+                by_origin[origin][finding][name] += count
+                in_context[finding][name] += count
+        named[sum(map(len, fields.values()))] += count
+        over += count * sum(len(findings) > MAX_PER_FIELD for findings in fields.values())
+    return {
+        "records": counts.total(),
+        "origins": origins,
+        "answers": {
+            "read": len(answers),
+            "statuses": {status: sum(answer.status == status for answer in answers) for status in STATUSES},
+            "names_off_vocabulary": sum(answer.off_vocabulary for answer in answers),
+            "answers_with_names_off_vocabulary": sum(answer.off_vocabulary > 0 for answer in answers),
+            "findings_repeated": sum(answer.repeated for answer in answers),
+        },
+        "polarities": by_origin,
+        "polarities_by_context": by_context,
+        "findings_named": {str(number): named[number] for number in sorted(named)},
+        "empty_anchors": named[0],
+        f"fields_over_{MAX_PER_FIELD}": over,
+    }
+
+
+def _no_findings() -> dict[str, dict[str, int]]:
+    """``{finding: {positive, negative, uncertain}}``: in how many anchors, for counting."""
+    return {finding: dict.fromkeys(POLARITIES, 0) for finding in FINDINGS}
+
+
+def agreement(pairs: Sequence[tuple[Anchor, Anchor]]) -> dict[str, Any]:
+    """How two extractors agree on the same reports, over positive, negative, uncertain and not mentioned.
+
+    Returns:
+        ``{records, identical, findings: {finding: {kappa, agreement, clashes}}}``; ``identical`` and ``agreement`` are
+        shares, ``clashes`` counts reports in which one affirms what the other denies. Cohen's kappa is None where it is
+        not defined (both name one and the same state throughout, or no records).
+    """
+    count = len(pairs)
+    findings = {}
+    for finding in FINDINGS:
+        states = [(one.polarity(finding), other.polarity(finding)) for one, other in pairs]
+        observed = sum(one == other for one, other in states)
+        first, second = Counter(one for one, _ in states), Counter(other for _, other in states)
+        by_chance = sum(first[state] * second[state] for state in first)
+        defined = by_chance < count * count
+        kappa = (observed * count - by_chance) / (count * count - by_chance) if defined else None
+        clashes = states.count(("positive", "negative")) + states.count(("negative", "positive"))
+        findings[finding] = {"kappa": kappa, "agreement": observed / count if count else None, "clashes": clashes}
+    identical = sum(one == other for one, other in pairs)
+    return {"records": count, "identical": identical / count if count else None, "findings": findings}
