@@ -38,8 +38,8 @@ from torch import Tensor
 from transformers import AutoImageProcessor, BertConfig, BertModel, BitImageProcessorPil, Dinov2Config, Dinov2Model
 
 from pacer.config import Features
+from pacer.core.devices import share_cores
 from pacer.core.prefetch import prefetch
-from pacer.core.threads import share_cores
 from pacer.data.radiographs import open_image
 from pacer.features.build_store import build_store
 from pacer.features.encoder import ImageEncoder

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from curves import dvclive_log
@@ -9,8 +10,8 @@ from curves import dvclive_log
 from pacer.baselines.run import train_ragpt, train_simmlm
 from pacer.config import load_params
 from pacer.config.baselines import load_baseline_params
+from pacer.core.devices import share_cores
 from pacer.core.errors import run_cleanly
-from pacer.core.threads import share_cores
 from pacer.training.run import Inputs
 
 MODELS = Path("baselines/models")
@@ -25,19 +26,13 @@ INPUTS = Inputs(
 
 
 def main() -> None:
-    name = sys.argv[1] if len(sys.argv) > 1 else ""
-    if name not in ("simmlm", "ragpt"):
-        sys.exit("error: usage: stages/baseline_train.py simmlm | ragpt")
-    params, own = load_params(), load_baseline_params()
+    name, params, baselines = sys.argv[1], load_params(), load_baseline_params()
     share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-
-    def open_log(scratch: Path):
-        return dvclive_log(scratch, Path(f"baselines/metrics/{name}/training"))
-
+    open_log = partial(dvclive_log, final=Path(f"baselines/metrics/{name}/training"))
     if name == "simmlm":
-        train_simmlm(own.simmlm, params, INPUTS, MODELS / name, open_log)
+        train_simmlm(baselines.simmlm, params, INPUTS, MODELS / name, open_log)
     else:
-        train_ragpt(own.ragpt, params, INPUTS, MODELS / "ragpt_bank", MODELS / name, open_log)
+        train_ragpt(baselines.ragpt, params, INPUTS, MODELS / "ragpt_bank", MODELS / name, open_log)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from pacer.config import load_params
+from pacer.core.devices import share_cores
 from pacer.core.errors import run_cleanly
-from pacer.core.threads import share_cores
 from pacer.data.schemas import read_images, read_records
 from pacer.features.build_store import build_store
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from pacer.baselines.bank import build_bank
 from pacer.config import load_params
 from pacer.config.baselines import load_baseline_params
+from pacer.core.devices import share_cores
 from pacer.core.errors import run_cleanly
-from pacer.core.threads import share_cores
 from pacer.data.schemas import read_records
 
 

@@ -14,8 +14,8 @@ from pacer.metrics.scoring import score_decoded
 
 
 def main() -> None:
-    home = Path("baselines") if sys.argv[1:] else Path()
     name = sys.argv[1] if sys.argv[1:] else ""
+    home = Path("baselines") if name else Path()
     truth = Path("data/corpus/truth.parquet")
     settings = load_params().score
     if name:  # score.columns has numbers of the pipeline's own reports

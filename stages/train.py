@@ -2,13 +2,14 @@
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from curves import dvclive_log
 
 from pacer.config import Params, load_params
+from pacer.core.devices import share_cores
 from pacer.core.errors import run_cleanly
-from pacer.core.threads import share_cores
 from pacer.training.run import Inputs, run_phase
 
 PHASES = ("warmup", "parent", "calibrate")
@@ -35,8 +36,8 @@ def main() -> None:
         anchors=None if phase == "warmup" else Path("data/anchors/anchors.parquet"),
         start=start_of(phase, params),
     )
-    metrics = Path(f"metrics/{phase}")
-    run_phase(phase, params, inputs, Path(f"models/{phase}"), lambda scratch: dvclive_log(scratch, metrics))
+    open_log = partial(dvclive_log, final=Path(f"metrics/{phase}"))
+    run_phase(phase, params, inputs, Path(f"models/{phase}"), open_log)
 
 
 if __name__ == "__main__":

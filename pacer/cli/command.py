@@ -6,7 +6,6 @@ Heavy imports wait until a command needs them.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,10 +18,9 @@ from pacer.cli.reporting import anchors, audit, compare, score, show
 from pacer.cli.serving import export, generate, serve
 from pacer.cli.studies import study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, print_rows, say
-from pacer.config import load_params
+from pacer.config.profiles import CONFIGS, load_profile
 from pacer.core.errors import ConfigError, run_cleanly
 
-CONFIGS = Path("configs")
 #: A command in a finding of doctor.
 _FETCH = re.compile("`(hf download [^`]+)`")
 
@@ -58,7 +56,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
     """Check what a run needs on this machine: models, files, disk, consent to send reports."""
     from pacer.cli.doctor import diagnose
 
-    found = diagnose(load_params(params))
+    found = diagnose(load_profile(params))
     console.print(f"{params}: {profile_in_use(params, CONFIGS) or 'valid; not equal to a profile'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
     for title, findings in found.items():

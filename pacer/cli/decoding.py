@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pacer.cli.terminal import BACKBONES, PARAMS, ContextNames, ParamsFile, RecordsFile, check_contexts, console, say
-from pacer.config import Decode, Features, load_params, validated
+from pacer.config import Decode, Features, validated
+from pacer.config.profiles import load_profile
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
 
@@ -52,7 +53,7 @@ def decode(
         raise ConfigError(
             f"--features {store} is the pipeline's store; name another folder for the features of --images"
         )
-    config = load_params(params)
+    config = load_profile(params)
     search, encoding = config.decode.model_dump(), config.features.model_dump()
     package = read_settings(model) if (model / SETTINGS).is_file() else None
     if package is not None:

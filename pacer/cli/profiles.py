@@ -6,7 +6,6 @@ import difflib
 from contextlib import suppress
 from pathlib import Path
 
-from pacer.config import load_params
 from pacer.config.profiles import load_profile, profile_text
 from pacer.core.errors import ConfigError
 from pacer.core.io import write_text
@@ -30,7 +29,7 @@ def profile_in_use(params: Path, configs: Path) -> str | None:
     Raises:
         ConfigError: ``params`` does not load.
     """
-    values = load_params(params)
+    values = load_profile(params)
     return next((name for name in profile_names(configs) if load_profile(configs / f"{name}.yaml") == values), None)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pacer.cli.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, console, say
-from pacer.config import load_params
+from pacer.config.profiles import load_profile
 
 
 def import_llm_rg4(
@@ -23,7 +23,7 @@ def import_llm_rg4(
     from pacer.released.adopt import adopt_llm_rg4
 
     check_replaceable(out, (RECORD, WEIGHTS))
-    weights = adopt_llm_rg4(file, load_params(params), backbones, out)
+    weights = adopt_llm_rg4(file, load_profile(params), backbones, out)
     settings = ", ".join(f"{name} {value}" for name, value in weights.settings.items())
     console.print(f"{len(weights.interface)} tensors of the source interface, {len(weights.lora)} of LoRA ({settings})")
     frozen = len(weights.unused) - len(weights.surplus)

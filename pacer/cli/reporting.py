@@ -22,7 +22,8 @@ from pacer.cli.terminal import (
     print_table,
     say,
 )
-from pacer.config import Params, load_params
+from pacer.config import Params
+from pacer.config.profiles import load_profile
 from pacer.core.errors import BackboneError, ConfigError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def audit(
     from pacer.data.source import point_to_files
     from pacer.reporting.corpus_audit import corpus_checks, corpus_table
 
-    config = load_params(params)
+    config = load_profile(params)
     corpus = config.corpus
     problems = Path("problems.csv") if out is None else None
     if out is not None:
@@ -158,7 +159,7 @@ def score(
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     options["context"] = context[0] if context else None
     protocol = validated(options, "pacer score", Protocol)
-    settings = load_params(params).score
+    settings = load_profile(params).score
     if columns is not None:
         settings = settings.model_copy(update={"columns": str(columns)})
     if records and predictions and not (references or hypotheses):

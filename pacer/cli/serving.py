@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pacer.cli.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, say
-from pacer.config import load_params
+from pacer.config.profiles import load_profile
 from pacer.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def export(
 
     done = export_model(
         out,
-        load_params(params).decode,
+        load_profile(params).decode,
         model=model,
         backbones=backbones,
         features=features,

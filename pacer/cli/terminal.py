@@ -24,7 +24,9 @@ console = Console(highlight=False)
 _FILE_WIDTH = 240
 
 PARAMS, BACKBONES = Path("params.yaml"), Path("models/backbones")
-ParamsFile = Annotated[Path, typer.Option("--params", help="Parameter file to use.", show_default="params.yaml")]
+ParamsFile = Annotated[
+    Path, typer.Option("--params", help="Parameter file, or `extends: PROFILE` and keys.", show_default="params.yaml")
+]
 BackbonesFolder = Annotated[Path, typer.Option("--backbones", help="Frozen models.")]
 RecordsFile = Annotated[
     Path, typer.Option("--records", help="records.parquet of a corpus (`pacer audit --out` makes it).")

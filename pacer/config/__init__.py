@@ -1,28 +1,14 @@
-"""Typed parameters, a file per group of ``params.yaml``; DVC tracks the values, so no stage depends on this package.
+"""Typed parameters, by groups of ``params.yaml``; DVC tracks the values, so no stage depends on this package.
 
 Uses core only. What many packages use can be imported from here, the rest from its file.
 """
 
 from pacer.config.anchors import Labelling
-from pacer.config.backbones import Backbone
+from pacer.config.backbones import Backbone, Features
 from pacer.config.corpus import Corpus
 from pacer.config.decode import Decode
-from pacer.config.features import Features
 from pacer.config.params import Params, load_params, parse_params
 from pacer.config.strict import Natural, Positive, Strict, read_params, validated
 
-__all__ = [
-    "Backbone",
-    "Corpus",
-    "Decode",
-    "Features",
-    "Labelling",
-    "Natural",
-    "Params",
-    "Positive",
-    "Strict",
-    "load_params",
-    "parse_params",
-    "read_params",
-    "validated",
-]
+__all__ = ["Backbone", "Corpus", "Decode", "Features", "Labelling", "Natural", "Params", "Positive", "Strict"]
+__all__ += ["load_params", "parse_params", "read_params", "validated"]

@@ -1,10 +1,10 @@
-"""How the commitment target of every record is made."""
+"""The targets made from report text: commitments, and the tokens that L_TLW emphasises."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from pacer.config.strict import Natural, NaturalFloat, Positive, PositiveFloat, Strict
 
@@ -43,3 +43,13 @@ class Anchors(Strict):
     seed: Natural
     sample_per_context: Natural
     llm: Labelling
+
+
+class Emphasis(Strict):
+    """The group ``emphasis``: marks from the corpus, computed ones, or none."""
+
+    source: Literal["corpus", "computed", "none"]
+    steps: Positive
+    smoothing: NaturalFloat
+    threshold: Annotated[float, Field(ge=0.0, lt=1.0)]
+    batch_size: Positive

@@ -1,4 +1,4 @@
-"""The frozen models and the stand-ins for them."""
+"""The frozen models, the stand-ins for them, and what is stored of them."""
 
 from __future__ import annotations
 
@@ -101,25 +101,41 @@ class Backbones(Strict):
     def _providers(self) -> Backbones:
         if self.chexbert.provider == "hub":
             raise ValueError("chexbert: no hub has its weights; set provider: local with path, or provider: standin")
-        return self
-
-    @model_validator(mode="after")
-    def _as_bundled(self) -> Backbones:
-        own = self.model_dump()
-        roles = [role for role in ("vision", "language", "text", "chexbert") if own[role]["provider"] == "bundled"]
-        made = json.loads(CARD.read_text(encoding="utf-8"))["settings"] if roles else {}
+        roles = [
+            role for role in ("vision", "language", "text", "chexbert") if getattr(self, role).provider == "bundled"
+        ]
+        card = json.loads(CARD.read_text(encoding="utf-8"))["settings"] if roles else {}
         for role in roles:
-            for key in ("seed", "train_on", f"{role}_standin"):
-                if own[key] != made[key]:
+            trained_with = _training_settings(card, role)
+            for key, value in _training_settings(self.model_dump(), role).items():
+                if value != trained_with[key]:
                     raise ValueError(
-                        f"backbones.{_difference(key, own[key], made[key])}; set backbones.{role}.provider: standin, "
-                        "which trains such a model"
+                        f"backbones.{key} = {value!r}, but the bundled model was made with {trained_with[key]!r}; set "
+                        f"backbones.{role}.provider: standin, which trains such a model"
                     )
         return self
 
 
-def _difference(key: str, own: Any, made: Any) -> str:
-    """The first value that differs from the bundled model's."""
-    if isinstance(own, dict):
-        key, own, made = next((f"{key}.{name}", own[name], made[name]) for name in own if own[name] != made[name])
-    return f"{key} = {own!r}, but the bundled model was made with {made!r}"
+def _training_settings(backbones: dict[str, Any], role: str) -> dict[str, object]:
+    """What a stand-in of this role is trained with, by key of the group ``backbones``."""
+    standin = {f"{role}_standin.{key}": value for key, value in backbones[f"{role}_standin"].items()}
+    return {"seed": backbones["seed"], "train_on": backbones["train_on"]} | standin
+
+
+class Features(Strict):
+    """The group ``features``: which hidden states of the frozen encoders are stored, and how."""
+
+    mode: Literal["states", "pixels"]
+    depths: Annotated[list[Positive], Field(min_length=1)]
+    dtype: Literal["float32", "float16", "bfloat16"]
+    precision: Literal["float32", "bfloat16"]
+    batch_size: Positive
+    shard_size: Positive
+    workers: Natural
+    prior_tokens: Annotated[int, Field(ge=2, le=100_000)]
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Features:
+        if self.depths != sorted(set(self.depths)):
+            raise ValueError("depths must ascend without repeats; depths are counted in blocks, 1 is the first")
+        return self

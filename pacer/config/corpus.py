@@ -8,13 +8,20 @@ from pydantic import AfterValidator, Field, model_validator
 
 from pacer.config.strict import Fraction, Natural, Positive, PositiveFloat, Strict
 from pacer.core.contexts import Context
-from pacer.core.io import known_encoding
 
 #: How report text is cleaned; :data:`pacer.data.cleaning.CLEANERS` has the functions.
 Cleaner = Literal["upstream", "iu_xray"]
 
 #: The separator of a CSV file; :data:`pacer.data.tables.SEPARATORS` has the characters.
 Delimiter = Literal["comma", "semicolon", "tab", "pipe"]
+
+
+def _known_encoding(name: str) -> str:
+    try:
+        "A".encode(name)
+    except (LookupError, UnicodeError):
+        raise ValueError("expected the name of an encoding, such as utf-8, cp1252, latin-1 or utf-16") from None
+    return name
 
 
 class Phantom(Strict):
@@ -74,7 +81,7 @@ class TableOfStudies(Strict):
     file: str | None
     columns: dict[str, str]
     delimiter: Delimiter | None = None
-    encoding: Annotated[str, AfterValidator(known_encoding)] = "utf-8"
+    encoding: Annotated[str, AfterValidator(_known_encoding)] = "utf-8"
 
 
 class SubjectShares(Strict):
@@ -119,24 +126,28 @@ class Corpus(Strict):
     def _consistent(self) -> Corpus:
         if len(set(self.contexts)) != len(self.contexts):
             raise ValueError("contexts lists a context twice")
-        if self.source == "files":
-            if self.root is None:
-                raise ValueError("source: files needs corpus.root, the folder that contains the corpus")
-            missing = [c for c in self.contexts if getattr(self.annotations, c) is None]
-            if self.format == "rg4" and missing:
-                named = ", ".join(missing)
-                raise ValueError(f"annotations has no file for {named}; set it, or shorten corpus.contexts")
-            needed = {
-                "mimic_cxr": {f"mimic_cxr.{name}": path for name, path in self.mimic_cxr},
-                "r2gen": {"r2gen.annotation": self.r2gen.annotation},
-                "openi": {"openi.reports": self.openi.reports, "openi.projections": self.openi.projections},
-                "table": {"table.file": self.table.file},
-            }
-            unset = [f"corpus.{key}" for key, path in needed.get(self.format, {}).items() if path is None]
-            if unset:
-                raise ValueError(f"format: {self.format} needs {', '.join(unset)}")
-            if self.format in ("openi", "r2gen") and set(self.contexts) & {"sw", "mw"}:
-                raise ValueError(f"format: {self.format} has no previous reports; set contexts: [sn] or [sn, mn]")
-        elif self.format != "rg4":
+        if self.source == "phantom" and self.format != "rg4":
             raise ValueError("source: phantom requires format: rg4; for your data set source: files")
+        if self.source == "files":
+            self._check_files()
         return self
+
+    def _check_files(self) -> None:
+        if self.root is None:
+            raise ValueError("source: files needs corpus.root, the folder that contains the corpus")
+        missing = [context for context in self.contexts if getattr(self.annotations, context) is None]
+        if self.format == "rg4" and missing:
+            named = ", ".join(missing)
+            raise ValueError(f"annotations has no file for {named}; set it, or shorten corpus.contexts")
+        needed = {
+            "rg4": {},
+            "mimic_cxr": {f"mimic_cxr.{name}": path for name, path in self.mimic_cxr},
+            "r2gen": {"r2gen.annotation": self.r2gen.annotation},
+            "openi": {"openi.reports": self.openi.reports, "openi.projections": self.openi.projections},
+            "table": {"table.file": self.table.file},
+        }
+        unset = [f"corpus.{key}" for key, path in needed[self.format].items() if path is None]
+        if unset:
+            raise ValueError(f"format: {self.format} needs {', '.join(unset)}")
+        if self.format in ("openi", "r2gen") and set(self.contexts) & {"sw", "mw"}:
+            raise ValueError(f"format: {self.format} has no previous reports; set contexts: [sn] or [sn, mn]")

@@ -1,4 +1,4 @@
-"""How reports are generated."""
+"""How reports are generated and scored."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
+from pacer.config.corpus import Cleaner
 from pacer.config.strict import Beams, LengthPenalty, Natural, Positive, PositiveFloat, Strict, Tokens
 
 
@@ -29,3 +30,13 @@ class Decode(Strict):
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError("min_new_tokens is above max_new_tokens")
         return self
+
+
+class Score(Strict):
+    """The group ``score``: convention of F1, references and the labeller's batches."""
+
+    convention: Literal["llm-rg4", "r2gen", "nicolson", "top5", "weighted"]
+    originals: Literal[Cleaner, "lowercase", "as_is"]
+    batch_size: Positive
+    precision: Literal["float32", "bfloat16"]
+    columns: str | None

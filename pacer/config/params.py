@@ -6,18 +6,15 @@ All values are validated before any work starts. Keys are explained in ``params.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import model_validator
 
-from pacer.config.anchors import Anchors
-from pacer.config.backbones import Backbones
+from pacer.config.anchors import Anchors, Emphasis
+from pacer.config.backbones import Backbones, Features
 from pacer.config.corpus import Corpus
-from pacer.config.decode import Decode
-from pacer.config.emphasis import Emphasis
-from pacer.config.features import Features
+from pacer.config.decode import Decode, Score
 from pacer.config.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
-from pacer.config.score import Score
 from pacer.config.strict import Strict, read_params, validated
 from pacer.config.training import Batches, Calibrate, Parent, Train, Warmup
 
@@ -25,8 +22,9 @@ from pacer.config.training import Batches, Calibrate, Parent, Train, Warmup
 class Params(Strict):
     """The whole of ``params.yaml``."""
 
-    if_missing = "; correct the path, or write params.yaml with `pacer use NAME` (`pacer use` lists the profiles)"
-    if_incomplete = "; compare with configs/phantom.yaml, which has every key, or write a profile with `pacer use NAME`"
+    hint: ClassVar[str] = (
+        "; compare with configs/phantom.yaml, which has every key, or write a profile with `pacer use NAME`"
+    )
 
     corpus: Corpus
     backbones: Backbones
@@ -49,14 +47,15 @@ class Params(Strict):
 
     @model_validator(mode="after")
     def _across(self) -> Params:
-        width = self.backbones.vision_standin.width
-        if self.backbones.vision.provider in ("bundled", "standin") and width % self.interface.num_heads:
-            raise ValueError(f"interface.num_heads ({self.interface.num_heads}) must divide the vision width ({width})")
-        own, world = self.backbones.language_standin.vocabulary, self.corpus.phantom.vocabulary
-        made = self.backbones.language.provider in ("bundled", "standin") and self.backbones.train_on == "phantom"
-        if self.corpus.source == "phantom" and made and own != world:
+        width, heads = self.backbones.vision_standin.width, self.interface.num_heads
+        if self.backbones.vision.provider in ("bundled", "standin") and width % heads:
+            raise ValueError(f"interface.num_heads ({heads}) must divide the vision width ({width})")
+        tokens, marked = self.backbones.language_standin.vocabulary, self.corpus.phantom.vocabulary
+        trained_here = self.backbones.language.provider in ("bundled", "standin")
+        on_phantom = self.backbones.train_on == self.corpus.source == "phantom"
+        if trained_here and on_phantom and tokens != marked:
             raise ValueError(
-                f"backbones.language_standin.vocabulary ({own}) must equal corpus.phantom.vocabulary ({world}): "
+                f"backbones.language_standin.vocabulary ({tokens}) must equal corpus.phantom.vocabulary ({marked}): "
                 "the corpus marks emphasised tokens with that tokenizer"
             )
         if self.decode.split == "all":
@@ -72,7 +71,7 @@ class Params(Strict):
 
 
 def load_params(path: str | Path = "params.yaml") -> Params:
-    """Read and validate a parameter file, as :func:`~pacer.config.strict.read_params` does."""
+    """Read and validate a complete parameter file, as :func:`~pacer.config.strict.read_params` does."""
     return read_params(path, Params)
 
 

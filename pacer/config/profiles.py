@@ -1,6 +1,6 @@
-"""Profiles: ``configs/phantom.yaml`` has every key; every other file there has only the values that differ.
+"""Profiles: ``configs/phantom.yaml`` has every key; other parameter files may have only the values that differ.
 
-It takes the rest from ``phantom``, or from the profile in its key ``extends``.
+Such a file names the profile that it is read over, in its key ``extends``.
 """
 
 from __future__ import annotations
@@ -16,24 +16,23 @@ from pacer.config.params import Params, parse_params
 from pacer.config.strict import read_mapping
 from pacer.core.errors import ConfigError
 
-#: The complete profile, and the key of an overlay for the profile to start from.
-COMPLETE, EXTENDS = "phantom", "extends"
+#: The folder of the profiles, and the key of a file for the profile to start from.
+CONFIGS, EXTENDS = Path("configs"), "extends"
 
 
 def profile_text(path: str | Path) -> str:
-    """The whole of a profile as YAML: the complete profile with the values and comments of its overlays.
+    """A whole parameter file as YAML: the profile that it extends, with its values and comments.
 
     Raises:
         ConfigError: the file, or one that it extends, is missing or is not YAML.
     """
-    path = Path(path)
     text = io.StringIO()
-    _yaml().dump(_merged(path, ()), text)
+    _yaml().dump(_merged(Path(path), ()), text)
     return text.getvalue()
 
 
 def load_profile(path: str | Path) -> Params:
-    """The values of a profile.
+    """The values of a parameter file, complete or not.
 
     Raises:
         ConfigError: as :func:`profile_text`; or a value is refused.
@@ -51,16 +50,23 @@ def _yaml() -> YAML:
     return yaml
 
 
-def _merged(path: Path, extended_by: tuple[str, ...]) -> CommentedMap:
-    if path.stem in extended_by:
-        raise ConfigError(f"{path}: the profiles {', '.join(extended_by)} extend each other; let one extend {COMPLETE}")
-    values = read_mapping(path, _yaml())
-    if path.stem == COMPLETE:
+def _merged(path: Path, extended_by: tuple[Path, ...]) -> CommentedMap:
+    values = read_mapping(path, _yaml(), Params)
+    if EXTENDS not in values:
         return values
-    base = _merged(path.with_stem(values.pop(EXTENDS, COMPLETE)), (*extended_by, path.stem))
-    _overlay(base, values)
-    base.ca.comment = values.ca.comment  # the comment at the top of the file
-    return base
+    if path.name == "params.yaml":
+        raise ConfigError(f"{path} must have every key, because DVC reads it; write it with `pacer use NAME`")
+    name = values.pop(EXTENDS)
+    base = next((file for file in (path.with_name(f"{name}.yaml"), CONFIGS / f"{name}.yaml") if file.exists()), None)
+    if base is None:
+        raise ConfigError(f"{path}: extends {name!r}, which is not a profile in {CONFIGS}; `pacer use` lists them")
+    if base in extended_by:
+        names = ", ".join(file.stem for file in extended_by)
+        raise ConfigError(f"{path}: the profiles {names} extend each other; let one of them be complete")
+    merged = _merged(base, (*extended_by, base))
+    _overlay(merged, values)
+    merged.ca.comment = values.ca.comment  # the comment at the top of the file
+    return merged
 
 
 def _overlay(base: CommentedMap, values: CommentedMap) -> None:

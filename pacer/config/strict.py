@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML, YAMLError
@@ -16,20 +16,17 @@ from ruamel.yaml.error import MarkedYAMLError
 
 from pacer.core.errors import ConfigError
 
-#: Problems in one message.
-_SHOWN = 50
-
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0.0)]
+NaturalFloat = Annotated[float, Field(ge=0.0)]
 #: A size of a trained block; bounded, so that a foreign model cannot exhaust the memory.
 Size = Annotated[int, Field(ge=1, le=16_384)]
 Beams = Annotated[int, Field(ge=1, le=64)]
 #: Tokens of one text; and the exponent of a report's length, bounded to keep scores finite.
 Tokens = Annotated[int, Field(ge=1, le=100_000)]
 LengthPenalty = Annotated[float, Field(ge=-10.0, le=10.0)]
-Natural = Annotated[int, Field(ge=0)]
-PositiveFloat = Annotated[float, Field(gt=0.0)]
-NaturalFloat = Annotated[float, Field(ge=0.0)]
 
 
 class Strict(BaseModel):
@@ -38,8 +35,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     #: Added to the error if the file of these groups is missing, or a key in it.
-    if_missing: ClassVar[str] = ""
-    if_incomplete: ClassVar[str] = ""
+    hint: ClassVar[str] = ""
 
 
 Groups = TypeVar("Groups", bound=Strict)
@@ -51,21 +47,24 @@ def read_params(path: str | Path, kind: type[Groups]) -> Groups:
     Raises:
         ConfigError: the file is missing, is not YAML, or any value is refused; all problems are listed.
     """
-    if not Path(path).exists():
-        raise ConfigError(f"{path} does not exist{kind.if_missing}")
-    return validated(read_mapping(path, YAML(typ="safe")), str(path), kind)
+    return validated(read_mapping(path, YAML(typ="safe"), kind), str(path), kind)
 
 
-def read_mapping(path: str | Path, yaml: YAML) -> Any:
-    """The groups of a parameter file, as ``yaml`` reads them, unvalidated.
+def read_mapping(path: str | Path, yaml: YAML, kind: type[Strict]) -> Any:
+    """The groups of a parameter file of this kind, as ``yaml`` reads them, unvalidated.
 
     Raises:
         ConfigError: the file is missing, is not YAML, or is not a mapping.
     """
     try:
-        raw = yaml.load(Path(path).read_bytes().decode("utf-8-sig"))
+        raw = yaml.load(Path(path).read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist{kind.hint}") from None
     except (OSError, ValueError, RecursionError, YAMLError) as error:
-        raise ConfigError(f"{path} cannot be read as YAML: {_unread(error)}; correct the file") from None
+        reason = " ".join(str(error).split())
+        if isinstance(error, MarkedYAMLError) and error.problem_mark:  # whose text quotes the file
+            reason = f"line {error.problem_mark.line + 1}: {error.problem}"
+        raise ConfigError(f"{path} cannot be read as YAML: {reason}; correct the file") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} must be a mapping of groups, such as corpus and train")
     return raw
@@ -80,44 +79,28 @@ def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
     try:
         return kind.model_validate(raw)
     except ValidationError as error:
-        found = error.errors()
-        problems = "; ".join(_explain(problem, kind) for problem in found[:_SHOWN])
-        problems += f"; and {len(found) - _SHOWN} more" * (len(found) > _SHOWN)
-        if any(problem["type"] == "missing" for problem in found):
-            problems += kind.if_incomplete
-        raise ConfigError(f"{origin}: {problems}") from None
-
-
-def _unread(error: Exception) -> str:
-    """Why a file is not YAML; content that is not text is not quoted."""
-    if isinstance(error, UnicodeDecodeError):
-        return f"not UTF-8 ({error.reason} at byte {error.start})"
-    if isinstance(error, MarkedYAMLError) and error.problem_mark:
-        return f"line {error.problem_mark.line + 1}: {error.problem}"
-    return str(getattr(error, "strerror", None) or " ".join(str(error).split()))
+        problems = error.errors()
+        hint = kind.hint if any(problem["type"] == "missing" for problem in problems) else ""
+        listed = "; ".join(_explain(problem, kind) for problem in problems)
+        raise ConfigError(f"{origin}: {listed}{hint}") from None
 
 
 def _explain(problem: Any, kind: type[Strict]) -> str:
     """One problem in words: the key, the value that arrived, what is allowed."""
-    key = ".".join(str(part) for part in problem["loc"])
-    value = problem["input"]
-    if problem["type"] == "extra_forbidden":
-        siblings = _fields_at(problem["loc"][:-1], kind)
-        close = difflib.get_close_matches(str(problem["loc"][-1]), siblings, n=1, cutoff=0.0)
-        return f"unknown key {key} (closest known key: {close[0] if close else 'none'})"
+    key, value = ".".join(map(str, problem["loc"])), problem["input"]
     if problem["type"] == "missing":
         return f"{key} is missing"
-    shown = "" if isinstance(value, dict) else f" = {value!r:.200}"
+    if problem["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(str(problem["loc"][-1]), _fields_at(problem["loc"][:-1], kind), 1, cutoff=0.0)
+        return f"unknown key {key} (closest known key: {close[0] if close else 'none'})"
     message = problem["msg"].removeprefix("Value error, ").replace("Input should", "must")
-    return f"{key}{shown}{': ' * bool(key)}{message[0].lower()}{message[1:]}"
+    arrived = key if isinstance(value, dict) else f"{key} = {value!r:.200}"
+    return f"{arrived}: {message}" if key else message
 
 
-def _fields_at(location: tuple, kind: type[Strict]) -> list[str]:
-    model: Any = kind
+def _fields_at(location: tuple[int | str, ...], kind: Any) -> list[str]:
+    """The keys of the group at ``location``."""
     for part in location:
-        if isinstance(part, int):  # an entry of a list
-            model = next(iter(get_args(model)), None)
-            continue
-        field = getattr(model, "model_fields", {}).get(part)
-        model = field.annotation if field is not None else None
-    return list(getattr(model, "model_fields", {}))
+        field = getattr(kind, "model_fields", {}).get(part)
+        kind = field.annotation if field else None
+    return list(getattr(kind, "model_fields", {}))

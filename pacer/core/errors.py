@@ -12,6 +12,9 @@ import sys
 import traceback
 from collections.abc import Callable
 
+#: How Python, PyTorch and Arrow report that there is no memory, or no thread, which needs memory too.
+_NO_MEMORY = "can't allocate memory", "out of memory", os.strerror(errno.ENOMEM), "start new thread", "worker thread"
+
 
 class PacerError(Exception):
     """Base of all errors caused by input, configuration or the machine; shown as one line."""
@@ -34,10 +37,10 @@ class CheckpointError(PacerError):
 
 
 def run_cleanly(main: Callable[[], None]) -> None:
-    """Run a stage's ``main``; a PacerError, a disk without room, too little memory or a file that the system does not
-    give becomes one line on stderr and exit code 1.
+    """Run a stage's ``main``; an error that the user can act on becomes one line on stderr and exit code 1.
 
-    ``--traceback`` on the command line shows where it was raised as well.
+    These are a PacerError, a full disk, too little memory, and a file that the system does not give. ``--traceback`` on
+    the command line shows where it was raised as well.
     """
     show_traceback = "--traceback" in sys.argv
     if show_traceback:
@@ -45,34 +48,33 @@ def run_cleanly(main: Callable[[], None]) -> None:
     try:
         main()
     except Exception as error:
-        if isinstance(error, PacerError):
-            said = str(error)
-        elif _no_room(error):
-            place = getattr(error, "filename", None)
-            said = f"the disk is full{f' ({place})' if place else ''}; free some space and run the same command again"
-        elif _no_memory(error):
-            said = "out of memory; docs/training.md lists what each phase needs, and which settings need less"
-        elif isinstance(error, OSError) and error.filename is not None:
-            said = f"{error.filename}: {error.strerror}; correct this and run the same command again"
-        else:
+        message = _message(error)
+        if message is None:
             raise
         if show_traceback:
             traceback.print_exc()
-        print(f"error: {said}", file=sys.stderr)
+        print(f"error: {message}", file=sys.stderr)
         sys.exit(1)
 
 
-def _no_memory(error: Exception) -> bool:
-    """Whether Python, PyTorch or Arrow could not have memory, or a thread, which needs memory too."""
-    words = "can't allocate memory", "out of memory", os.strerror(errno.ENOMEM), "start new thread", "worker thread"
-    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
+def _message(error: Exception) -> str | None:
+    """What the user can do about an error; None where that is not known."""
+    place = getattr(error, "filename", None)
+    if isinstance(error, PacerError):
+        return str(error)
+    if _disk_is_full(error):
+        return f"the disk is full{f' ({place})' if place else ''}; free some space and run the same command again"
+    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
+        return "out of memory; docs/training.md lists what each phase needs, and which settings need less"
+    if isinstance(error, OSError) and place is not None:
+        return f"{place}: {error.strerror}; correct this and run the same command again"
+    return None
 
 
-def _no_room(error: BaseException | None) -> bool:
-    """Whether an error, or one that it came of, is a disk without room; libraries tell it in errors of their own."""
-    words = os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)
+def _disk_is_full(error: BaseException | None) -> bool:
+    """Whether an error, or one that caused it, is a full disk; libraries report that in errors of their own."""
     while error is not None:
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(word in str(error) for word in words):
+        if any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT)):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -1,4 +1,4 @@
-"""Atomic writes, content hashes, JSON files and scratch directories.
+"""Atomic files and directories, content hashes, JSON files.
 
 Nothing is ever half-written under its final name: content goes to a temporary name beside the target and is renamed.
 """
@@ -20,24 +20,10 @@ from typing import Any
 
 from pacer.core.errors import DataError, PacerError
 
-#: The file in a scratch directory's parent that its user holds locked.
-_LOCK = "lock"
-
 
 def hash_bytes(content: bytes) -> str:
     """SHA-256 of ``content``, in hex."""
     return hashlib.sha256(content).hexdigest()
-
-
-@contextmanager
-def opened(path: str | Path) -> Generator[BufferedReader | gzip.GzipFile]:
-    """Open a file for reading bytes; what ends in ``.gz`` is unpacked."""
-    with open(path, "rb") as file:
-        if str(path).lower().endswith(".gz"):
-            with gzip.open(file) as unpacked:
-                yield unpacked
-        else:
-            yield file
 
 
 def hash_file(path: str | Path) -> str:
@@ -51,24 +37,36 @@ def hash_json(value: Any) -> str:
     return hash_bytes(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
 
 
+@contextmanager
+def opened(path: str | Path) -> Generator[BufferedReader | gzip.GzipFile]:
+    """Open a file for reading bytes; what ends in ``.gz`` is unpacked."""
+    with open(path, "rb") as file:
+        if str(path).lower().endswith(".gz"):
+            with gzip.open(file) as unpacked:
+                yield unpacked
+        else:
+            yield file
+
+
 def files_below(folder: Path) -> Iterator[Path]:
-    """Every file below a folder, folders that are symbolic links included, in an order that does not depend on the
-    disk. A folder that can be reached in several ways is walked once, so links that form a loop end.
+    """Every file below a folder, in an order that does not depend on the disk.
+
+    Symbolic links are followed; a folder that can be reached in several ways is walked once, so loops end.
 
     Raises:
         DataError: a folder cannot be read; files would be missing without notice.
     """
 
-    def failed(error: OSError) -> None:
+    def refuse(error: OSError) -> None:
         raise DataError(f"{error.filename} cannot be read: {error.strerror}") from None
 
-    seen = {os.path.realpath(folder)}
-    for directory, folders, files in os.walk(folder, followlinks=True, onerror=failed):
-        inside = {name: os.path.realpath(os.path.join(directory, name)) for name in sorted(folders)}
-        folders.clear()
-        for name, real in inside.items():
-            if real not in seen:
-                seen.add(real)
+    walked = {os.path.realpath(folder)}
+    for directory, folders, files in os.walk(folder, followlinks=True, onerror=refuse):
+        for name in sorted(folders):
+            target = os.path.realpath(os.path.join(directory, name))
+            folders.remove(name)
+            if target not in walked:
+                walked.add(target)
                 folders.append(name)
         for name in sorted(files):
             yield Path(directory, name)
@@ -85,8 +83,11 @@ def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary.touch()
+    permissions = temporary.stat().st_mode  # those of the user's umask; some libraries write files for the owner only
     try:
         yield temporary
+        temporary.chmod(permissions)
         if durable:
             _sync(temporary)
         os.replace(temporary, target)
@@ -116,6 +117,11 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def write_jsonl(path: str | Path, rows: Iterable[dict], *, durable: bool = False) -> None:
+    """Write one JSON object per line, atomically; ``durable`` as in :func:`atomic_path`."""
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), durable=durable)
+
+
 def read_json(path: str | Path) -> Any:
     """Read a JSON file, with or without a byte order mark.
 
@@ -129,28 +135,7 @@ def read_json(path: str | Path) -> Any:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not valid JSON: {_reason(error)}") from None
-
-
-def _reason(error: Exception) -> str:
-    """Why bytes are not valid JSON."""
-    if isinstance(error, UnicodeDecodeError):
-        return f"not UTF-8 ({error.reason} at byte {error.start}); save the file as UTF-8"
-    return str(error)
-
-
-def known_encoding(name: str) -> str:
-    """The name of an encoding of text, once it is one; else a ValueError."""
-    try:
-        "A".encode(name)
-    except (LookupError, UnicodeError):
-        raise ValueError("expected the name of an encoding, such as utf-8, cp1252, latin-1 or utf-16") from None
-    return name
-
-
-def write_jsonl(path: str | Path, rows: Iterable[dict], *, durable: bool = False) -> None:
-    """Write one JSON object per line, atomically; ``durable`` as in :func:`atomic_path`."""
-    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), durable=durable)
+        raise DataError(f"{path} is not valid JSON: {error}") from None
 
 
 def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
@@ -176,7 +161,7 @@ def parse_lines(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[int,
             if text.strip():
                 yield number, json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}, line {number} is not valid JSON: {_reason(error)}") from None
+            raise DataError(f"{path}, line {number} is not valid JSON: {error}") from None
 
 
 def read_jsonl(path: str | Path) -> list[Any]:
@@ -189,8 +174,8 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
     """The resumable working directory of ``out``: ``<out>.scratch/<fingerprint>/``, locked while in use.
 
     The fingerprint covers parameters and the inputs' manifests, so a changed setting never meets stale state;
-    directories of other fingerprints are removed. The caller renames what is whole into ``out``
-    (:func:`publish`), after which the scratch directory is gone.
+    directories of other fingerprints are removed. The caller renames what is whole into ``out`` (:func:`publish`),
+    after which the scratch directory is gone.
 
     Args:
         main: False in the other processes of a run, which learn the name alone: its first process holds the directory.
@@ -203,12 +188,10 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
     if not main:
         yield directory
         return
-    with locked(
-        parent / _LOCK, f"{parent} is in use by another process that makes {out}; wait for it or stop it first"
-    ):
-        directory.mkdir(exist_ok=True)
-        for other in [path for path in parent.iterdir() if path.is_dir() and path != directory]:
-            _remove(other)
+    refusal = f"{parent} is in use by another process that makes {out}; wait for it or stop it first"
+    with locked(parent / "lock", refusal):
+        directory.mkdir(parents=True, exist_ok=True)
+        _remove_folders(parent, but=directory)
         for temporary in directory.rglob(".*.tmp"):  # a killed process left it half-written
             temporary.unlink()
         yield directory
@@ -221,24 +204,15 @@ def locked(path: Path, refusal: str) -> Generator[None]:
     Raises:
         PacerError: another process holds it, in the words of ``refusal``; or the file system has no locks.
     """
-    held = False
-    while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise PacerError(refusal) from None
-            except OSError as error:
-                raise PacerError(
-                    f"{path} cannot be locked: {error.strerror}; put the outs on a file system with locks"
-                ) from None
-            with suppress(FileNotFoundError):
-                held = os.path.samestat(os.fstat(lock.fileno()), path.stat())
-            if held:
-                yield
-                return
-        # its holder removed it just before it became free: this lock keeps nobody out, so make it anew
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PacerError(refusal) from None
+        except OSError as error:
+            raise PacerError(f"{path}: {error.strerror}; put the outs on a file system with locks") from None
+        yield
 
 
 def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:
@@ -265,43 +239,38 @@ def publish(directory: str | Path, out: str | Path, *, durable: bool = False) ->
         durable: as in :func:`atomic_path`.
     """
     directory, out = Path(directory), Path(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    if durable:
-        for file in directory.rglob("*"):
-            if file.is_file():
+    permissions = directory.stat().st_mode & 0o666  # as in atomic_path
+    for file in directory.rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            file.chmod(permissions)
+            if durable:
                 _sync(file)
+    out.parent.mkdir(parents=True, exist_ok=True)
     if out.exists():
         shutil.rmtree(out)
     os.replace(directory, out)
     if durable:
         _sync(out.parent)
     scratch = Path(f"{out}.scratch")
-    if not scratch.exists():
-        return
-    for other in [path for path in scratch.iterdir() if path.is_dir()]:
-        _remove(other)
-    (scratch / _LOCK).unlink(missing_ok=True)
-    with suppress(OSError):  # another process has just begun to use it, or a file of it is still mapped
-        scratch.rmdir()
+    if scratch.exists():
+        _remove_folders(scratch)
+        (scratch / "lock").unlink(missing_ok=True)
+        with suppress(OSError):  # another process has just begun to use it, or a file of it is still mapped
+            scratch.rmdir()
 
 
-def _remove(directory: Path) -> None:
-    """Remove a scratch directory, as far as the file system lets go of it: NFS keeps files that are in use.
-
-    Its name goes first and at once: a run that is killed meanwhile must not resume a part of it.
-    """
-    removed = directory.with_name(f"removed-{directory.name.removeprefix('removed-')}")
-    os.replace(directory, removed)
-    shutil.rmtree(removed, ignore_errors=True)
+def _remove_folders(parent: Path, but: Path | None = None) -> None:
+    """Remove scratch directories. The name goes first: a run that is killed meanwhile must not resume a part of one."""
+    for directory in [path for path in parent.iterdir() if path.is_dir() and path != but]:
+        removed = directory.with_name(f"removed-{directory.name.removeprefix('removed-')}")
+        os.replace(directory, removed)
+        shutil.rmtree(removed, ignore_errors=True)  # NFS holds on to files that are in use
 
 
 @contextmanager
-def atomic_directory(out: str | Path, fingerprint: str = "new") -> Generator[Path]:
-    """A directory that appears under ``out`` only when the block ends without an error.
-
-    Content left by an interrupted run is discarded; use :func:`scratch_directory` for resumable work.
-    """
-    with scratch_directory(out, fingerprint) as directory:
+def atomic_directory(out: str | Path) -> Generator[Path]:
+    """A directory that appears under ``out`` only when the block ends without an error."""
+    with scratch_directory(out, "new") as directory:
         shutil.rmtree(directory)
         directory.mkdir()
         yield directory

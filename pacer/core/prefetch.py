@@ -28,10 +28,11 @@ def prefetch(make: Callable[[Item], Made], items: Iterable[Item], workers: int, 
     if workers == 0:
         yield from map(make, items)
         return
-    pool, waiting, left = ThreadPoolExecutor(workers), deque[Future[Made]](), iter(items)
+    source, waiting = iter(items), deque[Future[Made]]()
+    pool = ThreadPoolExecutor(workers)
     try:
         while True:
-            waiting.extend(pool.submit(make, item) for item in islice(left, workers + ahead - len(waiting)))
+            waiting.extend(pool.submit(make, item) for item in islice(source, workers + ahead - len(waiting)))
             if not waiting:
                 return
             yield waiting.popleft().result()

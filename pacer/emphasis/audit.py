@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pacer.config.emphasis import Emphasis
+from pacer.config.anchors import Emphasis
 from pacer.data.schemas import SPLITS as ALL_SPLITS
 
 #: The splits that training reads.

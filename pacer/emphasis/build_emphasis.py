@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from pacer.backbones.pointers import fingerprint, resolve
 from pacer.backbones.tokenizer import read_tokenizer
-from pacer.config.emphasis import Emphasis
+from pacer.config.anchors import Emphasis
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, hash_json, read_jsonl, write_json
 from pacer.core.progress import Ticker

@@ -13,7 +13,7 @@ import polars as pl
 
 from pacer.config import Strict
 from pacer.config.corpus import Cleaner
-from pacer.config.score import Score
+from pacer.config.decode import Score
 from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import ConfigError, DataError
 from pacer.data.cleaning import CLEANERS

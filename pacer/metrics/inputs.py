@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pacer.config.score import Score
+from pacer.config.decode import Score
 from pacer.core.errors import ConfigError
 
 #: The paper's convention, and references as the records have them.

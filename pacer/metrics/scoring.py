@@ -20,7 +20,7 @@ import polars as pl
 
 from pacer.commitments.anchor import ANCHOR_SCHEMA, POLARITIES
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.config.score import Score
+from pacer.config.decode import Score
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, read_json, write_json

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pacer.backbones.pointers import is_standin, provenance, resolve
-from pacer.config.score import Score
+from pacer.config.decode import Score
 from pacer.core.io import hash_file, hash_json
 from pacer.metrics.cases import Scored
 from pacer.metrics.chexbert.observations import CHECKPOINT

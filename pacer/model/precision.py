@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from pacer.backbones.pointers import resolve
+from pacer.core.devices import gains_from_bfloat16
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json
-from pacer.core.processor import gains_from_bfloat16
 
 #: Size from which a language model is about twice as fast in bfloat16 on CPUs that have it (docs/training.md).
 CPU_BFLOAT16_PARAMETERS = 10_000_000

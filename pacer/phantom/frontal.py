@@ -7,9 +7,8 @@ import math
 import numpy as np
 
 from pacer.phantom.canvas import Array, Canvas, bump, curve, ramp, smooth_noise
-from pacer.phantom.exposure import expose
+from pacer.phantom.exposure import add_distractor, expose
 from pacer.phantom.frontal_findings import PAINTERS
-from pacer.phantom.surroundings import add_distractor
 from pacer.phantom.world import FindingState, PhantomStudy
 
 _LUNG_CENTRE, _LUNG_MIDDLE = 0.40, 0.05

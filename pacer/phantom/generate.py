@@ -18,12 +18,13 @@ from pacer.config.corpus import Phantom
 from pacer.core.contexts import CONTEXTS, Context, availability
 from pacer.core.io import hash_bytes, write_json, write_jsonl
 from pacer.core.progress import Ticker
+from pacer.data.cleaning import clean_report
+from pacer.data.emphasis import sentence_ends, token_marks
 from pacer.data.findings import FINDINGS
-from pacer.data.schemas import SPLITS
+from pacer.data.schemas import EMPHASIS_POSITIONS, SPLITS
 from pacer.data.source import describe_source
 from pacer.phantom.answers import recorded_answer
-from pacer.phantom.emphasis import emphasis_scores
-from pacer.phantom.language import contexts_of, fullest_report_of, report_of
+from pacer.phantom.language import PhantomReport, contexts_of, fullest_report_of, report_of
 from pacer.phantom.render import VIEWS, image_path, write_images
 from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.phantom.world import PhantomStudy, make_world
@@ -33,11 +34,8 @@ ABSENT_TEXT, ABSENT_CLINICAL = "s", 0
 _CREATED = 1_735_689_600
 
 
-def generate_phantom(config: Phantom, seed: int, directory: Path, processes: int = 2) -> dict:
+def generate_phantom(config: Phantom, seed: int, directory: Path) -> dict:
     """Write the world of ``seed`` below ``directory``; it is a function of ``config`` and ``seed`` alone.
-
-    Args:
-        processes: that render.
 
     Returns:
         The content of ``manifest.json``: kind, seed, parameters, counts, and of the tokenizer whose tokens are marked
@@ -56,7 +54,7 @@ def generate_phantom(config: Phantom, seed: int, directory: Path, processes: int
     images = [(study, VIEWS[: 1 + study.has_lateral]) for study in studies]
     tokenizer = phantom_tokenizer(config.vocabulary)
     records = _write_annotations(studies, tokenizer, directory)
-    write_images(images, config.image_size, directory / "images", processes)
+    write_images(images, config.image_size, directory / "images")
     _write_answers(studies, directory)
     truth_table(studies).write_parquet(directory / "truth.parquet")
     files = {str(context): f"{context}.json" for context in CONTEXTS}
@@ -137,3 +135,21 @@ def _record(study: PhantomStudy, context: Context, tokenizer: Tokenizer) -> dict
     record["indication"] = study.indication or ABSENT_CLINICAL
     record["new_scores"] = emphasis_scores(report, tokenizer)
     return record
+
+
+def emphasis_scores(report: PhantomReport, tokenizer: Tokenizer) -> list[float]:
+    """The released files' ``new_scores``: which tokens of a report state findings.
+
+    One number for each token of ``<s> cleaned report </s>``: 1.0 in sentences that state a finding, else 0.0.
+    A finding that is held possible counts as stated; ``<s>`` and ``</s>`` are 0.0. The list is cut at 100.
+
+    Raises:
+        ValueError: cleaning did not keep the sentences apart.
+    """
+    cleaned = clean_report(report.text)
+    ends = sentence_ends(cleaned)
+    if len(ends) != len(report.sentences):
+        raise ValueError(f"{len(report.sentences)} sentences became {len(ends)} by cleaning")
+    tokens = tokenizer.encode(cleaned, add_special_tokens=False)
+    marks = token_marks(ends, [bool(stated) for _, stated in report.sentences], [end for _, end in tokens.offsets])
+    return marks[:EMPHASIS_POSITIONS]

@@ -11,9 +11,8 @@ import math
 import numpy as np
 
 from pacer.phantom.canvas import Array, Canvas, bump, curve, ramp, smooth_noise
-from pacer.phantom.exposure import expose
+from pacer.phantom.exposure import add_distractor, expose
 from pacer.phantom.lateral_findings import PAINTERS, VERTEBRA
-from pacer.phantom.surroundings import add_distractor
 from pacer.phantom.world import FindingState, PhantomStudy
 
 ZONE_HEIGHT = {"upper": -0.36, "mid": -0.02, "lower": 0.28}

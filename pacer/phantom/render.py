@@ -22,6 +22,8 @@ View = Literal["frontal", "lateral"]
 VIEWS: tuple[View, ...] = ("frontal", "lateral")
 
 JPEG_QUALITY = 92
+#: Processes that render.
+_PROCESSES = 2
 
 #: A cell counts as full when a finding takes this share of it: small findings lie across the corners of cells.
 FULL_SHARE = 0.4
@@ -80,13 +82,11 @@ def image_path(study: PhantomStudy, name: str) -> str:
     return f"p{study.subject_id[:2]}/p{study.subject_id}/s{study.study_id}/{parts}.jpg"
 
 
-def write_images(
-    studies: Sequence[tuple[PhantomStudy, tuple[View, ...]]], size: int, folder: Path, processes: int
-) -> None:
+def write_images(studies: Sequence[tuple[PhantomStudy, tuple[View, ...]]], size: int, folder: Path) -> None:
     """Render and write the radiographs of each study in these views."""
     total = sum(len(views) for _, views in studies)
     write = partial(_write_study, size=size, folder=folder)
-    with Ticker("radiographs", total) as ticker, multiprocessing.Pool(processes) as pool:
+    with Ticker("radiographs", total) as ticker, multiprocessing.Pool(_PROCESSES) as pool:
         for written in pool.imap_unordered(write, studies, chunksize=40):
             ticker.advance(written)
 

@@ -29,8 +29,8 @@ from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
 
 from pacer.backbones.standins.training import train
 from pacer.config.backbones import VisionStandin
+from pacer.core.devices import gains_from_bfloat16
 from pacer.core.errors import DataError
-from pacer.core.processor import gains_from_bfloat16
 from pacer.data.findings import FINDINGS
 from pacer.phantom.training import TrainingImages
 

@@ -11,7 +11,7 @@ import pytest
 from pacer.commitments.anchor import ANCHOR_SCHEMA
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.targets import build_anchors
-from pacer.config.score import Score
+from pacer.config.decode import Score
 from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl, write_json, write_jsonl
 from pacer.data.cleaning import CLEANERS

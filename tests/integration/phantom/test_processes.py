@@ -44,6 +44,7 @@ def hashes(directory):
     return {str(path.relative_to(directory)): hash_file(path) for path in directory.rglob("*") if path.is_file()}
 
 
-def test_generation_is_deterministic_whatever_the_processes(corpus, tmp_path):
-    generate_phantom(CONFIG, 7, tmp_path, processes=1)
+def test_generation_is_deterministic_whatever_the_processes(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr("pacer.phantom.render._PROCESSES", 1)
+    generate_phantom(CONFIG, 7, tmp_path)
     assert hashes(tmp_path) == hashes(corpus[0])

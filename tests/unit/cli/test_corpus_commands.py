@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from PIL import Image
 
 from pacer.config.profiles import load_profile
 from pacer.metrics.scoring import decoded_records
@@ -93,3 +94,17 @@ def test_another_corpus_never_replaces_the_pipelines_features(pacer, corpus: Pat
         "predictions",
     )
     assert outcome.code == 1 and "is the pipeline's store" in outcome.error
+
+
+def test_the_profile_table_needs_its_own_keys_alone(pacer, repository: Path):
+    """A table with the profile's names of columns, and `corpus.root`, are all that it takes."""
+    (repository / "studies" / "radiographs").mkdir(parents=True)
+    rows = ["patient_id,exam_id,date,view,file,findings"]
+    for number in range(20):
+        Image.new("L", (16, 16)).save(repository / "studies" / "radiographs" / f"{number}.png")
+        rows.append(f"p{number},e{number},2180-05-06,PA,{number}.png,No acute disease.")
+    (repository / "studies" / "studies.csv").write_text("\n".join(rows))
+    (repository / "mine.yaml").write_text("extends: table\ncorpus: {root: studies}\n")
+    outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
+    assert outcome.code == 0, outcome.error
+    assert pl.read_parquet(repository / "read" / "records.parquet")["context"].to_list() == ["sn"] * 20

@@ -85,7 +85,8 @@ def test_a_local_model_is_checked_for_what_its_role_needs(tmp_path: Path):
     (tmp_path / "config.json").write_text("{}")
     params = changed("phantom", backbones={"chexbert": {"provider": "local", "path": str(tmp_path)}})
     finding = models(params)[3]
-    assert finding.state == "missing" and "chexbert.pth" in finding.detail
+    assert finding.state == "missing" and "no chexbert.pth" in finding.detail
+    assert "chexbert.pth is linked in the README of github.com/stanfordmlgroup/CheXbert" in finding.detail
 
 
 def test_the_checkpoint_that_the_parent_starts_from_is_looked_for(tmp_path: Path):
@@ -136,6 +137,20 @@ def test_images_are_counted_by_the_audit_of_the_same_corpus_only(free: Callable[
     (tmp_path / "data" / "features").mkdir()
     free(1)
     assert found("Machine", params, tmp_path)["Disk"].state == "ok", "features that are there need no room"
+
+
+@pytest.mark.parametrize(
+    ("profile", "named"),
+    [
+        (
+            "mimic_cxr",
+            "../mimic-cxr-jpg is not a folder; set corpus.root to the folder of MIMIC-CXR-JPG from PhysioNet",
+        ),
+        ("table", "../my-studies is not a folder; set corpus.root to the folder with your table and images"),
+    ],
+)
+def test_the_root_of_the_corpus_is_named_in_the_words_of_its_format(profile: str, named: str, tmp_path: Path):
+    assert found("Corpus", changed(profile), tmp_path)["corpus.root"].detail.startswith(named)
 
 
 def test_annotation_files_are_looked_for(tmp_path: Path):

@@ -10,8 +10,8 @@ from typing import get_args
 import pytest
 
 from pacer.config import Params, load_params, parse_params
+from pacer.config.decode import Score
 from pacer.config.profiles import load_profile, profile_text
-from pacer.config.score import Score
 from pacer.core.errors import ConfigError
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.scoring import ORIGINALS
@@ -37,7 +37,9 @@ def test_an_overlay_changes_its_values_and_keeps_the_comments_of_the_rest(tmp_pa
         "  vision: {provider: standin}\n"
         "  names: {}     # none\n"
     )
-    (tmp_path / "paper.yaml").write_text("# the paper\ntrain:\n  limit: 5   # five\nmodels:\n  names: {a: b}\n")
+    (tmp_path / "paper.yaml").write_text(
+        "# the paper\nextends: phantom\ntrain:\n  limit: 5   # five\nmodels:\n  names: {a: b}\n"
+    )
     (tmp_path / "short.yaml").write_text("# short\nextends: paper\ntrain: {seed: 2}\n")
     assert profile_text(tmp_path / "phantom.yaml") == (tmp_path / "phantom.yaml").read_text()
     assert profile_text(tmp_path / "short.yaml") == (
@@ -55,7 +57,7 @@ def test_an_overlay_changes_its_values_and_keeps_the_comments_of_the_rest(tmp_pa
 def test_profiles_that_extend_each_other_are_refused(tmp_path: Path):
     (tmp_path / "a.yaml").write_text("extends: b\n")
     (tmp_path / "b.yaml").write_text("extends: a\n")
-    with pytest.raises(ConfigError, match="the profiles a, b extend each other"):
+    with pytest.raises(ConfigError, match="the profiles b, a extend each other"):
         profile_text(tmp_path / "a.yaml")
 
 
@@ -219,8 +221,8 @@ def test_what_a_format_needs_is_checked_before_any_work(changes: dict, message: 
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("binary", r"not UTF-8 \(invalid start byte at byte 0\)"),
-        ("latin-1", r"not UTF-8 \(.* at byte 3\)"),
+        ("binary", "byte 0xff in position 0: invalid start byte"),
+        ("latin-1", "byte 0xfc in position 3"),
         ("folder", "Is a directory"),
         ("control characters", "special characters are not allowed"),
         ("unclosed", "line 3: expected"),
@@ -247,6 +249,41 @@ def test_what_is_no_file_of_parameters_is_one_sentence(pacer, repository: Path, 
     assert secret not in outcome.error and not (repository / "read").exists()
 
 
+def test_a_parameter_file_may_have_the_keys_alone_in_which_it_differs_from_a_profile(pacer, repository: Path):
+    (repository / "mine.yaml").write_text("extends: micro\ntrain: {seed: 8}\n")
+    assert load_profile("mine.yaml") == _loaded("micro").model_copy(
+        update={"train": _loaded("micro").train.model_copy(update={"seed": 8})}
+    )
+    assert pacer("doctor", "--params", "mine.yaml").code == 0
+    for text, message in (
+        ("extends: mikro\n", "mine.yaml: extends 'mikro', which is not a profile in configs; `pacer use` lists them"),
+        ("extends: micro\ntrain: {sed: 8}\n", "mine.yaml: unknown key train.sed (closest known key: seed)"),
+        ("train: {seed: 8}\n", "corpus is missing"),
+    ):
+        (repository / "mine.yaml").write_text(text)
+        outcome = pacer("doctor", "--params", "mine.yaml")
+        assert outcome.code == 1 and message in outcome.error
+    assert "nowhere.yaml does not exist; compare with" in pacer("doctor", "--params", "nowhere.yaml").error
+
+
+def test_a_missing_key_is_named_with_where_to_find_it(tmp_path: Path):
+    """As in a parameter file of an older version, or one cut short."""
+    lines = (REPOSITORY / "params.yaml").read_text().splitlines()
+    cut = [line for line in lines if not line.startswith("  length_penalty:")]
+    assert len(cut) == len(lines) - 1
+    (tmp_path / "params.yaml").write_text("\n".join(cut))
+    with pytest.raises(ConfigError, match=r"decode\.length_penalty is missing; compare with configs/phantom.yaml"):
+        load_params(tmp_path / "params.yaml")
+
+
+def test_params_yaml_has_every_key_because_dvc_reads_it(pacer, repository: Path):
+    (repository / "params.yaml").write_text("extends: micro\n")
+    outcome = pacer("doctor")
+    assert outcome.code == 1 and "params.yaml must have every key, because DVC reads it" in outcome.error
+    with pytest.raises(ConfigError, match="unknown key extends"):
+        load_params(repository / "params.yaml")
+
+
 def test_use_writes_the_whole_profile_whatever_was_in_use_before(pacer, repository: Path):
     for name in ("micro", "mimic_rg4_sn", "phantom"):
         assert pacer("use", name).code == 0
@@ -263,7 +300,7 @@ def test_an_unknown_profile_is_one_line_that_lists_the_known_ones(pacer):
     outcome = pacer("use", "mimic_rg5")
     assert outcome.code == 1 and len(outcome.error.splitlines()) == 1
     assert (
-        "configs/ contains micro, mimic_cxr, mimic_rg4, mimic_rg4_sn, openi, phantom; did you mean mimic_rg4?"
+        "configs/ contains micro, mimic_cxr, mimic_rg4, mimic_rg4_sn, openi, phantom, table; did you mean mimic_rg4?"
         in outcome.error
     )
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from pacer.core.errors import DataError
-from pacer.core.io import atomic_path, check_replaceable, opened
+from pacer.core.io import atomic_directory, atomic_path, check_replaceable, opened
 
 
 def test_a_file_is_opened_and_its_gzip_form_unpacked(tmp_path: Path) -> None:
@@ -41,3 +45,28 @@ def test_a_folder_with_something_else_in_it_is_not_replaced(tmp_path: Path) -> N
         check_replaceable(out, ["scores.json"])
     with pytest.raises(DataError, match=r"notes.txt is a file; name a folder"):
         check_replaceable(out / "notes.txt")
+
+
+@pytest.fixture
+def umask() -> Iterator[int]:
+    """A umask that lets the group read, and others nothing."""
+    before = os.umask(0o027)
+    yield 0o027
+    os.umask(before)
+
+
+def test_written_files_follow_the_umask(tmp_path: Path, umask: int) -> None:
+    """safetensors writes files that the owner alone can read, whatever the umask says."""
+    weights = {"weight": torch.zeros(1)}
+    private = tmp_path / "private"
+    save_file(weights, private)
+    assert private.stat().st_mode & 0o777 == 0o600
+    with atomic_path(tmp_path / "file") as temporary:
+        save_file(weights, temporary)
+    with atomic_directory(tmp_path / "out") as folder:
+        (folder / "below").mkdir()
+        save_file(weights, folder / "below" / "file")
+        (folder / "link").symlink_to(private)
+    for written in (tmp_path / "file", tmp_path / "out" / "below" / "file"):
+        assert written.stat().st_mode & 0o777 == 0o666 & ~umask
+    assert private.stat().st_mode & 0o777 == 0o600  # what a link points to is not ours

@@ -14,8 +14,7 @@ from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import EMPHASIS_POSITIONS
 from pacer.data.source import read_source
-from pacer.phantom.emphasis import emphasis_scores
-from pacer.phantom.generate import generate_phantom
+from pacer.phantom.generate import emphasis_scores, generate_phantom
 from pacer.phantom.language import sample_texts
 from pacer.phantom.tokenizer import phantom_tokenizer
 
