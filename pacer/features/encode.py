@@ -41,8 +41,6 @@ from pacer.features.store import DTYPES, MANIFEST, ROUNDING_VERSION, Encoding, P
 _SCRATCH = "store"
 #: Part of the free disk that may be filled.
 _USABLE = 0.95
-#: Images that cannot be read and are shown; the list beside the store has all.
-_SHOWN = 20
 
 Loaded = TypeVar("Loaded")
 Item = TypeVar("Item")
@@ -97,14 +95,12 @@ def build_store(
 
         jobs: list[Job[Tensor] | Job[str]] = []
         if new["images"]:
-            jobs.append(image_job(config, vision, paths, device))
+            jobs.append(image_job(config, vision, new["images"], paths, device))
         if new["priors"]:
-            jobs.append(prior_job(config, text, texts, device))
-        counts = [sum(map(len, new[job.kind].values())) for job in jobs]
-        _announce(jobs, counts, config.mode, out, state)
-        for job in jobs:  # shards go to the processes in turn
-            share = list(new[job.kind].items())[state.process_index :: state.num_processes]
-            unreadable |= job.run(dict(share), scratch, shown=main)
+            jobs.append(prior_job(config, text, new["priors"], texts, device))
+        _announce(jobs, config.mode, out, state)
+        for job in jobs:
+            unreadable |= job.run(scratch, state)
         _refuse_unreadable(unreadable, paths, out, state)
         if main:
             for kind in INDEXES:
@@ -156,7 +152,7 @@ def _hashes(paths: Mapping[str, str], unreadable: dict[str, str], workers: int, 
 
 @dataclass
 class Job(Generic[Loaded]):
-    """How entries of one kind are encoded.
+    """The shards of one kind, and how their entries are encoded.
 
     Args:
         load: reads what an id stands for; raises ImageError where that cannot be read. encode: a batch of what was
@@ -164,14 +160,20 @@ class Job(Generic[Loaded]):
     """
 
     kind: Kind
+    shards: Mapping[str, Sequence[Entry]]
     load: Callable[[str], Loaded]
     encode: Callable[[dict[str, Loaded]], Tensors]
     batch_size: int
     sizes: Mapping[str, int]
     workers: int = 0
 
-    def run(self, shards: Mapping[str, Sequence[Entry]], scratch: Path, shown: bool) -> dict[str, str]:
-        """Encode and write the shards; one with an entry that cannot be read is omitted.
+    @property
+    def count(self) -> int:
+        """Entries of all shards."""
+        return sum(map(len, self.shards.values()))
+
+    def run(self, scratch: Path, state: PartialState) -> dict[str, str]:
+        """Encode and write this process's share; a shard with an entry that cannot be read is omitted.
 
         Three things happen at a time: threads read the entries of the next batches, one thread encodes a batch, and the
         batch before it is written. A shard is not begun before the one before is whole, so a kill costs one at most.
@@ -199,12 +201,13 @@ class Job(Generic[Loaded]):
             ticker.advance(len(batch))
             return tensors
 
-        entries = [entry for part in shards.values() for entry in part]
+        share = list(self.shards.items())[state.process_index :: state.num_processes]
+        entries = [entry for _, part in share for entry in part]
         with (
-            Ticker(f"encode {self.kind}", len(entries), shown=shown) as ticker,
+            Ticker(f"encode {self.kind}", len(entries), shown=state.is_main_process) as ticker,
             closing(prefetch(load, entries, self.workers, ahead=2 * self.batch_size)) as loaded,
         ):
-            for shard, part in shards.items():
+            for shard, part in share:
                 pairs = zip(part, loaded)
                 batches = prefetch(encode, _batched(pairs, self.batch_size), workers=1, ahead=1)
                 with suppress(_Incomplete), closing(batches):
@@ -223,7 +226,13 @@ def _batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     return iter(lambda: list(islice(iterator, size)), [])
 
 
-def image_job(config: Features, vision: Path, paths: Mapping[str, str], device: torch.device) -> Job[Tensor]:
+def image_job(
+    config: Features,
+    vision: Path,
+    shards: Mapping[str, Sequence[Entry]],
+    paths: Mapping[str, str],
+    device: torch.device,
+) -> Job[Tensor]:
     """Images to their states, or to their prepared pixels (``features.mode``)."""
     encoder = ImageEncoder(resolve(vision), config.depths, device, config.precision)
 
@@ -242,10 +251,12 @@ def image_job(config: Features, vision: Path, paths: Mapping[str, str], device: 
     size, model = encoder.preparation.pixels, encoder.model.config
     shape = size // model.patch_size**2, model.hidden_size, size
     sizes = {mode: image_bytes(config, mode, *shape) for mode in ("states", "pixels")}
-    return Job("images", load, encode, batch_size, sizes, max(config.workers, 1))
+    return Job("images", shards, load, encode, batch_size, sizes, max(config.workers, 1))
 
 
-def prior_job(config: Features, text: Path, texts: Mapping[str, str], device: torch.device) -> Job[str]:
+def prior_job(
+    config: Features, text: Path, shards: Mapping[str, Sequence[Entry]], texts: Mapping[str, str], device: torch.device
+) -> Job[str]:
     """Previous reports to their states, and the mask of the positions that are no padding."""
     encoder = TextEncoder(resolve(text), config.prior_tokens, device, config.precision)
     dtype, width = DTYPES[config.dtype], encoder.model.config.hidden_size
@@ -256,7 +267,8 @@ def prior_job(config: Features, text: Path, texts: Mapping[str, str], device: to
         return {"states": stored.cpu(), "mask": mask.to(torch.uint8).cpu()}
 
     size = config.prior_tokens * (width * dtype.itemsize + 1)
-    return Job("priors", texts.__getitem__, encode, config.batch_size, dict.fromkeys(("states", "pixels"), size))
+    sizes = dict.fromkeys(("states", "pixels"), size)
+    return Job("priors", shards, texts.__getitem__, encode, config.batch_size, sizes)
 
 
 def image_bytes(config: Features, mode: str, patches: int, width: int, pixels: int) -> int:
@@ -273,7 +285,7 @@ def fits(size: float, free: float) -> bool:
     return size <= _USABLE * free
 
 
-def _announce(jobs: Sequence[Job], counts: Sequence[int], mode: str, out: Path, state: PartialState) -> None:
+def _announce(jobs: Sequence[Job], mode: str, out: Path, state: PartialState) -> None:
     """Print what is to be encoded, and refuse what the disk cannot hold.
 
     Raises:
@@ -284,16 +296,15 @@ def _announce(jobs: Sequence[Job], counts: Sequence[int], mode: str, out: Path, 
     out.parent.mkdir(parents=True, exist_ok=True)
     free = broadcast_object_list([shutil.disk_usage(out.parent).free])[0]
     other_mode = "pixels" if mode == "states" else "states"
-    size, other = (
-        sum(count * job.sizes[name] for job, count in zip(jobs, counts, strict=True)) for name in (mode, other_mode)
-    )
+    size, other = (sum(job.count * job.sizes[name] for job in jobs) for name in (mode, other_mode))
     if state.is_main_process:
-        parts = " and ".join(f"{count:,} {job.kind}" for job, count in zip(jobs, counts, strict=True))
-        print(f"features: {parts} to encode, {decimal(size)} of {decimal(free)} free", flush=True)
+        what = " and ".join(f"{job.count:,} {job.kind}" for job in jobs)
+        print(f"features: {what} to encode, {decimal(size)} of {decimal(free)} free", flush=True)
         print(f"features: with features.mode: {other_mode} it would be {decimal(other)}", flush=True)
     if not fits(size, free):
-        helps = other < size and fits(other, free)
-        remedy = f"set features.mode: {other_mode}, or free space" if helps else "free space: no other setting fits"
+        remedy = f"set features.mode: {other_mode}, or free space"
+        if not fits(other, free):
+            remedy = "free space: no other setting fits"
         raise PacerError(f"the features need {decimal(size)} more, {decimal(free)} are free at {out.parent}; {remedy}")
 
 
@@ -314,12 +325,11 @@ def _refuse_unreadable(unreadable: Mapping[str, str], paths: Mapping[str, str], 
     # the launcher ends all processes with the first that ends, so none does before the list is there
     state.wait_for_everyone()
     if rows:
-        shown = "; ".join(f"{name} ({problem})" for name, _, problem in rows[:_SHOWN])
-        more = f"; and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
+        name, _, problem = rows[0]
         raise DataError(
-            f"{len(rows):,} image{'s' * (len(rows) != 1)} cannot be read: {shown}{more}. {listing} lists all. Mend "
-            "them and start again, which keeps what was encoded; or remove the files and raise corpus.max_bad_rows, "
-            "which leaves their records out"
+            f"{len(rows):,} image{'s' * (len(rows) != 1)} cannot be read, such as {name} ({problem}); {listing} lists "
+            "all. Mend them and start again, which keeps what was encoded; or remove the files and raise "
+            "corpus.max_bad_rows, which leaves their records out"
         )
 
 

@@ -186,8 +186,7 @@ def test_unreadable_images_are_listed_and_the_rest_is_kept(
     listing = tmp_path / "out.unreadable.csv"
     with pytest.raises(
         DataError,
-        match=r"^2 images cannot be read: img1 \(the file is not an image\); img8 \(the file "
-        r"does not exist\)\. .*out\.unreadable\.csv lists all",
+        match=r"^2 images cannot be read, such as img1 \(the file is not an image\); .*out\.unreadable\.csv lists all",
     ):
         build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
     with open(listing, newline="") as file:
@@ -206,13 +205,6 @@ def test_unreadable_images_are_listed_and_the_rest_is_kept(
     ids = images["image_id"].to_list()
     one, other = (FeatureStore(tmp_path / name).depth_states(ids) for name in ("whole", "out"))
     torch.testing.assert_close(one, other, rtol=0.02, atol=0.02)  # in other batches
-
-
-def test_twenty_unreadable_images_are_shown(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
-    table = pl.DataFrame({"image_id": [f"gone{i}" for i in range(23)], "path": [f"nowhere{i}" for i in range(23)]})
-    with pytest.raises(DataError, match=r"23 images cannot be read: .* gone19 \(the file does not exist\); and 3 more"):
-        build.build_store(CONFIG, pl.concat([images, table]), [], backbones, tmp_path / "out")
-    assert len((tmp_path / "out.unreadable.csv").read_text().splitlines()) == 24
 
 
 def test_a_killed_run_repeats_one_shard_at_most(setting: Setting) -> None:
