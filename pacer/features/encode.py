@@ -83,9 +83,8 @@ def build_store(
             "priors": dict.fromkeys(texts, hash_json(recipes["priors"])),
         }
         # the first process looks, and the others write nothing before they know
-        places: dict[Kind, dict[str, Place]] = broadcast_object_list([take_over(out, scratch, keys) if main else None])[
-            0
-        ]
+        known = [take_over(out, scratch, keys) if main else None]
+        places: dict[Kind, dict[str, Place]] = broadcast_object_list(known)[0]
         new: dict[Kind, dict[str, Sequence[Entry]]] = {}
         for kind, wanted in keys.items():
             entries = [Entry(name, key) for name, key in wanted.items() if name not in places[kind]]
@@ -300,7 +299,8 @@ def _announce(jobs: Sequence[Job], mode: str, out: Path, state: PartialState) ->
     if state.is_main_process:
         what = " and ".join(f"{job.count:,} {job.kind}" for job in jobs)
         print(f"features: {what} to encode, {decimal(size)} of {decimal(free)} free", flush=True)
-        print(f"features: with features.mode: {other_mode} it would be {decimal(other)}", flush=True)
+        if other != size:
+            print(f"features: with features.mode: {other_mode} it would be {decimal(other)}", flush=True)
     if not fits(size, free):
         remedy = f"set features.mode: {other_mode}, or free space"
         if not fits(other, free):
@@ -328,7 +328,7 @@ def _refuse_unreadable(unreadable: Mapping[str, str], paths: Mapping[str, str], 
         name, _, problem = rows[0]
         raise DataError(
             f"{len(rows):,} image{'s' * (len(rows) != 1)} cannot be read, such as {name} ({problem}); {listing} lists "
-            "all. Mend them and start again, which keeps what was encoded; or remove the files and raise "
+            "all. Repair them and start again, which keeps what was encoded; or remove the files and raise "
             "corpus.max_bad_rows, which leaves their records out"
         )
 

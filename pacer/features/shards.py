@@ -57,7 +57,7 @@ def write_shard(path: Path, entries: Sequence[Entry], batches: Iterable[Tensors]
         entries: what each row is. batches: the same tensors [batch, ...] each time. The first tensor is written at
             once, the others wait for its end and should be small.
     """
-    late: list[list[memoryview]] = []
+    waiting: list[list[memoryview]] = []
     rows = 0
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         for batch in batches:
@@ -67,9 +67,9 @@ def write_shard(path: Path, entries: Sequence[Entry], batches: Iterable[Tensors]
                 memoryview(tensor.contiguous().flatten().view(torch.uint8).numpy()) for tensor in batch.values()
             )
             file.write(first)
-            late.append(others)
+            waiting.append(others)
             rows += len(next(iter(batch.values())))
-        for parts in zip(*late, strict=True):
+        for parts in zip(*waiting, strict=True):
             file.writelines(parts)
         assert rows == len(entries)
 
